@@ -5,11 +5,12 @@ with the same parameters: where it has changed, planting fails, and whoever chan
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
 from duramen.base.ports import Buffer, File, FileSystem
+from duramen.codec.batch import Header
 from duramen.storage import checkpoint, checkpointer, copier, frames, recovery, rewriting, syncing, wal
 from duramen.storage.checkpoint import Checkpoint
 from duramen.storage.copier import SegmentWrite, Written
@@ -22,6 +23,7 @@ from duramen.storage.recovering.logs import LogsFound
 from duramen.storage.recovering.replay import Replay
 from duramen.storage.recovering.trimming import Trimming
 from duramen.storage.recovery import Recovered
+from duramen.storage.refusals import Refusals
 from duramen.storage.rewritten import Target
 from duramen.storage.transactions import TransactionTable
 from duramen.storage.upkeep import Upkeep
@@ -213,6 +215,24 @@ def _forget_producers(right: Original) -> Original:
     return run
 
 
+def _take_any_first_sequence(right: Original) -> Original:
+    del right
+
+    def _check_unknown(self: ProducerTable, batch: Header) -> None:
+        """Whatever the first sequence of a producer is, that is not known."""
+
+    return _check_unknown
+
+
+def _remember_no_refusal(right: Original) -> Original:
+    del right
+
+    def note(self: Refusals, place: Hashable, head: Header) -> None:
+        """Nothing is kept of it."""
+
+    return note
+
+
 def _same_epoch(right: Original) -> Original:
     def run(self: Any) -> Recovered:
         recovered: Recovered = right(self)
@@ -345,6 +365,14 @@ BUGS: Final = (
         "drop-producers",
         "drop producer state on restart",
         (Place(recovery._Recovery, "run", _forget_producers),),
+    ),
+    Bug(
+        "take-any-first-sequence",
+        "take the first batch of a producer that is not known with any sequence",
+        (
+            Place(ProducerTable, "_check_unknown", _take_any_first_sequence),
+            Place(Refusals, "note", _remember_no_refusal),
+        ),
     ),
     Bug(
         "reuse-epoch",

@@ -249,6 +249,21 @@ def the_node_starts_again_after_an_abort() -> None:
     assert [one.producer_id for one in doubles.log().transactions.aborted_within(0, 2)] == [7]
 
 
+def the_first_batch_of_a_producer_is_refused() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log()
+    for sequence in (0, 1):
+        batch = encode([NewRecord(0, None, b"x")], producer_id=1, producer_epoch=0, base_sequence=sequence)
+        if sequence == 0:
+            doubles.store.note_refused(log, header(batch))
+        else:
+            doubles.store.append(log, batch, check(batch), doubles.store.node_epoch, None)
+    doubles.settle()
+    again = doubles.append(log, b"x", producer=(1, 0, 0))
+    doubles.settle()
+    assert again.acknowledged
+
+
 STORIES: dict[str, Story] = {
     "acknowledge-before-sync": power_goes_before_the_sync,
     "acknowledge-later-writes": a_batch_comes_during_a_sync,
@@ -259,6 +274,7 @@ STORIES: dict[str, Story] = {
     "believe-unsynced-bytes": a_part_of_a_copy_survives,
     "cut-at-first-bad": one_frame_is_bad,
     "drop-producers": a_batch_comes_again_after_a_restart,
+    "take-any-first-sequence": the_first_batch_of_a_producer_is_refused,
     "reuse-epoch": the_node_starts_again,
     "replay-truncated": power_goes_after_a_cut,
     "replay-deleted": power_goes_after_a_deletion,

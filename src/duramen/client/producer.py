@@ -1,9 +1,9 @@
 """Writing: an idempotent producer. A batch is stored once and in its place, however often it has to be sent.
 
 Records gather in one open batch a partition. Full batches leave in requests with at most one batch of each
-partition, a few requests ahead of their answers; the first batch of a partition is acknowledged before others follow,
-for a broker that knows nothing of a producer may take any sequence. Where one fails for the moment, the answers of the others are
-awaited, and everything not acknowledged goes again with the sequences it had: the broker recognises what it has
+partition, a few requests ahead of their answers. The first batch of a partition is acknowledged before others follow:
+a broker that does not know a producer may take any sequence. Where one fails for the moment, the answers of the others
+are awaited, and everything not acknowledged goes again with the sequences it had: the broker recognises what it has
 stored already. That holds for the life of one Producer; a new one has another id, so what its user repeats after
 a crash is stored again.
 """

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from duramen.base.errors import NodeStopping, StorageFailed, StorageFull
 from duramen.broker.broker import Broker
@@ -16,14 +16,21 @@ from duramen.sim.trace import BrokenPromise, Trace
 
 __all__ = ["Clients"]
 
+_REFUSING: Final = 0.25  # of the runs
+_REFUSED: Final = 0.2  # of their batches
+
 
 class Clients:
     """The clients' side of a run. `begin` for each process."""
 
     def __init__(
-        self, chance: random.Random, checker: Checker, faults: FaultPlan, clock: VirtualClock, trace: Trace
-    ) -> None:
+        self, chance: random.Random, refusing: random.Random, checker: Checker, faults: FaultPlan,
+        clock: VirtualClock, trace: Trace,
+    ) -> None:  # fmt: skip
+        """`refusing` says which batches are refused as a door does that: not leader, throttled, out of time."""
         self.chance = chance
+        self._refusing = refusing
+        self._refuses = refusing.random() < _REFUSING
         self.checker = checker
         self.faults = faults
         self.clock = clock
@@ -79,6 +86,10 @@ class Clients:
         """One of them."""
         found = self.histories()
         return self.chance.choice(found) if found else (None, None)
+
+    def refuses(self) -> bool:
+        """Whether the next batch of an idempotent producer is refused before its partition has seen it."""
+        return self._refuses and self._refusing.random() < _REFUSED
 
     # -- answers ------------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ class Producer:
         self.unanswered: list[Sent] = []  # in the order of their sequences
         self.answered: list[Sent] = []  # the last of them
         self.sure = True  # whether a sequence out of order would be the broker's mistake
+        self.refused = False  # whether some of what is not answered was refused, and is to be sent again
 
     def sent(self, batch: Sent) -> None:
         """The next batch is sent."""
@@ -58,6 +59,11 @@ class Producer:
         if batch in self.unanswered:
             self.unanswered.remove(batch)
             self.answered = [*self.answered, batch][-REMEMBERED:]
+            self.refused = self.refused and bool(self.unanswered)
+
+    def follows_refused(self, batch: Sent) -> bool:
+        """Whether a batch may be out of order: one before it was refused and is not acknowledged yet."""
+        return self.refused and batch in self.unanswered[1:]
 
     def repeatable(self) -> list[Sent]:
         """What the broker has to know if it is sent again."""

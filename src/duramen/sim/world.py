@@ -85,9 +85,11 @@ class World:
         self.views = MemoryViewStore()
         self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace)
         self.checker = Checker()
-        self.workload = Workload(
-            Clients(random.Random(f"{seed}/workload"), self.checker, self.faults, self.clock, self.trace)
-        )
+        clients = Clients(
+            random.Random(f"{seed}/workload"), random.Random(f"{seed}/refusals"), self.checker, self.faults, self.clock,
+            self.trace,
+        )  # fmt: skip
+        self.workload = Workload(clients)
         self._decay = Decay(self.disk, random.Random(f"{seed}/decay"))
         self.crashes = 0
         self._end: End = "stop"

@@ -3,7 +3,14 @@
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import DuramenError, NodeStopping, OutOfOrderSequence, StorageFailed, StreamNotFound
+from duramen.base.errors import (
+    DuramenError,
+    NodeStopping,
+    OutOfOrderSequence,
+    StorageFailed,
+    StorageFull,
+    StreamNotFound,
+)
 from duramen.broker.partition import Partition
 from duramen.sim.clients import Clients
 from duramen.sim.compacted import CompactedHistory
@@ -58,6 +65,9 @@ class Writers:
         producer = clients.chance.choice(producers)
         if not clients.is_there(producer.history):
             return  # it would be sent after those that follow it, should the stream stay
+        if producer.refused and clients.chance.random() < 0.5:
+            self._send_again(producer)
+            return
         batch = new_batch(
             clients.chance, clients.number(), clients.clock.wall_ms(), clients.size(),
             (producer.id, 0, producer.next_sequence), tombstones=isinstance(producer.history, CompactedHistory),
@@ -65,9 +75,14 @@ class Writers:
         producer.sent(batch)
         self._send(producer.history, batch, producer)
 
+    def _send_again(self, producer: Producer) -> None:
+        """In their order, what was refused and what was refused because of that."""
+        for batch in [one for one in producer.unanswered if not one.under_way]:
+            self._send(producer.history, batch, producer)
+
     def repeat(self) -> None:
         """What a producer has sent before, once more."""
-        producers = [producer for producer in self._producers if producer.repeatable()]
+        producers = [producer for producer in self._producers if producer.repeatable() and not producer.refused]
         if producers:
             producer = self._clients.chance.choice(producers)
             self._send(producer.history, self._clients.chance.choice(producer.repeatable()), producer)
@@ -92,6 +107,11 @@ class Writers:
         partition = clients.partition(history)
         if partition is None or not clients.is_there(history):
             return
+        if producer is not None and batch in producer.unanswered and not batch.sendings and clients.refuses():
+            clients.trace("%s: batch %d is refused at the door", history, batch.number)
+            partition.note_refused(bytearray(batch.data))
+            producer.refused = True
+            return
         clients.trace("%s: batch %d is sent, %d records", history, batch.number, batch.records)
         if producer is not None and partition.log.config.durability != "sync":
             producer.sure = False
@@ -112,6 +132,8 @@ class Writers:
                 producer.acknowledged(batch)
             return
         self._clients.trace("%s: batch %d: %s", history, batch.number, type(error).__name__)
+        if producer is not None and producer.follows_refused(batch):
+            return  # it goes again behind that one
         if not isinstance(error, StorageFailed):
             history.refused(batch)
         if isinstance(error, OutOfOrderSequence) and producer is not None and not producer.sure:
@@ -120,7 +142,9 @@ class Writers:
         half_cut = history.spoiled and isinstance(error, StorageFailed)  # its files may be gone
         if not half_cut and not (isinstance(error, StreamNotFound) and self._clients.partition(history) is None):
             self._clients.may_fail(f"{history}: sending batch {batch.number}", error)
-        if producer is not None and not isinstance(error, NodeStopping):
+        if producer is not None and isinstance(error, StorageFull) and batch in producer.unanswered:
+            producer.refused = True
+        elif producer is not None and not isinstance(error, NodeStopping):
             self._give_up(producer)
 
     def forget(self, history: History) -> None:

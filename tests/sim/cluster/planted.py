@@ -9,6 +9,7 @@ from tests.broker.quorum.planted import BUGS as OF_QUORUM_ON_DISK
 from tests.broker.replicas.planted import BUGS as OF_REPLICAS
 from tests.controller.quorum.planted import BUGS as OF_QUORUM
 from tests.replication.planted import BUGS as OF_REPLICATION
+from tests.sim.planted import BUGS as OF_STORAGE
 from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError
@@ -142,6 +143,7 @@ BUGS: Final = (
         "redirect to a replica that lacks the offset",
         (Place(Member, "preferred_replica", _send_anywhere),),
     ),
+    _of(OF_STORAGE, "take-any-first-sequence"),
     _of(OF_REPLICAS, "show-all"),
     _of(OF_QUORUM_ON_DISK, "count-written"),
     _of(OF_CONTROL, "on-committed"),

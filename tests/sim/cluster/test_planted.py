@@ -24,6 +24,7 @@ FOUND_BY: Final = {
     "report-written": 1,
     "elect-anybody": 11,
     "show-all": 4,
+    "take-any-first-sequence": 1,
     "on-committed": 1,
     "vote-blank": 754,
     "stale-in-sync": 19,

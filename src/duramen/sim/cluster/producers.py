@@ -1,5 +1,7 @@
 """Producers of a cluster: with acks=all or 1, idempotent or not, sending again what nobody knows of."""
 
+import random
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ from duramen.base.errors import (
     NotEnoughReplicasAfterAppend,
     NotLeader,
     OutcomeUnknown,
+    OutOfOrderSequence,
     StorageFailed,
     StorageFull,
     StreamNotFound,
@@ -23,6 +26,7 @@ from duramen.controller.partitions import PartitionId
 from duramen.sim.cluster.book import Sent
 from duramen.sim.cluster.calls import Calls, Reply, partition_at
 from duramen.sim.cluster.clients import Client
+from duramen.sim.draws import below
 from duramen.sim.trace import BrokenPromise
 
 __all__ = ["PASSING", "Producer"]
@@ -34,12 +38,36 @@ PASSING: Final = (
 """What clients may be told in a time of trouble, and try again."""
 
 _NOT_IDEMPOTENT: Final = -1
+_REFUSED: Final = 0.1
+_APART_US: Final = 20_000
+
+
+class _Window:
+    """Batches of one producer for one partition, one behind another on one connection. `told` is what came back."""
+
+    def __init__(self, batches: list[Sent]) -> None:
+        self.batches = batches
+        self.told: list[Any] = [None] * len(batches)
+        self.sent = 0
+        self.open = 0  # how many are sent or about to be, and not answered
+
+    def acknowledged(self, at: int) -> bool:
+        """Whether a batch of it is."""
+        return isinstance(self.told[at], int)
+
+    @property
+    def left(self) -> list[Sent]:
+        """Those that are to be sent again."""
+        return [batch for at, batch in enumerate(self.batches) if not self.acknowledged(at)]
 
 
 class Producer(Client):
     """A producer. One that is idempotent asks for everything to be acknowledged by all, and never gives up."""
 
-    def __init__(self, calls: Calls, seed: str, think_us: int, numbers: "count[int]", *, idempotent: bool) -> None:
+    def __init__(
+        self, calls: Calls, seed: str, think_us: int, numbers: "count[int]", *, idempotent: bool, windows: bool = False
+    ) -> None:  # fmt: skip
+        """With `windows` an idempotent one sends several batches at once, and some are refused before all else."""
         super().__init__(calls, seed, think_us)
         self._numbers = numbers
         self._idempotent = idempotent
@@ -47,7 +75,8 @@ class Producer(Client):
         self._id = _NOT_IDEMPOTENT
         self._next_sequence: dict[PartitionId, int] = {}
         self._last: tuple[PartitionId, Sent] | None = None
-        self._waiting: tuple[PartitionId, Sent] | None = None  # what is to be sent again
+        self._waiting: tuple[PartitionId, list[Sent]] | None = None  # what is to be sent again
+        self._windows = random.Random(f"{seed}/windows") if windows and idempotent else None
 
     def step(self) -> None:
         if self._idempotent and self._id == _NOT_IDEMPOTENT:
@@ -55,13 +84,14 @@ class Producer(Client):
         elif self._waiting is not None:
             self._send(*self._waiting)
         elif self._last is not None and self._idempotent and self.chance.random() < 0.05:
-            self._send(*self._last)  # it was acknowledged, and the answer came late: it is sent once more
+            last, batch = self._last
+            self._send(last, [batch])  # it was acknowledged, and the answer came late: it is sent once more
         else:
             place = self.some_place()
             if place is None:
                 self.next(100_000)
             else:
-                self._send(place, self._new(place))
+                self._send(place, [self._new(place) for _ in range(self._at_once())])
 
     def _ask_for_id(self) -> None:
         def ask(broker: Broker, reply: Reply) -> None:
@@ -90,14 +120,29 @@ class Producer(Client):
             acks_all=self._acks_all, producer_id=self._id, sequence=sequence,
         )  # fmt: skip
 
-    def _send(self, place: PartitionId, batch: Sent) -> None:
-        self._waiting = place, batch
-        self.leader(place, lambda node_id, _: self._send_to(node_id, place, batch))
+    def _at_once(self) -> int:
+        return 1 if self._windows is None else self._windows.choice((1, 2, 3))
 
-    def _send_to(self, node_id: int, place: PartitionId, batch: Sent) -> None:
+    def _refuses(self) -> bool:
+        """Whether a batch is refused as a door does that: not leader, throttled, out of time."""
+        return self._windows is not None and self._windows.random() < _REFUSED
+
+    def _send(self, place: PartitionId, batches: list[Sent]) -> None:
+        self._waiting = place, batches
+        self.leader(place, lambda node_id, _: self._send_next(node_id, place, _Window(batches)))
+
+    def _send_next(self, node_id: int, place: PartitionId, window: _Window) -> None:
+        """Send the next batch of a window; the one behind it follows when it has arrived."""
+        at = window.sent
+        batch = window.batches[at]
+        window.sent += 1
+        window.open += not at
         self.calls.book.page(place).sent(batch)
 
         def append(broker: Broker, reply: Reply) -> None:
+            if self._windows is not None and window.sent < len(window.batches):
+                window.open += 1
+                self.calls.at(1 + below(self._windows, _APART_US), partial(self._send_next, node_id, place, window))
             partition = partition_at(broker, place)
 
             def done(base_offset: int, error: DuramenError | None) -> None:
@@ -105,24 +150,46 @@ class Producer(Client):
                     self.calls.witness.ledger(place).released(batch.crc, base_offset)
                 reply(base_offset if error is None else self.judged(node_id, place, partition, error))
 
-            partition.append(bytearray(batch.data), done, None, all_replicas=batch.acks_all)
+            if self._refuses():
+                partition.note_refused(bytearray(batch.data))
+                reply(NotLeader("it is refused at the door"))
+            else:
+                partition.append(bytearray(batch.data), done, None, all_replicas=batch.acks_all)
 
-        self.calls.ask(node_id, append, lambda value: self._answered(place, batch, value))
+        self.calls.ask(node_id, append, lambda value: self._answered(place, window, at, value))
 
-    def _answered(self, place: PartitionId, batch: Sent, value: Any) -> None:
+    def _answered(self, place: PartitionId, window: _Window, at: int, value: Any) -> None:
+        batch = window.batches[at]
+        window.told[at] = value
+        window.open -= 1
         if not isinstance(value, DuramenError):
             self.calls.trace("batch %d is acknowledged at %d of %s", batch.number, value, place)
             self.calls.book.page(place).acknowledged_at(batch, value)
-            self._last, self._waiting = (place, batch), None
+        else:
+            self.calls.trace("batch %d for %s: %s: %s", batch.number, place, type(value).__name__, value)
+        if not window.open:
+            self._settled(place, window)
+
+    def _settled(self, place: PartitionId, window: _Window) -> None:
+        """All that was sent of a window is answered: what is left goes again, in its order."""
+        if not window.left:
+            self._last, self._waiting = (place, window.batches[-1]), None
             self.next()
             return
-        self.calls.trace("batch %d for %s: %s: %s", batch.number, place, type(value).__name__, value)
-        if not isinstance(value, PASSING):
-            raise BrokenPromise(f"batch {batch.number} is refused with {type(value).__name__}: {value}")
-        self.forget(place, value)
+        self._waiting = place, window.left
+        for at, value in enumerate(window.told):
+            if isinstance(value, DuramenError):
+                self._check_passing(window, at, value)
+                self.forget(place, value)
         if not self._idempotent and self.chance.random() < 0.5:
             self._waiting = None
         self.next(100_000)
+
+    def _check_passing(self, window: _Window, at: int, error: DuramenError) -> None:
+        follows = isinstance(error, OutOfOrderSequence) and not all(map(window.acknowledged, range(at)))
+        if not follows and not isinstance(error, PASSING):
+            number = window.batches[at].number
+            raise BrokenPromise(f"batch {number} is refused with {type(error).__name__}: {error}")
 
     def lost(self, place: PartitionId) -> None:
         """An idempotent producer goes on where the partition is only not known yet."""

@@ -43,6 +43,7 @@ FAULTS: Final = 5
 """Things that go wrong in each run, at least."""
 
 _LONGEST_US: Final = 1_800_000_000
+_WINDOWS: Final = 0.25  # of the runs: idempotent producers send several batches at once, and some are refused
 _PATIENCE_US: Final = 120_000_000
 _FORMING: Final = 0.4  # of all runs, how many begin with empty disks
 _CHANGING: Final = 0.4  # of all runs, how many have an operator who changes of which nodes the cluster is
@@ -91,6 +92,7 @@ class World:
         self.faults = Faults(self, random.Random(f"{seed}/faults"), self._think_us)
         self.forms = random.Random(f"{seed}/forming").random() < _FORMING
         self._members = random.Random(f"{seed}/members").choice((0, 0, 3, 4))
+        self._windows = random.Random(f"{seed}/windows").random() < _WINDOWS
         self._group = GroupModel(MEMBERS_GROUP)
         self._membership = random.Random(f"{seed}/membership")
         self.changes = self._membership.random() < _CHANGING
@@ -214,7 +216,8 @@ class World:
             return f"{self.seed}/{what} {next(self._numbers)}"
 
         producers = [
-            Producer(self.calls, seed("producer"), think_us, numbers, idempotent=number % 2 == 0) for number in range(5)
+            Producer(self.calls, seed("producer"), think_us, numbers, idempotent=number % 2 == 0, windows=self._windows)
+            for number in range(5)
         ]
         operators = [self._operator(seed("operator"))] if self.changes else []
         return [
