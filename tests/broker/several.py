@@ -239,7 +239,7 @@ class Several:
                     self._lay_out(stream_id, event.partitions)
                 done(Created(self.state.streams[request.wish.name].id, existed=not events))
             case DeleteStream():
-                self._happen(delete_stream(self.state, request.name, producers_until_ms=0))
+                self._happen(delete_stream(self.state, request.name, now_ms=0, producers_ms=0))
                 done(Done())
             case _:
                 done(RequestInvalid("the tests know nothing of it"))

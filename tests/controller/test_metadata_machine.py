@@ -96,9 +96,9 @@ class MetadataMachine(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         if name not in self.model:
             with pytest.raises(StreamNotFound):
-                delete_stream(self.state, name, producers_until_ms=0)
+                delete_stream(self.state, name, now_ms=0, producers_ms=0)
             return
-        self._commit(list(delete_stream(self.state, name, producers_until_ms=0)))
+        self._commit(list(delete_stream(self.state, name, now_ms=0, producers_ms=0)))
         del self.model[name]
 
     @rule(name=NAMES, partitions=COUNTS)
@@ -186,7 +186,7 @@ def test_events_about_what_is_gone_change_nothing() -> None:
     events: list[Event] = list(create_stream(state, Definition("a", 2), stream_id=UUID(int=5), now_ms=0))
     state.apply(events[0])
     late: list[Event] = [*add_partitions(state, "a", 3), *configure_stream(state, "a", {"retention.ms": "1"})]
-    late += delete_stream(state, "a", producers_until_ms=0) * 2
+    late += delete_stream(state, "a", now_ms=0, producers_ms=0) * 2
     for event in (late[2], *late):
         state.apply(event)
     assert (dict(state.streams), state.size) == ({}, 0)
@@ -199,7 +199,7 @@ def test_the_broker_s_own_streams_are_not_counted_against_others_nor_changed() -
         state.apply(event)
     assert state.streams["__consumer_offsets"].internal
     for decide in (
-        lambda: delete_stream(state, own.name, producers_until_ms=0),
+        lambda: delete_stream(state, own.name, now_ms=0, producers_ms=0),
         lambda: add_partitions(state, own.name, 60),
         lambda: configure_stream(state, own.name, {"durability": "memory"}),
     ):

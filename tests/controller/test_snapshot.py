@@ -54,7 +54,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     ),
     st.builds(PartitionsAdded, IDS, st.integers(1, 20)),
     st.builds(StreamConfigured, IDS, CONFIG),
-    st.builds(StreamDeleted, IDS),
+    st.builds(StreamDeleted, IDS, st.integers(0, 50), st.integers(0, 90)),
     st.builds(ProducerIdsAllocated, st.integers(1, 5000), st.integers(1, 1000)),
     st.builds(GroupConfigured, st.sampled_from("gh"), CONFIG),
     st.builds(NodeConfigured, st.one_of(st.none(), st.integers(1, 2)), CONFIG),

@@ -168,8 +168,8 @@ class Alone:
             case requests.CreateStream():
                 return self._create(state, request)
             case requests.DeleteStream(name=name):
-                until_ms = self._clock.wall_ms() + self._producers_ms
-                return Done(), list(delete_stream(state, name, producers_until_ms=until_ms))
+                now_ms = self._clock.wall_ms()
+                return Done(), list(delete_stream(state, name, now_ms=now_ms, producers_ms=self._producers_ms))
             case requests.AllocateProducerIds():
                 (block,) = allocate_producer_ids(state)
                 return Block(block.first, block.count), [block]

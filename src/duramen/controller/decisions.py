@@ -220,12 +220,12 @@ def _changeable(state: ControllerState, name: str) -> StreamState:
     return stream
 
 
-def delete_stream(state: ControllerState, name: str, *, producers_until_ms: int) -> list[StreamDeleted]:
-    """Delete a stream, whose producers may go on in one of its name until then.
+def delete_stream(state: ControllerState, name: str, *, now_ms: int, producers_ms: int) -> list[StreamDeleted]:
+    """Delete a stream, whose producers may go on for so long in one of its name.
 
     Raises StreamNotFound, or RequestInvalid for one of the broker's own.
     """
-    return [StreamDeleted(str(_changeable(state, name).id), producers_until_ms)]
+    return [StreamDeleted(str(_changeable(state, name).id), now_ms, now_ms + producers_ms)]
 
 
 def add_partitions(

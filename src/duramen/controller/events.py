@@ -163,10 +163,11 @@ class StreamConfigured(_Event, frozen=True, tag="stream-configured"):
 class StreamDeleted(_Event, frozen=True, tag="stream-deleted"):
     """The stream is gone; its id is never used again.
 
-    Until `producers_until_ms` (since 1970) producers may go on in a stream of its name.
+    It is so since `at_ms`. Until `producers_until_ms` producers may go on in a stream of its name; both since 1970.
     """
 
     id: str
+    at_ms: int = 0
     producers_until_ms: int = 0
 
 

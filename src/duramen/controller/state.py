@@ -180,7 +180,7 @@ class ControllerState:
                     event.at_ms,
                     self.highest_producer_id if event.forgotten_producer_id is None else event.forgotten_producer_id,
                 )
-                self._forget_deleted(event)
+                self._deleted.pop(stream.name, None)
                 self._put(stream)
             case PartitionsAdded():
                 self._change(event.id, partitions=event.partitions)
@@ -210,18 +210,14 @@ class ControllerState:
     def _note_deleted(self, event: StreamDeleted) -> None:
         """Remember the name as long as producers may go on in it; of very many, those that were deleted last."""
         stream = self._by_id.get(stream_id_of(event.id))
-        if stream is None or not event.producers_until_ms:
+        if stream is None:
             return
-        self._deleted.pop(stream.name, None)
+        while self._deleted and next(iter(self._deleted.values())) <= event.at_ms:
+            del self._deleted[next(iter(self._deleted))]
         self._deleted[stream.name] = event.producers_until_ms
         if len(self._deleted) > _DELETED_NAMES:
             oldest = next(iter(self._deleted))
             self._any_deleted_ms = max(self._any_deleted_ms, self._deleted.pop(oldest))
-
-    def _forget_deleted(self, event: StreamCreated) -> None:
-        self._deleted.pop(event.name, None)
-        while self._deleted and next(iter(self._deleted.values())) <= event.at_ms:
-            del self._deleted[next(iter(self._deleted))]
 
     def _remove(self, stream_id: StreamId) -> None:
         gone = self._by_id.pop(stream_id, None)

@@ -399,7 +399,7 @@ class World:
             elif isinstance(request, requests.CreateStream):
                 value = self._create(request.wish)
             elif isinstance(request, requests.DeleteStream):
-                self._happen(*delete_stream(self.state, request.name, producers_until_ms=0))
+                self._happen(*delete_stream(self.state, request.name, now_ms=0, producers_ms=0))
             else:
                 raise TypeError(f"{request} is not decided here")
             until = len(self.events)

@@ -178,7 +178,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(name=NAME)
     def delete(self, name: str) -> None:
-        self._try(lambda: delete_stream(self.state, name, producers_until_ms=0))
+        self._try(lambda: delete_stream(self.state, name, now_ms=0, producers_ms=0))
 
     @rule(name=NAME, config=CONFIG)
     def configure(self, name: str, config: dict[str, str]) -> None:

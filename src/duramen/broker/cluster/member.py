@@ -221,7 +221,7 @@ class Member:
         if isinstance(request, CreateStream):
             create_stream(request, draft, _NO_STREAM, 0)
         elif isinstance(request, DeleteStream):
-            delete_stream(request, draft, 0)
+            delete_stream(request, draft, 0, 0)
         else:
             grant(request, draft)
 

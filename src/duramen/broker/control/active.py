@@ -218,7 +218,7 @@ class ActiveController:
             case CreateStream():
                 return self._create(request, draft)
             case DeleteStream():
-                return delete_stream(request, draft, self._kit.clock.wall_ms() + self._kit.producers_ms)
+                return delete_stream(request, draft, self._kit.clock.wall_ms(), self._kit.producers_ms)
             case _:
                 return grant(request, draft)
 

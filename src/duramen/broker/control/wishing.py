@@ -46,9 +46,9 @@ def create_stream(request: requests.CreateStream, draft: Draft, stream_id: Strea
     return Created(draft.state.streams[request.wish.name].id, existed=not events)
 
 
-def delete_stream(request: requests.DeleteStream, draft: Draft, producers_until_ms: int) -> Done:
-    """Delete a stream. Raises as `decisions.delete_stream`."""
-    draft.add(decisions.delete_stream(draft.state, request.name, producers_until_ms=producers_until_ms))
+def delete_stream(request: requests.DeleteStream, draft: Draft, now_ms: int, producers_ms: int) -> Done:
+    """Delete a stream, at `now_ms` since 1970. Raises as `decisions.delete_stream`."""
+    draft.add(decisions.delete_stream(draft.state, request.name, now_ms=now_ms, producers_ms=producers_ms))
     return Done()
 
 

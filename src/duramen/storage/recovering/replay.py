@@ -178,6 +178,7 @@ class Replay:
             return
         if change.start_offset > log.end_offset:
             log.end_offset = log.synced_offset = change.start_offset  # what is lost in between had been let go
+            log.producers.forget_up_to(ANY_ID)
         in_memory = log.active.volatile and log.active.base_offset < log.end_offset
         if change.start_offset == log.end_offset and (log.active.size or in_memory):
             self._found.write()

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from duramen.base.ports import File, FileSystem
 from duramen.storage.io import write_all
 from duramen.storage.log import Log
+from duramen.storage.producers import ANY_ID
 from duramen.storage.progress import RecoveryProgress
 from duramen.storage.reader import walk_batches
 from duramen.storage.recovering.logs import WRITE_BYTES, LogsFound
@@ -59,8 +60,11 @@ def _read_on_segment(found: LogsFound, log: Log, start_offset: int) -> bool:
     if segment.size > 0 and segment.base_offset < log.end_offset and found.files.exists(following):
         return True  # also where it was let go: its batches say what producers have written
     if log.end_offset <= start_offset:
-        # Retention had let these files go already.
+        # Retention had let these files go already, and who wrote what was in them is not known.
+        before = log.end_offset
         log.end_offset = log.synced_offset = _next_base(found.files, log, start_offset)
+        if before < log.end_offset:
+            log.producers.forget_up_to(ANY_ID)
         return segment.base_offset < log.end_offset
     return False
 
