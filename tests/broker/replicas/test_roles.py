@@ -30,6 +30,7 @@ from duramen.replication.partition import PartitionConfig
 from duramen.replication.reaching import Outcome
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.log import LogConfig, LogKey
+from duramen.storage.producers import ANY_ID
 from duramen.storage.takeovers import Takeover
 
 Sent = tuple[int, Fetch | FetchAnswer, bytes]
@@ -344,3 +345,53 @@ def test_what_compaction_left_out_of_the_leaders_log_leaves_no_hole_here() -> No
     around.told(2, 4, (1, 2), 2)
     assert around.replica.machine.history.end == Position(3, 10)
     assert around.doubles.findings == []
+
+
+def test_a_follower_takes_over_which_producers_its_leader_has_forgotten() -> None:
+    around = Around()
+    around.told(2, 1, (1, 2), 1)
+    fetch = around.sent[-1][1]
+    assert isinstance(fetch, Fetch)
+    log = around.replica.partition.log
+    data = encode([NewRecord(1, None, b"v")], leader_epoch=1)
+    around.replicas.receive(PLACE, FetchAnswer(2, 1, fetch, forgotten_id=7), data)
+    around.doubles.settle()
+    assert (log.end_offset, log.producers.forgotten_id) == (1, 7)
+    around.doubles.crash()
+    around.start()
+    around.told(1, 2, (1, 2), 2)
+    around.fetch(2, Position(1, 1), 1, epoch=2)
+    answer = around.sent[-1][1]
+    assert isinstance(answer, FetchAnswer)
+    assert answer.forgotten_id == 7
+
+
+@pytest.mark.parametrize("holds", ["nothing", "records"])
+def test_a_leader_that_does_not_say_what_it_has_forgotten_may_have_forgotten_anybody(holds: str) -> None:
+    around = Around()
+    around.told(2, 1, (1, 2), 1)
+    fetch = around.sent[-1][1]
+    assert isinstance(fetch, Fetch)
+    log = around.replica.partition.log
+    if holds == "records":
+        around.replicas.receive(
+            PLACE, FetchAnswer(2, 1, fetch, forgotten_id=-1), encode([NewRecord(1, None, b"v")], leader_epoch=1)
+        )
+        around.doubles.settle()
+    around.replicas.receive(PLACE, FetchAnswer(2, 1, fetch))
+    around.doubles.settle()
+    assert log.producers.forgotten_id == (ANY_ID if holds == "nothing" else -1)
+
+
+def test_a_log_that_begins_anew_has_forgotten_whom_its_leader_has() -> None:
+    around = Around()
+    around.told(2, 1, (1, 2), 1)
+    fetch = around.sent[-1][1]
+    assert isinstance(fetch, Fetch)
+    refusal = FetchAnswer(2, 1, fetch, Refusal.OFFSET_OUT_OF_RANGE, start_offset=5, forgotten_id=7)
+    around.replicas.receive(PLACE, refusal)
+    around.doubles.settle()
+    around.doubles.crash()
+    log = around.doubles.store.log(LogKey(*PLACE))
+    assert log is not None
+    assert (log.start_offset, log.end_offset, log.producers.forgotten_id) == (5, 5, 7)
