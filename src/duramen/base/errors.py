@@ -504,10 +504,10 @@ class RecordsLost(DuramenError):
 
 
 class OutOfOrderSequence(DuramenError):
-    """An idempotent producer's sequence does not follow the last one."""
+    """An idempotent producer's sequence does not follow the last one, or a batch before it has to come again first."""
 
     id = "out-of-order-sequence"
-    safe = "The batch was not stored by this node; a leader that came after it may have it. Those before it are stored."
+    safe = "The batch was not stored by this node; a leader that came after it may have it."
     remedy = (
         "Let the producer begin anew: its client closes it or asks for a new id, then sends what was not acknowledged."
     )
