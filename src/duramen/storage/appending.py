@@ -18,30 +18,29 @@ from duramen.base.errors import (
     StreamNotFound,
 )
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Buffer, Clock, FileSystem, Worker
+from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
 from duramen.storage.bulk import Bulk
 from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
 from duramen.storage.fullness import Fullness
 from duramen.storage.io import is_full, is_passing
+from duramen.storage.leading import created_frames
 from duramen.storage.log import NEVER, Log
 from duramen.storage.notes import FRAME_ROOM, Notes
-from duramen.storage.producers import NO_ID
-from duramen.storage.records import encode_created, encode_forgotten, encode_takeover
+from duramen.storage.records import encode_takeover
 from duramen.storage.refusals import SENT_AGAIN, Refusals
 from duramen.storage.reserving import is_reserved, reserve
 from duramen.storage.switching import Switching
 from duramen.storage.takeovers import Takeover
 from duramen.storage.transactions import enter
 from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed
-from duramen.storage.waiting import Append, AppendDone, Together, TogetherDone, Turn, Waiting, Work
+from duramen.storage.waiting import Append, AppendDone, Together, TogetherDone, Turn, Waiting, Work, kept
 from duramen.storage.wal import Wal
 
 __all__ = ["Appends"]
 
 _MEMORY_SEGMENTS: Final = 8
-_KEPT_AS_BYTES: Final = 16 * 1024
 
 
 class Appends:
@@ -304,9 +303,9 @@ class Appends:
             self._create(log)
         self._roll_if_due(append, next_offset)
         if log.durability == "sync":
-            kept = _kept(batch)
-            until = self._wal.stage(FrameType.APPEND, log.id, kept)
-            log.active.append(kept, base_offset, next_offset, head.max_timestamp)
+            data = kept(batch)
+            until = self._wal.stage(FrameType.APPEND, log.id, data)
+            log.active.append(data, base_offset, next_offset, head.max_timestamp)
             self._copier.add(log, len(batch))
             self._advance(append, base_offset, next_offset)
             self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
@@ -344,7 +343,7 @@ class Appends:
         if log.durability == "memory":
             if not is_reserved(log, next_offset):
                 log.introduced = self._wal.stage(FrameType.CHECKPOINT_ENTRY, log.id, reserve(log, next_offset))
-            log.active.append(_kept(batch), base_offset, next_offset, head.max_timestamp)
+            log.active.append(kept(batch), base_offset, next_offset, head.max_timestamp)
             self._evict(log)
             return True
         try:
@@ -369,7 +368,7 @@ class Appends:
     def _append_in_bulk(self, append: Append, base_offset: int, next_offset: int) -> None:
         """In memory, and by and by to the segment."""
         log, head, size = append.log, append.head, len(append.batch)
-        log.active.append(_kept(append.batch), base_offset, next_offset, head.max_timestamp)
+        log.active.append(kept(append.batch), base_offset, next_offset, head.max_timestamp)
         self._copier.add(log, size)
         self._advance(append, base_offset, next_offset)
         if append.done is not None:
@@ -405,9 +404,8 @@ class Appends:
             log.replicated.on_append(append.epoch, base_offset, next_offset)
 
     def _create(self, log: Log) -> None:
-        self._wal.stage(FrameType.LOG_CREATED, log.id, encode_created(log.key, log.durability))
-        if log.producers.forgotten_id > NO_ID:
-            self._wal.stage(FrameType.PRODUCERS_FORGOTTEN, log.id, encode_forgotten(log.producers.forgotten_id))
+        for type_, payload in created_frames(log):
+            self._wal.stage(type_, log.id, payload)
         log.written = True
 
     def _introduce(self, log: Log, epoch: int) -> None:
@@ -516,20 +514,6 @@ def _together_done(done: TogetherDone, offsets: list[int], error: DuramenError |
 
 def _room(together: Together) -> int:
     return sum(len(one.batch) + FRAME_ROOM for one in together.appends)
-
-
-def _kept(batch: bytearray | memoryview) -> Buffer:
-    """A batch as it waits in memory: bytes, which garbage collection does not walk as it does views of requests.
-
-    A large one stays where it is, but where it would keep a request alive that is more than twice its size.
-    """
-    small = len(batch) <= _KEPT_AS_BYTES
-    return bytes(batch) if small or 2 * len(batch) < len(_whole(batch)) else batch
-
-
-def _whole(batch: bytearray | memoryview) -> Buffer:
-    """What a view is a part of."""
-    return batch.obj if isinstance(batch, memoryview) and isinstance(batch.obj, bytearray) else batch
 
 
 def _deleted(log: Log) -> StreamNotFound:

@@ -1,6 +1,6 @@
 """Leaderships of other nodes in a log that follows them: entered before the first batch that they ordered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from duramen.base.errors import DuramenError
 from duramen.storage.frames import FrameType
@@ -10,9 +10,16 @@ from duramen.storage.producers import NO_ID
 from duramen.storage.records import encode_created, encode_forgotten, encode_takeover
 from duramen.storage.takeovers import Takeover
 
-__all__ = ["drop_empty_leaderships", "forget_producers", "introduce"]
+__all__ = ["created_frames", "drop_empty_leaderships", "forget_producers", "introduce"]
 
 Done = Callable[[DuramenError | None], None]
+
+
+def created_frames(log: Log) -> Iterator[tuple[FrameType, bytes]]:
+    """What the write-ahead log says of a log before anything else of it."""
+    yield FrameType.LOG_CREATED, encode_created(log.key, log.durability)
+    if log.producers.forgotten_id > NO_ID:
+        yield FrameType.PRODUCERS_FORGOTTEN, encode_forgotten(log.producers.forgotten_id)
 
 
 def introduce(notes: Notes, log: Log, epoch: int, leader_id: int, done: Done) -> None:
@@ -38,11 +45,8 @@ def introduce(notes: Notes, log: Log, epoch: int, leader_id: int, done: Done) ->
             done(error)
 
     if not log.written:
-        payload = encode_created(log.key, log.durability)
-        notes.write(FrameType.LOG_CREATED, log, payload, lambda _: None, staged=created)
-        if log.producers.forgotten_id > NO_ID:
-            payload = encode_forgotten(log.producers.forgotten_id)
-            notes.write(FrameType.PRODUCERS_FORGOTTEN, log, payload, lambda _: None)
+        for type_, payload in created_frames(log):
+            notes.write(type_, log, payload, lambda _: None, staged=created)
     takeover = Takeover(epoch, leader_id, log.end_offset)
     notes.write(FrameType.TAKEOVER, log, encode_takeover(*takeover), failed, staged=staged)
 

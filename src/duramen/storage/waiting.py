@@ -2,15 +2,18 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from duramen.base.errors import DuramenError
+from duramen.base.ports import Buffer
 from duramen.codec.batch import Header
 from duramen.storage.log import Log
 
-__all__ = ["Append", "AppendDone", "Together", "TogetherDone", "Turn", "Waiting", "Work"]
+__all__ = ["Append", "AppendDone", "Together", "TogetherDone", "Turn", "Waiting", "Work", "kept"]
+
+_KEPT_AS_BYTES: Final = 16 * 1024
 
 AppendDone = Callable[[int, DuramenError | None], None]
 """Called with (base offset, None) once acknowledged as the log's durability says, or with (-1, error)."""
@@ -96,3 +99,17 @@ def _is_for(work: Work, log: Log) -> bool:
     if isinstance(work, Together):
         return any(one.log is log for one in work.appends)
     return work.log is log
+
+
+def kept(batch: bytearray | memoryview) -> Buffer:
+    """A batch as it waits in memory: bytes, which garbage collection does not walk as it does views of requests.
+
+    A large one stays where it is, but where it would keep a request alive that is more than twice its size.
+    """
+    small = len(batch) <= _KEPT_AS_BYTES
+    return bytes(batch) if small or 2 * len(batch) < len(_whole(batch)) else batch
+
+
+def _whole(batch: bytearray | memoryview) -> Buffer:
+    """What a view is a part of."""
+    return batch.obj if isinstance(batch, memoryview) and isinstance(batch.obj, bytearray) else batch
