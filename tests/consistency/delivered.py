@@ -169,6 +169,8 @@ class JavaSender(Sender):
             [java, "-Xmx128m", "-cp", f"{self.jars}/*", str(_DRIVER), address, topic],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
 
     def __enter__(self) -> Self:
         return self

@@ -6,8 +6,8 @@ CONSISTENCY_SEED=N runs the long tests with another seed.
 import itertools
 import os
 import random
-import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import pytest
@@ -39,16 +39,14 @@ class _Nemesis:
         self._chance = chance
         self._codes = codes
 
-    def begin(self, number: int) -> threading.Timer:
+    def begin(self, number: int) -> None:
         """A round begins, with a new producer."""
         chance, injected = self._chance, self._broker.faults
         injected.error("Produce", self._codes[number % len(self._codes)], times=chance.choice((1, 1, 2, 3)))
         injected.delay("Produce", chance.choice((0, 0, 5, 60)))
-        later = threading.Timer(chance.uniform(0.01, 0.1), self._disturb)
-        later.start()
-        return later
 
-    def _disturb(self) -> None:
+    def disturb(self) -> None:
+        """The producer of a round is known by now."""
         if self._chance.random() < 0.5:
             self._broker.faults.error("Produce", self._chance.choice(self._codes), times=1)
         elif self._chance.random() < 0.5:
@@ -63,13 +61,12 @@ def _judged(broker: Broker, sender: type[Sender], seed: int, rounds: int, codes:
     for number in range(rounds):
         client = sender(broker.bootstrap_servers, TOPIC)
         keys = [0] * _RECORDS if number == 0 else [chance.randrange(_PARTITIONS) for _ in range(_RECORDS)]
-        later = nemesis.begin(number)
-        for _ in range(2):
+        for happens in (partial(nemesis.begin, number), nemesis.disturb):
+            happens()
             sends = [Send(key, next(_values)) for key in keys]
             recorder.invoke(number, sends)
             told = client.send(sends)
             recorder.complete(number, "ok" if all(one.delivered for one in told) else "info", told)
-        later.join()
         broker.faults.clear()
         client.close()
     recorder.invoke(rounds, [])

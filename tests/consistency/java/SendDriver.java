@@ -1,5 +1,6 @@
 // Java's KafkaProducer, as it is. Arguments: the bootstrap servers and a topic. A line on standard input has partitions
-// and values, `0:17 1:18`; the answer is one line with the offset of each, -1 where it was not delivered.
+// and values, `0:17 1:18`; the answer is one line with the offset of each, -1 where it was not delivered. The first line
+// on standard output says that it is ready and knows the topic.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -25,6 +26,9 @@ public class SendDriver {
         settings.put("value.serializer", StringSerializer.class.getName());
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
+            producer.partitionsFor(arguments[1]);
+            System.out.println("ready");
+            System.out.flush();
             for (String line = input.readLine(); line != null; line = input.readLine()) {
                 List<Future<RecordMetadata>> futures = new ArrayList<>();
                 for (String word : line.split(" ")) {

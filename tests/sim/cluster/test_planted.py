@@ -30,7 +30,7 @@ FOUND_BY: Final = {
     "stale-in-sync": 3,
     "any-epoch": 27,
     "commit-earlier": 514,
-    "count-written": 163,
+    "count-written": 740,
     "vote-twice": 600,
     "send-anywhere": 122,
     "always-commit": 3,
