@@ -21,6 +21,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
 from duramen.storage.bulk import Bulk
+from duramen.storage.condition import Condition
 from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
 from duramen.storage.fullness import Fullness
@@ -55,6 +56,7 @@ class Appends:
         metrics: Metrics,
         wal: Wal,
         upkeep: Upkeep,
+        condition: Condition,
         *,
         node_id: int,
         limits: StoreLimits,
@@ -78,6 +80,8 @@ class Appends:
         self._waiting = Waiting()
         self._refusals = Refusals(clock)
         self._flush_due = False
+        self._refused_for: DuramenError | None = None  # trouble with segments for which appends were refused
+        self._condition = condition
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
         self._full_gauge = metrics.counter("duramen_storage_full")
         self._wal_full = metrics.counter("duramen_wal_full_total")
@@ -139,13 +143,14 @@ class Appends:
         done: AppendDone | None,
         *,
         ordered: bool = False,
+        patient: bool = False,
     ) -> None:
         """Append a checked batch as the leader of `epoch`; `head` is its header. The batch is the store's from here on.
 
         Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset. One
-        that is `ordered` is taken as it is: its leader has looked at all that.
+        that is `ordered` is taken as it is: its leader has looked at all that. One that is `patient` waits for room.
         """
-        append = Append(log, batch, head, epoch, done, ordered)
+        append = Append(log, batch, head, epoch, done, ordered, patient)
         if self._waiting.is_empty and self._admits(append):
             self._append(append)
         else:
@@ -208,8 +213,10 @@ class Appends:
         log, size = append.log, len(append.batch)
         if self.stopping or self._wal.failed is not None or size > self._wal.largest_bytes:
             return True  # to be refused
+        if not append.patient and self._keeps_rest(append):
+            return False
         if log.durability == "sync" or log.in_bulk:
-            pending = self._copier.pending_bytes
+            pending = 0 if append.patient else self._copier.pending_bytes
             if pending and pending + size > self._limits.pending_bytes:
                 self._copier.copy()
                 return False
@@ -217,6 +224,10 @@ class Appends:
         introduced = log.takeovers.latest_epoch >= append.epoch
         frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
         return frameless or self._wal_has_room(FRAME_ROOM)
+
+    def _keeps_rest(self, append: Append) -> bool:
+        """Whether the disk is full, so that what is left of the WAL is for what frees room, and for the metadata."""
+        return self._wal.full is not None or (append.ordered and self._upkeep.full is not None)
 
     def _wal_has_room(self, size: int) -> bool:
         if self._wal.room(size):
@@ -481,11 +492,25 @@ class Appends:
                 waiting.queue.popleft()
                 if not waiting.held_back(append):
                     self._go(append)
-            elif refusal is not None:
+            elif refusal is None:
+                break
+            elif isinstance(append, Append) and append.patient:
+                for refused in waiting.take_refused():
+                    self._refuse(refused, refusal)
+                break
+            else:
+                self._refused_for = self._upkeep.trouble
                 waiting.queue.popleft()
                 self._refuse(append, refusal)
-            else:
-                break
+        self._look_at_room()
+
+    def _look_at_room(self) -> None:
+        """Say how the storage stands: one whose segments cannot be written takes writes until it has to refuse some."""
+        if self._refused_for is not self._upkeep.trouble:
+            self._refused_for = None
+        problem = self._wal.failed or self._wal.full or self._upkeep.full or self._refused_for
+        self._condition.update(problem)
+        waiting = self._waiting
         self._waiting_gauge.value = len(waiting.queue)
         self._full_gauge.value = 0 if self._upkeep.trouble is None and self._wal.full is None else 1
         if self._wal.full is not None:

@@ -18,6 +18,7 @@ from duramen.codec.batch import Header
 from duramen.storage.appending import Appends
 from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
+from duramen.storage.condition import Condition
 from duramen.storage.directory import Directory
 from duramen.storage.handles import Handles
 from duramen.storage.leading import drop_empty_leaderships, forget_producers, introduce
@@ -74,6 +75,8 @@ class Store:
             directory_id=directory.id.bytes, salt=wal_salt(directory.id),
             file_bytes=limits.wal_file_bytes, max_bytes=limits.wal_max_bytes, on_room=self._go_on,
         )  # fmt: skip
+        self.condition = Condition(worker)
+        self._wal.on_failure = self.condition.update
         self._wal.start(recovered.wal_files, recovered.wal_generation)
         self._upkeep = Upkeep(
             files, worker, clock, deadlines, handles, metrics, self._wal, self,
@@ -81,8 +84,9 @@ class Store:
             on_room=self._go_on, wanted=lambda: self._appends.waiting,
         )  # fmt: skip
         self._appends = Appends(
-            files, worker, clock, deadlines, metrics, self._wal, self._upkeep, node_id=node_id, limits=limits
-        )
+            files, worker, clock, deadlines, metrics, self._wal, self._upkeep, self.condition,
+            node_id=node_id, limits=limits,
+        )  # fmt: skip
         # From here on a WAL without a file of this generation has lost it.
         begun = msgspec.structs.replace(recovered.checkpoint, replay=self._wal.end)
         write_checkpoint(files, recovered.checkpoint_number + 1, begun)
@@ -124,7 +128,12 @@ class Store:
 
     def when_failed(self, action: Callable[[DuramenError], None]) -> None:
         """Have `action` called when writing ends until a restart."""
-        self._wal.on_failure = action
+
+        def changed(problem: DuramenError | None) -> None:
+            if problem is not None and not isinstance(problem, StorageFull):
+                action(problem)
+
+        self.condition.watch(changed)
 
     def when_full(self, on_full: Callable[[StorageFull, int], None], on_room: Callable[[], None]) -> None:
         """Have `on_full` called when the first append is refused because the disk is full, `on_room` when they go on.
@@ -156,13 +165,21 @@ class Store:
     # -- appending ----------------------------------------------------------------------------------
 
     def append(
-        self, log: Log, batch: bytearray | memoryview, head: Header, epoch: int, done: AppendDone | None
+        self,
+        log: Log,
+        batch: bytearray | memoryview,
+        head: Header,
+        epoch: int,
+        done: AppendDone | None,
+        *,
+        patient: bool = False,
     ) -> None:
         """Append a checked batch as the leader of `epoch`; `head` is its header. The batch is the store's from here on.
 
-        Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset.
+        Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset. One
+        that is `patient` waits for room on a full disk, where others are refused.
         """
-        self._appends.append(log, batch, head, epoch, done)
+        self._appends.append(log, batch, head, epoch, done, patient=patient)
 
     def append_ordered(self, log: Log, batch: bytearray | memoryview, head: Header, done: AppendDone | None) -> None:
         """Append a batch to which another node, as the leader of its epoch, has given its offset: as it is.

@@ -14,7 +14,7 @@ from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.storage.checkpointer import Checkpointer, NodeState
 from duramen.storage.copier import Copier
 from duramen.storage.handles import Handles
-from duramen.storage.io import is_full
+from duramen.storage.io import is_full, is_passing
 from duramen.storage.log import Log
 from duramen.storage.planning.compaction import CompactionLimits
 from duramen.storage.rewriting import Rewriter
@@ -41,6 +41,8 @@ def trouble(what: str, error: OSError) -> DuramenError:
     """What a user is told of an error of the disk."""
     if is_full(error):
         return StorageFull(f"the disk is full: {what}")
+    if is_passing(error):
+        return StorageFull(f"{what}: {error.strerror}")
     return StorageFailed(f"{what}: {error.strerror or error}")
 
 
@@ -84,6 +86,11 @@ class Upkeep:
         self._checkpoint_deadline: Deadline | None = None
         self._bulk_bytes = 0  # since the last checkpoint
         self._checkpointed_generation = wal.generation
+
+    @property
+    def full(self) -> DuramenError | None:
+        """Why segments cannot be written, where there may be room for that later."""
+        return self.trouble if isinstance(self.trouble, StorageFull) else None
 
     # -- copies -------------------------------------------------------------------------------------
 

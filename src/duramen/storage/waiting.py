@@ -23,7 +23,10 @@ TogetherDone = Callable[[list[int], DuramenError | None], None]
 
 
 class Append(msgspec.Struct, frozen=True, eq=False):
-    """A batch for a log; `ordered`: the leader of its epoch has given it its offset."""
+    """A batch for a log; `ordered`: the leader of its epoch has given it its offset.
+
+    One that is `patient` is never refused for want of room: it waits for it, and may use what others are refused.
+    """
 
     log: Log
     batch: bytearray | memoryview
@@ -31,6 +34,7 @@ class Append(msgspec.Struct, frozen=True, eq=False):
     epoch: int
     done: AppendDone | None
     ordered: bool = False
+    patient: bool = False
 
 
 class Together(NamedTuple):
@@ -82,6 +86,13 @@ class Waiting:
         if isinstance(work, Turn):
             return any(_is_for(one, work.log) for one in self.queue)
         return bool(self.queue)
+
+    def take_refused(self) -> list[Append | Together]:
+        """What waits behind a patient append and is not patient itself, to be refused."""
+        refused = [one for one in self.queue if isinstance(one, Together) or (isinstance(one, Append) and not one.patient)]
+        if refused:
+            self.queue = deque(one for one in self.queue if isinstance(one, Turn) or (isinstance(one, Append) and one.patient))
+        return refused
 
     def hold(self, log: Log, *first: Append | Together) -> None:
         """From here on what is for the log waits until it is released; what waits for room goes before what comes."""

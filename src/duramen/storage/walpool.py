@@ -112,10 +112,10 @@ class WalPool:
     def retry(self) -> None:
         """There may be space again: find out."""
         if self.full is not None and not self.preparing:
-            self.full = None
             self.prepare(self.file_bytes)
             if not self.preparing:
-                self._on_room()  # none has to be made any more
+                self.full = None  # none has to be made any more
+                self._on_room()
 
     def prepare(self, need: int) -> None:
         """Have a free file of at least `need` bytes made ahead of need, within the bound."""
@@ -129,7 +129,6 @@ class WalPool:
             too_small.append(self._free.pop())
             self._total_bytes -= too_small[-1].capacity
         self.preparing = True
-        self.full = None  # to be found out anew
         slot = self._slots
 
         def job() -> WalFile:

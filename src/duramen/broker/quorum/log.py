@@ -39,6 +39,7 @@ class MetadataLog:
         self._recent_bytes = 0
         store.drop_empty_leaderships(log)
         self._led = log.takeovers.latest_epoch  # the newest epoch that was entered
+        self._volatile = False  # whether nothing is written any more
 
     def begin(self, start: End, found: list[Batch]) -> None:
         """It holds these batches behind the snapshot that ends at `start`."""
@@ -63,13 +64,19 @@ class MetadataLog:
         """Where its files are, for messages."""
         return self._log.directory
 
+    def be_volatile(self) -> None:
+        """The disk takes no more: from here on nothing is written, and nobody is told that anything is synced."""
+        self._volatile = True
+
     # -- writing ------------------------------------------------------------------------------------
 
     def append(self, batch: Batch, done: Done) -> None:
-        """Write a batch to the end; `done(None)` once it is synced."""
+        """Write a batch to the end; `done(None)` once it is synced. It waits for room on a full disk."""
         if batch.first != self.end.offset:
             raise AssertionError(f"a batch at {batch.first} does not follow what ends at {self.end.offset}")
         self._note(batch)
+        if self._volatile:
+            return
         if batch.epoch > self._led:
             self._led = batch.epoch
             # Where that fails the append does too, and tells of it.
@@ -81,14 +88,17 @@ class MetadataLog:
                 raise AssertionError(f"the batch at {batch.first} was written at {base_offset}")
             done(error)
 
-        self._store.append(self._log, data, header(data), batch.epoch, appended)
+        self._store.append(self._log, data, header(data), batch.epoch, appended, patient=True)
 
     def cut(self, end_offset: int, done: Done) -> None:
         """Let go of what is behind; `done(None)` once that is so on disk, and all before it synced."""
         self._epochs.cut(end_offset)
         while self._recent and self._recent[-1].first >= end_offset:
             self._recent_bytes -= len(data_of(self._recent.pop()))
-        self._truncate(end_offset, done)
+        if self._volatile:
+            done(None)
+        else:
+            self._truncate(end_offset, done)
 
     def restart(self, start: End, done: Done) -> None:
         """Begin anew behind the snapshot that ends at `start`, which is on disk; `done(None)` once that is too.
@@ -96,6 +106,9 @@ class MetadataLog:
         What is in the snapshot is a gap of the log then: one batch without content, which is let go with all before it.
         """
         self.begin(start, [])
+        if self._volatile:
+            done(None)
+            return
 
         def cut(error: DuramenError | None) -> None:
             missing = start.offset - self._log.end_offset
@@ -104,7 +117,8 @@ class MetadataLog:
                 return
             data = gap(missing, self._clock.wall_ms())
             head = header(data)._replace(records=missing)
-            self._store.append(self._log, data, head, max(self._log.takeovers.latest_epoch, 0), filled)
+            epoch = max(self._log.takeovers.latest_epoch, 0)
+            self._store.append(self._log, data, head, epoch, filled, patient=True)
 
         def filled(_: int, error: DuramenError | None) -> None:
             self._led = self._log.takeovers.latest_epoch
@@ -154,7 +168,8 @@ class MetadataLog:
 
     def forget(self, end_offset: int) -> None:
         """What is below is applied: it need not stay in memory, if it is synced."""
-        end_offset = min(end_offset, self._log.synced_offset)
+        if not self._volatile:
+            end_offset = min(end_offset, self._log.synced_offset)
         count = 0
         while self._recent_bytes > self._kept_bytes and count < len(self._recent):
             batch = self._recent[count]

@@ -1,11 +1,13 @@
 """A replica at work: hands messages, time and syncs to its machine, and does what the machine says, in its order.
 
 Nothing behind a ballot is done before that is on disk; cuts and snapshots are waited for in the same way. A replica
-whose disk fails does nothing any more until it is started again: it must not say what it cannot keep.
+whose disk fails must not say what it cannot keep: from then on it is volatile until it is started again. It follows in
+memory, so that its node knows what the cluster decides, reports nothing as synced, and neither votes nor leads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from duramen.base.deadlines import Alarm
 from duramen.base.errors import (
@@ -16,6 +18,7 @@ from duramen.base.errors import (
     NotController,
     OutcomeUnknown,
     StorageFailed,
+    StorageFull,
 )
 from duramen.broker.agenda import Agenda
 from duramen.broker.quorum.ballots import Promised
@@ -42,11 +45,24 @@ from duramen.controller.quorum.effects import (
 )
 from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.machine import Machine
-from duramen.controller.quorum.messages import Batch, Fetch, FetchAnswer, FetchSnapshot, Message, SnapshotAnswer
+from duramen.controller.quorum.messages import (
+    Batch,
+    Fetch,
+    FetchAnswer,
+    FetchSnapshot,
+    Message,
+    SnapshotAnswer,
+    Vote,
+    VoteAnswer,
+)
 from duramen.controller.quorum.roles import Role
 from duramen.controller.quorum.voters import Voter, Voters
+from duramen.storage.io import is_full, is_passing
 
 __all__ = ["Runner"]
+
+_RETRY_MS: Final = 500
+"""How long after a disk was full, or no file could be opened, a ballot or a snapshot is written again."""
 
 
 class Runner:
@@ -64,6 +80,7 @@ class Runner:
         self._download = Download()
         self._led_epoch: int | None = None  # in which it leads, once all that came before that is carried out
         self._saving = False
+        self._volatile = False
         self._over: DuramenError | None = None
         self._go_on()
 
@@ -133,6 +150,14 @@ class Runner:
     def join(self, voter: Voter) -> None:
         """Ask to be this voter from here on; that this directory is to vote is on disk."""
         self._machine.join(voter)
+
+    def storage_changed(self, problem: DuramenError | None) -> None:
+        """The storage of the node takes writes, or why not: who cannot write does not lead."""
+        if isinstance(problem, StorageFull):
+            self.resign()
+        elif problem is not None:
+            self._be_volatile(problem)
+            self._go_on()
 
     def resign(self) -> None:
         """Let another lead."""
@@ -237,7 +262,8 @@ class Runner:
             case ServeSnapshot(node_id, snapshot):
                 self._serving.serve_snapshot(node_id, snapshot)
             case Send(node_id, message):
-                self._outside.send(node_id, self._outgoing(node_id, message))
+                if not (self._volatile and isinstance(message, Vote | VoteAnswer)):
+                    self._outside.send(node_id, self._outgoing(node_id, message))
             case Became(role, epoch, _):
                 self._led_epoch = epoch if role is Role.LEADER else None
                 if role is not Role.LEADER:
@@ -253,6 +279,8 @@ class Runner:
     # -- writing ------------------------------------------------------------------------------------
 
     def _persist(self, effect: Persist) -> None:
+        if self._volatile:
+            return
         self._agenda.wait()
         promised = Promised(self._machine.me, effect.ballot, self._kit.founders)
 
@@ -260,11 +288,14 @@ class Runner:
             if self._over is not None:
                 return
             if isinstance(result, BaseException):
-                self._fail(StorageFailed(f"the ballot of the quorum could not be written: {result}"))
-            else:
-                self._resume(effect)
+                if not self._volatile and _is_passing(result):
+                    self._later(write)
+                    return
+                self._be_volatile(StorageFailed(f"the ballot of the quorum could not be written: {result}"))
+            self._resume(effect)
 
-        self._kit.worker.submit("read", partial(self._kit.ballots.write, promised), done)
+        write = partial(self._kit.worker.submit, "read", partial(self._kit.ballots.write, promised), done)
+        write()
 
     def _append(self, batch: Batch) -> None:
         entry = written(batch, self._machine.me.node_id, self._machine.voters, self._kit.clock.wall_ms())
@@ -273,10 +304,11 @@ class Runner:
         self._outside.carried_out(Append(entry))
 
     def _appended(self, cuts: int, end: End, error: DuramenError | None) -> None:
-        if self._over is not None:
+        if self._over is not None or self._volatile:
             return
         if error is not None:
-            self._fail(StorageFailed(f"the metadata log could not be written: {error}"))
+            self._be_volatile(StorageFailed(f"the metadata log could not be written: {error}"))
+            self._go_on()
             return
         self._agenda.take()
         # Where a cut comes in between, the same place may have been written again: the cut's end says what is synced.
@@ -294,11 +326,10 @@ class Runner:
         if self._over is not None:
             return
         if error is not None:
-            self._fail(StorageFailed(f"the metadata log could not be cut: {error}"))
-            return
+            self._be_volatile(StorageFailed(f"the metadata log could not be cut: {error}"))
         self._agenda.cuts_done += 1
         self._agenda.take()
-        if self._agenda.uncut:
+        if self._agenda.uncut and not self._volatile:
             self._machine.synced(self._kit.log.end)
         self._resume(effect)
 
@@ -310,19 +341,34 @@ class Runner:
             if self._over is not None:
                 return
             if isinstance(result, BaseException):
-                self._fail(StorageFailed(f"a snapshot of the metadata log could not be written: {result}"))
-            else:
-                self._kit.log.restart(effect.snapshot, begun)
+                if not self._volatile and _is_passing(result):
+                    self._later(write)
+                    return
+                self._be_volatile(StorageFailed(f"a snapshot of the metadata log could not be written: {result}"))
+            self._kit.log.restart(effect.snapshot, begun)
 
         def begun(error: DuramenError | None) -> None:
-            if self._over is None and error is None:
+            if self._over is None:
                 try:
                     self._kit.applied.restore(decode_snapshot_file(data))
                 except BatchCorrupt as corrupt:
                     self._fail(corrupt)
             self._was_cut(effect, error)
 
-        self._kit.worker.submit("read", partial(self._kit.snapshots.write, effect.snapshot, data), kept)
+        write = partial(self._kit.worker.submit, "read", partial(self._kit.snapshots.write, effect.snapshot, data), kept)
+        if self._volatile:
+            self._kit.log.restart(effect.snapshot, begun)
+        else:
+            write()
+
+    def _later(self, write: Callable[[], None]) -> None:
+        """Write it again in a while, unless there is nothing to write it for any more."""
+
+        def again() -> None:
+            if self._over is None:
+                write()
+
+        self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _RETRY_MS, again)
 
     def _commit(self, effect: Commit, high_watermark: int) -> None:
         applied, log = self._kit.applied, self._kit.log
@@ -341,7 +387,7 @@ class Runner:
         kit = self._kit
         applied = kit.applied
         due = applied.unsaved_bytes >= kit.limits.snapshot_bytes and applied.end.offset <= kit.log.synced_offset
-        if self._saving or not due or self._over is not None:
+        if self._saving or self._volatile or not due or self._over is not None:
             return
         self._saving = True
         applied.unsaved_bytes = 0
@@ -387,6 +433,14 @@ class Runner:
 
     # -- the end ------------------------------------------------------------------------------------
 
+    def _be_volatile(self, error: DuramenError) -> None:
+        """The disk keeps nothing any more: another leads, and what is still to be done is done in memory."""
+        if not self._volatile and self._over is None:
+            self._volatile = True
+            self._kit.log.be_volatile()
+            self._machine.mute()
+            self._outside.failed(error)
+
     def _fail(self, error: DuramenError) -> None:
         if self._over is None:
             self._end(error)
@@ -398,6 +452,10 @@ class Runner:
         self._agenda.end()
         self._alarm.move(None)
         self._proposals.fail(OutcomeUnknown(f"the replica ended before it was committed: {error}"))
+
+
+def _is_passing(error: BaseException) -> bool:
+    return isinstance(error, OSError) and (is_full(error) or is_passing(error))
 
 
 def _sound(message: Message) -> Message | None:

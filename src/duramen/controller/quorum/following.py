@@ -89,7 +89,7 @@ class Following:
             replica.commit(min(answer.high_watermark, replica.log.end.offset))
         if newest or replica.log.end != before:
             self._waiting = None
-            if replica.synced_offset == replica.log.end.offset or not answer.batches:
+            if replica.muted or replica.synced_offset == replica.log.end.offset or not answer.batches:
                 self._fetch()
         if replica.high_watermark == answer.high_watermark and answer.diverging is None:
             self._join()
@@ -170,7 +170,7 @@ class Following:
         In the place of one of its node that has another directory, which is removed first, or as one more.
         """
         replica = self._replica
-        if replica.joins is None or replica.votes or replica.now_ms < self._join_ms:
+        if replica.joins is None or replica.votes or replica.muted or replica.now_ms < self._join_ms:
             return
         self._join_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
         present = replica.voters.latest.of_node(replica.me.node_id)

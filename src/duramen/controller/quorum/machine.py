@@ -190,6 +190,11 @@ class Machine:
         """Let another lead."""
         self._move(Cause.ASKED)
 
+    def mute(self) -> None:
+        """Its disk keeps nothing any more: from here on it follows, and neither votes nor stands nor leads."""
+        self._replica.muted = True
+        self._move(Cause.ASKED)
+
     def receive(self, message: Message) -> None:
         """A message for this node came."""
         self._replica.gone.discard(message.sender.node_id)

@@ -51,6 +51,8 @@ class Replica:
         """Whether the leader is this one, or has answered it in this epoch and was not lost since."""
         self.gone: set[int] = set()
         """Nodes whose connections closed, and of which nothing was heard since."""
+        self.muted = False
+        """Whether its disk keeps nothing any more: it follows in memory, and neither votes nor stands."""
         self.joins: Voter | None = None
         """The voter that it wants to become."""
         self.doubts = 0
@@ -72,6 +74,8 @@ class Replica:
         Who is removed by its own log alone may have what the others need, and nobody else to lead them (Raft
         dissertation, 4.2.2).
         """
+        if self.muted:
+            return False
         if self.me in self.voters.latest:
             return True
         return self.voters.latest_offset >= self.high_watermark and self.me in self.voters.previous

@@ -36,7 +36,7 @@ class Cause(Enum):
     ENDED = "its leader leads no more"
     DESERTED = "no majority fetches any more"
     REMOVED = "it is committed that it is no voter"
-    ASKED = "it was asked to resign"
+    ASKED = "it was asked to resign, or to stand no more"
 
 
 def _table() -> Mapping[tuple[Role, Cause], Role]:
@@ -44,6 +44,7 @@ def _table() -> Mapping[tuple[Role, Cause], Role]:
     table = {(role, Cause.EPOCH): Role.UNATTACHED for role in (*waits, *follows)}
     table |= {(role, Cause.LEADER): Role.FOLLOWER for role in waits}
     table |= {(Role.LEADER, cause): Role.RESIGNED for cause in (Cause.DESERTED, Cause.REMOVED, Cause.ASKED)}
+    table |= {(role, Cause.ASKED): Role.UNATTACHED for role in (Role.PROSPECTIVE, Role.CANDIDATE)}
     return MappingProxyType(
         table
         | {
