@@ -94,11 +94,15 @@ class NodeUnfenced(_Event, frozen=True, tag="node-unfenced"):
     epoch: int
 
 
-class NodeDraining(_Event, frozen=True, tag="node-draining"):
-    """The node is about to stop: leaders leave it, and none comes to it while another can be found."""
+class NodeDraining(_Event, frozen=True, omit_defaults=True, tag="node-draining"):
+    """The node is about to stop: leaders leave it, and none comes to it while another can be found.
+
+    So it is with `unwritable`: its storage takes no writes, until it registers anew.
+    """
 
     node_id: int
     epoch: int
+    unwritable: bool = False
 
 
 class NodeUnregistered(_Event, frozen=True, tag="node-unregistered"):

@@ -22,7 +22,10 @@ CONTROLLER_ROLE = "controller"
 
 
 class Node(NamedTuple):
-    """A node's registration, and what has become of it; a registration is told from others by its `epoch`."""
+    """A node's registration, and what has become of it; a registration is told from others by its `epoch`.
+
+    One that is `draining` is about to stop, or `unwritable`: its storage takes no writes.
+    """
 
     id: int
     directory_id: str
@@ -36,6 +39,7 @@ class Node(NamedTuple):
     fenced: bool = False
     draining: bool = False
     remembers: bool = False
+    unwritable: bool = False
 
     @classmethod
     def of(cls, event: NodeRegistered) -> "Node":
@@ -70,7 +74,8 @@ class Node(NamedTuple):
             self.fenced,
             self.remembers,
         )
-        return (registered, NodeDraining(self.id, self.epoch)) if self.draining else (registered,)
+        draining = NodeDraining(self.id, self.epoch, self.unwritable)
+        return (registered, draining) if self.draining else (registered,)
 
     @property
     def holds_partitions(self) -> bool:
@@ -86,7 +91,7 @@ class Node(NamedTuple):
 class Nodes:
     """Nodes by id, in the order of their ids.
 
-    `live` are those that are registered and not fenced, `draining` those that are about to stop.
+    `live` are those that are registered and not fenced, `draining` those that are about to stop or take no writes.
     """
 
     __slots__ = ("_nodes", "draining", "live")
@@ -122,7 +127,7 @@ class Nodes:
 
     @property
     def active(self) -> frozenset[int]:
-        """Those that are live and not about to stop: only they come to be in sync, or to lead."""
+        """Those that are live, take writes and are not about to stop: only they come to be in sync, or to lead."""
         return self.live - self.draining
 
     def get(self, node_id: int | None) -> Node | None:
@@ -166,7 +171,7 @@ class Nodes:
             case NodeUnfenced():
                 self._nodes[node.id] = node._replace(fenced=False)
             case NodeDraining():
-                self._nodes[node.id] = node._replace(draining=True)
+                self._nodes[node.id] = node._replace(draining=True, unwritable=event.unwritable)
             case NodeUnregistered():
                 del self._nodes[node.id]
 

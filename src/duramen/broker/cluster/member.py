@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import UNSET
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, StreamNotFound
+from duramen.base.errors import DuramenError, LogDamaged, NotController, OutcomeUnknown, StreamNotFound
 from duramen.base.ids import StreamId, stream_id_of
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
 from duramen.broker.changes import Done, ValueDone, settled
@@ -19,6 +19,7 @@ from duramen.broker.cluster.network import Network
 from duramen.broker.cluster.replicating import Replicating
 from duramen.broker.cluster.tally import Tally
 from duramen.broker.cluster.telling import Telling
+from duramen.broker.cluster.writability import Writability
 from duramen.broker.control.answers import Answer, Outcome, When
 from duramen.broker.control.asking import Asker
 from duramen.broker.control.controller import Controller
@@ -136,15 +137,18 @@ class Member:
             self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
             partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
             when_applied=self.controller.when_applied,
-            led=self._led, report=kit.report, carried_out=kit.carried_out, throttled_rate=kit.throttled_rate,
+            led=self._led, failed=self._replica_failed, report=kit.report, carried_out=kit.carried_out, throttled_rate=kit.throttled_rate,
             bulk=kit.bulk,
         )  # fmt: skip
+        self._writability = Writability(kit.store, kit.clock, kit.deadlines, self._writability_changed)
+        kit.store.condition.watch(kit.runner.storage_changed)
         self._telling = Telling(kit.worker.soon, self._tell)
         self.tally = Tally(self.node_id)
         self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell, kit.report)
         self._listener: Listener | None = None
         self._joining: Done | None = None
         self._begun_epoch = -1
+        self._begins = True  # whether the next registration is yet to begin
         self._draining: Callable[[], None] | None = None
         self._heard_ms: dict[int, int] = {}
         self._leaving = Leaving()
@@ -260,11 +264,30 @@ class Member:
 
     def drain(self, done: Callable[[], None]) -> None:
         """Let others lead; `done` once this node may stop without anybody noticing."""
-        if self.lifecycle.phase in (Phase.FENCED, Phase.LIVE, Phase.DRAINING):
+        if self.lifecycle.phase not in (Phase.JOINING, Phase.DRAINED):
             self._draining = done
             self.lifecycle.drain()
         else:
             done()
+
+    @property
+    def problem(self) -> DuramenError | None:
+        """Why this node takes no writes, so that others lead."""
+        return self._writability.problem
+
+    def _replica_failed(self, place: PartitionId, error: DuramenError) -> None:
+        if isinstance(error, LogDamaged):
+            name = f"partition {place.partition} of {self.office.name(place)}"
+            self._kit.report(f"{name} takes no part on this node until a restart: {error}")
+        else:
+            self._writability.replica_failed(error)
+
+    def _writability_changed(self, problem: DuramenError | None) -> None:
+        if problem is None:
+            self._kit.report("this node takes writes again: it takes part anew, and its replicas catch up")
+        else:
+            self._kit.report(f"this node takes no writes, and others are to lead what it leads: {problem}")
+        self.lifecycle.storage_changed(unwritable=problem is not None)
 
     @property
     def leads(self) -> int:
@@ -277,6 +300,7 @@ class Member:
         return self.lifecycle.unanswered_ms
 
     def stop(self) -> None:
+        self._writability.stop()
         self.lifecycle.stop()
         self.asker.stop()
         self.replicating.end()
@@ -289,7 +313,9 @@ class Member:
             self._telling.release()
         if phase is Phase.JOINING:
             self.replicating.end()
-        elif self.lifecycle.epoch != self._begun_epoch:
+            self._begins = True
+        elif self._begins:
+            self._begins = False
             self._begun_epoch = self.lifecycle.epoch
             self._keep_incarnation()
             self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Worker
 from duramen.broker.cluster.network import Network
@@ -63,6 +63,7 @@ class Replicating:
         observers_of: Callable[[PartitionId, PartitionState], tuple[int, ...]],
         when_applied: Callable[[int, Callable[[], None]], None],
         led: Callable[[PartitionId, int | None], None],
+        failed: Callable[[PartitionId, DuramenError], None],
         report: Callable[[str], None],
         carried_out: Callable[[PartitionId, Effect], None],
         timeouts: Timeouts = TIMEOUTS,
@@ -73,7 +74,8 @@ class Replicating:
 
         `observers_of` says who follows a partition and is no replica of it.
 
-        `led` is told where this node leads, and in which epoch; `report`, what an operator should hear of.
+        `led` is told where this node leads, and in which epoch; `failed`, which replica does nothing any more, and why;
+        `report`, what an operator should hear of.
 
         `carried_out` is told of each effect of a replica, once it is done.
 
@@ -92,6 +94,7 @@ class Replicating:
         self._observers_of = observers_of
         self._when_applied = when_applied
         self._led = led
+        self._failed = failed
         self._report = report
         self._carried_out = carried_out
         self._timeouts = timeouts
@@ -236,11 +239,7 @@ class Replicating:
         self._carried_out(place, effect)
 
     def failed(self, place: PartitionId, error: DuramenError) -> None:
-        try:
-            name = self._partition_of(place).stream.name
-        except StreamNotFound:
-            return
-        self._report(f"partition {place.partition} of {name} takes no part on this node until a restart: {error}")
+        self._failed(place, error)
 
     def report(self, finding: str) -> None:
         self._report(finding)

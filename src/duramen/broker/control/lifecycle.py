@@ -22,6 +22,7 @@ class Phase(Enum):
     JOINING = "not registered yet, or not any more"
     FENCED = "fenced: it leads nothing and is in no in-sync set"
     LIVE = "live"
+    UNWRITABLE = "its storage takes no writes: others are to lead"
     DRAINING = "about to stop: others are to lead"
     DRAINED = "it may stop: nobody has to notice that it goes"
 
@@ -61,6 +62,8 @@ class Lifecycle:
         self._asking = False
         self._urgent = False  # whether to ask again as soon as there is an answer
         self._drains = False
+        self._unwritable = False  # whether the storage takes no writes
+        self._told_unwritable = False  # whether the controller may have heard that of this registration
         self._over = False
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._due_ms = self._now_ms
@@ -85,6 +88,12 @@ class Lifecycle:
         """Ask to stop; the phase is DRAINED once others lead and all live nodes know."""
         self._drains = True
         self._hurry()
+
+    def storage_changed(self, *, unwritable: bool) -> None:
+        """The storage takes no writes, or takes them again: the controller has to know at once."""
+        if unwritable is not self._unwritable:
+            self._unwritable = unwritable
+            self._hurry()
 
     def stop(self) -> None:
         """Nothing is asked any more."""
@@ -129,14 +138,21 @@ class Lifecycle:
 
     def _ask(self) -> None:
         self._asking, self._urgent = True, False
+        if self._told_unwritable and not self._unwritable and not self._drains:
+            self._begun_ms = self._now_ms
+            self._become(Phase.JOINING)  # what its replicas were to write is not there: they begin anew
         if self.phase is Phase.JOINING:
-            self._asker.ask(Register(self._wish), self._registered, within_ms=self._kit.timing.answer_ms)
+            register = Register(self._wish, self.epoch if self._told_unwritable else 0)
+            self._asker.ask(register, self._registered, within_ms=self._kit.timing.answer_ms)
             return
         self._told_ms = self._now_ms
+        self._told_unwritable = self._told_unwritable or self._unwritable
         self._look_at_session()
         beat = Heartbeat(self._wish.node_id, self.epoch, self._controller.applied_offset, wants_shutdown=self._drains)
         self._asker.ask(
-            Beat(beat), lambda outcome: self._beaten(beat, outcome), within_ms=self._kit.timing.heartbeat_ms
+            Beat(beat, self._unwritable),
+            lambda outcome: self._beaten(beat, outcome),
+            within_ms=self._kit.timing.heartbeat_ms,
         )
 
     def _next(self, wait_ms: int) -> None:
@@ -149,7 +165,7 @@ class Lifecycle:
 
     def _registered(self, outcome: Outcome) -> None:
         if isinstance(outcome, Answer) and isinstance(outcome.value, Registered):
-            self.epoch, self._told_offset = outcome.value.epoch, -1
+            self.epoch, self._told_offset, self._told_unwritable = outcome.value.epoch, -1, False
             self._answered_ms = self._now_ms
             self._become(Phase.FENCED)
             self._next(self._kit.timing.heartbeat_ms)
@@ -198,7 +214,9 @@ class Lifecycle:
             return Phase.DRAINED
         if beat.wants_shutdown:
             return Phase.DRAINING
-        return Phase.FENCED if value.fenced else Phase.LIVE
+        if value.fenced:
+            return Phase.FENCED
+        return Phase.UNWRITABLE if self._unwritable else Phase.LIVE
 
     def _become(self, phase: Phase) -> None:
         if phase is not self.phase:

@@ -59,19 +59,21 @@ class _Request(msgspec.Struct, frozen=True, tag_field="request"):
 
 
 class Register(_Request, frozen=True):
-    """A node takes part from here on."""
+    """A node takes part from here on; `renews` is the epoch of its own registration that ends with that, if any."""
 
     repeats = True
 
     wish: Registration
+    renews: int = 0
 
 
 class Beat(_Request, frozen=True):
-    """A node is there."""
+    """A node is there; `unwritable`: its storage takes no writes."""
 
     repeats = True
 
     beat: Heartbeat
+    unwritable: bool = False
 
 
 class AlterPartitions(_Request, frozen=True):

@@ -9,7 +9,7 @@ from duramen.broker.control.requests import AlterPartitions, Beat, Register, Rep
 from duramen.broker.control.sessions import NodeSessions
 from duramen.controller.cluster.alter_partition import Proposal, Refusal, alter_partition
 from duramen.controller.cluster.fencing import fence, leave, let_go
-from duramen.controller.cluster.heartbeats import heartbeat, registered_node
+from duramen.controller.cluster.heartbeats import heartbeat, registered_node, unwritable_node
 from duramen.controller.cluster.registering import register
 from duramen.controller.cluster.reporting import depose
 from duramen.controller.decisions import allocate_producer_ids
@@ -35,7 +35,10 @@ def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_m
     """
     wish = request.wish
     is_live = sessions.members.is_live(wish.node_id, now_ms)
-    draft.add(register(draft.state, wish, end_offset=draft.end_offset, is_live=is_live))
+    events = register(
+        draft.state, wish, end_offset=draft.end_offset, is_live=is_live, renews=request.renews
+    )
+    draft.add(events)
     sessions.members.registered(wish.node_id, now_ms)
     node = draft.state.registrations.get(wish.node_id)
     if node is None:
@@ -49,6 +52,8 @@ def beat(request: Beat, draft: Draft, sessions: NodeSessions, now_ms: int) -> Be
     A fenced node that lacks what every live one is said to know stays fenced.
     """
     beat_ = request.beat
+    if request.unwritable:
+        draft.add(unwritable_node(draft.state, beat_))
     node = registered_node(draft.state, beat_.node_id, beat_.epoch)
     behind = beat_.applied_offset < sessions.known_offset
     if node.fenced and behind:

@@ -42,7 +42,7 @@ class Outside(Protocol):
         """Told of each effect once it is done, as far as it is done at once: a batch is written, a ballot on disk."""
 
     def failed(self, error: DuramenError) -> None:
-        """The replica does nothing any more until it is started again."""
+        """The replica does nothing any more until it is started again; with StorageFailed it goes on to follow."""
 
     def report(self, finding: str) -> None:
         """Something that an operator must hear of."""

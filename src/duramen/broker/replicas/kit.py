@@ -38,7 +38,7 @@ class Outside(Protocol):
         """Told of each effect once it is done, as far as it is done at once: a batch is written, a log is cut."""
 
     def failed(self, place: PartitionId, error: DuramenError) -> None:
-        """The replica does nothing any more until the node is started again."""
+        """The replica cannot be written: it does nothing any more, or is only read, until it begins anew."""
 
     def report(self, finding: str) -> None:
         """Something that an operator must hear of."""

@@ -1,7 +1,7 @@
 """The replica of a partition at work: hands messages, time and syncs to its machine, and does what the machine says.
 
 Batches are written and not waited for; cuts are, and so is a log that begins anew. A replica whose disk fails does
-nothing any more until the node is started again: it must not say what it cannot keep.
+nothing any more until it begins anew, with the node's next registration: it must not say what it cannot keep.
 """
 
 from collections.abc import Callable, Collection
@@ -165,7 +165,7 @@ class Replica:
     ) -> None:
         """It is on this disk, or was there already."""
         if isinstance(error, StorageFailed):
-            self._fail(error)
+            self._kit.outside.failed(self._place, error)  # and goes on: what is there may be read until another leads
         if error is not None or not all_replicas:
             done(base_offset, error)
             return

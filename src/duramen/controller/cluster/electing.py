@@ -36,10 +36,10 @@ def elect_preferred(state: ControllerState, place: PartitionId) -> list[Partitio
 
 
 def move_leader(state: ControllerState, place: PartitionId, node_id: int) -> list[PartitionChanged]:
-    """Let a node lead. Raises PartitionsInvalid, or LeaderUnavailable unless it is in sync and about to stay."""
+    """Let a node lead. Raises PartitionsInvalid, or LeaderUnavailable unless it is in sync, takes writes and stays."""
     partition = existing(state, place)
     if not _may_lead(partition, node_id, state.registrations):
-        raise LeaderUnavailable(f"node {node_id} is not in sync, or about to stop: it cannot lead")
+        raise LeaderUnavailable(f"node {node_id} is not in sync, takes no writes, or is about to stop: it cannot lead")
     wanted = msgspec.structs.replace(partition, leader=node_id)
     return change(place, partition, wanted, state.registrations, rules_of(state, place.stream_id))
 

@@ -52,14 +52,15 @@ def unfence(state: ControllerState, node: Node) -> list[Event]:
     return [event, *_some(state, waiting, state.registrations.after(event))]
 
 
-def drain(state: ControllerState, node: Node) -> list[Event]:
+def drain(state: ControllerState, node: Node, *, unwritable: bool = False) -> list[Event]:
     """The node is about to stop: leaders leave it where another is in sync, and it leaves those in-sync sets.
 
-    Where it has many partitions only that is said: `let_go` is for them.
+    So it is where its storage takes no writes (`unwritable`). Where it has many partitions only that is said: `let_go`
+    is for them.
     """
-    if node.draining:
+    if node.draining and node.unwritable >= unwritable:
         return []
-    event = NodeDraining(node.id, node.epoch)
+    event = NodeDraining(node.id, node.epoch, unwritable)
     return [event] if has_many(state, node.id) else _with(state, event)
 
 

@@ -9,7 +9,7 @@ from duramen.controller.events import Event
 from duramen.controller.nodes import Node
 from duramen.controller.state import ControllerState
 
-__all__ = ["Heartbeat", "Verdict", "heartbeat", "registered_node"]
+__all__ = ["Heartbeat", "Verdict", "heartbeat", "registered_node", "unwritable_node"]
 
 
 class Heartbeat(NamedTuple):
@@ -23,6 +23,14 @@ class Heartbeat(NamedTuple):
     applied_offset: int
     wants_fence: bool = False
     wants_shutdown: bool = False
+
+
+def unwritable_node(state: ControllerState, beat: Heartbeat) -> list[Event]:
+    """What it means that a node's storage takes no writes, as it says with a heartbeat: what it leads others lead.
+
+    It stays live where it is the only one to read from. Raises NodeNotFound, NodeEpochStale.
+    """
+    return drain(state, registered_node(state, beat.node_id, beat.epoch), unwritable=True)
 
 
 class Verdict(NamedTuple):

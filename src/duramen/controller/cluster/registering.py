@@ -47,11 +47,13 @@ class Registration(NamedTuple):
     tried: tuple[str, ...] | None = None
 
 
-def register(state: ControllerState, wish: Registration, *, end_offset: int, is_live: bool) -> list[Event]:
+def register(
+    state: ControllerState, wish: Registration, *, end_offset: int, is_live: bool, renews: int = 0
+) -> list[Event]:
     """Register a node, fenced until it has caught up; none are needed for the same registration again.
 
     `end_offset` is where the first of the events will stand in the metadata log, `is_live` whether the session of the
-    node's id is not over. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
+    node's id is not over. `renews`: the process ends its registration of that epoch, as its storage takes writes again. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
     """
     _check(state, wish)
     known = state.registrations.get(wish.node_id)
@@ -60,7 +62,7 @@ def register(state: ControllerState, wish: Registration, *, end_offset: int, is_
             f"node {wish.node_id} is there already, with the data directory {known.directory_id}; this one is"
             f" {wish.directory_id}: stop the other one, or give this one an id of its own"
         )
-    if known is not None and _is_known(known, wish):
+    if known is not None and _is_known(known, wish) and known.epoch != renews:
         return []
     if known is not None and _is_older(known, wish):
         raise DirectoryRolledBack(
@@ -142,4 +144,4 @@ def _is_older(node: Node, wish: Registration) -> bool:
 def _is_known(node: Node, wish: Registration) -> bool:
     """Whether the node has registered so before."""
     again = Node.of(_registered(wish, node.epoch))
-    return again._replace(fenced=node.fenced, draining=node.draining) == node
+    return again._replace(fenced=node.fenced, draining=node.draining, unwritable=node.unwritable) == node

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ids import METADATA_STREAM_ID
 from duramen.base.ports import Buffer, Clock, FileSystem, Randomness, Worker
 from duramen.broker.quorum.applying import ControllerView
@@ -130,8 +130,11 @@ class Agreeing:
             self._voters(self.runner.machine.voters)
 
     def failed(self, error: DuramenError) -> None:
-        """The replica does nothing any more."""
-        _log.error("this node takes no part in the quorum of the controller any more, until it is restarted: %s", error)
+        """The replica does nothing any more, or only follows what others decide."""
+        if isinstance(error, StorageFailed):
+            _log.error("this node follows the quorum of the controller without a vote, until it is restarted: %s", error)
+        else:
+            _log.error("this node takes no part in the quorum of the controller, until it is restarted: %s", error)
         self._failed(error)
 
     def report(self, finding: str) -> None:

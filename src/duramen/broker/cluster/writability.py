@@ -1,0 +1,73 @@
+"""Whether this node can write what its replicas have to: its storage takes writes, and no replica failed lately.
+
+A replica that could not be written ends, and begins anew with all others once the node takes writes again: when there
+is room, or some time after a failure of which the storage says no more.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from duramen.base.deadlines import Alarm, Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.ports import Clock
+from duramen.storage.store import Store
+
+__all__ = ["Writability"]
+
+_RETRY_MS: Final = 2_000
+_RETRY_MOST_MS: Final = 60_000
+
+
+class Writability:
+    """`changed` is told the problem when there is one, and None once there is none any more."""
+
+    def __init__(
+        self, store: Store, clock: Clock, deadlines: Deadlines, changed: Callable[[DuramenError | None], None]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._changed = changed
+        self._failure: DuramenError | None = None  # of a replica
+        self._wait_ms = _RETRY_MS
+        self._until_ms = 0
+        self._known: DuramenError | None = None
+        self._alarm = Alarm(deadlines, self._fire)
+        store.condition.watch(lambda _: self._look())
+
+    @property
+    def problem(self) -> DuramenError | None:
+        """Why replicas cannot be written."""
+        return self._store.condition.problem or self._failure
+
+    def replica_failed(self, error: DuramenError) -> None:
+        """A replica could not be opened, written or cut: it is tried again later, and ever later."""
+        now_ms = self._clock.monotonic_ms()
+        if self._failure is None:
+            lately = now_ms < self._until_ms + _RETRY_MOST_MS
+            self._wait_ms = min(2 * self._wait_ms, _RETRY_MOST_MS) if lately and self._until_ms else _RETRY_MS
+            self._until_ms = now_ms + self._wait_ms
+            self._failure = error
+            self._alarm.move(self._until_ms)
+        self._store.soon(self._look)
+
+    def stop(self) -> None:
+        """Nobody is told any more."""
+        self._changed = lambda _: None
+        self._alarm.move(None)
+
+    def _fire(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._until_ms:
+            self._alarm.move(self._until_ms)
+        elif any(log.failed for log in self._store.each_log()):
+            self._until_ms = now_ms + _RETRY_MOST_MS
+            self._alarm.move(self._until_ms)
+        else:
+            self._failure = None
+            self._look()
+
+    def _look(self) -> None:
+        problem = self.problem
+        if (problem is None) is not (self._known is None):
+            self._known = problem
+            self._changed(problem)
