@@ -8,7 +8,7 @@ import gc
 import os
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from tests.cluster.faulty_disk import FaultyFiles
 
@@ -23,7 +23,7 @@ __all__ = ["PROGRAM", "main", "set_fault", "set_slow"]
 _ROOT: Final = str(Path(__file__).parents[2])
 PROGRAM: Final = (
     "-c",
-    f"import sys; sys.path.insert(0, {_ROOT!r}); from tests.cluster.slow_node import main; sys.exit(main(sys.argv[-1]))",
+    f"import sys; sys.path.insert(0, {_ROOT!r}); from tests.cluster.slow_node import main; main(sys.argv[-1])",
 )
 """What Python has to run for such a node."""
 
@@ -59,10 +59,9 @@ def _files(slow: Path, fault: Path, files: FileSystem) -> FileSystem:
     return FaultyFiles(SlowFiles(files, lambda: float(_told(slow) or 0)), lambda: _told(fault))
 
 
-def main(data_dir: str) -> int:
-    """Run the node until it is stopped; its exit code."""
+def main(data_dir: str) -> NoReturn:
+    """Run the node until it is stopped."""
     slow, fault = _place(Path(data_dir), "slow"), _place(Path(data_dir), "fault")
     gc.disable()  # as `duramen serve` does
     settings = Settings(BROKER, options={"data.dir": data_dir}, environment=os.environ)
-    return run(settings, print, through=partial(_files, slow, fault))
-
+    raise SystemExit(run(settings, print, through=partial(_files, slow, fault)))

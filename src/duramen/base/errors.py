@@ -985,7 +985,7 @@ class ElectionNotNeeded(DuramenError):
 
 
 class LeaderUnavailable(DuramenError):
-    """The node that is to lead a partition cannot: it is not live, not in sync, takes no writes, or is about to stop."""
+    """The node that is to lead a partition cannot: it is not live or not in sync, takes no writes, or stops."""
 
     id = "leader-unavailable"
     safe = "Nothing was changed; repeating is safe."

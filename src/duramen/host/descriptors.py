@@ -1,12 +1,16 @@
 """How many files and connections the process may have open at once (getrlimit(2), RLIMIT_NOFILE)."""
 
 import contextlib
+import os
 import resource
+from collections.abc import Callable
 from typing import Final
 
-__all__ = ["allow_descriptors"]
+__all__ = ["Descriptors", "allow_descriptors"]
 
 _ENOUGH: Final = 65536
+_KEPT_SHARE: Final = 8
+_KEPT_LEAST: Final = 32
 
 
 def allow_descriptors() -> int:
@@ -21,3 +25,46 @@ def allow_descriptors() -> int:
     with contextlib.suppress(ValueError, OSError):  # macOS allows less than it names
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+class Descriptors:
+    """How near the process is to its limit. The last eighth of it is kept for files and for other nodes.
+
+    The system gives each descriptor the lowest free number (POSIX), so that the newest tells how many there are.
+    """
+
+    def __init__(self, limit: int, report: Callable[[str], None]) -> None:
+        """`report` is told once that the limit is reached, and once that it is not any more."""
+        self._limit = limit
+        self._most = limit - min(max(limit // _KEPT_SHARE, _KEPT_LEAST), limit // 2)
+        self._report = report
+        self._reached = False
+
+    def admit(self, descriptor: int) -> bool:
+        """Whether a new connection with this descriptor may stay."""
+        if descriptor < self._most:
+            return True
+        self._note(reached=True)
+        return False
+
+    def problem(self) -> str:
+        """Why no more connections are taken; empty where they are."""
+        try:
+            newest = os.open(os.devnull, os.O_RDONLY)
+        except OSError:
+            self._note(reached=True)
+        else:
+            os.close(newest)
+            self._note(reached=newest >= self._most)
+        return self._words if self._reached else ""
+
+    @property
+    def _words(self) -> str:
+        return f"{self._most} of {self._limit} file descriptors are open: no more connections of clients are taken"
+
+    def _note(self, *, reached: bool) -> None:
+        if reached is not self._reached:
+            self._reached = reached
+            self._report(
+                self._words if reached else "file descriptors are free again: connections of clients are taken"
+            )

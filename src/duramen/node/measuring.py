@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from duramen.base.metrics import Counter, Histogram, Metrics, Sample
@@ -17,10 +17,12 @@ _INTERVAL_S: Final = 0.2
 class Measuring:
     """Measures from `start` to `stop`; the node's event loop runs."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, look: Callable[[], object] = lambda: None) -> None:
+        """`look` is called now and then: for what has to be noticed, whoever asks."""
         self._loop_delay = _LoopDelay(
             metrics.histogram("duramen_event_loop_delay_seconds"),
             metrics.counter("duramen_event_loop_delay_longest_seconds"),
+            look,
         )
         self._gc_pauses = _GcPauses(
             metrics.histogram("duramen_gc_pause_seconds"), metrics.counter("duramen_gc_pause_longest_seconds")
@@ -48,9 +50,10 @@ def _resident() -> list[Sample]:
 class _LoopDelay:
     """A timer that notes how late it fires."""
 
-    def __init__(self, histogram: Histogram, longest: Counter) -> None:
+    def __init__(self, histogram: Histogram, longest: Counter, look: Callable[[], object]) -> None:
         self._histogram = histogram
         self._longest = longest
+        self._look = look
         self._timer: asyncio.TimerHandle | None = None
         self._due_s = 0.0
 
@@ -62,6 +65,7 @@ class _LoopDelay:
         late_s = max(0.0, time.perf_counter() - self._due_s)
         self._histogram.observe(late_s)
         self._longest.value = max(self._longest.value, late_s)
+        self._look()
         self.start()
 
     def stop(self) -> None:

@@ -7,6 +7,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +27,7 @@ from duramen.doors.kafka.door import KafkaDoor
 from duramen.doors.kafka.faults import Faults
 from duramen.doors.nats.address import ServerAddress
 from duramen.host.clock import HostClock, HostRandomness
-from duramen.host.descriptors import allow_descriptors
+from duramen.host.descriptors import Descriptors, allow_descriptors
 from duramen.host.files import HostFileSystem
 from duramen.host.memory import return_large_blocks
 from duramen.host.rocksdb import RocksViewStore
@@ -38,6 +39,7 @@ from duramen.node.http import HttpSide
 from duramen.node.listening import Listening, data_dir, listening
 from duramen.node.measuring import Measuring
 from duramen.node.overlaps import check_overlaps, resolved
+from duramen.node.readiness import Readiness
 from duramen.node.ticking import Ticking
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
@@ -84,7 +86,10 @@ class Node:
         self.addresses: dict[str, str] = {}
         self.data_dir = data_dir(settings)
         self._metrics = Metrics()
-        self._measuring = Measuring(self._metrics)
+        self._descriptors = Descriptors(allow_descriptors(), _report)
+        self._measuring = Measuring(self._metrics, self._descriptors.problem)
+        self._readiness = Readiness()
+        self._readiness.add(self._descriptors.problem)
         self._collecting = Collecting()
         self._clock = HostClock()
         self._deadlines = Deadlines()
@@ -101,6 +106,8 @@ class Node:
         place = self._listening.nats
         self._joining: Joining | None = None
         self._nats = None if place is None else _nats_side(place, self.data_dir / _RUN, self._metrics)
+        if self._nats is not None:
+            self._readiness.add(self._nats.problem)
 
     # -- starting -----------------------------------------------------------------------------------
 
@@ -138,12 +145,13 @@ class Node:
         standing = await self._come_to_cluster(files, store, self._directory, doors)
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, standing)
+        self._readiness.add(partial(_storage_problem, store, standing))
         await completion(self._broker.start)
         cluster_id = shown_cluster_id(self._broker.standing.cluster_id)
         self._kafka = KafkaDoor(
             self._broker, self._clock, self._deadlines,
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),
-            faults=self._faults,
+            faults=self._faults, admit=self._descriptors.admit,
         )  # fmt: skip
         listen_all(*_KAFKA, kafka_sockets)
         self.addresses["kafka"] = await self._kafka.start(kafka_sockets)
@@ -280,8 +288,8 @@ class Node:
         return f"{said}: {obstacle}" if said and obstacle else said
 
     def problem(self) -> str:
-        """Why not every door takes requests; empty where they do."""
-        return self._nats.problem() if self._nats is not None else ""
+        """Why this node is not ready; empty where it is."""
+        return self._readiness.problem()
 
     def drop_connections(self) -> int:
         """Break all connections to the Kafka door; returns how many there were."""
@@ -343,6 +351,11 @@ def _joining(settings: Settings, listen: Address, addresses: Listening) -> "Join
 def _address(listener: socket.socket) -> Address:
     host, port = listener.getsockname()[:2]
     return Address(host, port)
+
+
+def _storage_problem(store: Store, standing: "Member | None") -> str:
+    problem = store.condition.problem if standing is None else standing.problem
+    return "" if problem is None else str(problem)
 
 
 def _report(message: str) -> None:

@@ -89,9 +89,13 @@ class Waiting:
 
     def take_refused(self) -> list[Append | Together]:
         """What waits behind a patient append and is not patient itself, to be refused."""
-        refused = [one for one in self.queue if isinstance(one, Together) or (isinstance(one, Append) and not one.patient)]
+        refused = [
+            one for one in self.queue if isinstance(one, Together) or (isinstance(one, Append) and not one.patient)
+        ]
         if refused:
-            self.queue = deque(one for one in self.queue if isinstance(one, Turn) or (isinstance(one, Append) and one.patient))
+            self.queue = deque(
+                one for one in self.queue if isinstance(one, Turn) or (isinstance(one, Append) and one.patient)
+            )
         return refused
 
     def hold(self, log: Log, *first: Append | Together) -> None:

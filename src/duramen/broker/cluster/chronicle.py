@@ -56,6 +56,8 @@ class Chronicle:
                 self._tell(f"node {node_id} is fenced: it leads nothing, and is in no in-sync set that can do without")
             case NodeUnfenced(node_id=node_id):
                 self._tell(f"node {node_id} is live")
+            case NodeDraining(node_id=node_id, unwritable=True):
+                self._tell(f"node {node_id} takes no writes: others lead what it led")
             case NodeDraining(node_id=node_id):
                 self._tell(f"node {node_id} is about to stop: others lead what it led")
             case NodeUnregistered(node_id=node_id):

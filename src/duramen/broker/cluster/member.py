@@ -137,7 +137,8 @@ class Member:
             self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
             partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
             when_applied=self.controller.when_applied,
-            led=self._led, failed=self._replica_failed, report=kit.report, carried_out=kit.carried_out, throttled_rate=kit.throttled_rate,
+            led=self._led, failed=self._replica_failed, report=kit.report, carried_out=kit.carried_out,
+            throttled_rate=kit.throttled_rate,
             bulk=kit.bulk,
         )  # fmt: skip
         self._writability = Writability(kit.store, kit.clock, kit.deadlines, self._writability_changed)

@@ -22,9 +22,11 @@ class NodeLoad(NamedTuple):
 
     @property
     def state(self) -> str:
-        """`live`, `draining`, or `fenced`."""
+        """`live`, `draining`, `unwritable`, or `fenced`."""
         if self.node.fenced:
             return "fenced"
+        if self.node.unwritable:
+            return "unwritable"
         return "draining" if self.node.draining else "live"
 
 

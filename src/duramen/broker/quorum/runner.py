@@ -152,10 +152,11 @@ class Runner:
         self._machine.join(voter)
 
     def storage_changed(self, problem: DuramenError | None) -> None:
-        """The storage of the node takes writes, or why not: who cannot write does not lead."""
-        if isinstance(problem, StorageFull):
-            self.resign()
-        elif problem is not None:
+        """The storage of the node takes writes, or why not.
+
+        On a full disk it goes on: the storage keeps room for the metadata, and with none left it is as a slow disk is.
+        """
+        if problem is not None and not isinstance(problem, StorageFull):
             self._be_volatile(problem)
             self._go_on()
 
@@ -355,7 +356,9 @@ class Runner:
                     self._fail(corrupt)
             self._was_cut(effect, error)
 
-        write = partial(self._kit.worker.submit, "read", partial(self._kit.snapshots.write, effect.snapshot, data), kept)
+        write = partial(
+            self._kit.worker.submit, "read", partial(self._kit.snapshots.write, effect.snapshot, data), kept
+        )
         if self._volatile:
             self._kit.log.restart(effect.snapshot, begun)
         else:

@@ -53,7 +53,8 @@ def register(
     """Register a node, fenced until it has caught up; none are needed for the same registration again.
 
     `end_offset` is where the first of the events will stand in the metadata log, `is_live` whether the session of the
-    node's id is not over. `renews`: the process ends its registration of that epoch, as its storage takes writes again. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
+    node's id is not over. `renews`: the process ends its own registration of that epoch, as its storage takes writes
+    again. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
     """
     _check(state, wish)
     known = state.registrations.get(wish.node_id)

@@ -70,9 +70,10 @@ class QuorumInfo(msgspec.Struct):
 
 
 class ClusterNode(msgspec.Struct):
-    """A node: `live`, `draining` or `fenced`; `applied_offset` is how far it has applied the metadata log, if known.
+    """A node: `live`, `draining`, `unwritable` (its storage takes no writes) or `fenced`.
 
-    `read_replicas` are of streams with `read.replicas`, and no `replicas`.
+    `applied_offset` is how far it has applied the metadata log, if known. `read_replicas` are of streams with
+    `read.replicas`, and no `replicas`.
     """
 
     id: int

@@ -59,6 +59,9 @@ class Door(Records, Protocol):
     def opened(self, connection: "KafkaConnection") -> None:
         """A connection is there."""
 
+    def admit(self, descriptor: int) -> bool:
+        """Whether a new connection with this descriptor may stay."""
+
     def closed(self, connection: "KafkaConnection") -> None:
         """A connection is gone."""
 
@@ -116,6 +119,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.peer_host = f"/{peer[0]}" if isinstance(peer, tuple) else ""
         self._door.opened(self)
+        own = transport.get_extra_info("socket")
+        if own is not None and not self._door.admit(own.fileno()):
+            self.close()
 
     def connection_lost(self, _: Exception | None) -> None:
         """Asyncio: the connection is gone."""

@@ -135,9 +135,12 @@ class KafkaDoor:
 
     def __init__(
         self, broker: Broker, clock: Clock, deadlines: Deadlines, *, cluster_id: str, advertise: str,
-        faults: Faults | None = None,
+        faults: Faults | None = None, admit: Callable[[int], bool] = lambda _: True,
     ) -> None:  # fmt: skip
-        """`advertise` is the HOST:PORT clients are told; empty: where it listens. `faults` are what a test asks for."""
+        """`advertise` is the HOST:PORT clients are told; empty: where it listens. `faults` are what a test asks for.
+
+        `admit` says whether a connection with that descriptor may stay.
+        """
         settings, metrics = broker.settings, broker.metrics
         self.broker = broker
         self.clock = clock
@@ -163,6 +166,7 @@ class KafkaDoor:
         )
         self._cluster_id = cluster_id
         self._advertise = advertise
+        self.admit = admit
         self._idle_ms = settings.integer("connections.max.idle.ms")
         self._connections: set[KafkaConnection] = set()
         self._gauge = metrics.counter("duramen_kafka_connections")

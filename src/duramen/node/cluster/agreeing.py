@@ -132,7 +132,9 @@ class Agreeing:
     def failed(self, error: DuramenError) -> None:
         """The replica does nothing any more, or only follows what others decide."""
         if isinstance(error, StorageFailed):
-            _log.error("this node follows the quorum of the controller without a vote, until it is restarted: %s", error)
+            _log.error(
+                "this node follows the quorum of the controller without a vote, until it is restarted: %s", error
+            )
         else:
             _log.error("this node takes no part in the quorum of the controller, until it is restarted: %s", error)
         self._failed(error)
