@@ -1,6 +1,8 @@
 """A cluster of real nodes under unmodified clients that write down what they are told, and the judgement of that."""
 
 import contextlib
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,7 +19,7 @@ from tests.consistency.history import Op, Recorder
 
 from duramen.node.processes import NodeProcesses
 
-__all__ = ["Layout", "Run", "World", "running", "world"]
+__all__ = ["PARTITIONS", "Layout", "Run", "World", "running", "world"]
 
 NODES: Final = (1, 2, 3)
 PARTITIONS: Final = 3
@@ -100,6 +102,19 @@ class World:
     def set_slow(self, node: int, seconds: float) -> None:
         """Let each sync of a node's disk take so long."""
         slow_node.set_slow(self.nodes.nodes[node].data_dir, seconds)
+
+    def set_fault(self, node: int, fault: str) -> None:
+        """Let a node's disk fail so: see `faulty_disk`; empty: not any more."""
+        slow_node.set_fault(self.nodes.nodes[node].data_dir, fault)
+
+    def readiness(self, node: int) -> str:
+        """What /readyz of a node says; empty where it is ready."""
+        try:
+            with urllib.request.urlopen(f"http://{self.nodes.nodes[node].http}/readyz", timeout=_ANSWER_S):
+                return ""
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
 
     def check_logs(self) -> None:
         """No node has said what none ever should."""

@@ -137,7 +137,7 @@ def test_leadership_moves_under_load_and_no_answer_is_wrong() -> None:
     assert len(quorum.witness.leaders) > 4
 
 
-def test_a_leader_whose_disk_fails_ends_and_another_leads() -> None:
+def test_a_leader_whose_disk_fails_follows_without_a_vote_and_another_leads() -> None:
     quorum = Quorum()
 
     def fail(call: str, _: str, size: int) -> int:
@@ -152,8 +152,16 @@ def test_a_leader_whose_disk_fails_ends_and_another_leads() -> None:
     assert [type(error) for error in quorum.failures] == [StorageFailed]
     refused: Answers = []
     runner_of(quorum.leader).propose(events("b"), refused.append)
-    assert [type(answer) for answer in refused] == [StorageFailed]
-    assert runner_of(quorum.new_leader()).describe().leader_id == quorum.new_leader().node_id
+    assert [type(answer) for answer in refused] == [NotController]
+    failed, leader = runner_of(quorum.leader), runner_of(quorum.new_leader())
+    assert leader.describe().leader_id == quorum.new_leader().node_id
+    kept = failed.machine.synced_offset
+    committed: Answers = []
+    leader.propose(events("c"), committed.append)
+    quorum.go_on(500)
+    assert [type(answer) for answer in committed] == [Position]
+    assert failed.applied == leader.applied  # what the cluster decides is known there
+    assert failed.machine.synced_offset == kept < leader.applied.offset
 
 
 def test_a_leader_that_stops_lets_another_lead_at_once() -> None:
