@@ -274,7 +274,7 @@ class Member:
     @property
     def problem(self) -> DuramenError | None:
         """Why this node takes no writes, so that others lead."""
-        return self._writability.problem
+        return self._writability.problem or self._kit.runner.problem
 
     def _replica_failed(self, place: PartitionId, error: DuramenError) -> None:
         if isinstance(error, LogDamaged):

@@ -80,7 +80,7 @@ class Runner:
         self._download = Download()
         self._led_epoch: int | None = None  # in which it leads, once all that came before that is carried out
         self._saving = False
-        self._volatile = False
+        self._problem: DuramenError | None = None  # the failure of the disk since which it is volatile
         self._over: DuramenError | None = None
         self._go_on()
 
@@ -105,6 +105,15 @@ class Runner:
     def error(self) -> DuramenError | None:
         """Why it does nothing any more, if it does not."""
         return self._over
+
+    @property
+    def problem(self) -> DuramenError | None:
+        """Why it is volatile, where it is: only a restart ends that."""
+        return self._problem
+
+    @property
+    def _volatile(self) -> bool:
+        return self._problem is not None
 
     def leads(self, epoch: int) -> bool:
         """Whether it leads in that epoch, and does anything at all."""
@@ -439,7 +448,7 @@ class Runner:
     def _be_volatile(self, error: DuramenError) -> None:
         """The disk keeps nothing any more: another leads, and what is still to be done is done in memory."""
         if not self._volatile and self._over is None:
-            self._volatile = True
+            self._problem = error
             self._kit.log.be_volatile()
             self._machine.mute()
             self._outside.failed(error)

@@ -22,6 +22,7 @@ class Disks:
     ) -> None:
         self.remembers = False
         self.spoilt = False  # whether a disk was lost or put back, which happens once in a run
+        self._taken_bytes: dict[Node, int] = {}  # of disks that are full
         self._cluster = cluster
         self._chance = chance
         self._heal_later = heal_later
@@ -33,6 +34,7 @@ class Disks:
         """All are well."""
         for node in self._cluster.nodes.values():
             node.disk.crash_at = node.disk.interfere = None
+            self._clear(node)
             self._set(node, 1_000)
 
     @staticmethod
@@ -67,6 +69,20 @@ class Disks:
         disk.interfere = interfere
         self._heal_later(good_again)
         return True
+
+    def fill(self) -> bool:
+        """Nothing is free for a while."""
+        node = self._any()
+        if node in self._taken_bytes:
+            return False
+        self._cluster.trace("the disk of node %d is full", node.node_id)
+        self._taken_bytes[node] = node.disk.free_bytes
+        node.disk.free_bytes = 0
+        self._heal_later(partial(self._clear, node))
+        return True
+
+    def _clear(self, node: Node) -> None:
+        node.disk.free_bytes += self._taken_bytes.pop(node, 0)
 
     def crash_in_call(self) -> bool:
         """The machine loses its power in the middle of a call."""

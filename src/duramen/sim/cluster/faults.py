@@ -18,6 +18,7 @@ __all__ = ["Faults"]
 _HEALED_US: Final = (300_000, 1_500_000, 5_000_000)
 _OFTEN: Final = (1, 1, 1, 5)
 _MANY: Final = 150
+_FULL_SHARE: Final = 0.2
 
 
 class Faults:
@@ -45,6 +46,9 @@ class Faults:
             ("controllers end at once", self._end_controllers, 2), ("news come late", self._delay_news, 2),
             ("who is behind leads", self._lead_behind, 2),
         )  # fmt: skip
+        # Drawn apart, so that what other runs do stays as it is.
+        if random.Random(f"{cluster.seed}/full disks").random() < _FULL_SHARE:
+            kinds += (("full disk", disks.fill, 4),)
         # Each run has a few kinds only, and some of them often, so that one is not always in the way of another.
         self._kinds = [
             (name, act, weight * chance.choice(_OFTEN)) for name, act, weight in kinds if chance.random() < 0.6

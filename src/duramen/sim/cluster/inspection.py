@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from duramen.base.errors import DuramenError, LogDamaged
+from duramen.base.errors import DuramenError, LogDamaged, StorageFull
 from duramen.base.ports import Buffer
 from duramen.broker.control.lifecycle import Phase
 from duramen.broker.replicas.log import ReplicaLog
@@ -65,14 +65,13 @@ def _open_transactions(leader: Node, place: PartitionId) -> list[str]:
     return [f"producer {producer_id} has a transaction open in {place}" for producer_id, _ in opened]
 
 
-def lacks_a_replica(node: Node, council: Council) -> bool:
-    """Whether a replica does nothing any more until the node is started again, as its operator was told."""
-    replicas = None if node.member is None else node.member.replicating.replicas
-    if replicas is None:
+def lacks_a_replica(node: Node) -> bool:
+    """Whether the node takes no writes until it is started again, as its operator was told."""
+    store, problem = node.store, None if node.member is None else node.member.problem
+    if store is None or problem is None or isinstance(problem, StorageFull):
         return False
-    wanted = [place for place, partition in council.state.partitions if node.node_id in partition.replicas]
-    found = [replicas.get(place) for place in wanted]
-    return any(replica is None or replica.error is not None for replica in found)
+    follows_only = node.runner is not None and node.runner.problem is not None
+    return follows_only or store.condition.problem is not None or any(log.failed for log in store.each_log())
 
 
 def _behind(nodes: Mapping[int, Node], place: PartitionId, leader_id: int, replicas: tuple[int, ...]) -> list[str]:

@@ -16,6 +16,7 @@ __all__ = ["Cluster"]
 class Cluster(Protocol):
     """What faults do it to."""
 
+    seed: int
     nodes: dict[int, Node]
     network: Network
     witness: Witness

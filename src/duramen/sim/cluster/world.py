@@ -28,6 +28,7 @@ from duramen.sim.cluster.operators import Operator
 from duramen.sim.cluster.process import NEVER_US
 from duramen.sim.cluster.producers import Producer
 from duramen.sim.cluster.transactors import Transactor
+from duramen.sim.cluster.trial import DiskTrial
 from duramen.sim.cluster.witness import Witness
 from duramen.sim.disk import Crashed
 from duramen.sim.memberships import GroupModel
@@ -47,6 +48,7 @@ _WINDOWS: Final = 0.25  # of the runs: idempotent producers send several batches
 _PATIENCE_US: Final = 120_000_000
 _FORMING: Final = 0.4  # of all runs, how many begin with empty disks
 _CHANGING: Final = 0.4  # of all runs, how many have an operator who changes of which nodes the cluster is
+_UNATTENDED_US: Final = 3_000_000
 _UNDRAINED_US: Final = 5_000_000
 _BACK_US: Final = (20_000, 500_000, 4_000_000)
 
@@ -88,6 +90,7 @@ class World:
         self.calls = Calls(
             self.nodes, random.Random(f"{seed}/calls"), self.true, self._later, self.witness, self.trace
         )  # fmt: skip
+        self._attended = True  # whether somebody looks after nodes that fail
         self._think_us = self._chance.choice((20_000, 80_000, 200_000))
         self.faults = Faults(self, random.Random(f"{seed}/faults"), self._think_us)
         self.forms = random.Random(f"{seed}/forming").random() < _FORMING
@@ -164,11 +167,23 @@ class World:
             node.out = False
             if node.process is None:
                 self.at(1, partial(self.start, node))
-            elif lacks_a_replica(node, self.witness.council):
+            elif lacks_a_replica(node):
                 self.end(node, power=False, soon=True)
         self.go_on(lambda: self._are_done(clients) and not self._ills(), "the cluster is not well again")
         self._idle()
         self._isolate_leader()
+        inspect(self.nodes, self.witness, self.calls.book)
+        self._try_a_disk()
+
+    def _try_a_disk(self) -> None:
+        """One disk more fails, or is full, and nothing else is wrong."""
+        trial = DiskTrial(self, random.Random(f"{self.seed}/trial"), self.go_on)
+        if not trial.possible:
+            return
+        self._attended = False
+        self.counts["failed disks tried" if trial.breaks else "full disks tried"] += 1
+        trial.run()
+        self.go_on(lambda: not self._ills(), "the cluster is not well again after a disk")
         inspect(self.nodes, self.witness, self.calls.book)
 
     def _idle(self) -> None:
@@ -197,9 +212,9 @@ class World:
 
     def _end_drained(self) -> None:
         """Nodes that were to lead nothing are started again, as often as somebody's late wish finds them."""
-        for node_id in self.witness.council.state.registrations.draining:
-            if self.nodes[node_id].ready:
-                self.end(self.nodes[node_id], power=False, soon=True)
+        for node in self.witness.council.state.registrations:
+            if node.draining and not node.unwritable and self.nodes[node.id].ready:
+                self.end(self.nodes[node.id], power=False, soon=True)
         if self.changes:
             self.at(_UNDRAINED_US, self._end_drained)
 
@@ -347,7 +362,9 @@ class World:
                 else:
                     self.end(node, power=self._chance.random() < 0.5)
 
-        self.at(self._chance.choice((1, 50_000)), end)
+        delay_us = self._chance.choice((1, 50_000))
+        if self._attended:
+            self.at(_UNATTENDED_US if self.counts["failures"] % 3 == 0 else delay_us, end)
 
     def _voted(self, node_id: int) -> None:
         self.faults.voted(node_id)
