@@ -2,9 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
@@ -24,6 +26,8 @@ __all__ = [
     "Record",
     "metric",
     "metrics",
+    "open_logs",
+    "unready",
     "until",
 ]
 
@@ -107,6 +111,30 @@ def metrics(node: NodeProcess, name: str, **labels: str) -> list[tuple[dict[str,
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     found = [sample for sample in samples if sample.name == name]
     return [(sample.labels, sample.value) for sample in found if labels.items() <= sample.labels.items()]
+
+
+def unready(node: NodeProcess) -> str:
+    """Why the node is not ready, as /readyz says; empty where it is."""
+    connection = HTTPConnection(node.http, timeout=_WAIT_S)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        said = answer.read().decode()
+    finally:
+        connection.close()
+    return "" if answer.status == 200 else said
+
+
+def open_logs(node: NodeProcess) -> int:
+    """How many files of logs the node's process has open, removed ones among them; where there is /proc."""
+    place = Path(f"/proc/{node.pid}/fd")
+    return sum("/logs/" in name for name in _targets(place))
+
+
+def _targets(place: Path) -> Iterator[str]:
+    for entry in place.iterdir():
+        with suppress(FileNotFoundError):  # closed since
+            yield str(entry.readlink())
 
 
 class _Confluent(Library):

@@ -1,8 +1,6 @@
 """A cluster of real nodes under unmodified clients that write down what they are told, and the judgement of that."""
 
 import contextlib
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -10,7 +8,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.clients import until
+from tests.clients import unready, until
 from tests.cluster import slow_node
 from tests.cluster.proxy import Network
 from tests.consistency.checker import faults
@@ -107,14 +105,9 @@ class World:
         """Let a node's disk fail so: see `faulty_disk`; empty: not any more."""
         slow_node.set_fault(self.nodes.nodes[node].data_dir, fault)
 
-    def readiness(self, node: int) -> str:
-        """What /readyz of a node says; empty where it is ready."""
-        try:
-            with urllib.request.urlopen(f"http://{self.nodes.nodes[node].http}/readyz", timeout=_ANSWER_S):
-                return ""
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.read().decode()
+    def unready(self, node: int) -> str:
+        """Why a node is not ready; empty where it is."""
+        return unready(self.nodes.nodes[node])
 
     def check_logs(self) -> None:
         """No node has said what none ever should."""

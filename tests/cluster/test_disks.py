@@ -5,15 +5,17 @@ What is wrong with the disk of one node is that node's own matter: it says so, o
 
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import ElectionType, KafkaError, TopicPartition
+from confluent_kafka import ElectionType, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.clients import until
+from confluent_kafka.cimpl import NewTopic
+from tests.clients import open_logs, until
 from tests.cluster.clients import Watching
 from tests.cluster.faulty_disk import BROKEN, FULL, NO_DESCRIPTORS
 from tests.cluster.judged import PARTITIONS, Run, World, running, world
@@ -22,6 +24,9 @@ from tests.leaks import close_leaked_sockets
 
 _CLIENTS: Final = (PlainSender, PlainSender, Assigned, Watching)
 _LONG_S: Final = 120.0
+_MANY: Final = 40
+_OWN: Final = 4
+"""Files of the metadata log, which may be open by then."""
 
 Fault = Callable[[World, Run], None]
 
@@ -37,7 +42,7 @@ def _leaves(cluster: World, run: Run, node: int, fault: str, reason: str) -> Non
     cluster.set_fault(node, fault)
     cluster.wait_without(node)
     run.go_on()
-    assert reason in until(lambda: cluster.readiness(node))
+    assert reason in until(lambda: cluster.unready(node))
     # It knows what was decided since: a client that asks it is not sent to leaders of before.
     cluster.wait_layout(node, lambda one: one.leader not in (-1, node) and node not in one.in_sync)
     admin = AdminClient({"bootstrap.servers": cluster.nodes.nodes[cluster.others(node)[0]].kafka, "log_level": 0})
@@ -52,11 +57,11 @@ def _broken(cluster: World, run: Run, node: int) -> None:
     _leaves(cluster, run, node, BROKEN, "syncing the write-ahead log failed")
     cluster.set_fault(node, "")
     run.go_on()
-    assert "syncing the write-ahead log failed" in cluster.readiness(node)  # what a failed sync lost is not known
+    assert "syncing the write-ahead log failed" in cluster.unready(node)  # what a failed sync lost is not known
     cluster.nodes.kill(node)
     cluster.nodes.start([node])
     cluster.wait_whole()
-    assert not cluster.readiness(node)
+    assert not cluster.unready(node)
 
 
 def _passes(cluster: World, run: Run, node: int, fault: str, reason: str) -> None:
@@ -64,7 +69,7 @@ def _passes(cluster: World, run: Run, node: int, fault: str, reason: str) -> Non
     _leaves(cluster, run, node, fault, reason)
     cluster.set_fault(node, "")
     cluster.wait_whole()
-    until(lambda: not cluster.readiness(node))
+    until(lambda: not cluster.unready(node))
     run.go_on()
 
 
@@ -98,6 +103,23 @@ _FAULTS: Final[Mapping[str, Fault]] = {
 def test_a_leader_whose_disk_fails_hands_over(tmp_path: Path) -> None:
     with world(tmp_path) as cluster, running(cluster, _CLIENTS) as run:
         _broken_leader(cluster, run)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc names")
+def test_the_files_of_deleted_replicas_are_closed_at_once(tmp_path: Path) -> None:
+    with world(tmp_path) as cluster:
+        nodes = list(cluster.nodes.nodes.values())
+        servers, before = cluster.nodes.bootstrap_servers, [open_logs(node) for node in nodes]
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        admin.create_topics([NewTopic("many", _MANY, 3)])["many"].result(60)
+        producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+        for partition in range(_MANY):
+            producer.produce("many", b"x" * 1000, partition=partition)
+        assert producer.flush(60) == 0
+        until(lambda: all(open_logs(node) >= 2 * _MANY for node in nodes))
+        admin.delete_topics(["many"])["many"].result(60)
+        until(lambda: all(open_logs(node) <= one + _OWN for node, one in zip(nodes, before, strict=True)))
 
 
 @pytest.mark.long

@@ -90,11 +90,18 @@ class HostWorker:
     def _run(self, jobs: "queue.SimpleQueue[_Job | None]") -> None:
         _wake_in_time()
         while (item := jobs.get()) is not None:
-            job, done = item
-            outcome = _Outcome()
-            with outcome:
-                outcome.value = job()
-            try:
-                self._loop.call_soon_threadsafe(done, outcome.value)
-            except RuntimeError:
-                return  # the loop is closed: nobody is left to tell
+            if not self._run_one(*item):
+                return
+            # A thread that waits must not keep the files open, and the memory taken, of the job that it did last.
+            del item
+
+    def _run_one(self, job: Callable[[], Any], done: Callable[[Any], None]) -> bool:
+        """Run a job and hand its result on; whether somebody is left to be told."""
+        outcome = _Outcome()
+        with outcome:
+            outcome.value = job()
+        try:
+            self._loop.call_soon_threadsafe(done, outcome.value)
+        except RuntimeError:
+            return False  # the loop is closed
+        return True

@@ -6,13 +6,17 @@ from typing import Final
 
 from duramen.sim.scheduler import VirtualClock
 
-__all__ = ["BrokenPromise", "Trace"]
+__all__ = ["BrokenPromise", "Stuck", "Trace"]
 
 _REMEMBERED: Final = 60
 
 
 class BrokenPromise(BaseException):
     """Something that Duramen promises is not so. No code under test may catch it."""
+
+
+class Stuck(BrokenPromise):
+    """Nothing is lost, but the cluster does not go on where it should."""
 
 
 class Trace:

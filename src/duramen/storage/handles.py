@@ -73,6 +73,6 @@ class Handles:
 
         A slice that was planned while its bytes were in memory opens the file only when they are asked for.
         """
-        with suppress(LogDamaged, OSError):
+        with suppress(LogDamaged, StorageFailed):
             self.open(segment)
         self._open.pop(segment, None)

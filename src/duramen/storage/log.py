@@ -301,6 +301,21 @@ class Log(ReadableLog):
             self.forget_hints()
         return dropped
 
+    def release(self) -> None:
+        """The log is deleted: from here on its segments, and their files, belong to those alone who still read them.
+
+        Others may refer to the log for long.
+        """
+        last = Segment(f"{self.directory}/{segment_name(self.end_offset)}", self.end_offset)
+        last.volatile = self.durability == "memory"
+        last.takeovers = self.takeovers
+        self.segments = [last]
+        self.start_offset = self.end_offset
+        self.producers = ProducerTable()
+        self.transactions = TransactionTable()
+        self.saved = None
+        self.forget_hints()
+
     def swap(self, old: list[Segment], new: Segment) -> None:
         """Put the compacted segment `new` in the place of those it was made of, which lie one after another."""
         at = self.segments.index(old[0])

@@ -68,6 +68,7 @@ class Removal:
         for segment in log.segments[-_RETIRED:]:
             self._handles.quarantine.forget(segment)
             self._handles.retire(segment)
+        log.release()
         if log.written:
             self._notes.write(FrameType.LOG_DELETED, log, b"", partial(self._remove_files, log, done))
         elif done is not None:

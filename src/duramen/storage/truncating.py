@@ -121,6 +121,9 @@ class Truncation:
                 log.failed = f"cutting {log.directory} failed ({result}); no writes until restart"
             self._finish(StorageFailed(f"{_WHAT}: {result}"))
             return
+        if log.deleted:
+            self._finish(None)  # nothing of it is left
+            return
         self._forget(log.segments)
         apply_cut(log, result)
         log.cut_again = log.durability == "os"

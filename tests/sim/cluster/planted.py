@@ -14,6 +14,7 @@ from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError
 from duramen.broker.cluster.member import Member
+from duramen.broker.control.lifecycle import Lifecycle
 from duramen.broker.coordinating.participant import Participant
 from duramen.broker.coordinating.requests import WriteMarkers
 from duramen.broker.groups.classic import ClassicGroups
@@ -21,6 +22,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
 from duramen.codec.batch import Header
 from duramen.controller.cluster import settling
+from duramen.controller.quorum.machine import Machine
 from duramen.groups.group import Group
 from duramen.groups.values import Store
 from duramen.replication.progress import Progress
@@ -97,6 +99,32 @@ def _take_any(right: Original) -> Original:
         del self, member_id, instance_id, generation, now_ms, transactional
 
     return check_commit
+
+
+def _lead_unwritable(right: Original) -> Original:
+    del right
+
+    def storage_changed(self: Lifecycle, *, unwritable: bool) -> None:
+        """Nobody hears of it: the node stays live, and leads on."""
+
+    return storage_changed
+
+
+def _stay_out(right: Original) -> Original:
+    def storage_changed(self: Lifecycle, *, unwritable: bool) -> None:
+        if unwritable:
+            right(self, unwritable=True)
+
+    return storage_changed
+
+
+def _vote_unkept(right: Original) -> Original:
+    del right
+
+    def mute(self: Machine) -> None:
+        """It votes on, though its ballots are not kept."""
+
+    return mute
 
 
 def _tell_unstored(right: Original) -> Original:
@@ -176,4 +204,12 @@ BUGS: Final = (
         (Place(Replica, "check_holds", _serve_alone),),
         "go on serving reads as a leader that is cut off",
     ),
+    Bug(
+        "lead-unwritable",
+        "",
+        (Place(Lifecycle, "storage_changed", _lead_unwritable),),
+        "lead on with a disk that takes no writes",
+    ),
+    Bug("stay-out", "", (Place(Lifecycle, "storage_changed", _stay_out),), "stay out once a full disk has room again"),
+    Bug("vote-unkept", "", (Place(Machine, "mute", _vote_unkept),), "vote with a disk that keeps no ballots"),
 )

@@ -40,6 +40,8 @@ FOUND_BY: Final = {
     "tell-unstored": 20,
     "lag-since-last-fetch": 3,
     "serve-alone": 1,
+    "lead-unwritable": 1,
+    "stay-out": 1,
 }
 
 MADE_BY: Final = {

@@ -26,15 +26,16 @@ class Timing:
         self._pace = pace
         # Of batches on their way, since when, and whether as leader.
         self._ends: deque[tuple[int, float, bool]] = deque()
-        self._segment, self._size = log.active, log.active.size
+        # Not the segment itself, which would keep its files open once it is gone.
+        self._base_offset, self._size = log.active.base_offset, log.active.size
 
     def appended(self, end_offset: int, *, leads: bool, in_sync: bool) -> None:
         """A batch is in the log, which ends at `end_offset`."""
         if self._pace is None:
             return
         segment = self._log.active
-        grown = segment.size - (self._size if segment is self._segment else 0)
-        self._segment, self._size = segment, segment.size
+        grown = segment.size - (self._size if segment.base_offset == self._base_offset else 0)
+        self._base_offset, self._size = segment.base_offset, segment.size
         if leads:
             self._pace.wrote(max(0, grown))
         if in_sync and len(self._ends) < _MOST:

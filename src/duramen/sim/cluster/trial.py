@@ -8,12 +8,15 @@ from typing import Final, Protocol
 from duramen.base.errors import DuramenError
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Value
+from duramen.broker.control.lifecycle import Phase
 from duramen.sim.cluster.victim import Cluster
+from duramen.sim.trace import BrokenPromise, Stuck
 
 __all__ = ["DiskTrial", "GoOn"]
 
 _NOTICED_US: Final = 30_000_000
 _LEFT_US: Final = 2_000_000
+_BACK_US: Final = 30_000_000
 _GROUP: Final = "disk trial"
 
 
@@ -41,21 +44,28 @@ class DiskTrial:
         node, disk = self._node, self._node.disk
         name = f"node {node.node_id}"
         self._cluster.trace("the disk of %s %s", name, "fails" if self.breaks else "is full")
-        if self.breaks:
-            disk.interfere = _fail_syncs
-        else:
-            free_bytes, disk.free_bytes = disk.free_bytes, 0
+        taken_bytes = 0 if self.breaks else disk.free_bytes
+        disk.free_bytes -= taken_bytes
+        disk.interfere = _fail_syncs if self.breaks else None
         self._ask_something()
         self._go_on(self._is_noticed, f"{name} does not notice that its disk takes no writes", _NOTICED_US)
-        self._go_on(self._is_left, f"{name} leads on, or is in sync, with a disk that takes no writes", _LEFT_US)
+        self._see(self._is_left, f"{name} leads on, or is in sync, with a disk that takes no writes", _LEFT_US)
         self._ask(requests.RebalanceLeaders(1_000))
         self._go_on(self._is_answered, "leaders are not moved", _NOTICED_US)
-        self._go_on(self._is_left, f"{name} was elected with a disk that takes no writes", 0)
+        self._see(self._is_left, f"{name} was elected with a disk that takes no writes", 0)
         if self.breaks:
             disk.interfere = None
             self._cluster.end(node, power=False, soon=True)
         else:
-            disk.free_bytes += free_bytes
+            disk.free_bytes += taken_bytes
+            self._see(self._is_back, f"{name} does not come back though its disk has room again", _BACK_US)
+
+    def _see(self, condition: Callable[[], bool], otherwise: str, patience_us: int) -> None:
+        """What does not come is a promise broken: nothing else is wrong."""
+        try:
+            self._go_on(condition, otherwise, patience_us)
+        except Stuck as stuck:
+            raise BrokenPromise(str(stuck)) from None
 
     def _ask_something(self) -> None:
         """Every node has to write what is decided; where nobody writes no disk is noticed."""
@@ -77,6 +87,10 @@ class DiskTrial:
 
     def _is_noticed(self) -> bool:
         return self._node.member is not None and self._node.member.problem is not None
+
+    def _is_back(self) -> bool:
+        member = self._node.member
+        return member is not None and member.problem is None and member.lifecycle.phase is Phase.LIVE
 
     def _is_left(self) -> bool:
         struck = self._node.node_id

@@ -33,7 +33,7 @@ from duramen.sim.cluster.witness import Witness
 from duramen.sim.disk import Crashed
 from duramen.sim.memberships import GroupModel
 from duramen.sim.scheduler import VirtualClock
-from duramen.sim.trace import BrokenPromise, Trace
+from duramen.sim.trace import BrokenPromise, Stuck, Trace
 
 __all__ = ["FAULTS", "OPERATIONS", "Outcome", "Stuck", "World"]
 
@@ -51,10 +51,6 @@ _CHANGING: Final = 0.4  # of all runs, how many have an operator who changes of 
 _UNATTENDED_US: Final = 3_000_000
 _UNDRAINED_US: Final = 5_000_000
 _BACK_US: Final = (20_000, 500_000, 4_000_000)
-
-
-class Stuck(BrokenPromise):
-    """Nothing is lost, but the cluster does not go on where it should."""
 
 
 class Outcome(NamedTuple):
