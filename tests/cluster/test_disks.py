@@ -25,6 +25,7 @@ from tests.leaks import close_leaked_sockets
 _CLIENTS: Final = (PlainSender, PlainSender, Assigned, Watching)
 _LONG_S: Final = 120.0
 _MANY: Final = 40
+_SLOW_S: Final = 2.0
 _OWN: Final = 4
 """Files of the metadata log, which may be open by then."""
 
@@ -93,10 +94,19 @@ def _no_descriptors(cluster: World, run: Run) -> None:
     _passes(cluster, run, cluster.leader(), NO_DESCRIPTORS, "Too many open files")
 
 
+def _slow_leader(cluster: World, run: Run) -> None:
+    """Its syncs take far longer than those of the others, who lead until it is quick again."""
+    leader = cluster.leader()
+    cluster.set_slow(leader, _SLOW_S)
+    cluster.wait_without(leader)
+    run.go_on()
+    cluster.set_slow(leader, 0)
+
+
 _FAULTS: Final[Mapping[str, Fault]] = {
     "a leader's disk fails": _broken_leader, "the controller's disk fails": _broken_controller,
     "a leader's disk is full": _full_leader, "the controller's disk is full": _full_controller,
-    "no file can be opened": _no_descriptors,
+    "no file can be opened": _no_descriptors, "a leader is slow": _slow_leader,
 }  # fmt: skip
 
 
@@ -131,4 +141,5 @@ def test_a_fault_of_a_disk_again_and_again(tmp_path: Path, name: str) -> None:
     with world(tmp_path) as cluster, running(cluster, _CLIENTS, seed) as run:
         while time.monotonic() < end_s:
             _FAULTS[name](cluster, run)
+            cluster.wait_whole()
             run.go_on(chance.randrange(1, 50))

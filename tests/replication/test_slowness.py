@@ -69,6 +69,26 @@ def test_who_answers_nothing_is_as_slow_as_it_has_been_behind() -> None:
     assert slowness.eject((2, 3)) == 3
 
 
+def test_who_is_only_waited_for_is_not_quick_yet() -> None:
+    slowness = Slowness(100, WINDOW_MS, 0)
+    now_ms = windows(slowness, WINDOWS - 1, n1=500, n2=1, n3=1)
+    now_ms += WINDOW_MS
+    slowness.observe(2, 1)
+    slowness.observe(3, 1)
+    assert slowness.close({1: 50}, LIVE, now_ms)  # the next one of its syncs has just begun
+    windows(slowness, 1, now_ms, n1=500, n2=1, n3=1)
+    assert slowness.is_slow(1)
+
+
+def test_who_led_and_left_joins_after_a_window_in_which_it_is_not_slow() -> None:
+    slowness = Slowness(100, WINDOW_MS, 0)
+    slowness.suspect(3)
+    now_ms = windows(slowness, 1, n1=1, n2=1, n3=500)
+    assert not slowness.may_join(3)
+    windows(slowness, 1, now_ms, n1=1, n2=1, n3=2)
+    assert slowness.may_join(3)
+
+
 def test_who_had_to_leave_comes_back_where_nothing_is_written() -> None:
     slowness = Slowness(100, WINDOW_MS, 0)
     now_ms = windows(slowness, WINDOWS, n1=1, n2=1, n3=500)

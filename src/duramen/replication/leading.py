@@ -35,9 +35,14 @@ class Leading:
         self._waiters = Waiters()
         self._first = replica.history.end_offset
         self._lent = -1
+        self._moved = False  # whether the controller has said that another leads, before its log does
 
     def open(self) -> None:
-        """Alone in sync, it commits at once."""
+        """Alone in sync, it commits at once. Who led before and has left the in-sync set may have been too slow."""
+        takeovers = self._replica.history.takeovers_after(-1)
+        before = takeovers[-1].leader_id if takeovers else self._replica.node_id
+        if before in self._joining() and self._replica.config.eject_latency_ms is not None:
+            self._slowness.suspect(before)
         self.synced()
 
     def close(self) -> None:
@@ -128,10 +133,15 @@ class Leading:
         if self.deposed:
             self._refuse_waiters()
 
+    def moved(self) -> None:
+        """Another leads by now; the metadata log that says so is still on its way, as it may be with a slow disk."""
+        self._moved = True
+        self._refuse_waiters()
+
     @property
     def deposed(self) -> bool:
         """Whether others may lead since long, and what is written here counts only if they do not."""
-        return self._replica.unheard and any(map(self._is_cut_off, self._followers()))
+        return self._moved or (self._replica.unheard and any(map(self._is_cut_off, self._followers())))
 
     def _refuse_waiters(self) -> None:
         for waiter in self._waiters.take():

@@ -211,6 +211,11 @@ class Machine:
         if isinstance(self._part, Leading):
             self._part.cut_off()
 
+    def moved(self, leader_epoch: int) -> None:
+        """The controller has let another lead than in this epoch."""
+        if isinstance(self._part, Leading) and self._replica.leader_epoch == leader_epoch:
+            self._part.moved()
+
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended under acks=all; asked before the batch is written."""
         return self._part.refusal() if isinstance(self._part, Leading) else Refusal.NOT_LEADER

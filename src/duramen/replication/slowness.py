@@ -62,6 +62,7 @@ class Slowness:
         if self._eject_latency_ms is None or now_ms < self._until_ms:
             return False
         self._until_ms = now_ms + self._window_ms
+        reached = frozenset(self._latencies)
         for node_id, latency_ms in waiting.items():
             self.observe(node_id, latency_ms)
         if not self._latencies and self._ejected is None:
@@ -71,8 +72,10 @@ class Slowness:
         for node_id, own_ms in seen.items():
             peers = [latency_ms for other, latency_ms in seen.items() if other != node_id]
             if peers:
-                is_slow = own_ms - median(peers) > self._eject_latency_ms
-                self._slow_windows[node_id] = self._slow_windows.get(node_id, 0) + 1 if is_slow else 0
+                if own_ms - median(peers) > self._eject_latency_ms:
+                    self._slow_windows[node_id] = self._slow_windows.get(node_id, 0) + 1
+                elif node_id in reached:  # else it may be slow yet: what it took is not known
+                    self._slow_windows[node_id] = 0
         if self._ejected is not None:
             if self._ejected not in seen or self._ejected not in live:
                 self._slow_windows[self._ejected] = 0
@@ -87,6 +90,11 @@ class Slowness:
     def joined(self, node_id: int) -> None:
         """It is in sync from here on: how long it was away, and took to catch up, is not how slow it is."""
         self._slow_windows[node_id] = 0
+
+    def suspect(self, node_id: int) -> None:
+        """It has left the in-sync set before this leader began, and may be slow: it joins after a window."""
+        self._ejected = node_id
+        self._slow_windows[node_id] = 1
 
     @property
     def finds_any(self) -> bool:

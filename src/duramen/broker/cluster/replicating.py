@@ -230,7 +230,13 @@ class Replicating:
             return
         others = sorted(replica.machine.state.in_sync - {self._node_id})
         if others:
-            self._asker.ask(requests.MoveLeader(place, others[0]), lambda _: None, within_ms=_WITHIN_MS)
+            wish = requests.MoveLeader(place, others[0], slow=self._node_id)
+            self._asker.ask(wish, partial(self._moved, place, leader_epoch), within_ms=_WITHIN_MS)
+
+    def _moved(self, place: PartitionId, leader_epoch: int, outcome: Outcome) -> None:
+        replica = None if self._replicas is None else self._replicas.get(place)
+        if replica is not None and isinstance(outcome, Answer):
+            replica.moved(leader_epoch)
 
     def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
         self._led(place, leader_epoch)

@@ -202,13 +202,14 @@ class ElectLeader(_Request, frozen=True):
     unclean: bool = False
 
 
-class MoveLeader(_Request, frozen=True):
-    """Let a node that is in sync lead."""
+class MoveLeader(_Request, frozen=True, omit_defaults=True):
+    """Let a node that is in sync lead; `slow` is the one that led, which leaves the in-sync set if it can."""
 
     repeats = True
 
     place: PartitionId
     node_id: int
+    slow: int | None = None
 
 
 class RebalanceLeaders(_Request, frozen=True):

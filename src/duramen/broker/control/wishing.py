@@ -102,7 +102,7 @@ _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = 
             state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause, gap.stream_id
         ),
         requests.ElectLeader: _elect,
-        requests.MoveLeader: lambda state, wish: move_leader(state, wish.place, wish.node_id),
+        requests.MoveLeader: lambda state, wish: move_leader(state, wish.place, wish.node_id, slow=wish.slow),
         requests.Reassign: lambda state, wish: reassign(state, wish.place, wish.replicas),
         requests.CancelReassignment: lambda state, wish: cancel(state, wish.place),
         requests.BeginMoves: lambda state, wish: begin_moves(state, wish.moves, wish.at_once),

@@ -238,6 +238,10 @@ class Replica:
         """See `Machine.heard_by_controller`."""
         self._meet(partial(self._machine.heard_by_controller, lately=lately), stirs=self._machine.awaits_others)
 
+    def moved(self, leader_epoch: int) -> None:
+        """See `Machine.moved`."""
+        self._meet(partial(self._machine.moved, leader_epoch), stirs=True)
+
     def _meet(self, happens: Callable[[], None], *, stirs: bool) -> None:
         """It happens to many replicas at once; most only note it, which has to be cheap: it does not stir them."""
         if self._over is not None:

@@ -10,7 +10,7 @@ from duramen.controller.cluster.rules import Rules, RulesOf, rules_of
 from duramen.controller.cluster.settling import change
 from duramen.controller.events import PartitionChanged
 from duramen.controller.nodes import Nodes
-from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.controller.partitions import PartitionId, PartitionState, without
 from duramen.controller.state import ControllerState
 
 __all__ = ["elect_preferred", "elect_unclean", "existing", "move_leader", "rebalance_leaders", "refresh"]
@@ -35,13 +35,21 @@ def elect_preferred(state: ControllerState, place: PartitionId) -> list[Partitio
     return move_leader(state, place, preferred)
 
 
-def move_leader(state: ControllerState, place: PartitionId, node_id: int) -> list[PartitionChanged]:
-    """Let a node lead. Raises PartitionsInvalid, or LeaderUnavailable unless it is in sync, takes writes and stays."""
+def move_leader(
+    state: ControllerState, place: PartitionId, node_id: int, *, slow: int | None = None
+) -> list[PartitionChanged]:
+    """Let a node lead. `slow` has led, and leaves the in-sync set where enough stay: nobody is to wait for its disk.
+
+    Raises PartitionsInvalid, or LeaderUnavailable unless the node is in sync, takes writes and stays.
+    """
     partition = existing(state, place)
     if not _may_lead(partition, node_id, state.registrations):
         raise LeaderUnavailable(f"node {node_id} is not in sync, takes no writes, or is about to stop: it cannot lead")
-    wanted = msgspec.structs.replace(partition, leader=node_id)
-    return change(place, partition, wanted, state.registrations, rules_of(state, place.stream_id))
+    rules, isr = rules_of(state, place.stream_id), partition.isr
+    if slow == partition.leader and len(isr) > rules.least_in_sync(partition):
+        isr = without(isr, (slow,))
+    wanted = msgspec.structs.replace(partition, leader=node_id, isr=isr)
+    return change(place, partition, wanted, state.registrations, rules)
 
 
 def elect_unclean(state: ControllerState, place: PartitionId) -> list[PartitionChanged]:
