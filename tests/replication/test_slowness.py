@@ -80,6 +80,20 @@ def test_who_is_only_waited_for_is_not_quick_yet() -> None:
     assert slowness.is_slow(1)
 
 
+def test_who_has_to_leave_again_waits_longer() -> None:
+    slowness = Slowness(100, WINDOW_MS, 0)
+    now_ms, waited = 0, []
+    for _ in range(3):
+        now_ms = windows(slowness, WINDOWS, now_ms, n1=1, n2=1, n3=500)
+        assert slowness.eject((2, 3)) == 3
+        waited.append(0)
+        while not slowness.may_join(3):
+            now_ms = windows(slowness, 1, now_ms, n1=1, n2=1, n3=1)
+            waited[-1] += 1
+        slowness.joined(3)
+    assert waited == [1, 4, 16]
+
+
 def test_who_led_and_left_joins_after_a_window_in_which_it_is_not_slow() -> None:
     slowness = Slowness(100, WINDOW_MS, 0)
     slowness.suspect(3)

@@ -2,7 +2,7 @@
 
 A latency is the time from when the log ended somewhere until a replica had that on disk. Who is slower than the others
 by more than `replica.eject.latency.ms`, at p99, in several windows in a row, leaves the in-sync set, one replica at a
-time; it may join again after a window in which it was not.
+time; it may join again after a window in which it was not. Whoever has to leave again and again waits for more of them.
 """
 
 from collections import Counter
@@ -14,6 +14,10 @@ __all__ = ["WINDOWS", "Slowness", "p99_ms"]
 
 WINDOWS: Final = 3
 """So many slow windows in a row make a slow replica."""
+
+_LONGER: Final = 4
+"""How many times more windows have to be well before it joins, each time that it had to leave."""
+_LONGEST: Final = 64
 
 
 def p99_ms(latencies: Mapping[int, int]) -> int:
@@ -29,7 +33,16 @@ def p99_ms(latencies: Mapping[int, int]) -> int:
 class Slowness:
     """What a leader has seen of the replicas, itself included; with `eject_latency_ms` None it does not look."""
 
-    __slots__ = ("_eject_latency_ms", "_ejected", "_latencies", "_slow_windows", "_until_ms", "_window_ms")
+    __slots__ = (
+        "_eject_latency_ms",
+        "_ejected",
+        "_latencies",
+        "_slow_windows",
+        "_until_ms",
+        "_wanted",
+        "_well",
+        "_window_ms",
+    )
 
     def __init__(self, eject_latency_ms: int | None, window_ms: int, now_ms: int) -> None:
         self._window_ms = window_ms
@@ -37,6 +50,8 @@ class Slowness:
         self._latencies: dict[int, Counter[int]] = {}
         self._slow_windows: dict[int, int] = {}
         self._ejected: int | None = None
+        self._wanted: dict[int, int] = {}  # of who had to leave: how many windows were to be well
+        self._well = 0  # how many were, of the one that has left
         self._until_ms = now_ms + window_ms
 
     @property
@@ -79,7 +94,8 @@ class Slowness:
         if self._ejected is not None:
             if self._ejected not in seen or self._ejected not in live:
                 self._slow_windows[self._ejected] = 0
-            if not self._slow_windows[self._ejected]:
+            self._well = 0 if self._slow_windows[self._ejected] else self._well + 1
+            if self._well >= self._wanted[self._ejected]:
                 self._ejected = None
         return True
 
@@ -93,8 +109,12 @@ class Slowness:
 
     def suspect(self, node_id: int) -> None:
         """It has left the in-sync set before this leader began, and may be slow: it joins after a window."""
-        self._ejected = node_id
         self._slow_windows[node_id] = 1
+        self._leave(node_id)
+
+    def _leave(self, node_id: int) -> None:
+        self._ejected, self._well = node_id, 0
+        self._wanted[node_id] = min(_LONGER * self._wanted[node_id], _LONGEST) if node_id in self._wanted else 1
 
     @property
     def finds_any(self) -> bool:
@@ -107,7 +127,7 @@ class Slowness:
             return None
         slow = [node_id for node_id in members if self.is_slow(node_id)]
         if self._ejected is None and slow:
-            self._ejected = max(slow, key=lambda node_id: (self._slow_windows[node_id], -node_id))
+            self._leave(max(slow, key=lambda node_id: (self._slow_windows[node_id], -node_id)))
         return self._ejected if self._ejected in members else None
 
     def may_join(self, node_id: int) -> bool:
