@@ -22,7 +22,6 @@ from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
 from duramen.codec.batch import Header
 from duramen.controller.cluster import settling
-from duramen.controller.quorum.machine import Machine
 from duramen.groups.group import Group
 from duramen.groups.values import Store
 from duramen.replication.progress import Progress
@@ -118,15 +117,6 @@ def _stay_out(right: Original) -> Original:
     return storage_changed
 
 
-def _vote_unkept(right: Original) -> Original:
-    del right
-
-    def mute(self: Machine) -> None:
-        """It votes on, though its ballots are not kept."""
-
-    return mute
-
-
 def _tell_unstored(right: Original) -> Original:
     del right
 
@@ -211,5 +201,4 @@ BUGS: Final = (
         "lead on with a disk that takes no writes",
     ),
     Bug("stay-out", "", (Place(Lifecycle, "storage_changed", _stay_out),), "stay out once a full disk has room again"),
-    Bug("vote-unkept", "", (Place(Machine, "mute", _vote_unkept),), "vote with a disk that keeps no ballots"),
 )
