@@ -27,10 +27,11 @@ _FILE_BYTES: Final = 100_000
 _APPENDS: Final = 60
 
 
-def _open(
+def open_store(
     files: MemoryFileSystem, worker: ManualWorker, clock: ManualClock, deadlines: Deadlines,
     randomness: SeededRandomness,
 ) -> Store:  # fmt: skip
+    """A storage with a small write-ahead log."""
     directory = open_directory(files, randomness, "memory")
     handles = Handles(files, 100)
     return Store(
@@ -56,7 +57,7 @@ def test_a_start_that_fails_leaves_nothing_that_fails_later() -> None:
 
     files.interfere = interfere
     with pytest.raises(OSError, match="No space left"):
-        _open(files, worker, ManualClock(), Deadlines(), SeededRandomness())
+        open_store(files, worker, ManualClock(), Deadlines(), SeededRandomness())
     worker.settle()
 
 
@@ -76,7 +77,7 @@ def test_a_write_ahead_log_that_does_not_start_leaves_nothing_that_fails_later(*
 
     files.interfere = interfere
     with pytest.raises(OSError, match="Input/output error"):
-        _open(files, worker, ManualClock(), Deadlines(), SeededRandomness())
+        open_store(files, worker, ManualClock(), Deadlines(), SeededRandomness())
     worker.settle()
     assert syncs > 2
 
@@ -86,7 +87,7 @@ def test_a_write_ahead_log_that_does_not_start_leaves_nothing_that_fails_later(*
 def test_whoever_waits_for_the_write_ahead_log_gets_in(random: Random, size: int) -> None:
     files, worker, clock, deadlines = MemoryFileSystem(), ManualWorker(), ManualClock(), Deadlines()
     randomness = SeededRandomness()
-    store = _open(files, worker, clock, deadlines, randomness)
+    store = open_store(files, worker, clock, deadlines, randomness)
     log = store.ensure(LogKey(new_stream_id(randomness.token(16)), 0), LogConfig())
     ended: list[DuramenError | None] = []
     lanes: list[Lane] = ["sync", "disk", "read"]

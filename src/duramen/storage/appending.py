@@ -232,8 +232,9 @@ class Appends:
     def _wal_has_room(self, size: int) -> bool:
         if self._wal.room(size):
             return True
-        if not self._wal.preparing:
+        if not self._wal.preparing and self._upkeep.trouble is None and self._wal.full is None:
             # At the bound: only a checkpoint lets files go, and a second one those that the first still needed.
+            # On a full disk it comes with the next retry: one that waits for room would ask for it again and again.
             self._upkeep.checkpoint()
         return False
 

@@ -171,7 +171,8 @@ class Wal:
         need = size + FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
         if self._pool.has(need):
             return True
-        self._pool.prepare(need)
+        if self._pool.full is None:  # else `retry` finds out when there is space again
+            self._pool.prepare(need)
         return False
 
     @property
