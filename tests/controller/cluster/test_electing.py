@@ -30,6 +30,28 @@ def test_leaders_come_back_to_where_they_belong_some_at_a_time() -> None:
     assert rebalance_leaders(site.state, 9) == []
 
 
+def test_nobody_elects_a_node_whose_storage_takes_no_writes() -> None:
+    site = site_with(None, None, None)
+    (where,) = add_stream(site, [[1, 2, 3]])
+    node = site.state.registrations.get(1)
+    assert node is not None
+    site.commit(drain(site.state, node, unwritable=True))
+    assert partition_at(site, where).leader == 2
+    assert set(partition_at(site, where).isr) == {2, 3}
+    assert rebalance_leaders(site.state, 9) == []
+    with pytest.raises(LeaderUnavailable, match="takes no writes"):
+        elect_preferred(site.state, where)
+    assert drain(site.state, site.state.registrations.get(1) or node, unwritable=True) == []
+
+
+def test_a_leader_that_is_slow_leaves_the_in_sync_set_where_enough_stay() -> None:
+    site = site_with(None, None, None)
+    (where,) = add_stream(site, [[1, 2, 3]])
+    site.commit(move_leader(site.state, where, 2, slow=1))
+    assert partition_at(site, where).leader == 2
+    assert set(partition_at(site, where).isr) == {2, 3}
+
+
 def test_elections_that_cannot_be() -> None:
     site = site_with(None, None)
     (where,) = add_stream(site, [[1, 2]])
