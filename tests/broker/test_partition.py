@@ -10,6 +10,8 @@ from duramen.base.errors import (
     BatchInvalid,
     BatchTooLarge,
     FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotLeader,
     OutOfOrderSequence,
     ProducerFenced,
     StorageFull,
@@ -241,11 +243,22 @@ def test_a_producer_that_was_never_known_begins_at_zero(hand: ManualBroker) -> N
 def test_nothing_is_taken_before_a_batch_that_was_refused(hand: ManualBroker) -> None:
     partition = hand.broker.streams.get("a").partition(0)
     forget(hand, 7)
-    partition.note_refused(sequenced(500))
-    assert isinstance(append(hand, sequenced(501)).error, OutOfOrderSequence)
+    partition.note_refused(sequenced(500), NotEnoughReplicas("too few"))
+    assert isinstance(append(hand, sequenced(501)).error, NotEnoughReplicas)
     assert append(hand, sequenced(0, producer=8)).value == 0
     assert append(hand, sequenced(500)).value == 1
     assert append(hand, sequenced(501)).value == 2
+
+
+def test_a_producer_that_is_known_is_not_told_of_a_gap_that_a_refusal_made(hand: ManualBroker) -> None:
+    """On OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka raises its epoch, and sends again what is in the log already."""
+    partition = hand.broker.streams.get("a").partition(0)
+    assert append(hand, sequenced(0)).value == 0
+    partition.note_refused(sequenced(0), NotEnoughReplicas("too few for a repetition"))
+    partition.note_refused(sequenced(1), NotEnoughReplicas("too few"))
+    assert isinstance(append(hand, sequenced(2)).error, NotEnoughReplicas)
+    assert [append(hand, sequenced(first)).value for first in range(3)] == [0, 1, 2]
+    assert isinstance(append(hand, sequenced(9)).error, OutOfOrderSequence)
 
 
 def test_of_several_that_were_refused_the_first_comes_first(hand: ManualBroker) -> None:
@@ -253,7 +266,7 @@ def test_of_several_that_were_refused_the_first_comes_first(hand: ManualBroker) 
     forget(hand, 7)
     for first in ((1 << 31) - 1, 0, 1):
         partition.note_refused(sequenced(first))
-    assert isinstance(append(hand, sequenced(0)).error, OutOfOrderSequence)
+    assert isinstance(append(hand, sequenced(0)).error, NotLeader)
     assert append(hand, sequenced((1 << 31) - 1)).value == 0
     assert append(hand, sequenced(0)).value == 1
 

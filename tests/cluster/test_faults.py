@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
-from tests.clients import metric, until
+from tests.clients import metric, unready, until
 from tests.cluster.clients import (
     AiokafkaReader,
     AiokafkaSender,
@@ -218,6 +218,7 @@ def test_a_leader_that_is_cut_off_serves_nothing_once_its_session_is_over(tmp_pa
             cluster.network.part([leader], cluster.others(leader))
             until(lambda: (fetched(), listed()) == (ErrorCode.NOT_LEADER_OR_FOLLOWER,) * 2, _WAIT_S)
             assert metric(node, "duramen_partitions_under_replicated") > 0
+            assert "this node is cut off" in unready(node)
             cluster.network.heal()
             cluster.wait_whole()
             until(lambda: metric(node, "duramen_partitions_under_replicated") == 0, _WAIT_S)

@@ -504,7 +504,7 @@ class RecordsLost(DuramenError):
 
 
 class OutOfOrderSequence(DuramenError):
-    """An idempotent producer's sequence does not follow the last one, or a batch before it has to come again first."""
+    """An idempotent producer's sequence does not follow the last one."""
 
     id = "out-of-order-sequence"
     safe = "The batch was not stored by this node; a leader that came after it may have it."

@@ -233,14 +233,14 @@ class Partition:
 
     def _refuse(self, batch: bytearray | memoryview, done: AppendDone | None, error: DuramenError) -> None:
         if isinstance(error, SENT_AGAIN):
-            self.note_refused(batch)
+            self.note_refused(batch, error)
         if done is not None:
             done(-1, error)
 
-    def note_refused(self, batch: bytearray | memoryview) -> None:
+    def note_refused(self, batch: bytearray | memoryview, error: DuramenError | None = None) -> None:
         """A batch is refused and its producer sends it again: nothing behind it is taken before."""
         if len(batch) >= HEADER_BYTES:
-            self._store.note_refused(self.log, header(batch))
+            self._store.note_refused(self.log, header(batch), error)
 
     def check(self, batch: bytearray | memoryview) -> Header:
         """The header of a producer's batch that may be appended. Raises what `append` would end with.

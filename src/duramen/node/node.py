@@ -146,6 +146,8 @@ class Node:
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, standing)
         self._readiness.add(partial(_storage_problem, store, standing))
+        if standing is not None:
+            self._readiness.add(partial(_cut_off_problem, standing))
         await completion(self._broker.start)
         cluster_id = shown_cluster_id(self._broker.standing.cluster_id)
         self._kafka = KafkaDoor(
@@ -356,6 +358,11 @@ def _address(listener: socket.socket) -> Address:
 def _storage_problem(store: Store, standing: "Member | None") -> str:
     problem = store.condition.problem if standing is None else standing.problem
     return "" if problem is None else str(problem)
+
+
+def _cut_off_problem(standing: "Member") -> str:
+    deposed = len(standing.replicating.deposed())
+    return f"this node is cut off: other nodes may lead {deposed} partitions that it leads" if deposed else ""
 
 
 def _report(message: str) -> None:

@@ -246,13 +246,13 @@ class Appends:
             append.begin(error)
         else:
             if isinstance(error, SENT_AGAIN) and not append.ordered:
-                self.note_refused(append.log, append.head)
+                self.note_refused(append.log, append.head, error)
             if append.done is not None:
                 append.done(-1, error)
 
-    def note_refused(self, log: Log, head: Header) -> None:
+    def note_refused(self, log: Log, head: Header, error: DuramenError | None = None) -> None:
         """A batch for the log is refused, and its producer sends it again: nothing behind it is taken before."""
-        self._refusals.note(log.key, head)
+        self._refusals.note(log.key, head, error)
 
     def _refusal(self, append: Append) -> DuramenError | None:
         log = append.log

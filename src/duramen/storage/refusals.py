@@ -1,7 +1,9 @@
 """Batches of idempotent producers that were refused and will be sent again: nothing behind them is taken before them.
 
-The sequences of a producer that a log knows say so themselves. Of one that it does not know, any sequence may be taken
-(see `producers`), so that a batch which follows a refused one would be, and the refused one never again. Pure.
+Of a producer that a log does not know, any sequence may be taken (see `producers`), so that a batch which follows a
+refused one would be, and the refused one never again. Of one that it knows, sequences say so themselves; but they are
+answered with OUT_OF_ORDER_SEQUENCE_NUMBER, on which librdkafka raises its epoch and sends again whatever is not
+acknowledged, also what was appended. A retriable error has the client send all of them again in their order. Pure.
 """
 
 from collections import OrderedDict
@@ -9,7 +11,7 @@ from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 from duramen.base import errors
-from duramen.base.errors import DuramenError, OutOfOrderSequence
+from duramen.base.errors import DuramenError
 from duramen.base.ports import Clock
 from duramen.codec.batch import Header
 
@@ -28,10 +30,15 @@ SENT_AGAIN: Final[tuple[type[DuramenError], ...]] = (
 """With these a batch was not appended, and its producer sends it again: Kafka's retriable errors."""
 
 
+_SAID_AGAIN: Final = (errors.NotEnoughReplicas, errors.NotLeader, errors.StorageFailed, errors.StorageFull)
+"""On these every client sends a batch again and takes it for not appended."""
+
+
 class _Refused(NamedTuple):
     epoch: int
     sequence: int
     until_ms: int
+    error: type[DuramenError]
 
 
 class Refusals:
@@ -44,8 +51,8 @@ class Refusals:
     def __bool__(self) -> bool:
         return bool(self._refused)
 
-    def note(self, place: Hashable, head: Header) -> None:
-        """A batch was refused, and will be sent again."""
+    def note(self, place: Hashable, head: Header, error: DuramenError | None = None) -> None:
+        """A batch was refused, and will be sent again; `error` is why, where the log or its partition said so."""
         sequence, now_ms = head.base_sequence, self._clock.monotonic_ms()
         if head.producer_id < 0 or sequence < 0:
             return
@@ -53,7 +60,8 @@ class Refusals:
         known = self._refused.pop(key, None)
         if known is not None and known.epoch == head.producer_epoch and not _is_before(sequence, known.sequence):
             sequence = known.sequence
-        self._refused[key] = _Refused(head.producer_epoch, sequence, now_ms + REMEMBERED_MS)
+        why = next((kind for kind in _SAID_AGAIN if isinstance(error, kind)), errors.NotLeader)
+        self._refused[key] = _Refused(head.producer_epoch, sequence, now_ms + REMEMBERED_MS, why)
         self._forget(now_ms)
 
     def _forget(self, now_ms: int) -> None:
@@ -64,13 +72,13 @@ class Refusals:
             del self._refused[key]
 
     def check(self, place: Hashable, head: Header) -> None:
-        """Raise OutOfOrderSequence where a batch that comes before it was refused and has not come again."""
+        """Raise an error that is retriable where a batch before it was refused and has not come again."""
         found = self._refused.get((place, head.producer_id))
         if found is None or found.epoch != head.producer_epoch or head.base_sequence < 0:
             return
         late = found.until_ms <= self._clock.monotonic_ms()
         if not late and _is_before(found.sequence, head.base_sequence):
-            raise OutOfOrderSequence(
+            raise found.error(
                 f"producer {head.producer_id} writes sequence {head.base_sequence}, and {found.sequence} was refused"
                 " and has to come again before it"
             )

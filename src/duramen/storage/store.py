@@ -242,9 +242,9 @@ class Store:
         if log.producers.bound_forgotten(highest_id):
             log.version += 1
 
-    def note_refused(self, log: Log, head: Header) -> None:
+    def note_refused(self, log: Log, head: Header, error: DuramenError | None = None) -> None:
         """A batch for the log was refused before it came here, and its producer sends it again: see `refusals`."""
-        self._appends.note_refused(log, head)
+        self._appends.note_refused(log, head, error)
 
     def when_appended(self, log: Log, done: Done) -> None:
         """`done(None)` once what was to be appended before is in the log, as far as it was not refused.

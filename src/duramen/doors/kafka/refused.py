@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from duramen.base.errors import DuramenError, OutOfOrderSequence
+from duramen.base.errors import DuramenError
 from duramen.codec.batch import HEADER_BYTES, header
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import ProduceRequest
@@ -49,7 +49,7 @@ def out_of_order(context: Context, name: str, index: int, records: memoryview) -
     head = header(records)
     try:
         refused.check((name, index), head)
-    except OutOfOrderSequence as error:
+    except DuramenError as error:
         return error
     refused.taken((name, index), head)
     return None
