@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
+from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, File, FileSystem
 from duramen.codec.batch import Header
 from duramen.storage import checkpoint, checkpointer, copier, frames, recovery, rewriting, syncing, wal
@@ -227,7 +228,7 @@ def _take_any_first_sequence(right: Original) -> Original:
 def _remember_no_refusal(right: Original) -> Original:
     del right
 
-    def note(self: Refusals, place: Hashable, head: Header) -> None:
+    def note(self: Refusals, place: Hashable, head: Header, error: DuramenError | None = None) -> None:
         """Nothing is kept of it."""
 
     return note

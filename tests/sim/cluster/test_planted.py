@@ -29,7 +29,7 @@ FOUND_BY: Final = {
     "vote-blank": 754,
     "stale-in-sync": 16,
     "any-epoch": 487,
-    "commit-earlier": 514,
+    "commit-earlier": 813,
     "count-written": 238,
     "vote-twice": 978,
     "send-anywhere": 171,
