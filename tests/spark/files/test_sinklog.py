@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed
+from duramen.base.errors import TableConflict, TableDamaged, TableForeign, TableStorageFailed
 from duramen.spark.files.sinklog import NOTHING_YET, SinkLog
 
 
@@ -53,7 +53,7 @@ def test_of_two_that_begin_one_is_refused(tmp_path: Path) -> None:
 def test_one_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
     SinkLog(tmp_path).begin("one")
     (tmp_path / "_spark_metadata" / "duramen.json").write_text("no JSON")
-    with pytest.raises(TableStorageFailed, match=str(tmp_path)):
+    with pytest.raises(TableDamaged, match=str(tmp_path)):
         SinkLog(tmp_path).owner()
     (tmp_path / "_spark_metadata" / "duramen.json").unlink()
     with pytest.raises(TableForeign, match="Spark's own file sink"):

@@ -139,7 +139,6 @@ class Lifecycle:
     def _ask(self) -> None:
         self._asking, self._urgent = True, False
         if self._told_unwritable and not self._unwritable and not self._drains:
-            self._begun_ms = self._now_ms
             self._become(Phase.JOINING)  # what its replicas were to write is not there: they begin anew
         if self.phase is Phase.JOINING:
             register = Register(self._wish, self.epoch if self._told_unwritable else 0)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from duramen.base.errors import ServerUnreachable
 from duramen.cli.pipeline.opened import file_argument, look, master_option, say_problems, say_starting
@@ -28,7 +29,7 @@ def command(file: Path, *, offline: bool, master: str) -> None:
 
     ordered(declared, problems)
     unreachable = None if offline else _unreachable(declared, problems)
-    if needs_spark(declared):
+    if needs_spark(declared) or _names_master():
         say_starting(master)
         with open_spark(declared, master, {}, None, runs=False) as spark:
             spark.sparkContext.setLogLevel("OFF")
@@ -44,6 +45,11 @@ def command(file: Path, *, offline: bool, master: str) -> None:
         f"{file} is right: pipeline {declared.name.value} with {_count(len(declared.sources), 'source')},"
         f" {_count(len(declared.steps), 'step')} and {_count(len(declared.sinks), 'sink')}."
     )
+
+
+def _names_master() -> bool:
+    """Whether a master is named, which is to be there even for a pipeline that needs no Spark to be checked."""
+    return click.get_current_context().get_parameter_source("master") is not ParameterSource.DEFAULT
 
 
 def _unreachable(declared: "Declared", problems: "Problems") -> ServerUnreachable | None:
