@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_a_scan_is_ordered_and_half_open(view: ViewStore) -> None:
     view.write([(bytes([number]), b"%d" % number) for number in (9, 3, 7, 1, 5)], [])
     assert [key for key, _ in view.scan(bytes([3]), bytes([9]))] == [b"\x03", b"\x05", b"\x07"]
     assert list(view.scan(bytes([10]), bytes([20]))) == []
+
+
+def test_the_bound_of_a_scan_is_kept_as_long_as_the_scan(view: ViewStore) -> None:
+    """RocksDB reads it where it lies: other bytes must not come to lie there."""
+    keys = [b"%03d" % number + bytes(700) for number in range(100)]
+    view.write([(key, b"") for key in keys], [])
+    found, others = [], []
+    for first, end in pairwise(keys):
+        scan = view.scan(first, bytes(bytearray(end)))
+        others += [bytearray(b"\xff") * size for size in range(600, 800, 8)]
+        found.append([key for key, _ in scan])
+    assert found == [[key] for key in keys[:-1]]
 
 
 def test_clear_removes_everything(view: ViewStore) -> None:

@@ -33,10 +33,12 @@ def _opened(path: str, cache_bytes: int) -> Rdict:
 class _Cursor:
     """Holds the iterator of a scan, so that the store can drop it: a living one keeps the closed database locked."""
 
-    __slots__ = ("__weakref__", "rows")
+    __slots__ = ("__weakref__", "_options", "rows")
 
-    def __init__(self, rows: RdictIter) -> None:
+    def __init__(self, rows: RdictIter, options: ReadOptions) -> None:
+        """RocksDB reads the bound of a scan in `options`, of which the iterator keeps no reference."""
         self.rows: RdictIter | None = rows
+        self._options = options
 
 
 class RocksViewStore:
@@ -94,7 +96,7 @@ class RocksViewStore:
     def _cursor(self, first: bytes, options: ReadOptions) -> _Cursor:
         rows = self._db.iter(options)
         rows.seek(first)
-        cursor = _Cursor(rows)
+        cursor = _Cursor(rows, options)
         self._cursors.add(cursor)
         return cursor
 
