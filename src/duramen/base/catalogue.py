@@ -405,11 +405,11 @@ STREAM = _by_name(
             "How many replicas must have a record before acks=all is answered, and, as in Apache Kafka 4, never more "
             "than the stream has. Where neither the stream nor the cluster sets it, it is 2 for partitions with three "
             "replicas or more, the broker's own streams included, and else 1; replicas that a reassignment adds do "
-            "not count. In force from feature level 2 on (`duramen cluster upgrade`).",
+            "not count. In force from feature level 2 on (`duramen cluster upgrade`). Apache Kafka's default is 1: "
+            "there the last replica in sync may be the only one that has acknowledged records, and with it missing "
+            "they are lost or waited for.",
             scope="stream", kafka=True, dynamic=True, minimum=1, maximum=_INT32_MAX,
-            broker_default="min.insync.replicas", kafka_default="1",
-            deviation="with 1, the last replica in sync may be the only one that has acknowledged records: with it "
-            "missing, the partition waits or loses them"),
+            broker_default="min.insync.replicas"),
     Setting("min.synced.nodes", "integer", 1,
             "How many nodes must have synced a record before consumers are shown it; more than are in sync hold "
             "everything back.",
