@@ -130,3 +130,9 @@ def test_what_is_remembered_of_clients_is_bounded() -> None:
     assert len(quotas._rates) <= 10_000
     assert len(quotas._found) <= 10_000
     assert math.isclose(quotas.produced("client 24999", 1_000_000, 2500), 999_990_010, rel_tol=0.01)
+
+
+def test_a_wait_fits_where_clients_are_told_of_it() -> None:
+    rates = RateWindows(11, 1000)
+    rates.record(0, 1 << 40)
+    assert rates.wait_ms(0, 1e-9) == (1 << 31) - 1

@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -158,15 +158,20 @@ def test_small_records_do_not_overtake_a_large_one(small_disk: Path, client: str
         connection = connect(node)
         stream_id(connection, "other")
         stream_id(connection, "a")
-        filler = _fill(small_disk)
-        half = batch_of(bytes(400_000))
-        until(lambda: produce_bytes(connection, "other", half).error_code == ErrorCode.KAFKA_STORAGE_ERROR)
+
+        def fill() -> Path:
+            filler = _fill(small_disk)
+            half = batch_of(bytes(400_000))
+            until(lambda: produce_bytes(connection, "other", half).error_code == ErrorCode.KAFKA_STORAGE_ERROR)
+            return filler
+
         if client == "librdkafka":
-            told = _send_at_once(node, values, filler)
+            told = _send_at_once(node, values, fill)
             assert told == [(None, offset) for offset in range(6)]
         else:
-            _produce_lines(node, values, filler)
-        found = CONFLUENT.consume(node.kafka, "a", 1, 6)
+            values.insert(0, b"before")
+            _produce_lines(node, values, fill)
+        found = CONFLUENT.consume(node.kafka, "a", 1, len(values))
         assert [(read.place.offset, read.value) for read in found] == list(enumerate(values))
         connection.close()
 
@@ -178,8 +183,10 @@ def _refused(node: NodeProcess) -> float:
     )
 
 
-def _send_at_once(node: NodeProcess, values: list[bytes], filler: Path) -> list[tuple[KafkaError | None, int | None]]:
-    """What librdkafka says of each; space comes when it was refused some times."""
+def _send_at_once(
+    node: NodeProcess, values: list[bytes], fill: Callable[[], Path]
+) -> list[tuple[KafkaError | None, int | None]]:
+    """What librdkafka says of each; it has its id before the disk is full, and space comes after some refusals."""
     told: list[tuple[KafkaError | None, int | None]] = []
     producer = Producer(
         {
@@ -187,6 +194,9 @@ def _send_at_once(node: NodeProcess, values: list[bytes], filler: Path) -> list[
             "retry.backoff.ms": 20,
         }
     )  # fmt: skip
+    producer.produce("other", b"before")
+    assert producer.flush(60) == 0
+    filler = fill()
     before = _refused(node)
     for value in values:
         producer.produce("a", value, on_delivery=lambda error, message: told.append((error, message.offset())))
@@ -196,18 +206,23 @@ def _send_at_once(node: NodeProcess, values: list[bytes], filler: Path) -> list[
     return told
 
 
-def _produce_lines(node: NodeProcess, values: list[bytes], filler: Path) -> None:
-    before = _refused(node)
+def _produce_lines(node: NodeProcess, values: list[bytes], fill: Callable[[], Path]) -> None:
+    """The first line comes before the disk is full, so that the command has its producer id."""
     with subprocess.Popen(
         [sys.executable, "-m", "duramen", "produce", "a", "--server", node.http],
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=command_environment(),
     ) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stderr is not None
-        process.stdin.write(b"\n".join(values) + b"\n")
+        process.stdin.write(values[0] + b"\n")
+        process.stdin.flush()
+        until(lambda: metric(node, "duramen_records_in_total", stream="a") == 1)
+        filler = fill()
+        before = _refused(node)
+        process.stdin.write(b"\n".join(values[1:]) + b"\n")
         process.stdin.close()
         until(lambda: _refused(node) >= before + 2)
         filler.unlink()
         said = process.stderr.read()
         assert process.wait(60) == 0, said
-    assert said == b"6 records written to a\n"
+    assert said == b"7 records written to a\n"

@@ -52,7 +52,7 @@ def test_at_the_limit_it_says_so_and_keeps_its_connections(tmp_path: Path) -> No
             for _ in range(_LIMIT):
                 one = stack.enter_context(socket.create_connection((host, int(port))))
                 one.settimeout(0.1)
-            assert "file descriptors are open" in unready(node)
+            until(lambda: "file descriptors are open" in unready(node))
             producer.produce("s", b"meanwhile")
             assert producer.flush(60) == 0
         until(lambda: not unready(node))

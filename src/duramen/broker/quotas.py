@@ -18,6 +18,7 @@ __all__ = ["ANONYMOUS", "Quotas", "RateWindows"]
 ANONYMOUS: Final = "ANONYMOUS"
 """The user of every connection, while there is no authentication; Apache Kafka's name for such."""
 
+_LONGEST_WAIT_MS: Final = (1 << 31) - 1  # throttle_time_ms is an int32
 _MOST_RATES: Final = 10_000  # clients name themselves: what is remembered of them is bounded
 
 
@@ -61,7 +62,7 @@ class RateWindows:
     def wait_ms(self, now_ms: int, bound: float) -> int:
         """How long to wait, without recording anything, until the rate is `bound` a second; 0 where it is not more."""
         excess = self.rate(now_ms) - bound
-        return max(0, round(excess / bound * self.span_ms(now_ms)))
+        return max(0, round(min(excess / bound * self.span_ms(now_ms), _LONGEST_WAIT_MS)))
 
 
 _Scope = tuple[Entity, str]  # whose rate is bounded together, and by which quota

@@ -204,7 +204,15 @@ class World:
         isolated.begin()
         self.go_on(lambda: isolated.over, "time stands still")
         self.network.change_cut(frozenset())
-        self.go_on(lambda: self.calls.idle and not self._ills(), "the cluster is not well after a node was alone")
+        self.go_on(
+            lambda: self.calls.idle and self._is_controlled() and not self._ills(),
+            "the cluster is not well after a node was alone",
+        )
+
+    def _is_controlled(self) -> bool:
+        """Whether a controller is active: a quorum that needed the node which was alone has none for a while."""
+        members = [node.member for node in self.nodes.values() if node.member is not None]
+        return any(member.controller.active_epoch is not None for member in members)
 
     def _end_drained(self) -> None:
         """Nodes that were to lead nothing are started again, as often as somebody's late wish finds them."""
