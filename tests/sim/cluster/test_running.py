@@ -77,3 +77,12 @@ def test_the_command_runs_clusters_and_says_what_came_of_it() -> None:
     assert result.exit_code == 0
     assert "in 2 clusters" in result.output
     assert "every promise kept" in CliRunner().invoke(main, ["--cluster", "--seed", "10"]).output
+
+
+def test_a_kind_of_fault_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown fault: earthquake; the faults are "):
+        run_one(1, faults=("kill", "earthquake"))
+
+
+def test_only_the_faults_that_are_named_come() -> None:
+    assert set(run_one(1, faults=("kill", "pause")).faults) <= {"kill", "pause"}

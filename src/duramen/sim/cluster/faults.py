@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import pairwise
 from typing import Final
@@ -24,8 +24,12 @@ _FULL_SHARE: Final = 0.2
 class Faults:
     """Draws what goes wrong next, from `begin` until `mend`."""
 
-    def __init__(self, cluster: Cluster, chance: random.Random, think_us: int) -> None:
-        """`think_us` is how long clients think, at most: the more they do, the more often something goes wrong."""
+    def __init__(self, cluster: Cluster, chance: random.Random, think_us: int, only: Collection[str] = ()) -> None:
+        """`think_us` is how long clients think, at most: the more they do, the more often something goes wrong.
+
+        `only` names the kinds of faults that come; without it, the seed draws them. Raises ValueError for a kind that
+        there is not.
+        """
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._chance = chance
@@ -47,20 +51,19 @@ class Faults:
             ("who is behind leads", self._lead_behind, 2),
         )  # fmt: skip
         # Drawn apart, so that what other runs do stays as it is.
-        if random.Random(f"{cluster.seed}/full disks").random() < _FULL_SHARE:
+        if only or random.Random(f"{cluster.seed}/full disks").random() < _FULL_SHARE:
             kinds += (("full disk", disks.fill, 4),)
+        if unknown := set(only).difference(name for name, _, _ in kinds):
+            names = ", ".join(sorted(name for name, _, _ in kinds))
+            raise ValueError(f"unknown fault: {', '.join(sorted(unknown))}; the faults are {names}")
         # Each run has a few kinds only, and some of them often, so that one is not always in the way of another.
         self._kinds = [
             (name, act, weight * chance.choice(_OFTEN)) for name, act, weight in kinds if chance.random() < 0.6
         ] or list(kinds)
+        if only:
+            self._kinds = [kind for kind in kinds if kind[0] in only]
 
         disks.remembers = any(name == "rolled-back disk" for name, _, _ in self._kinds)
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """The kinds of faults of this run, and how often each of them is what comes next."""
-        whole = sum(weight for _, _, weight in self._kinds)
-        return {name: weight / whole for name, _, weight in self._kinds}
 
     @property
     def loses_disks(self) -> bool:

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TextIO
 
 from duramen.sim.cluster.world import Outcome, World
@@ -46,9 +46,9 @@ class Ran(NamedTuple):
         return self.broken is None
 
 
-def run_one(seed: int, write: Callable[[str], object] | None = None) -> Outcome:
-    """The run of one seed."""
-    return World(seed, write).run()
+def run_one(seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = ()) -> Outcome:
+    """The run of one seed, with these kinds of faults alone if any are named."""
+    return World(seed, write, faults).run()
 
 
 def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:

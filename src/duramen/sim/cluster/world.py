@@ -3,7 +3,7 @@
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
@@ -70,8 +70,8 @@ class Outcome(NamedTuple):
 class World:
     """A cluster of three voters, and perhaps nodes without a vote. `run` is all there is to do."""
 
-    def __init__(self, seed: int, write: Callable[[str], object] | None = None) -> None:
-        """`write` gets each line of the trace."""
+    def __init__(self, seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = ()) -> None:
+        """`write` gets each line of the trace; `faults` are the kinds that come, where the seed does not draw them."""
         self.seed = seed
         self.true = VirtualClock()
         self.trace = Trace(self.true, write)
@@ -88,7 +88,7 @@ class World:
         )  # fmt: skip
         self._attended = True  # whether somebody looks after nodes that fail
         self._think_us = self._chance.choice((20_000, 80_000, 200_000))
-        self.faults = Faults(self, random.Random(f"{seed}/faults"), self._think_us)
+        self.faults = Faults(self, random.Random(f"{seed}/faults"), self._think_us, faults)
         self.forms = random.Random(f"{seed}/forming").random() < _FORMING
         self._members = random.Random(f"{seed}/members").choice((0, 0, 3, 4))
         self._windows = random.Random(f"{seed}/windows").random() < _WINDOWS
