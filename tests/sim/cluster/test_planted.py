@@ -1,7 +1,7 @@
 """Simulated clusters find planted bugs, the witness unchanged: by the known seed, or by one of those nearby.
 
-Where the code changes, seeds do other things: the long hunt says which ones find the bugs then. Where a bug shows only
-in a situation that is rare, only the faults that make this situation come.
+Where the code changes, seeds do other things: the long hunt says which ones find the bugs then, with every fault. The
+short hunt for a bug that needs a rare situation injects only the faults of `MADE_BY`, which change what a seed does.
 """
 
 from collections.abc import Collection, Iterable
@@ -52,7 +52,7 @@ MADE_BY: Final = {
     "vote-twice": ("contested election",),
     "send-anywhere": ("slow disk", "slow network"),
 }
-"""The faults that make the situation in which a bug shows: these alone come, so that fewer seeds are needed."""
+"""The only faults that the short hunt injects, by bug: they cause the situation in which the bug shows."""
 
 
 def hunt(bug: Bug, seeds: Iterable[int], faults: Collection[str] = ()) -> int | None:
