@@ -53,7 +53,7 @@ def test_the_file_system_becomes_read_only_under_a_running_node(ext4: Ext4) -> N
     for _ in range(3):
         assert produce_bytes(connection, "kept", batch_of(b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert metric(node, "duramen_storage_failed") == 1
-    assert "no writes until it is restarted" in node.log_path.read_text()
+    until(lambda: "no writes until it is restarted" in node.log_path.read_text())  # the node answers first
     found = CONFLUENT.consume(node.kafka, "kept", 1, 50)
     assert [read.place.offset for read in found] == acknowledged
     connection.close()
@@ -166,10 +166,10 @@ def test_the_data_directory_is_gone_under_a_running_node(new_node: Callable[...,
         while node.data_dir.exists():
             shutil.rmtree(node.data_dir, ignore_errors=True)  # the node may make a file meanwhile
     refused = produce_bytes(connection, "kept", batch_of(b"refused"))
+    connection.close()
     assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR, "nothing is acknowledged that may be gone"
     assert "is gone" in (refused.message or "")
-    assert "is gone" in node.log_path.read_text()
-    connection.close()
+    until(lambda: "is gone" in node.log_path.read_text())  # the node answers first
     node.kill()
     assert not (node.data_dir / "wal").exists(), "it was made a second time"
     if how == "moved":
