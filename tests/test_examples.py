@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from duramen.node.process import NodeProcess
 from tests.cli.command import run
 
@@ -19,6 +21,7 @@ def example(name: str, address: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_orders(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node({"nats.server": "embedded"}).start()
     assert run("stream", "create", "orders", "--subject", "orders.>", server=node.http).code == 0

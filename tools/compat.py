@@ -42,7 +42,7 @@ def page(clients: Sequence[Mapping[str, Any]], shows: Mapping[str, str], notes: 
     yield ""
     yield (
         "Clients that nobody here wrote, unmodified and pinned, each from its own package registry, are led through "
-        "one list of behaviours against a real node (`tests/compat`). `make test` runs the Python ones and kcat, `make "
+        "one list of behaviours against a real node (`tests/compat`). `make test` runs confluent-kafka and kcat, `make "
         "test-long` all of them; `make compat` records what came out and writes this page. *yes*: it passes; **no**: "
         "it does not, the reason is below; -: the client has no such thing."
     )

@@ -23,7 +23,9 @@ def _document(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize(("door", "sizes", "runs"), [("kafka", [256, 1_000_000], 2), ("nats", [1024], 1)])
+@pytest.mark.parametrize(
+    ("door", "sizes", "runs"), [pytest.param("kafka", [256, 1_000_000], 2, marks=pytest.mark.long), ("nats", [1024], 1)]
+)
 def test_latency(tmp_path: Path, door: str, sizes: list[int], runs: int) -> None:
     asked = [word for size in sizes for word in ("--size", str(size))]
     ran = _bench(
@@ -62,6 +64,7 @@ def test_throughput(tmp_path: Path, door: str) -> None:
     assert len(of["jetstream sync always", 256]["subscribe_s"]) == 1
 
 
+@pytest.mark.long
 def test_targets(tmp_path: Path) -> None:
     ran = _bench(tmp_path, "targets", "--rounds", "1", "--scale", "0.02", "--peer", "jetstream", "--format", "json")
     assert ran.returncode == 0, ran.stderr
@@ -76,6 +79,7 @@ def test_targets(tmp_path: Path) -> None:
         assert outcome["met"] is None or outcome["measured"]
 
 
+@pytest.mark.long
 def test_what_users_of_clients_do(tmp_path: Path) -> None:
     ran = _bench(tmp_path, "clients", "--rounds", "1", "--scale", "0.01", "--format", "json")
     assert ran.returncode == 0, ran.stderr
@@ -88,16 +92,16 @@ def test_what_users_of_clients_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "targets"),
     [
-        (["starting", "--scale", "0.01", "--rounds", "1"], 11),
+        pytest.param(["starting", "--scale", "0.01", "--rounds", "1"], 11, marks=pytest.mark.long),
         (["crowded", "--scale", "0.01", "--rounds", "1"], 4),
         (["slow-disk", "--scale", "0.01", "--rounds", "1"], 2),
-        (["compaction", "--scale", "1.5", "--rounds", "1"], 1),
-        (["cold-reads", "--scale", "0.05", "--rounds", "1"], 2),
-        (["failover", "--rounds", "1"], 4),
-        (["topology", "--scale", "0.02", "--rounds", "1"], 5),
-        (["growing", "--scale", "0.001", "--rounds", "1"], 4),
-        (["partitions", "--scale", "0.01", "--rounds", "1"], 8),
-        (["pauses", "--duration", "0.2"], 3),
+        pytest.param(["compaction", "--scale", "1.5", "--rounds", "1"], 1, marks=pytest.mark.long),
+        pytest.param(["cold-reads", "--scale", "0.05", "--rounds", "1"], 2, marks=pytest.mark.long),
+        pytest.param(["failover", "--rounds", "1"], 4, marks=pytest.mark.long),
+        pytest.param(["topology", "--scale", "0.02", "--rounds", "1"], 5, marks=pytest.mark.long),
+        pytest.param(["growing", "--scale", "0.001", "--rounds", "1"], 4, marks=pytest.mark.long),
+        pytest.param(["partitions", "--scale", "0.01", "--rounds", "1"], 8, marks=pytest.mark.long),
+        pytest.param(["pauses", "--duration", "0.2"], 3, marks=pytest.mark.long),
     ],
 )
 def test_what_is_measured_of_the_storage(tmp_path: Path, arguments: list[str], targets: int) -> None:
@@ -141,6 +145,7 @@ def test_kafka_without_java_or_maven_says_so(tmp_path: Path) -> None:
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.long
 def test_native(tmp_path: Path) -> None:
     ran = _bench(tmp_path, "native", "--rounds", "1", "--scale", "0.01")
     assert ran.returncode == 0, ran.stderr

@@ -111,6 +111,7 @@ def test_follow_goes_on_until_it_is_interrupted(node: NodeProcess, stream: str) 
     assert (process.returncode, rest, said.strip()) == (130, "", "")
 
 
+@pytest.mark.long
 def test_follow_outlives_the_node(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node().start()
     run("stream", "create", "s", server=node.http)

@@ -155,6 +155,7 @@ def test_what_is_out_is_committed_while_it_follows(node: NodeProcess, stream: st
         process.communicate()
 
 
+@pytest.mark.long
 def test_who_was_given_up_says_so_and_joins_again(node: NodeProcess, stream: str) -> None:
     """As when nobody reads its output for longer than the session timeout."""
     with following(node, stream) as process:

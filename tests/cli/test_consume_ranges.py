@@ -163,6 +163,7 @@ def test_another_stream_of_that_name_is_not_followed(new_node: Callable[..., Nod
         assert b"duramen: stream s was deleted" in said
 
 
+@pytest.mark.long
 def test_new_partitions_are_followed(node: NodeProcess, stream: str) -> None:
     with following(node, stream, "--offset", "-1") as process, Cluster(node.kafka) as cluster:
         assert process.stdout is not None

@@ -202,6 +202,7 @@ class TestPorts:
         also = {f"DURAMEN_{door.upper()}_LISTEN": address for door, address in addresses.items()}
         return run("doctor", "--format", "json", also=also)
 
+    @pytest.mark.long
     def test_of_a_node_that_runs(self, new_node: Callable[..., NodeProcess]) -> None:
         node = new_node({"nats.server": "embedded"}).start()
         ended = self._look(kafka=node.kafka, http=node.http, nats=node.nats)
@@ -217,6 +218,7 @@ class TestPorts:
         assert "a NATS server" in finding(swapped, "http port")["found"]
         assert "--nats-listen" in finding(swapped, "nats port")["advice"]
 
+    @pytest.mark.long
     def test_for_other_nodes_where_they_are_set(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]

@@ -208,6 +208,7 @@ def test_records_are_deleted_up_to_an_offset(duramen: Run, stream_name: str) -> 
     assert duramen("stream", "delete-records", stream_name + "-not", "--before", "end", "--yes").code == 1
 
 
+@pytest.mark.long
 def test_describe_says_what_retention_deleted_as_soon_as_it_was_written(
     new_node: Callable[..., NodeProcess], duramen_alone: Run
 ) -> None:

@@ -101,6 +101,7 @@ def test_out_of_range_is_said_or_gone_around(cluster: Cluster, stream: str) -> N
     assert gaps == [(50, 60)]
 
 
+@pytest.mark.long
 def test_records_that_were_promised_and_do_not_come(node: NodeProcess, stream: str) -> None:
     with Cluster(node.kafka, timeout_s=10) as cluster:
         at = fill(cluster, stream, 30)[0]

@@ -220,6 +220,7 @@ def test_what_cannot_be_joined(node: NodeProcess, cluster: Cluster, stream: str,
     theirs.close()
 
 
+@pytest.mark.long
 def test_offsets_of_a_stream_that_is_gone(node: NodeProcess, stream: str, group: str) -> None:
     with Cluster(node.kafka, timeout_s=10) as cluster, pytest.raises(StreamNotFound):
         Consumer(cluster).commit(group, {TopicPartition(f"{stream}-gone", 0): 1})

@@ -163,6 +163,7 @@ class TestErrors:
             with pytest.raises(RequestTimedOut, match=r"2 records are not acknowledged: .*Connection refused"):
                 producer.flush()
 
+    @pytest.mark.long
     def test_a_broker_that_is_away_at_first(self, new_node: Callable[..., NodeProcess]) -> None:
         with new_node() as node, Cluster(node.kafka, timeout_s=4) as cluster:
             Admin(cluster).create_stream("s", 1)
@@ -199,6 +200,7 @@ def test_what_was_refused_is_in_no_doubt(cluster: Cluster, stream_name: str) -> 
     assert (producer.acknowledged, producer.unacknowledged, producer.in_doubt) == (1, 2, 0)
 
 
+@pytest.mark.long
 def test_what_a_lost_node_was_sent_is_in_doubt(new_node: Callable[..., NodeProcess]) -> None:
     with new_node() as node, Cluster(node.kafka, timeout_s=4) as cluster:
         Admin(cluster).create_stream("s", 1)

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -25,6 +26,7 @@ def _leaders(admin: AdminClient) -> list[int]:
     return [one.leader for one in admin.list_topics("a", timeout=_WAIT_S).topics["a"].partitions.values()]
 
 
+@pytest.mark.long
 def test_a_blank_node_catches_up_at_a_rate(tmp_path: Path) -> None:
     with NodeProcesses(tmp_path, 3, {"leader.replication.throttled.rate": _RATE}) as nodes:
         config: dict[str, str | int | float | bool] = {"bootstrap.servers": nodes.bootstrap_servers}

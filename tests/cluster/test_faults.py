@@ -159,6 +159,7 @@ def test_processes_end_and_stand_still(tmp_path: Path) -> None:
     _through(tmp_path, _CONFLUENT, list(_PROCESSES.values()))
 
 
+@pytest.mark.long
 def test_the_network_and_a_disk_fail(tmp_path: Path) -> None:
     _through(tmp_path, _CONFLUENT, list(_AROUND.values()))
 
@@ -173,6 +174,7 @@ def test_other_libraries(tmp_path: Path) -> None:
     _through(tmp_path, clients, [_kill_leader])
 
 
+@pytest.mark.long
 def test_transactions_and_groups(tmp_path: Path) -> None:
     _through(tmp_path, _COORDINATED, [_kill_leader, _kill_controller])
 
@@ -191,6 +193,7 @@ def test_a_fault_again_and_again(tmp_path: Path, name: str) -> None:
             run.go_on(chance.randrange(1, 50))
 
 
+@pytest.mark.long
 def test_a_leader_that_is_cut_off_serves_nothing_once_its_session_is_over(tmp_path: Path) -> None:
     with world(tmp_path) as cluster:
         leader = cluster.leader()
@@ -224,6 +227,7 @@ def test_a_leader_that_is_cut_off_serves_nothing_once_its_session_is_over(tmp_pa
             until(lambda: metric(node, "duramen_partitions_under_replicated") == 0, _WAIT_S)
 
 
+@pytest.mark.long
 def test_a_leader_that_is_cut_off_says_so_long_before_a_request_is_given_up(tmp_path: Path) -> None:
     with world(tmp_path) as cluster:
         leader = cluster.leader()

@@ -249,7 +249,10 @@ def working(nodes: NodeProcesses) -> Iterator[Callable[[str, type[Member]], tupl
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-@pytest.mark.parametrize("kind", [Confluent, ConfluentConsumer, KafkaPython, Aiokafka])
+@pytest.mark.parametrize(
+    "kind",
+    [Confluent, *(pytest.param(one, marks=pytest.mark.long) for one in (ConfluentConsumer, KafkaPython, Aiokafka))],
+)
 def test_a_group_goes_on_when_its_coordinator_is_killed(
     nodes: NodeProcesses, working: Callable[[str, type[Member]], tuple[Group, list[Member]]], kind: type[Member]
 ) -> None:

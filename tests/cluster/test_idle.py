@@ -26,6 +26,7 @@ def nodes(tmp_path: Path) -> Iterator[NodeProcesses]:
         yield made
 
 
+@pytest.mark.long
 def test_the_first_record_after_an_idle_period_throws_nobody_out(nodes: NodeProcesses) -> None:
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers})
     topic = NewTopic(_TOPIC, 4, _NODES, config={"min.insync.replicas": str(_NODES)})

@@ -201,6 +201,7 @@ def test_leaders_are_killed_while_publishers_publish(cluster: Cluster) -> None:
     print({one.name: (len(one.acks), one.lost) for one in publishers}, gaps)
 
 
+@pytest.mark.long
 def test_a_leader_that_stands_still_acknowledges_nothing_that_is_not_there(cluster: Cluster) -> None:
     async def story() -> list[Publisher]:
         loop = asyncio.get_running_loop()
@@ -234,6 +235,7 @@ def test_a_leader_that_stops_lets_the_next_one_listen(cluster: Cluster) -> None:
     _judge(cluster.values(), publishers)
 
 
+@pytest.mark.long
 def test_an_id_stays_with_what_was_appended_and_not_acknowledged(cluster: Cluster) -> None:
     subject = "orders.0"
     leader = cluster.leader(partition_of(subject.encode(), PARTITIONS))

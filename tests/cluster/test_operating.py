@@ -215,6 +215,7 @@ def test_a_node_drains_and_leads_again_once_it_is_restarted(operator: Operator) 
     until(lambda: (operator.node(2) or {})["leaders"] > 0, _WAIT_S)
 
 
+@pytest.mark.long
 def test_without_a_majority_a_node_shows_what_it_knows(operator: Operator) -> None:
     operator.nodes.kill(2, 3)
     until(lambda: not operator.status()["quorum"]["from_leader"], _WAIT_S)
@@ -223,6 +224,7 @@ def test_without_a_majority_a_node_shows_what_it_knows(operator: Operator) -> No
     until(operator.quiet, _WAIT_S)
 
 
+@pytest.mark.long
 def test_a_node_that_is_stopped_without_a_majority_waits_a_moment_and_ends_clean(operator: Operator) -> None:
     operator.nodes.kill(2, 3)
     until(lambda: not operator.status()["quorum"]["from_leader"], _WAIT_S)

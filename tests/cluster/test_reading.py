@@ -164,6 +164,7 @@ def _read(racks: Racks, name: str, count: int, **settings: str) -> list[bytes | 
     return values
 
 
+@pytest.mark.long
 def test_a_consumer_reads_in_its_rack(racks: Racks) -> None:
     placed = racks.create("near")
     racks.produce("near", *(b"%d" % number for number in range(50)))

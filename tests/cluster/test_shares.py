@@ -253,7 +253,9 @@ def working(nodes: NodeProcesses) -> Iterator[Callable[[str], tuple[Group, Journ
     assert not [worker for worker in begun if worker.is_alive()]
 
 
-@pytest.mark.parametrize("what", ["leader", "keeper", "coordinator"])
+@pytest.mark.parametrize(
+    "what", ["leader", *(pytest.param(one, marks=pytest.mark.long) for one in ("keeper", "coordinator"))]
+)
 def test_a_group_works_on_when_a_node_is_killed(
     nodes: NodeProcesses, working: Callable[[str], tuple[Group, Journal]], what: str
 ) -> None:
@@ -327,6 +329,7 @@ def test_an_operator_describes_moves_and_deletes_a_group(nodes: NodeProcesses) -
     assert described["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+@pytest.mark.long
 def test_a_leader_that_is_cut_off_hands_out_nothing_once_its_session_is_over(tmp_path: Path) -> None:
     with Network() as network, NodeProcesses(tmp_path, 3, _SETTINGS, reached=network.reach) as nodes:
         group = Group(nodes, "cut")

@@ -306,6 +306,7 @@ def _work(nodes: NodeProcesses, workers: list[Worker]) -> None:
     assert [worker.problem for worker in workers if worker.problem] == []
 
 
+@pytest.mark.long
 def test_every_committed_transaction_is_whole_and_no_other_is_seen(nodes: NodeProcesses) -> None:
     writers = [Writer(nodes.bootstrap_servers, name) for name in ("a", "b", "c")]
     _work(nodes, [*writers])
@@ -314,6 +315,7 @@ def test_every_committed_transaction_is_whole_and_no_other_is_seen(nodes: NodePr
     assert [sorted(values) for values in _committed(nodes.bootstrap_servers, _STREAM)] == [expected] * PARTITIONS
 
 
+@pytest.mark.long
 def test_what_is_read_is_written_exactly_once_by_nodes_killed_in_quick_succession(nodes: NodeProcesses) -> None:
     source, mover = Source(nodes.bootstrap_servers, "source"), Mover(nodes.bootstrap_servers, "mover")
     source.start()
@@ -337,6 +339,7 @@ def test_what_is_read_is_written_exactly_once_by_nodes_killed_in_quick_successio
     assert moved == list(range(source.done))
 
 
+@pytest.mark.long
 def test_a_micro_batch_has_each_transaction_wholly_or_not(nodes: NodeProcesses) -> None:
     writers = [Writer(nodes.bootstrap_servers, name) for name in ("a", "b", "c")]
     micro = MicroBatches(nodes.bootstrap_servers)

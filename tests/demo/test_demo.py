@@ -58,7 +58,7 @@ def test_the_node_is_kept_where_that_is_asked_for(demo: Callable[..., Started]) 
     assert started.left_behind() == []
 
 
-@pytest.mark.parametrize("step", ["Publishing and reading", "Spark: the stream"])
+@pytest.mark.parametrize("step", ["Publishing and reading", pytest.param("Spark: the stream", marks=pytest.mark.long)])
 def test_ctrl_c_leaves_nothing_behind(demo: Callable[..., Started], step: str) -> None:
     started = demo("--flights", "200") if "Spark" in step else demo()
     started.wait_for(step)

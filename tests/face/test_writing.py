@@ -46,6 +46,7 @@ def test_an_answer_that_was_lost_is_asked_for_again(
         assert texts == [str(number // 3) for number in range(30)]
 
 
+@pytest.mark.long
 def test_what_may_be_stored_is_said_so(
     node: NodeProcess, stream_name: str, lose: Callable[[Callable[[int], bool]], None]
 ) -> None:

@@ -141,7 +141,9 @@ def _rate(producer: _Producer, records: int) -> float:
     return records / (time.monotonic() - started)
 
 
-@pytest.mark.parametrize("limit_bytes", [128 * MIB, 512 * MIB], ids=["smallest", "default"])
+@pytest.mark.parametrize(
+    "limit_bytes", [128 * MIB, pytest.param(512 * MIB, marks=pytest.mark.long)], ids=["smallest", "default"]
+)
 def test_memory_is_bounded_and_nothing_is_dropped(
     new_node: Callable[..., NodeProcess], limit_bytes: int, record_property: Callable[[str, object], None]
 ) -> None:

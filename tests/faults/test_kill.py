@@ -15,7 +15,7 @@ from tests.leaks import close_leaked_sockets
 
 from duramen.node.process import NodeProcess
 
-_KILLS = 20
+_KILLS = 5
 _LONG_KILLS = 200
 _MOST_A_LIFE = 600  # of one writer: everything is read after every kill
 _PARTITIONS = 3
@@ -186,7 +186,7 @@ def _kill_again_and_again(node: NodeProcess, kills: int, beside: Callable[[], ob
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_twenty_kills_lose_nothing_that_was_acknowledged(new_node: Callable[..., NodeProcess]) -> None:
+def test_five_kills_lose_nothing_that_was_acknowledged(new_node: Callable[..., NodeProcess]) -> None:
     node = _node(new_node, _SETTINGS)
     _kill_again_and_again(node, _KILLS)
     assert node.stop() == 0

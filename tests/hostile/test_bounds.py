@@ -122,7 +122,7 @@ def test_answers_behind_a_long_poll_are_bounded(attacked: NodeProcess) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("partitions", [1, 20_000])
+@pytest.mark.parametrize("partitions", [1, pytest.param(20_000, marks=pytest.mark.long)])
 def test_fetches_end_with_their_connection(attacked: NodeProcess, partitions: int) -> None:
     """A long poll that nobody waits for any more holds nothing; one that holds much does not wait for long."""
     connection = connect(attacked)

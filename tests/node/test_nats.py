@@ -323,6 +323,7 @@ def test_a_subscription_that_is_not_allowed_makes_the_node_unready(
     assert api.ready()[0] == 200
 
 
+@pytest.mark.long
 def test_who_reads_too_slowly_is_cut_off_and_knows_it(new_server: Callable[[str], Server], new_node: NewNode) -> None:
     server = new_server("max_pending: 1MB\nwrite_deadline: '2s'")
     server.start()
@@ -388,6 +389,7 @@ def test_whatever_answers_in_place_of_a_server_harms_nothing(
     assert "Traceback" not in node.log_path.read_text()
 
 
+@pytest.mark.long
 def test_memory_stays_bounded_under_a_flood(new_node: NewNode) -> None:
     settings = {
         "nats.server": "embedded", "memory.limit.bytes": "128MiB", "wal.max.bytes": "8MiB", "wal.file.bytes": "1MiB",

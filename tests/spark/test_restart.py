@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from duramen.client import Admin, Cluster, Producer
@@ -49,6 +50,7 @@ def run_until_under_way(node: NodeProcess, directory: Path, streams: list[str]) 
     return {stream for stream, batch in seen.items() if batch >= 2}
 
 
+@pytest.mark.long
 def test_two_queries_go_on_from_their_checkpoints_after_the_driver_was_killed(
     spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
 ) -> None:

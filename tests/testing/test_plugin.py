@@ -140,6 +140,7 @@ def test_two(duramen_broker, duramen_stream):
 """
 
 
+@pytest.mark.long
 def test_every_worker_of_xdist_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "meeting").mkdir()
     monkeypatch.setenv("MEETING", str(tmp_path / "meeting"))
@@ -147,6 +148,7 @@ def test_every_worker_of_xdist_has_its_own(tmp_path: Path, monkeypatch: pytest.M
     assert code == 0, said
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_tests_and_the_broker(tmp_path: Path) -> None:
     tests = """
 import os, signal

@@ -81,6 +81,7 @@ def test_what_loses_its_meaning_is_not_compiled(tool: Any) -> None:
     assert compiled == [True, False, False, True]
 
 
+@pytest.mark.long
 def test_all_that_decides_is_compiled(tool: Any) -> None:
     used = tool.used()
     assert {"duramen/replication/machine.py", "duramen/controller/quorum/machine.py"} < set(used)

@@ -130,6 +130,7 @@ def without_proxies(**environment: str) -> dict[str, str]:
 
 
 class TestNetwork:
+    @pytest.mark.long
     def test_an_index_that_refuses(self, checkout: Path, closed_port: int) -> None:
         ended = subprocess.run(
             [str(Path(sys.executable).resolve()), "tools/install.py"],

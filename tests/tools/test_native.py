@@ -103,6 +103,7 @@ def test_a_failed_build_is_a_line_and_the_install_goes_on(checkout: Path, tmp_pa
 
 
 @needs_cargo
+@pytest.mark.long
 def test_the_crates_own_tests() -> None:
     """Built where `make install` builds, so that only what is tested is compiled."""
     done = ran(ROOT, "test")

@@ -45,6 +45,7 @@ def duramen(environment: Path, *arguments: str, server: str, stdin: str = "") ->
     ).stdout  # fmt: skip
 
 
+@pytest.mark.long
 def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "an empty one"
     python = str(environment / "bin" / "python")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.demo.started import Started
 
 
@@ -20,6 +21,7 @@ def test_everything_comes_through(demo_cluster: Callable[..., Started], tmp_path
     assert "leads partition" in (tmp_path / "demo" / "timeline.html").read_text()
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_nothing_behind(demo_cluster: Callable[..., Started]) -> None:
     started = demo_cluster("--seconds", "60")
     started.wait_for("Producing and reading")

@@ -196,7 +196,9 @@ class TestWhatIsNeverFinished:
         connections = {sent: self._connect(node, sent) for sent in expected}
         assert {sent: self._answer(connection) for sent, connection in connections.items()} == expected
 
-    @pytest.mark.parametrize("sent", [b"GET /healthz HTTP/1.1\r\n", HEAD + b"x" * 200_000])
+    @pytest.mark.parametrize(
+        "sent", [b"GET /healthz HTTP/1.1\r\n", pytest.param(HEAD + b"x" * 200_000, marks=pytest.mark.long)]
+    )
     def test_is_closed_although_more_comes(self, node: NodeProcess, sent: bytes) -> None:
         """Drop by drop: neither a head, nor a body that is answered already, is waited for without end."""
         connection = self._connect(node, sent)
@@ -210,6 +212,7 @@ class TestWhatIsNeverFinished:
             go_on()
         connection.close()
 
+    @pytest.mark.long
     def test_of_many_does_not_fill_the_memory(self, new_node: Callable[..., NodeProcess]) -> None:
         node = new_node().start()
         process = psutil.Process(node.pid)
@@ -220,6 +223,7 @@ class TestWhatIsNeverFinished:
         assert answers <= {b"HTTP/1.1 413", b"HTTP/1.1 503", b""}
         assert self._answer(self._connect(node, b"GET /readyz HTTP/1.0\r\n\r\n")) == b"HTTP/1.1 200 OK"
 
+    @pytest.mark.long
     def test_of_many_is_refused(self, new_node: Callable[..., NodeProcess]) -> None:
         node = new_node().start()
         connections = [self._connect(node, self.HEAD) for _ in range(MOST_CONNECTIONS + 20)]

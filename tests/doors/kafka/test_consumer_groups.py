@@ -194,6 +194,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_a_member_that_dies_is_replaced(new_node: Callable[..., NodeProcess], stream_name: str) -> None:
     node = new_node({**_QUICK, "group.consumer.session.timeout.ms": 6000}).start()
     make(node, stream_name)
@@ -221,6 +222,7 @@ def test_a_static_member_comes_back_to_what_it_had(quick: NodeProcess, stream_na
         member.leave()
 
 
+@pytest.mark.long
 def test_a_regular_expression_finds_streams_that_come(quick: NodeProcess, stream_name: str) -> None:
     make(quick, f"{stream_name}-1", 1)
     reader = Reader(quick, f"^{stream_name}-[0-9]")
@@ -296,6 +298,7 @@ class _Flow:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.long
 def test_a_group_goes_over_under_load_and_back(quick: NodeProcess, stream_name: str, strategy: str) -> None:
     """Nothing is lost, and nothing that was committed is read again, while members change their protocol one by one."""
     admin = make(quick, stream_name)

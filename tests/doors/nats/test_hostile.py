@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import nats.errors
+import pytest
 from nats.aio.client import Client
 from tests.doors.nats.conftest import Api, kafka_records, run, until
 from tests.doors.nats.servers import Impostor, Server
@@ -67,6 +68,7 @@ def _server_words(rng: random.Random) -> list[bytes]:
     return [_INFO, b"PONG\r\n", b"PONG\r\n" + said[: rng.randrange(len(said) // 2, len(said) + 1)]]
 
 
+@pytest.mark.long
 def test_a_server_gone_mad(new_node: Callable[..., NodeProcess], tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.start()

@@ -216,6 +216,7 @@ class TestStream:
             ("there", "is older than the checkpoint: that is at micro-batch 4, and the directory has none"),
         ],
     )
+    @pytest.mark.long
     def test_a_checkpoint_and_a_directory_that_do_not_belong_together_end_the_query(
         self, cluster: Cluster, stream: str, stream_reader: Callable[..., DataStreamReader], tmp_path: Path,
         forget: str, said: str,
@@ -242,6 +243,7 @@ class TestStream:
         with pytest.raises(TableForeign, match="is written by a streaming query"):
             duramen.spark.write_parquet(reader, str(tmp_path / "there"), "append")
 
+    @pytest.mark.long
     def test_a_directory_of_sparks_own_sink_is_left_alone(
         self, spark: SparkSession, cluster: Cluster, stream: str, stream_reader: Callable[..., DataStreamReader],
         tmp_path: Path,

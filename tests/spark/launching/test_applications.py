@@ -80,6 +80,7 @@ except SparkFailed as error:
     assert re.match(r"Spark does not start on local\[2\]: its Java has ended: .*Connection refused", said)
 
 
+@pytest.mark.long
 def test_java_that_ends_first_leaves_no_traceback(tmp_path: Path) -> None:
     script = """
 from pathlib import Path

@@ -61,6 +61,7 @@ def test_is_set_for_as_long_as_java_starts(tmp_path: Path, monkeypatch: pytest.M
     assert os.environ["SPARK_HOME"] == "/opt/spark"
 
 
+@pytest.mark.long
 def test_workers_of_a_session_have_the_installed_one(spark: SparkSession) -> None:
     def where(_: int) -> str:
         import pyspark

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from duramen.client import Cluster, Producer
 from duramen.node.process import NodeProcess
 
@@ -24,6 +26,7 @@ print(spark.table("rows").count())
 """
 
 
+@pytest.mark.long
 def test_show_and_an_end_without_stop_print_no_errors(
     node: NodeProcess, cluster: Cluster, stream: str, tmp_path: Path
 ) -> None:

@@ -160,6 +160,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_a_pipeline_whose_file_gets_a_column(
     spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_flights_to_hourly_delays(spark: SparkSession, streams: Cluster, directo
         assert batch.lag_records == 0
 
 
+@pytest.mark.long
 def test_late_flights_in_python(spark: SparkSession, streams: Cluster, directory: Path) -> None:
     Admin(streams).create_stream("late-flights", 1)
     if "flights" not in streams.topics(["flights"]):
@@ -116,6 +117,7 @@ def test_orders_with_payments(spark: SparkSession, streams: Cluster, directory: 
     assert sorted((row["id"], row["method"]) for row in found) == [(1, "card"), (4, "cash")]
 
 
+@pytest.mark.long
 def test_sessions(spark: SparkSession, streams: Cluster, directory: Path) -> None:
     Admin(streams).create_stream("clicks", 1)
     Admin(streams).create_stream("visits", 1)
@@ -133,6 +135,7 @@ def test_sessions(spark: SparkSession, streams: Cluster, directory: Path) -> Non
     ]
 
 
+@pytest.mark.long
 def test_change_data_to_a_table(spark: SparkSession, streams: Cluster, directory: Path) -> None:
     Admin(streams).create_stream("customer-changes", 1)
 

@@ -218,6 +218,7 @@ def test_a_query_that_a_restart_cannot_cure_is_not_started_again(
     assert (seen.last.queries[0].state, seen.last.queries[0].restarts) == ("failed", 0)
 
 
+@pytest.mark.long
 def test_a_query_that_fails_is_started_again_from_where_it_was(
     spark: SparkSession,
     node: NodeProcess,
@@ -257,6 +258,7 @@ def test_a_query_that_fails_is_started_again_from_where_it_was(
     assert numbers(tmp_path / "out") == list(range(60))
 
 
+@pytest.mark.long
 def test_an_error_is_gone_from_the_status_once_its_query_goes_on(
     spark: SparkSession,
     node: NodeProcess,

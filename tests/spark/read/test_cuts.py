@@ -267,6 +267,7 @@ def test_a_batch_has_a_transaction_wholly_or_not(source: random.Random, most: in
 
 @settings(max_examples=60)
 @given(RANDOMS, LIMITS, st.integers(0, 40))
+@pytest.mark.long
 def test_a_query_that_begins_at_the_latest_offset(source: random.Random, most: int | None, before: int) -> None:
     world = World(source)
     for _ in range(before):
@@ -286,6 +287,7 @@ def test_a_query_that_begins_at_the_latest_offset(source: random.Random, most: i
 
 @settings(max_examples=60)
 @given(RANDOMS, LIMITS, st.integers(0, 40))
+@pytest.mark.long
 def test_offsets_that_are_named_are_taken_as_they_are(source: random.Random, most: int | None, before: int) -> None:
     world = World(source)
     for _ in range(before):

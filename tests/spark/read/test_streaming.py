@@ -136,6 +136,7 @@ def test_waits_until_there_is_enough_or_it_has_waited_long_enough(
 
 
 @pytest.mark.parametrize("again", [False, True])
+@pytest.mark.long
 def test_a_stream_that_is_deleted_is_noticed(cluster: Cluster, stream: str, copying: Copying, *, again: bool) -> None:
     other = f"{stream}-other"
     Admin(cluster).create_stream(other, 1)
@@ -161,6 +162,7 @@ def test_a_stream_that_is_deleted_is_noticed(cluster: Cluster, stream: str, copy
     assert copying.values() == numbers(range(200 if again else 100), range(1000, 1020))
 
 
+@pytest.mark.long
 def test_what_retention_took_is_noticed(
     new_node: Callable[..., NodeProcess], spark: SparkSession, tmp_path: Path
 ) -> None:

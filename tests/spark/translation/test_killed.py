@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
 from tests.cli.command import command_environment, run
 from tests.clients import until
 from tests.spark.translation.world import World
@@ -42,6 +43,7 @@ def has(table: Table, records: int, process: subprocess.Popen[bytes]) -> bool:
     return sum(table.ends().values()) >= records or process.poll() is not None
 
 
+@pytest.mark.long
 def test_killed_with_9_while_it_writes_each_offset_is_there_once(
     node: NodeProcess, world: World, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def looked(bare: World) -> None:
     until(lambda: start(bare) > before)
 
 
+@pytest.mark.long
 def test_what_the_table_does_not_have_stays_up_to_a_multiple_of_what_is_kept(world: World, bare: World) -> None:
     write(world, 25)
     looked(bare)
@@ -105,6 +106,7 @@ def test_the_beginning_of_what_is_open_stays(world: World, bare: World) -> None:
     assert len(world.rows(**NONE)) == 21
 
 
+@pytest.mark.long
 def test_a_stream_that_is_no_table_any_more_is_not_held(world: World) -> None:
     write(world, 25)
     Admin(world.cluster).set_stream_configs(world.stream, {"table.retention.multiple": "1"})

@@ -69,6 +69,7 @@ def test_killed_anywhere_each_offset_is_there_once(world: World) -> None:
     assert points >= 6
 
 
+@pytest.mark.long
 def test_killed_while_the_columns_change_each_offset_is_there_once(world: World) -> None:
     for point in itertools.count(1):
         world.produce([b'{"a": 1, "new%d": %d}' % (point, number) for number in range(4)])

@@ -182,6 +182,7 @@ def test_available_now_never_ends_in_silence_where_a_table_is_ahead_of_the_other
     assert writers.judge(row for _, _, found in query.batches for row in found) == +writers.committed
 
 
+@pytest.mark.long
 def test_on_spark_available_now_ends_and_what_was_replaced_ends_a_query_that_goes_on(
     spark: SparkSession, node: NodeProcess, world: World, tmp_path: Path
 ) -> None:

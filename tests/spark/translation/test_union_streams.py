@@ -34,8 +34,10 @@ def streams(world: World, other: World) -> Writers:
     return Writers(world, other)
 
 
-@pytest.mark.parametrize("format_", ["delta", "iceberg"])
-@pytest.mark.parametrize("both", [True, False], ids=["two tables", "table and log"])
+@pytest.mark.parametrize("format_", ["delta", pytest.param("iceberg", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "both", [True, pytest.param(False, marks=pytest.mark.long)], ids=["two tables", "table and log"]
+)
 def test_micro_batches_have_whole_transactions_over_streams(
     node: NodeProcess, streams: Writers, *, both: bool, format_: Format
 ) -> None:

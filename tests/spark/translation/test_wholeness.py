@@ -204,7 +204,14 @@ def run(world: KeyedLogs, declaration: Declaration, rounds: int) -> None:
     assert job.table.ends() == {at.partition: len(log) for at, log in world.logs.items() if log}
 
 
-@pytest.mark.parametrize(("kind", "upsert"), [("delta", False), ("delta", True), ("iceberg", False)])
+@pytest.mark.parametrize(
+    ("kind", "upsert"),
+    [
+        pytest.param("delta", False, marks=pytest.mark.long),
+        ("delta", True),
+        pytest.param("iceberg", False, marks=pytest.mark.long),
+    ],
+)
 def test_a_table_is_whole_at_all_of_its_ends(kind: str, upsert: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     @given(RANDOMS, st.integers(1, 6))
     @settings(max_examples=25 if kind == "delta" else 10)
