@@ -12,7 +12,7 @@ from tests.clients import unready, until
 from tests.cluster import slow_node
 from tests.cluster.proxy import Network
 from tests.consistency.checker import faults
-from tests.consistency.clients import TOPIC, Client, everything
+from tests.consistency.clients import COPIED, TOPIC, Client, everything
 from tests.consistency.history import Op, Recorder
 
 from duramen.node.processes import NodeProcesses
@@ -21,6 +21,7 @@ __all__ = ["PARTITIONS", "Layout", "Run", "World", "running", "world"]
 
 NODES: Final = (1, 2, 3)
 PARTITIONS: Final = 3
+TOPICS: Final = (TOPIC, COPIED)
 _WAIT_S: Final = 120.0
 _ANSWER_S: Final = 10.0
 _LOG_CHARACTERS: Final = 6000
@@ -45,8 +46,8 @@ class World:
         """Start the nodes, and create the stream."""
         self.nodes.start()
         admin = AdminClient({**_ADMIN, "bootstrap.servers": self.nodes.bootstrap_servers})
-        wish = NewTopic(TOPIC, PARTITIONS, len(NODES), config={"min.insync.replicas": "2"})
-        for created in admin.create_topics([wish]).values():
+        wishes = [NewTopic(name, PARTITIONS, len(NODES), config={"min.insync.replicas": "2"}) for name in TOPICS]
+        for created in admin.create_topics(wishes).values():
             created.result(_WAIT_S)
         self.wait_whole()
 
@@ -194,7 +195,10 @@ class Run:
         assert self._problems() == []
         last = len(self.clients)
         self.recorder.invoke(last, [])
-        self.recorder.complete(last, "ok", everything(self.cluster.nodes.bootstrap_servers, PARTITIONS))
+        stored = everything(self.cluster.nodes.bootstrap_servers, PARTITIONS, TOPICS)
+        self.recorder.complete(last, "ok", stored)
+        for client in self.clients:
+            client.check(stored)
         history = self.recorder.history()
         found = faults(history)
         assert not found, {kind: said[:10] for kind, said in found.items()}

@@ -7,8 +7,9 @@ import itertools
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
 
@@ -16,9 +17,24 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from tests.clients import until
 from tests.consistency.history import Outcome, Poll, Recorder, Send
 
-__all__ = ["TOPIC", "Assigned", "Client", "PlainSender", "Subscribed", "Transactions", "everything"]
+__all__ = [
+    "COPIED",
+    "TOPIC",
+    "Assigned",
+    "Client",
+    "Copier",
+    "Pipelined",
+    "PlainSender",
+    "Subscribed",
+    "Transactions",
+    "everything",
+]
 
 TOPIC: Final = "judged"
+COPIED: Final = "copied"
+"""Where `Copier` writes; its keys are numbered after those of `TOPIC`."""
+
+_COPIERS: Final = "copiers"
 _POLL_S: Final = 0.1
 _STEP_S: Final = 0.02
 _END_S: Final = 60.0
@@ -60,6 +76,9 @@ class Client(threading.Thread):
         """Do operations until `stopping`."""
         raise NotImplementedError
 
+    def check(self, found: Sequence[Poll]) -> None:
+        """Raise AssertionError where what is stored in the end is not what it has done."""
+
     def invoke(self, parts: Sequence[Send | Poll], *, moved: bool = False) -> None:
         """An operation begins."""
         self._recorder.invoke(self.process, parts, moved=moved)
@@ -77,9 +96,13 @@ class Client(threading.Thread):
 class _Deliveries:
     """What became of the sends of one operation."""
 
-    def __init__(self, sends: Sequence[Send], *, decided: bool) -> None:
-        """`decided`: what is delivered is stored for good; in a transaction that comes with its end."""
+    def __init__(self, sends: Sequence[Send], *, decided: bool, copied_from: int = 0) -> None:
+        """`decided`: what is delivered is stored for good; in a transaction that comes with its end.
+
+        Keys from `copied_from` on are those of `COPIED`, where that is not 0.
+        """
         self._decided = decided
+        self._copied_from = copied_from
         self.parts = list(sends)
         self.left = len(sends)
         self.errors: list[KafkaError] = []
@@ -93,16 +116,21 @@ class _Deliveries:
 
     def produce(self, producer: Producer) -> None:
         for at, send in enumerate(self.parts):
-            producer.produce(TOPIC, b"%d" % send.value, partition=send.key, on_delivery=partial(self.told, at))
+            topic = COPIED if self._copied_from else TOPIC
+            place = send.key - self._copied_from
+            producer.produce(topic, b"%d" % send.value, partition=place, on_delivery=partial(self.told, at))
 
 
 class PlainSender(Client):
     """An idempotent producer; an operation is a few sends at once."""
 
+    most = 5
+    batching: Mapping[str, int] = {}
+
     def work(self) -> None:
         producer = self.producer()
         while not self.stopping.wait(_STEP_S):
-            sends = self.sends(5)
+            sends = self.sends(self.most)
             self.invoke(sends)
             deliveries = _Deliveries(sends, decided=True)
             deliveries.produce(producer)
@@ -117,12 +145,19 @@ class PlainSender(Client):
         return Producer(
             {
                 **self.settings, "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": int(_END_S * 1000),
-                "error_cb": self.said,
+                "error_cb": self.said, **self.batching,
             }
         )  # fmt: skip
 
     def said(self, error: KafkaError) -> None:
         """The library says that something is wrong; it goes on by itself."""
+
+
+class Pipelined(PlainSender):
+    """An idempotent producer with several batches in flight to each partition."""
+
+    most = 400
+    batching: Mapping[str, int] = {"batch.num.messages": 8}
 
 
 class _Reader:
@@ -218,10 +253,17 @@ class Transactions(Client):
         reader.consumer.close()
 
     def _transaction(self, producer: Producer, deliveries: _Deliveries) -> Outcome:
+        commit = self.chance.random() >= 0.25
+        return self._end_with(producer, partial(deliveries.produce, producer), deliveries, commit=commit)
+
+    def _end_with(
+        self, producer: Producer, fill: Callable[[], None], deliveries: _Deliveries, *, commit: bool
+    ) -> Outcome:
+        """One transaction, with what `fill` writes."""
         try:
             producer.begin_transaction()
-            deliveries.produce(producer)
-            if self.chance.random() < 0.25:
+            fill()
+            if not commit:
                 producer.flush(_END_S)
                 _again(producer.abort_transaction)
                 return "fail"
@@ -254,6 +296,66 @@ class Transactions(Client):
         raise AssertionError(self.problem)
 
 
+class Copier(Transactions):
+    """A member of a group that copies what is committed in `TOPIC` to `COPIED`, records and offsets in transactions."""
+
+    def work(self) -> None:
+        reader = _Reader(
+            {**self.settings, "group.id": _COPIERS, "enable.auto.commit": False, "session.timeout.ms": 6000}
+        )
+        reader.consumer.subscribe([TOPIC])
+        producer = self._producer()
+        while not self.stopping.is_set():
+            polls = reader.poll(100)
+            if not polls:
+                continue
+            sends = [Send(self.partitions + poll.key, value) for poll in polls for _, value in poll.records]
+            self.invoke([*polls, *sends], moved=True)
+            deliveries = _Deliveries(sends, decided=False, copied_from=self.partitions)
+            outcome = self._copy(producer, reader.consumer, polls, deliveries)
+            # What was aborted is sent again, and values are unique: `check` finds what is there twice.
+            self.complete(outcome, [*polls, *(deliveries.parts if outcome == "ok" else ())])
+            if outcome == "info":
+                producer = self._producer()
+            if outcome != "ok":
+                self._go_back(reader.consumer)
+        self._producer()
+        reader.consumer.close()
+
+    def _copy(self, producer: Producer, consumer: Consumer, polls: Sequence[Poll], deliveries: _Deliveries) -> Outcome:
+        offsets = [TopicPartition(TOPIC, poll.key, poll.records[-1][0] + 1) for poll in polls]
+
+        def fill() -> None:
+            deliveries.produce(producer)
+            member = consumer.consumer_group_metadata()
+            _again(lambda: producer.send_offsets_to_transaction(offsets, member, _END_S))
+
+        return self._end_with(producer, fill, deliveries, commit=True)
+
+    def _go_back(self, consumer: Consumer) -> None:
+        """To what is committed, of the partitions that are still this member's."""
+        for known in _answered(lambda: consumer.committed(consumer.assignment(), timeout=_END_S)):
+            with suppress(KafkaException):
+                consumer.seek(TopicPartition(TOPIC, known.partition, max(known.offset, 0)))
+
+    def check(self, found: Sequence[Poll]) -> None:
+        """What is copied is what lies before the group's offsets, each once and in its order."""
+        reader = _Reader({**self.settings, "group.id": _COPIERS})
+        places = [TopicPartition(TOPIC, key) for key in range(self.partitions)]
+        offsets = {one.partition: one.offset for one in reader.consumer.committed(places, timeout=_END_S)}
+        reader.consumer.close()
+        records = {poll.key: poll.records for poll in found}
+        for key, offset in offsets.items():
+            wanted = [value for at, value in records.get(key, ()) if at < offset]
+            copied = [value for _, value in records.get(self.partitions + key, ())]
+            assert copied == wanted, f"{self.name}, key {key}, offset {offset}: {_difference(wanted, copied)}"
+
+
+def _difference(wanted: Sequence[int], copied: Sequence[int]) -> str:
+    more, less = Counter(copied) - Counter(wanted), Counter(wanted) - Counter(copied)
+    return f"more: {sorted(more.elements())[:10]}, missing: {sorted(less.elements())[:10]}"
+
+
 def _tries() -> Iterator[int]:
     return iter(range(20))
 
@@ -270,15 +372,23 @@ def _again(call: Callable[[], object]) -> None:
             return
 
 
-def _bounds(reader: Consumer, key: int) -> tuple[int, ...]:
+def _answered(call: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
+    """The answer, once there is one."""
+    for _ in _tries():
+        with suppress(KafkaException):
+            return call()
+    return call()
+
+
+def _bounds(reader: Consumer, topic: str, partition: int) -> tuple[int, ...]:
     """Where the log of a key begins and ends; nothing where its leader has just changed."""
     try:
-        return tuple(reader.get_watermark_offsets(TopicPartition(TOPIC, key), timeout=_END_S, cached=False))
+        return tuple(reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=_END_S, cached=False))
     except KafkaException:
         return ()
 
 
-def everything(address: str, partitions: int) -> list[Poll]:
+def everything(address: str, partitions: int, topics: Sequence[str] = (TOPIC,)) -> list[Poll]:
     """All that is committed, in the end. Raises AssertionError where a key's end does not come."""
     reader = Consumer(
         {
@@ -286,22 +396,24 @@ def everything(address: str, partitions: int) -> list[Poll]:
             "enable.partition.eof": True, "enable.auto.commit": False,
         }
     )  # fmt: skip
-    reader.assign([TopicPartition(TOPIC, key, OFFSET_BEGINNING) for key in range(partitions)])
-    found: dict[int, list[tuple[int, int]]] = {key: [] for key in range(partitions)}
-    ended: set[int] = set()
+    places = [(topic, partition) for topic in topics for partition in range(partitions)]
+    reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in places])
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {place: [] for place in places}
+    ended: set[tuple[str, int]] = set()
     deadline_s = time.monotonic() + _END_S
-    while len(ended) < partitions:
+    while len(ended) < len(places):
         assert time.monotonic() < deadline_s, f"the ends of {sorted(set(found) - ended)} do not come"
         for message in reader.consume(1000, timeout=_POLL_S):
-            error, value, key = message.error(), message.value(), message.partition() or 0
+            error, value = message.error(), message.value()
+            place = message.topic() or "", message.partition() or 0
             if error is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
-                ended.add(key)
+                ended.add(place)
             elif value is not None:
-                found[key].append((message.offset() or 0, int(value)))
-    for key in range(partitions):
-        low, high = until(partial(_bounds, reader, key))
+                found[place].append((message.offset() or 0, int(value)))
+    for place in places:
+        low, high = until(partial(_bounds, reader, *place))
         assert low == 0
-        assert not found[key] or found[key][-1][0] < high
+        assert not found[place] or found[place][-1][0] < high
     reader.close()
-    return [Poll(key, tuple(records)) for key, records in found.items() if records]
+    return [Poll(key, tuple(found[place])) for key, place in enumerate(places) if found[place]]
