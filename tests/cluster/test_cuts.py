@@ -1,8 +1,8 @@
 """A leader is cut off, and another node is killed as the network heals, under clients with several batches in flight.
 
 Every record of which a producer is told that it is stored is stored once, and a copier in transactions goes on.
-It finds repetitions that a partition does not recognise. It has not brought about the answers on which librdkafka raises its
-epoch: `tests/consistency/test_epochs.py` does.
+It finds repetitions that a partition does not recognise. It has not brought about the answers on which librdkafka
+raises its epoch: `tests/consistency/test_epochs.py` does.
 CLUSTER_SEED=N runs the long test with another seed, CLUSTER_ROUNDS=N so many rounds.
 """
 

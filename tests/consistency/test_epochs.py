@@ -1,4 +1,4 @@
-"""A producer whose batch is refused while others are in flight keeps its id and epoch, so that repetitions are known."""
+"""A producer whose batch is refused while others are in flight keeps its id and epoch."""
 
 from collections.abc import Callable
 from typing import Final
