@@ -36,6 +36,11 @@ CLUSTER: dict[str, Any] = {
 PLAN = "POST /v1/cluster/rebalance/plan"
 BEGIN = "POST /v1/cluster/rebalance/begin"
 ELECT = "POST /v1/cluster/elections"
+UNCLEAN_PLAN = "POST /v1/cluster/elections/unclean/plan"
+UNCLEAN: dict[str, Any] = {
+    "stream": "a", "partition": 1, "leader": 3, "leader_epoch": 4, "end_offset": 400, "known_end": 600,
+    "records_lost": 200, "silent_nodes": [1],
+}  # fmt: skip
 REASSIGN = "POST /v1/cluster/reassignments"
 MOVE = {"stream": "a", "partition": 0, "before": [1, 2], "after": [2, 3], "reasons": ["why"], "copies": 1}
 ALL_WELL: Answer = (200, {"partitions": []})
@@ -176,11 +181,12 @@ def test_elections() -> None:
     answers: Answers = {
         ELECT: keeping(bodies, lambda _: (200, {"partitions": outcomes})),
         "GET /v1/streams/a": (200, {"partitions": [{"partition": 0}, {"partition": 1}]}),
+        UNCLEAN_PLAN: (200, {"partitions": [UNCLEAN]}),
     }
     with FakeNode(answers) as node:
         said = run("cluster", "elect", "a", server=node.address)
         assert run("cluster", "elect", "a", "1", "--leader", "3", server=node.address).code == 0
-        document = run("cluster", "elect", "--unclean", "--yes", "--format", "json", server=node.address).out
+        unclean = run("cluster", "elect", "--unclean", "--yes", "--format", "json", server=node.address)
         outcomes.append(outcome(2, "leader-unavailable"))
         failed = run("cluster", "elect", server=node.address)
         usages = [
@@ -188,7 +194,9 @@ def test_elections() -> None:
             for words in (("--leader", "3"), ("a", "--leader", "3", "--unclean", "--yes"), ("--unclean",))
         ]
     assert (said.code, failed.code, [one.code for one in usages]) == (0, 1, [2, 2, 2])
-    assert json.loads(document) == outcomes[:2]
+    assert json.loads(unclean.out) == outcomes[:2]
+    assert ["a", "1", "3", "400", "600", "200", "1"] in [line.split() for line in unclean.err.splitlines()]
+    assert "is not known" in unclean.err
     lines = [line.split() for line in failed.out.splitlines()]
     assert lines[:2] == [["STREAM", "PARTITION", "OUTCOME"], ["a", "0", "elected"]]
     assert lines[3] == ["a", "2", "it", "is", "so", "[leader-unavailable]"]

@@ -32,6 +32,7 @@ from duramen.broker.internal_streams import InternalStreams
 from duramen.broker.late import LateDeletions
 from duramen.broker.measures import Measures
 from duramen.broker.node_configs import NodeConfigs
+from duramen.broker.operating.completeness import Completeness, is_about_completeness
 from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.reaching import wait_replicated
@@ -144,6 +145,7 @@ class Broker:
         )
         metrics.most_series = settings.integer("metrics.partitions.max")
         self.bounds = BoundsOf(self.node_id, self.standing, self.streams, store, ports.clock, deadlines)
+        self.completeness = Completeness(self.node_id, lambda: self.standing, self.streams, ports.clock, deadlines)
         self.lags = Lags(
             self._offsets, self.streams, store, ports.clock, Elsewhere(self.bounds, ports.clock, store.soon),
             most_series=metrics.most_series,
@@ -371,6 +373,8 @@ class Broker:
             self.listing.asked(body, answer)
         elif is_about_bounds(body):
             self.bounds.asked(body, answer)
+        elif is_about_completeness(body):
+            self.completeness.asked(body, answer)
         elif is_about_shares(body):
             self.share_nodes.asked(body, answer)
         else:

@@ -31,6 +31,7 @@ from duramen.broker.control import requests
 from duramen.broker.control.answers import Answer, Done, Observed
 from duramen.broker.operating.office import ClusterOffice, Look
 from duramen.broker.operating.overview import Faults, faults, moving, nodes
+from duramen.broker.operating.survey import Kept, Survey
 from duramen.controller.events import Endpoint, NodeRegistered
 from duramen.controller.partitions import PartitionId
 from duramen.controller.quorum.voters import ReplicaId, Voter
@@ -84,7 +85,8 @@ def test_leaders_are_elected_and_moved() -> None:
     cluster.go_on(100)
     assert office.electable() == []
     assert office.electable(unclean=True) == []
-    (unclean,) = cluster.wait(lambda done: office.elect([place], done, unclean=True))
+    survey = Survey(place, {second: Kept(1, 5, 3)}, ())
+    (unclean,) = cluster.wait(lambda done: office.elect_unclean([survey], done))
     assert kind(unclean.error) is ElectionNotNeeded
     stranger = next(node for node in range(1, 6) if node not in partition.replicas)
     assert kind(cluster.wait(lambda done: office.move_leader(place, stranger, done))) is LeaderUnavailable
@@ -324,7 +326,7 @@ def test_alone_nothing_needs_to_change_and_nothing_can() -> None:
     office, me, place = alone.office, alone.me, alone.place
     elections: list[Any] = []
     office.elect([place], elections.append)
-    office.elect([place], elections.append, unclean=True)
+    office.elect_unclean([Survey(place, {1: Kept(1, 5, 3)}, ())], elections.append)
     assert [kind(one.error) for (one,) in elections] == [ElectionNotNeeded] * 2
     assert office.electable() == []
     assert alone.error(lambda done: office.reassign(place, [me], done)) is None

@@ -52,7 +52,7 @@ REQUESTS: list[Request] = [
     requests.AlterQuotas((("client-id", None), ("user", "u")), (("producer_byte_rate", 1000.0), ("other", None))),
     requests.Adopt(1, 7),
     requests.RecordGap(1, 1000, 2000, "the server was gone"),
-    requests.ElectLeader(PLACE, unclean=True),
+    requests.ElectLeader(PLACE, unclean=True, most_complete=2),
     requests.MoveLeader(PLACE, 2),
     requests.RebalanceLeaders(10),
     requests.Reassign(PLACE, (1, 2)),

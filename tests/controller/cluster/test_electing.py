@@ -105,3 +105,20 @@ def test_rules() -> None:
     assert [Rules(least).least_in_sync(moving) for least in (1, 2, 3)] == [1, 1, 1]
     lost = [[Rules(durability=how).loses(loss) for loss in Loss] for how in ("sync", "os", "memory")]
     assert lost == [[False, False, False, True], [False, False, True, True], [False, True, True, True]]
+
+
+def test_an_unclean_election_takes_the_most_complete_replica() -> None:
+    site = site_with(None, None, None)
+    (where,) = add_stream(site, [[1, 2, 3]])
+    site.commit(answered(site, where, 1))
+    node = site.state.registrations.get(1)
+    assert node is not None
+    site.commit(fence(site.state, node))
+    assert partition_at(site, where).leader is None
+    with pytest.raises(LeaderUnavailable, match="node 1 is not live"):
+        elect_unclean(site.state, where, 1)
+    (event,) = elect_unclean(site.state, where, 3)  # not the first of the replicas that are live
+    assert event.unclean
+    site.commit([event])
+    partition = partition_at(site, where)
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (3, (3,), (), ())

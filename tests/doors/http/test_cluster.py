@@ -160,9 +160,12 @@ def test_elections_say_what_became_of_each_partition() -> None:
         (1, "leader-unavailable"),
         (3, "election-not-needed"),
     ]
+    asked = len(cluster.asking.asked)
     unclean = cluster.ask("POST", "/elections", {"unclean": True})["partitions"]
-    assert [one["partition"] for one in unclean] == [3]
-    assert cluster.asking.asked[-1] == requests.ElectLeader(PLACES[3], unclean=True)
+    assert [(one["partition"], one["error"]) for one in unclean] == [(3, "leader-unavailable")]
+    assert len(cluster.asking.asked) == asked  # no replica has said what it has: nobody is elected
+    (plan,) = cluster.ask("POST", "/elections/unclean/plan", {})["partitions"]
+    assert (plan["partition"], plan["leader"], plan["end_offset"]) == (3, None, None)
     for wish in ({"leader": 1}, {"leader": 1, "partitions": places, "unclean": True}):
         with pytest.raises(RequestInvalid, match="a `leader` is for"):
             cluster.ask("POST", "/elections", wish)

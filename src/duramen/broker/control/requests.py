@@ -196,10 +196,14 @@ class RecordGap(_Request, frozen=True):
 
 
 class ElectLeader(_Request, frozen=True):
-    """Let the preferred replica lead; `unclean`: let some replica lead that may lack acknowledged records."""
+    """Let the preferred replica lead; `unclean`: let a replica lead that may lack acknowledged records.
+
+    `most_complete` is the node whose replica has most, as the live ones have said.
+    """
 
     place: PartitionId
     unclean: bool = False
+    most_complete: int | None = None
 
 
 class MoveLeader(_Request, frozen=True, omit_defaults=True):

@@ -70,7 +70,9 @@ def grant(request: requests.Request, draft: Draft) -> Value:
 
 
 def _elect(state: ControllerState, request: requests.ElectLeader) -> list[Any]:
-    return (elect_unclean if request.unclean else elect_preferred)(state, request.place)
+    if request.unclean:
+        return [*elect_unclean(state, request.place, request.most_complete)]
+    return [*elect_preferred(state, request.place)]
 
 
 def _configure_node(state: ControllerState, request: requests.ConfigureNode) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import (
     DuramenError,
+    LeaderUnavailable,
     NodeNotFound,
     NotController,
     OutcomeUnknown,
@@ -21,6 +22,7 @@ from duramen.base.hosts import host_port
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Answer, Observed, Outcome, Planned, Stepped, When
 from duramen.broker.control.requests import Request
+from duramen.broker.operating.survey import Survey
 from duramen.broker.quorum.describe import Described
 from duramen.controller.cluster.rebalancing import Move, Progress, progress
 from duramen.controller.cluster.registering import unregister
@@ -142,16 +144,27 @@ class ClusterOffice:
         places: Iterable[PartitionId],
         done: Callable[[list[Elected]], None],
         *,
-        unclean: bool = False,
         within_ms: int = WITHIN_MS,
     ) -> None:
-        """Let the preferred replicas lead; `unclean`: let some replica lead where nobody does, losing records."""
-        wanted = list(places)
+        """Let the preferred replicas lead."""
+        self._elect([requests.ElectLeader(place) for place in places], done, within_ms)
+
+    def elect_unclean(
+        self, surveys: Sequence[Survey], done: Callable[[list[Elected]], None], *, within_ms: int = WITHIN_MS
+    ) -> None:
+        """Where nobody leads, let the most complete replica lead that has answered: what it lacks is lost."""
+        none = [Elected(one.place, _unheard(one)) for one in surveys if one.best is None]
+        wanted = [requests.ElectLeader(one.place, True, one.best) for one in surveys if one.best is not None]
+        self._elect(wanted, lambda elected: done([*elected, *none]), within_ms)
+
+    def _elect(
+        self, wanted: Sequence[requests.ElectLeader], done: Callable[[list[Elected]], None], within_ms: int
+    ) -> None:
 
         def answered(outcomes: list[Outcome]) -> None:
-            done([Elected(place, _error(outcome)) for place, outcome in zip(wanted, outcomes, strict=True)])
+            done([Elected(one.place, _error(outcome)) for one, outcome in zip(wanted, outcomes, strict=True)])
 
-        self._each([requests.ElectLeader(place, unclean) for place in wanted], answered, within_ms)
+        self._each(wanted, answered, within_ms)
 
     def electable(self, *, unclean: bool = False) -> list[PartitionId]:
         """The partitions that an election may give another leader, as far as this node knows."""
@@ -370,6 +383,11 @@ class _Each:
 def endpoint_of(node: Node, name: str) -> tuple[str, int] | None:
     """Host and port of a node's endpoint; None where it has none of that name."""
     return next(((one.host, one.port) for one in node.endpoints if one.name == name), None)
+
+
+def _unheard(survey: Survey) -> LeaderUnavailable:
+    silent = ", ".join(map(str, survey.silent))
+    return LeaderUnavailable(f"no replica has said what it has: nothing was heard of the nodes {silent}")
 
 
 def _error(outcome: Answer | DuramenError) -> DuramenError | None:

@@ -1,5 +1,7 @@
 """`duramen cluster elect`: leaders are elected, or moved."""
 
+from typing import Any
+
 import click
 
 from duramen.cli.asking import check_askable, confirm, yes_option
@@ -8,6 +10,7 @@ from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option
 from duramen.cli.server import Server, server_option
+from duramen.cli.tables import plain, table, terminal_width
 from duramen.client.http import path_of
 
 __all__ = ["command"]
@@ -19,7 +22,7 @@ __all__ = ["command"]
 @click.option("--leader", type=NODE_ID, metavar="NODE",
               help="Let this node lead, which has to be in sync. [default: the first of the replicas]")  # fmt: skip
 @click.option("--unclean", is_flag=True,
-              help="Where nobody leads, elect a replica that may lack acknowledged records, now lost.")  # fmt: skip
+              help="Where nobody leads, elect the most complete live replica; what it lacks is lost.")  # fmt: skip
 @yes_option
 @format_option
 @server_option
@@ -37,7 +40,6 @@ def command(
         raise click.UsageError("--leader is for a STREAM, and never with --unclean")
     if unclean:
         check_askable(yes=yes)
-        confirm("Elect leaders that may lack acknowledged records? They are lost then.", yes=yes)
     wish: dict[str, object] = {"unclean": unclean}
     if stream is not None:
         wish["partitions"] = [
@@ -45,11 +47,34 @@ def command(
         ]
     if leader is not None:
         wish["leader"] = leader
+    if unclean:
+        _warn(server.post("/v1/cluster/elections/unclean/plan", {"partitions": wish.get("partitions")})["partitions"])
+        confirm("Elect these leaders? The records that they lack are lost.", yes=yes)
     outcomes = server.post("/v1/cluster/elections", wish)["partitions"]
     if outcomes or format_ == JSON:
         print_outcomes(outcomes, "elected", format_)
     else:
         click.echo("Every partition has the leader that it should have.", err=True)
+
+
+def _warn(found: list[dict[str, Any]]) -> None:
+    """Say what an unclean election costs."""
+    rows = [
+        (
+            plain(one["stream"]),
+            str(one["partition"]),
+            "-" if one["leader"] is None else str(one["leader"]),
+            "-" if one["end_offset"] is None else str(one["end_offset"]),
+            str(one["known_end"]),
+            "-" if one["leader"] is None else str(one["records_lost"]),
+            " ".join(map(str, one["silent_nodes"])) or "-",
+        )
+        for one in found
+    ]
+    header = ("STREAM", "PARTITION", "LEADER", "END", "KNOWN END", "LOST", "NOT REACHED")
+    click.echo(table(header, rows, range(1, 6), terminal_width()), err=True)
+    if any(one["silent_nodes"] for one in found):
+        click.echo("What only nodes have that were not reached is lost too: how many records is not known.", err=True)
 
 
 def _partitions(server: Server, stream: str, partition: int | None) -> list[int]:

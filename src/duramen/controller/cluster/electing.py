@@ -52,17 +52,24 @@ def move_leader(
     return change(place, partition, wanted, state.registrations, rules)
 
 
-def elect_unclean(state: ControllerState, place: PartitionId) -> list[PartitionChanged]:
+def elect_unclean(
+    state: ControllerState, place: PartitionId, most_complete: int | None = None
+) -> list[PartitionChanged]:
     """Give a partition without a leader one that may lack acknowledged records: they are lost then.
 
-    An eligible replica is taken where one is live by now. Raises PartitionsInvalid, ElectionNotNeeded, or
-    LeaderUnavailable where no replica is live.
+    An eligible replica is taken where one is live by now, else that of the node `most_complete`. Raises
+    PartitionsInvalid, ElectionNotNeeded, or LeaderUnavailable where no replica is live, or that node is not.
     """
     partition = existing(state, place)
     if partition.leader is not None:
         raise ElectionNotNeeded(f"node {partition.leader} leads")
     rules: Rules = rules_of(state, place.stream_id)._replace(unclean=True)
-    events = change(place, partition, partition, state.registrations, rules)
+    before = partition
+    if most_complete is not None:
+        if not _can_lead(partition, most_complete, state.registrations):
+            raise LeaderUnavailable(f"node {most_complete} is not live, takes no writes, or is about to stop")
+        before = msgspec.structs.replace(partition, last_known_elr=(most_complete,))  # comes before all others
+    events = change(place, before, before, state.registrations, rules)
     if not events:
         raise LeaderUnavailable("no replica is live")
     return events
@@ -98,5 +105,9 @@ def refresh(
     return events
 
 
+def _can_lead(partition: PartitionState, node_id: int, nodes: Nodes) -> bool:
+    return node_id in partition.replicas and node_id in nodes.live and node_id not in nodes.draining
+
+
 def _may_lead(partition: PartitionState, node_id: int, nodes: Nodes) -> bool:
-    return node_id in partition.isr and node_id in nodes.live and node_id not in nodes.draining
+    return node_id in partition.isr and _can_lead(partition, node_id, nodes)

@@ -13,6 +13,7 @@ from duramen.base.units import MIB
 from duramen.broker.min_in_sync import MIN_IN_SYNC
 from duramen.broker.operating.office import ClusterOffice, Elected, Look
 from duramen.broker.operating.overview import faults, moving, nodes
+from duramen.broker.operating.survey import Survey
 from duramen.broker.operating.upgrade import upgrade_of
 from duramen.broker.quorum.describe import UNKNOWN, ReplicaProgress
 from duramen.controller.cluster.rebalancing import Move, Progress
@@ -46,6 +47,9 @@ from duramen.doors.http.cluster_types import (
     ReassignmentList,
     ReassignmentWishes,
     StepWish,
+    SurveyedPartition,
+    SurveyInfo,
+    SurveyWish,
     UpgradeInfo,
     VoterWish,
 )
@@ -231,8 +235,38 @@ async def _elect(call: Call, body: ElectionWish) -> PartitionOutcomes:
         if not elected.done():
             elected.set_result(found)
 
-    office.elect(wanted, done, unclean=body.unclean)
+    if body.unclean:
+        office.elect_unclean(await _surveyed(call, wanted), done)
+    else:
+        office.elect(wanted, done)
     return PartitionOutcomes([_outcome(office.name(place), place.partition, error) for place, error in await elected])
+
+
+async def _surveyed(call: Call, places: Sequence[PartitionId]) -> list[Survey]:
+    future: asyncio.Future[list[Survey]] = asyncio.get_running_loop().create_future()
+    call.broker.completeness.survey(places, lambda found: None if future.done() else future.set_result(found))
+    return await future
+
+
+async def _survey(call: Call, body: SurveyWish) -> SurveyInfo:
+    office = call.broker.standing.office
+    if body.partitions is None:
+        wanted = office.electable(unclean=True)
+    else:
+        named = [office.find(place.stream, place.partition) for place in body.partitions]
+        electable = frozenset(office.electable(unclean=True))
+        wanted = [place for place in named if place in electable]
+    return SurveyInfo([_surveyed_partition(office, one) for one in await _surveyed(call, wanted)])
+
+
+def _surveyed_partition(office: ClusterOffice, survey: Survey) -> SurveyedPartition:
+    best, place = survey.best, survey.place
+    kept = None if best is None else survey.kept[best]
+    return SurveyedPartition(
+        office.name(place), place.partition, best,
+        None if kept is None else kept.leader_epoch, None if kept is None else kept.end_offset,
+        survey.known_end, survey.lost, list(survey.silent),
+    )  # fmt: skip
 
 
 async def _move_leaders(office: ClusterOffice, wish: ElectionWish) -> PartitionOutcomes:
@@ -383,6 +417,11 @@ ROUTES = (
     ),
     Route(
         "POST", "/v1/cluster/elections", _elect, "Elect leaders: preferred ones, a node, or anybody where nobody leads",
+        (errors.StreamNotFound,),
+    ),
+    Route(
+        "POST", "/v1/cluster/elections/unclean/plan", _survey,
+        "What an unclean election would choose and lose, of partitions without a leader; nothing is done",
         (errors.StreamNotFound,),
     ),
     Route("GET", "/v1/cluster/reassignments", _list_reassignments, "Reassignments that are under way"),

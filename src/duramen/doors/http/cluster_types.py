@@ -32,6 +32,9 @@ __all__ = [
     "ReassignmentWish",
     "ReassignmentWishes",
     "StepWish",
+    "SurveyInfo",
+    "SurveyWish",
+    "SurveyedPartition",
     "UpgradeInfo",
     "VoterWish",
 ]
@@ -133,12 +136,41 @@ class ClusterInfo(msgspec.Struct):
 class ElectionWish(msgspec.Struct, forbid_unknown_fields=True):
     """Whose leaders are to be elected: null, of all partitions. The preferred replica leads, or the node `leader`.
 
-    `unclean`: where nobody leads, some replica does that may lack acknowledged records, which are lost then.
+    `unclean`: where nobody leads, the most complete live replica does; the acknowledged records that it lacks are lost.
     """
 
     partitions: list[PartitionPlace] | None = None
     leader: NodeId | None = None
     unclean: bool = False
+
+
+class SurveyWish(msgspec.Struct, forbid_unknown_fields=True):
+    """Partitions that may be elected uncleanly: null, all that have no leader."""
+
+    partitions: list[PartitionPlace] | None = None
+
+
+class SurveyedPartition(msgspec.Struct):
+    """What an unclean election of a partition would do. `leader`, null: no replica has answered.
+
+    `known_end` is the highest end or high watermark that any replica knows; `records_lost` of those below it are lost.
+    What only the `silent_nodes` have is lost too, and is not known.
+    """
+
+    stream: str
+    partition: int
+    leader: int | None
+    leader_epoch: int | None
+    end_offset: int | None
+    known_end: int
+    records_lost: int
+    silent_nodes: list[int]
+
+
+class SurveyInfo(msgspec.Struct):
+    """Partitions without a leader."""
+
+    partitions: list[SurveyedPartition]
 
 
 class PartitionOutcome(msgspec.Struct):

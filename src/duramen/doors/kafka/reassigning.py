@@ -80,7 +80,13 @@ def handle_elect_leaders(context: Context, exchange: Exchange) -> None:
             errors[places[place]] = error
         _answer_elections(exchange, [(*one, errors[one]) for one in named], None, unclean=unclean)
 
-    office.elect(places, done, unclean=unclean, within_ms=within_ms(request["timeout_ms"]))
+    limit_ms = within_ms(request["timeout_ms"])
+    if unclean:
+        context.broker.completeness.survey(
+            list(places), lambda surveys: office.elect_unclean(surveys, done, within_ms=limit_ms)
+        )
+    else:
+        office.elect(places, done, within_ms=limit_ms)
 
 
 def _answer_elections(
