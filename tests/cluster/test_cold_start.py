@@ -38,7 +38,8 @@ class Cold:
         settings = {"bootstrap.servers": self.nodes.bootstrap_servers, "group.id": "cold", **_QUIET}
         with contextlib.closing(Consumer(settings)) as consumer:
             consumer.commit(offsets=[TopicPartition(_TOPIC, 0, 1)], asynchronous=False)
-        until(lambda: all(in_sync == 3 for _, in_sync in self.partitions(_TOPIC)), _WAIT_S)
+        replicas = len(assignment[0]) if assignment else 3
+        until(lambda: all(in_sync == replicas for _, in_sync in self.partitions(_TOPIC)), _WAIT_S)
 
     def produce(self, count: int) -> None:
         """Have so many records acknowledged."""
@@ -104,6 +105,25 @@ def test_two_of_three_nodes_serve_what_all_had(tmp_path: Path) -> None:
         cold.nodes.kill(1, 2, 3)
         cold.nodes.start([1, 2])
         cold.serves({1, 2}, _RECORDS)
+
+
+def test_an_unclean_election_says_first_what_it_costs(tmp_path: Path) -> None:
+    with _cold(tmp_path, 3) as cold:
+        cold.fill([[2, 3]] * _PARTITIONS)
+        cold.nodes.kill(3)
+        until(lambda: cold.partitions(_TOPIC) == [(2, 1)] * _PARTITIONS, _WAIT_S)
+        cold.produce(_RECORDS)  # only node 2 has these
+        cold.nodes.kill(2)
+        cold.nodes.start([3])
+        until(lambda: {leader for leader, _ in cold.partitions(_TOPIC)} == {-1}, _WAIT_S)
+        end = str(_RECORDS // _PARTITIONS)
+        server = cold.nodes.nodes[1].http
+        said = run("cluster", "elect", _TOPIC, "--unclean", "--yes", server=server)
+        assert said.code == 0, said.out + said.err
+        plan = [line.split() for line in said.err.splitlines()]
+        assert [_TOPIC, "0", "3", end, end, "0", "2"] in plan
+        assert "is not known" in said.err
+        cold.serves({1, 3}, _RECORDS)
 
 
 @pytest.mark.long

@@ -7,10 +7,10 @@ import msgspec
 from duramen.base.errors import ElectionNotNeeded, LeaderUnavailable, PartitionsInvalid
 from duramen.base.ids import StreamId
 from duramen.controller.cluster.rules import Rules, RulesOf, rules_of
-from duramen.controller.cluster.settling import change
+from duramen.controller.cluster.settling import change, settle
 from duramen.controller.events import PartitionChanged
 from duramen.controller.nodes import Nodes
-from duramen.controller.partitions import PartitionId, PartitionState, without
+from duramen.controller.partitions import PartitionId, PartitionState, difference, without
 from duramen.controller.state import ControllerState
 
 __all__ = ["elect_preferred", "elect_unclean", "existing", "move_leader", "rebalance_leaders", "refresh"]
@@ -69,10 +69,10 @@ def elect_unclean(
         if not _can_lead(partition, most_complete, state.registrations):
             raise LeaderUnavailable(f"node {most_complete} is not live, takes no writes, or is about to stop")
         before = msgspec.structs.replace(partition, last_known_elr=(most_complete,))  # comes before all others
-    events = change(place, before, before, state.registrations, rules)
-    if not events:
+    after, unclean = settle(before, before, state.registrations, rules)
+    if after is before:
         raise LeaderUnavailable("no replica is live")
-    return events
+    return [difference(place, partition, after, unclean=unclean)]
 
 
 def rebalance_leaders(state: ControllerState, most: int) -> list[PartitionChanged]:
