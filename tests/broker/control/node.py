@@ -18,7 +18,7 @@ from duramen.controller.cluster.registering import Registration
 from duramen.controller.quorum.effects import Commit, Effect
 from duramen.sim.scheduler import VirtualClock
 
-SESSIONS = Sessions(timeout_ms=400, grace_ms=60)
+SESSIONS = Sessions(timeout_ms=400, grace_ms=60, absent_ms=150)
 TIMING = Timing(heartbeat_ms=80, applied_ms=10, answer_ms=120, retry_ms=10, retry_most_ms=60, duplicate_ms=3_000)
 
 
@@ -35,6 +35,7 @@ class ControlNode(Node):
     def __init__(self, node_id: int, seed: str, clock: VirtualClock, witness: Witness) -> None:
         super().__init__(node_id, seed, clock, witness)
         self.call_on: Callable[[ControlNode, int, Request, When], None] = lambda *_: None
+        self.connects: Callable[[ControlNode], None] = lambda _: None
         self.committed_some: Callable[[], None] = lambda: None
         self.became: Callable[[ControlNode, Phase], None] = lambda *_: None
         self.refused_with: Callable[[ControlNode, DuramenError], None] = lambda *_: None
@@ -51,6 +52,7 @@ class ControlNode(Node):
             sessions=self.sessions, timing=TIMING,
         )  # fmt: skip
         self.controller = Controller(runner, self.view, process, kit)
+        self.connects(self)
         self.asker = Asker(self.controller, kit)
         wish = Registration(
             self.node_id, self.me.directory_id, f"{self.me.directory_id}/{self.life}", "c", kept=self.kept

@@ -309,6 +309,20 @@ def test_a_connection_that_was_closed_counts_for_the_next_controller() -> None:
     assert cluster.auditor.silences == 1
 
 
+def test_a_node_that_is_missing_after_a_cold_start_is_soon_fenced() -> None:
+    cluster = Cluster()
+    parts = [cluster.part(number) for number in range(1, 6)]
+    for part in parts:
+        part.end()
+    for part in parts[:-1]:
+        cluster.start(part)
+    cluster.go_on_until(lambda: cluster.active is not None, 1_000)
+    assert 5 in cluster.auditor.state.registrations.live
+    cluster.go_on(SESSIONS.absent_ms + 30)
+    assert cluster.auditor.state.registrations.live == {1, 2, 3, 4}
+    assert cluster.auditor.silences == 1
+
+
 def test_nobody_is_fenced_who_is_heard_while_controllers_come_and_go() -> None:
     cluster = Cluster()
     epochs = len(cluster.actives)

@@ -33,6 +33,7 @@ class ControlWorld(World):
         super().__init__(seed, trace=trace)
         self.auditor = Auditor()
         self.actives: dict[int, tuple[int, int, int]] = {}  # by epoch: node, its life, and when, in wall ms
+        self.absent: set[tuple[int, int]] = set()  # by epoch and node: not connected when it began
         self.signs: dict[tuple[int, int], list[tuple[int, bool]]] = {}  # by epoch and node: when, and whether of life
         self._seen = 0
 
@@ -49,7 +50,7 @@ class ControlWorld(World):
 
     def _make(self, node_id: int, seed: str) -> Node:
         node = ControlNode(node_id, seed, self.clock, self.witness)
-        node.call_on, node.committed_some = self._call, self._audit
+        node.call_on, node.committed_some, node.connects = self._call, self._audit, self._connect
         return node
 
     def part(self, node_id: int) -> ControlNode:
@@ -92,8 +93,10 @@ class ControlWorld(World):
             self.say(f"{node.node_id} is the active controller in epoch {epoch}")
             self.actives[epoch] = (node.node_id, node.life, self.clock.wall_ms())
             assert node.controller is not None
-            for node_id in node.controller._closed:
+            for node_id in node.controller.closed_to:
                 self._sign(epoch, node_id, alive=False)
+            for node_id in node.controller.absent:
+                self.absent.add((epoch, node_id))
         elif known[:2] != (node.node_id, node.life):
             raise Broken(f"in epoch {epoch} both {known} and {(node.node_id, node.life)} are active")
 
@@ -111,8 +114,8 @@ class ControlWorld(World):
 
     def _judge_fenced(self, epoch: int, at_ms: int, node_id: int) -> None:
         """A node that was fenced for its silence was silent for as long as it may be."""
-        timeout_ms, grace_ms = self.part(node_id).sessions
-        until_ms = self.actives[epoch][2] + timeout_ms
+        timeout_ms, grace_ms, absent_ms = self.part(node_id).sessions
+        until_ms = self.actives[epoch][2] + (absent_ms if (epoch, node_id) in self.absent else timeout_ms)
         for sign_ms, alive in self.signs.get((epoch, node_id), []):
             if sign_ms < at_ms:
                 until_ms = sign_ms + timeout_ms if alive else min(until_ms, sign_ms + grace_ms)
@@ -205,6 +208,12 @@ class ControlWorld(World):
             controller.opened(other_id)
 
     # -- nodes --------------------------------------------------------------------------------------
+
+    def _connect(self, node: ControlNode) -> None:
+        """A node whose controller begins has connections to those that run."""
+        for other in self._parts():
+            if other is not node and other.process is not None and node.controller is not None:
+                node.controller.opened(other.node_id)
 
     def start(self, node: Node) -> None:
         super().start(node)

@@ -7,9 +7,9 @@ from tests.controller.cluster.building import site_with
 from duramen.controller.cluster.fencing import fence
 from duramen.controller.cluster.membership import Membership, Sessions
 
-SESSIONS = Sessions(timeout_ms=100, grace_ms=10)
+SESSIONS = Sessions(timeout_ms=100, grace_ms=10, absent_ms=40)
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(["heard", "closed", "renewed", "pass"]), st.integers(1, 3), st.integers(0, 60))
+    st.tuples(st.sampled_from(["heard", "closed", "absent", "renewed", "pass"]), st.integers(1, 3), st.integers(0, 60))
 )
 
 
@@ -20,19 +20,19 @@ def test_a_node_is_live_for_a_session_after_it_was_heard_and_for_a_grace_after_i
     nodes = site_with(None, None, None).state.registrations
     membership, now_ms = Membership(nodes, 0, SESSIONS), 0
     until_ms = dict.fromkeys((1, 2, 3), 100)
-    closed: set[int] = set()
+    closed: dict[int, int] = {}
     for what, node_id, for_ms in events:
         if what == "heard":
             membership.heard(node_id, now_ms, 0)
             until_ms[node_id] = now_ms + 100
-            closed.discard(node_id)
-        elif what == "closed":
-            membership.closed(node_id, now_ms)
-            until_ms[node_id] = min(until_ms[node_id], now_ms + 10)
-            closed.add(node_id)
+            closed.pop(node_id, None)
+        elif what in ("closed", "absent"):
+            getattr(membership, what)(node_id, now_ms)
+            closed[node_id] = 10 if what == "closed" else 40
+            until_ms[node_id] = min(until_ms[node_id], now_ms + closed[node_id])
         elif what == "renewed":
             membership = membership.renewed(nodes, now_ms)
-            until_ms = {one: now_ms + (10 if one in closed else 100) for one in until_ms}
+            until_ms = {one: now_ms + closed.get(one, 100) for one in until_ms}
         else:
             now_ms += for_ms
         live = {node_id for node_id in until_ms if membership.is_live(node_id, now_ms)}

@@ -138,6 +138,11 @@ class ActiveController:
         self._sessions.members.closed(node_id, self._now_ms)
         self._arm()
 
+    def absent(self, node_id: int) -> None:
+        """There has been no connection to a node yet: it has to be heard soon too."""
+        self._sessions.members.absent(node_id, self._now_ms)
+        self._arm()
+
     def applied(self) -> None:
         """More is committed and has taken effect."""
         self._voters.look()

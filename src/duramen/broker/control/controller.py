@@ -42,6 +42,7 @@ class Controller:
         self._active: ActiveController | None = None
         self._watchers: list[Watcher] = []
         self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._connected: set[int] = {kit.node_id}
         self._closed: dict[int, None] = {}  # nodes to which there was a connection, and is none; in order
         self._looks = False
         self._over = False
@@ -69,6 +70,17 @@ class Controller:
     def active_epoch(self) -> int | None:
         """The epoch of the quorum in which this node decides, if it does."""
         return None if self._active is None else self._active.epoch
+
+    @property
+    def closed_to(self) -> tuple[int, ...]:
+        """Nodes to which there was a connection, and is none."""
+        return tuple(self._closed)
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """Live nodes to which there has been no connection since this node's start."""
+        live = self._view.state.registrations.live
+        return tuple(sorted(live - self._connected - self._closed.keys()))
 
     # -- what is asked ------------------------------------------------------------------------------
 
@@ -101,6 +113,7 @@ class Controller:
 
     def closed(self, node_id: int) -> None:
         """There is no connection to a node any more."""
+        self._connected.discard(node_id)
         self._closed[node_id] = None
         if self._active is not None:
             self._active.closed(node_id)
@@ -109,6 +122,7 @@ class Controller:
 
     def opened(self, node_id: int) -> None:
         """There is a connection to a node."""
+        self._connected.add(node_id)
         self._closed.pop(node_id, None)
 
     def stop(self) -> None:
@@ -138,6 +152,8 @@ class Controller:
             self._active = ActiveController(self._runner, self._view, self._kit)
             for node_id in self._closed:
                 self._active.closed(node_id)
+            for node_id in self.absent:
+                self._active.absent(node_id)
         elif self._active is not None:
             self._active.applied()
         reached = [done for offset, done in self._waiting if offset <= self.applied_offset]

@@ -1,6 +1,6 @@
 """The sessions of nodes: who was heard when, and who has been silent for too long (KIP-631). Pure: time is handed in.
 
-Not in the log: a controller that begins to lead gives every node a whole session.
+Not in the log: a controller that begins to lead gives every node that is connected a whole session.
 """
 
 from collections.abc import Iterable
@@ -12,10 +12,14 @@ __all__ = ["SESSIONS", "Membership", "Sessions"]
 
 
 class Sessions(NamedTuple):
-    """How long a node may be silent: `timeout_ms`, and `grace_ms` once its connection is closed, unless it is back."""
+    """How long a node may be silent: `timeout_ms`, and `grace_ms` once its connection is closed, unless it is back.
+
+    `absent_ms` where the controller has had no connection to it when it began to lead.
+    """
 
     timeout_ms: int = 9_000
     grace_ms: int = 200
+    absent_ms: int = 1_000
 
 
 SESSIONS: Final = Sessions()
@@ -36,7 +40,7 @@ class Membership:
 
     def __init__(self, nodes: Nodes, now_ms: int, sessions: Sessions = SESSIONS) -> None:
         self._rules = sessions
-        self._closed: set[int] = set()  # whose connection is closed, and who were not heard since
+        self._closed: dict[int, int] = {}  # nodes without a connection that were not heard since: how long they may be
         self._sessions = {node.id: _Session(now_ms + sessions.timeout_ms) for node in nodes if not node.fenced}
 
     @property
@@ -51,12 +55,12 @@ class Membership:
 
     def registered(self, node_id: int, now_ms: int) -> None:
         """A registration of the node is committed: its session begins."""
-        self._closed.discard(node_id)
+        self._closed.pop(node_id, None)
         self._sessions[node_id] = _Session(now_ms + self._rules.timeout_ms)
 
     def heard(self, node_id: int, now_ms: int, applied_offset: int) -> None:
         """The node has sent a heartbeat; what is below `applied_offset` of the metadata log has taken effect there."""
-        self._closed.discard(node_id)
+        self._closed.pop(node_id, None)
         known = self._sessions.get(node_id, _Session(now_ms))
         applied_offset = max(applied_offset, known.applied_offset)
         self._sessions[node_id] = known._replace(
@@ -65,22 +69,29 @@ class Membership:
 
     def closed(self, node_id: int, now_ms: int) -> None:
         """The node's connection is closed: it has to be heard soon."""
+        self._hurry(node_id, now_ms, self._rules.grace_ms)
+
+    def absent(self, node_id: int, now_ms: int) -> None:
+        """There has been no connection to the node yet: after a cold start it may never come."""
+        self._hurry(node_id, now_ms, self._rules.absent_ms)
+
+    def _hurry(self, node_id: int, now_ms: int, within_ms: int) -> None:
         session = self._sessions.get(node_id)
         if session is not None:
-            self._closed.add(node_id)
-            until_ms = min(session.until_ms, now_ms + self._rules.grace_ms)
+            self._closed[node_id] = within_ms
+            until_ms = min(session.until_ms, now_ms + within_ms)
             self._sessions[node_id] = session._replace(until_ms=until_ms)
 
     def ended(self, node_id: int) -> None:
         """The node's session is over: it is fenced, or registered no more."""
-        self._closed.discard(node_id)
+        self._closed.pop(node_id, None)
         self._sessions.pop(node_id, None)
 
     def renewed(self, nodes: Nodes, now_ms: int) -> "Membership":
         """Every node with a whole session, since nobody listened; whose connection is closed has to be heard soon."""
         renewed = Membership(nodes, now_ms, self._rules)
-        for node_id in sorted(self._closed):
-            renewed.closed(node_id, now_ms)
+        for node_id, within_ms in sorted(self._closed.items()):
+            renewed._hurry(node_id, now_ms, within_ms)
         return renewed
 
     def silent(self, now_ms: int) -> list[int]:

@@ -84,7 +84,8 @@ class Joining:
             tell=_tell, throttled_rate=self._settings.integer("leader.replication.throttled.rate"),
             incarnations=incarnations, producers_ms=self._settings.integer("producer.id.expiration.ms"),
         )  # fmt: skip
-        self._member = side.member = Member(kit)
+        self._member = Member(kit)
+        side.take_part(self._member)
         waits("waiting for the controller of the cluster")
         return self._member
 
@@ -163,7 +164,7 @@ def _patience(settings: Settings) -> Patience:
 
 def _sessions(settings: Settings) -> Sessions:
     timeout_ms = settings.integer("broker.session.timeout.ms")
-    return Sessions(timeout_ms, min(timeout_ms, SESSIONS.grace_ms))
+    return Sessions(timeout_ms, min(timeout_ms, SESSIONS.grace_ms), min(timeout_ms, SESSIONS.absent_ms))
 
 
 def _timing(settings: Settings) -> Timing:

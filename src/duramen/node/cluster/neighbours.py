@@ -1,7 +1,7 @@
 """Connections to the nodes whose addresses are known: one for votes and the like, and one for each kind of log."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from duramen.base.errors import SettingInvalid
@@ -61,6 +61,11 @@ class Neighbours:
                 dialer.link.close("the node is to be reached elsewhere, or has no vote any more")
 
     # -- who is there -------------------------------------------------------------------------------
+
+    @property
+    def there(self) -> Sequence[int]:
+        """The nodes with a connection."""
+        return sorted(self._there)
 
     def opened(self, link: Link) -> bool:
         """There is a connection; whether it is the first with that node."""

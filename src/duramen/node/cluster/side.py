@@ -369,6 +369,12 @@ class ClusterSide:
             dialer.stop()
         self._seeds = {}
 
+    def take_part(self, member: Part) -> None:
+        """This node is something for the others from here on: it hears of connections, also of those there are."""
+        self.member = member
+        for node_id in self._neighbours.there:
+            member.opened(node_id)
+
     # -- what the door says -------------------------------------------------------------------------
 
     def opened(self, link: Link) -> None:
