@@ -83,6 +83,19 @@ def test_none_yet() -> None:
     assert (ended.code, ended.out, ended.err.startswith("There are no consumer groups yet")) == (0, "", True)
 
 
+def test_a_list_that_may_lack_groups_says_so() -> None:
+    silent = {"groups": GROUPS[:1], "next": "a", "silent_nodes": [3], "leaderless_partitions": []}
+    offline = {"groups": [], "next": None, "silent_nodes": [], "leaderless_partitions": [4, 7]}
+    with FakeNode({**ALONE, "GET /v1/groups": (200, silent), "GET /v1/groups?after=a": (200, offline)}) as node:
+        ended = run("group", "list", "--format", "json", server=node.address)
+    assert (ended.code, json.loads(ended.out)) == (1, GROUPS[:1])
+    assert "nodes that did not answer: 3" in ended.err
+    assert "without a leader: 4, 7" in ended.err
+    with FakeNode({**ALONE, "GET /v1/groups": (200, offline)}) as node:
+        ended = run("group", "list", server=node.address)
+    assert (ended.code, ended.out, "no consumer groups" in ended.err) == (1, "", False)
+
+
 def test_a_group_is_deleted_where_it_is_coordinated() -> None:
     elsewhere = (503, {"type": "not-coordinator", "detail": "this node does not lead partition 9"})
     answers: dict[str, tuple[int, object]] = {"GET /v1/groups/a": elsewhere, "DELETE /v1/groups/a": elsewhere}

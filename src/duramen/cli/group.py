@@ -40,8 +40,29 @@ def command() -> None:
 @format_option
 @server_option
 def _list(format_: str, server: Server) -> None:
-    """List the consumer groups there are."""
-    groups = list(server.listed(_GROUPS, "groups"))
+    """List the consumer groups there are. Ends with 1 where groups may be missing, and says why."""
+    pages = list(server.pages(_GROUPS))
+    _print_groups([group for page in pages for group in page["groups"]], format_, missing := _missing(pages))
+    if missing:
+        click.echo(f"Groups may be missing: {missing}.", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _missing(pages: Sequence[Mapping[str, Any]]) -> str:
+    """Why groups may be missing in a list; empty where they are all there."""
+
+    def named(field: str) -> str:
+        return ", ".join(str(one) for one in sorted({one for page in pages for one in page.get(field, ())}))
+
+    nodes, partitions = named("silent_nodes"), named("leaderless_partitions")
+    reasons = [
+        f"of nodes that did not answer: {nodes}" if nodes else "",
+        f"of partitions of __consumer_offsets without a leader: {partitions}" if partitions else "",
+    ]
+    return "; ".join(filter(None, reasons))
+
+
+def _print_groups(groups: Sequence[Mapping[str, Any]], format_: str, missing: str) -> None:
     if format_ == JSON:
         print_json(groups)
         return
@@ -58,7 +79,7 @@ def _list(format_: str, server: Server) -> None:
     ]
     if rows:
         print_table(("GROUP", "KIND", "STATE", "PROTOCOL", "MEMBERS", "LAG RECORDS"), rows, right=(4, 5))
-    else:
+    elif not missing:
         click.echo("There are no consumer groups yet; a Kafka client with a group.id makes one.", err=True)
 
 

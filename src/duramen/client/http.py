@@ -153,10 +153,15 @@ class Server:
 
     def listed(self, path: str, key: str) -> Iterator[Any]:
         """The members of a list that the node gives a page at a time, under `key`."""
+        for page in self.pages(path):
+            yield from page[key]
+
+    def pages(self, path: str) -> Iterator[Any]:
+        """The pages of a list."""
         after = ""
         while True:
             page = self.get(f"{path}?after={quote(after, safe='')}" if after else path)
-            yield from page[key]
+            yield page
             after = page.get("next") or ""
             if not after:
                 return

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from duramen.base.ports import Buffer
 from duramen.broker.groups.kinds import GroupDescription, GroupKind
 from duramen.broker.groups.listing import Listed, Listing, is_about_groups
 from duramen.controller.nodes import Node
+from duramen.controller.partitions import PartitionId
 from duramen.groups.values import GroupSnapshot, GroupState
 from duramen.sim.scheduler import VirtualClock
 
@@ -47,10 +49,12 @@ class _World:
         self.silent = silent
         self.cut = cut
         self.nodes = [Node(node_id, "") for node_id in range(len(groups))]
+        self.offsets: Any = None
+        self.leaders: list[int | None] = []
         store: Any = SimpleNamespace(soon=lambda action: action())
         self.listings = [
             Listing(
-                node.id, cast("Any", self), cast("Any", _Groups(names, gone)), cast("Any", None), store, self.clock,
+                node.id, cast("Any", self), cast("Any", _Groups(names, gone)), cast("Any", self), store, self.clock,
                 self.deadlines, cast("Any", SimpleNamespace(find=lambda _, done: done([]))),
             )
             for node, names in zip(self.nodes, groups, strict=True)
@@ -63,6 +67,14 @@ class _World:
         if node_id not in self.silent:
             self.listings[node_id].asked(body, done)
         return True
+
+    def find(self, name: str) -> Any:
+        """The stream of committed offsets, once there is one."""
+        return self.offsets if name == "__consumer_offsets" else None
+
+    def partition(self, place: PartitionId) -> Any:
+        """Who leads a partition of it."""
+        return SimpleNamespace(leader=self.leaders[place.partition])
 
     def list(self, after: str, limit: int) -> Listed:
         found: list[Listed] = []
@@ -89,14 +101,22 @@ def test_pages_have_every_group_once(
     expected = sorted(set().union(*heard) - gone)
     found: list[str] = []
     while True:
-        rows, missing = world.list(found[-1] if found else "", limit)
-        assert list(missing) == sorted(mute)
+        rows, missing, leaderless = world.list(found[-1] if found else "", limit)
+        assert (list(missing), list(leaderless)) == (sorted(mute), [])
         found += [row.id for row in rows]
         if not rows:
             break
     assert set(found) <= set(expected)
     if not gone:
         assert found == expected
+
+
+def test_partitions_whose_groups_nobody_knows_are_named() -> None:
+    world = _World([{"a"}, {"b"}], set(), set(), set())
+    world.leaders = [0, None, 1, None]
+    world.offsets = SimpleNamespace(id=UUID(int=1), partitions=world.leaders)
+    rows, silent, leaderless = world.list("", 5)
+    assert ([row.id for row in rows], list(silent), list(leaderless)) == (["a", "b"], [], [1, 3])
 
 
 def test_a_request_that_cannot_be_read_is_refused() -> None:

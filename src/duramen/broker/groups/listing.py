@@ -17,8 +17,10 @@ from duramen.broker.bounds import Bounds, BoundsOf, Wanted
 from duramen.broker.groups.coordinator import Coordinator
 from duramen.broker.groups.lag import lag_of
 from duramen.broker.groups.lag_values import lag_between
+from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
+from duramen.controller.partitions import PartitionId
 from duramen.storage.store import Store
 
 __all__ = ["GroupRow", "Listed", "Listing", "is_about_groups"]
@@ -47,10 +49,14 @@ class _Wish(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Listed(NamedTuple):
-    """Groups by id, and the nodes that have not said which are theirs."""
+    """Groups by id; those are missing of nodes that did not answer, and of partitions without a leader.
+
+    The `leaderless` partitions are of `__consumer_offsets`.
+    """
 
     rows: Sequence[GroupRow]
     silent: Sequence[int]
+    leaderless: Sequence[int] = ()
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -84,7 +90,8 @@ class Listing:
     def everywhere(self, after: str, limit: int, done: Callable[[Listed], None]) -> None:
         """The first `limit` groups of all nodes whose ids come behind `after`. Who does not answer in time is named."""
         others = [node.id for node in self._standing.nodes if node.id != self._node_id and node.holds_partitions]
-        gathering = _Gathering(others, limit, done)
+        leaderless = self._leaderless()
+        gathering = _Gathering(others, limit, lambda listed: done(listed._replace(leaderless=leaderless)))
         deadline = self._deadlines.at(self._clock.monotonic_ms() + _ANSWER_MS, gathering.end)
         gathering.over = deadline.cancel
         body = _MARK + _encoder.encode(_Wish(after, limit))
@@ -101,6 +108,13 @@ class Listing:
             raise RequestInvalid(f"a request for groups cannot be read: {error}") from None
         limit = min(max(wish.limit, 0), _MOST_ROWS)
         self._here(wish.after, limit, lambda rows: answer(_encoder.encode(rows)))
+
+    def _leaderless(self) -> list[int]:
+        stream = self._streams.find(OFFSETS_STREAM)
+        if stream is None:
+            return []
+        places = (PartitionId(stream.id, index) for index in range(len(stream.partitions)))
+        return [place.partition for place in places if self._standing.partition(place).leader is None]
 
     def _here(self, after: str, limit: int, done: RowsDone) -> None:
         ids = heapq.nsmallest(limit, (group.group_id for group in self._groups.listing() if group.group_id > after))

@@ -52,10 +52,10 @@ async def _list(call: Call, query: GroupsQuery) -> GroupList:
             future.set_result(listed)
 
     call.broker.listing.everywhere(query.after, query.limit + 1, done)
-    rows, silent = await future
+    rows, silent, leaderless = await future
     page = rows[: query.limit]
     groups = [GroupSummary(*msgspec.structs.astuple(row)) for row in page]
-    return GroupList(groups, page[-1].id if len(rows) > len(page) else None, list(silent))
+    return GroupList(groups, page[-1].id if len(rows) > len(page) else None, [*silent], [*leaderless])
 
 
 async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:

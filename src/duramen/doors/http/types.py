@@ -366,12 +366,14 @@ class GroupSummary(msgspec.Struct):
 class GroupList(msgspec.Struct):
     """Groups by id. `next` is what `after` has to be for those that follow; null: these were the last.
 
-    On a cluster all live nodes are asked; of `silent_nodes` nothing was heard, and their groups are missing.
+    On a cluster all live nodes are asked. Groups of `silent_nodes`, which did not answer, are missing, and groups of
+    `leaderless_partitions` of `__consumer_offsets`.
     """
 
     groups: list[GroupSummary]
     next: str | None
     silent_nodes: list[int]
+    leaderless_partitions: list[int]
 
 
 class AssignedPartition(msgspec.Struct):
