@@ -19,6 +19,8 @@ BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "broker.rack": None,
     "broker.heartbeat.interval.ms": 2000,
     "broker.session.timeout.ms": 9000,
+    "auto.leader.rebalance.enable": True,
+    "leader.imbalance.check.interval.seconds": 300,
     "replica.lag.time.max.ms": 30_000,
     "leader.replication.throttled.rate": NO_BOUND,
     "auto.create.topics.enable": True,

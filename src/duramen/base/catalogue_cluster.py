@@ -24,6 +24,13 @@ NODE_SETTINGS: Final = (
             "Where more than half of the in-sync replicas that fetch from a leader report within this time that they "
             "cannot reach it, the controller lets another lead. That of the node that is the controller counts.",
             unit="ms", minimum=1, maximum=_INT32_MAX),
+    Setting("auto.leader.rebalance.enable", "flag", True,
+            "Leaders return to the preferred replicas by themselves, those that are in sync, every "
+            "`leader.imbalance.check.interval.seconds`. That of the node that is the controller counts.",
+            kafka=True),
+    Setting("leader.imbalance.check.interval.seconds", "integer", 300,
+            "How often the controller looks for leaders that are to return, in seconds.",
+            kafka=True, minimum=1, maximum=_INT32_MAX),
     Setting("replica.lag.time.max.ms", "integer", 30_000,
             "A replica that has not had all of the leader's log on its disk for this long leaves the in-sync set. That "
             "of the node that leads counts.",

@@ -52,6 +52,11 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False):
         return without(self.replicas, self.removing)
 
     @property
+    def preferred(self) -> int | None:
+        """The preferred leader."""
+        return next((member for member in self.replicas if member not in self.removing), None)
+
+    @property
     def is_moving(self) -> bool:
         """Whether a reassignment is under way."""
         return bool(self.adding or self.removing)
@@ -104,12 +109,13 @@ def difference(
 class Partitions:
     """The partitions that have replicas. Those of a node that is alone have none: they are its own."""
 
-    __slots__ = ("_by_stream", "_leaders", "_of_node")
+    __slots__ = ("_by_stream", "_leaders", "_of_node", "_preferred")
 
     def __init__(self) -> None:
         self._by_stream: dict[StreamId, dict[int, PartitionState]] = {}
         self._of_node: dict[int, dict[PartitionId, None]] = {}  # not a set: its order has to follow from the events
         self._leaders: dict[int, int] = {}
+        self._preferred: dict[int, int] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Partitions) and self._by_stream == other._by_stream
@@ -147,12 +153,17 @@ class Partitions:
         """How many partitions a node leads."""
         return self._leaders.get(node_id, 0)
 
+    def preferred_count(self, node_id: int) -> int:
+        """Of how many partitions a node is the preferred leader."""
+        return self._preferred.get(node_id, 0)
+
     def copy(self) -> "Partitions":
         """Partitions of their own with the same content."""
         other = Partitions()
         other._by_stream = {stream_id: dict(states) for stream_id, states in self._by_stream.items()}
         other._of_node = {node_id: dict(places) for node_id, places in self._of_node.items()}
         other._leaders = dict(self._leaders)
+        other._preferred = dict(self._preferred)
         return other
 
     def apply(self, stream_id: StreamId, event: PartitionChanged) -> None:
@@ -165,23 +176,18 @@ class Partitions:
             return
         after = states[event.partition] = _changed(before, event)
         if before.leader != after.leader:
-            self._count_leader(before.leader, after.leader)
+            _move(self._leaders, before.leader, after.leader)
+        if before.replicas != after.replicas or before.adding != after.adding or before.removing != after.removing:
+            _move(self._preferred, before.preferred, after.preferred)
         if before.replicas != after.replicas:
             self._index(PartitionId(stream_id, event.partition), before.replicas, after.replicas)
 
     def remove_stream(self, stream_id: StreamId) -> None:
         """The stream is gone."""
         for partition, state in self._by_stream.pop(stream_id, {}).items():
-            self._count_leader(state.leader, None)
+            _move(self._leaders, state.leader, None)
+            _move(self._preferred, state.preferred, None)
             self._index(PartitionId(stream_id, partition), state.replicas, ())
-
-    def _count_leader(self, before: int | None, after: int | None) -> None:
-        if before == after:
-            return
-        if before is not None:
-            self._leaders[before] -= 1
-        if after is not None:
-            self._leaders[after] = self._leaders.get(after, 0) + 1
 
     def _index(self, place: PartitionId, before: tuple[int, ...], after: tuple[int, ...]) -> None:
         of_node = self._of_node
@@ -193,6 +199,16 @@ class Partitions:
             if places is None:
                 places = of_node[node_id] = {}
             places[place] = None
+
+
+def _move(counts: dict[int, int], before: int | None, after: int | None) -> None:
+    """A partition counts for one node instead of another."""
+    if before == after:
+        return
+    if before is not None:
+        counts[before] -= 1
+    if after is not None:
+        counts[after] = counts.get(after, 0) + 1
 
 
 def _changed(before: PartitionState, event: PartitionChanged) -> PartitionState:

@@ -31,6 +31,7 @@ class ControlNode(Node):
     paused_until_us = 0
     kept = False
     sessions = SESSIONS
+    rebalance_ms: int | None = None
 
     def __init__(self, node_id: int, seed: str, clock: VirtualClock, witness: Witness) -> None:
         super().__init__(node_id, seed, clock, witness)
@@ -49,7 +50,7 @@ class ControlNode(Node):
         assert process is not None
         kit = ControlKit(
             self.node_id, "c", self.clock, process.deadlines, self._randomness, self.chance.randrange, self,
-            sessions=self.sessions, timing=TIMING,
+            sessions=self.sessions, timing=TIMING, rebalance_ms=self.rebalance_ms,
         )  # fmt: skip
         self.controller = Controller(runner, self.view, process, kit)
         self.connects(self)

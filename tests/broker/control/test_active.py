@@ -323,6 +323,27 @@ def test_a_node_that_is_missing_after_a_cold_start_is_soon_fenced() -> None:
     assert cluster.auditor.silences == 1
 
 
+def test_leaders_return_to_preferred_replicas_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ControlNode, "rebalance_ms", 500)
+    cluster = Cluster()
+    cluster.decided(create("a", 3))
+    cluster.go_on(600)
+    places = [cluster.place("a", partition) for partition in range(3)]
+    state = cluster.auditor.state
+    preferred = {where: known.preferred for where in places if (known := state.partitions.get(where)) is not None}
+    for where in places:
+        known = state.partitions.get(where)
+        assert known is not None
+        assert isinstance(cluster.decided(requests.MoveLeader(where, known.replicas[1])), Answer)
+
+    def leaders() -> dict[PartitionId, int | None]:
+        return {where: known.leader for where in places if (known := state.partitions.get(where)) is not None}
+
+    assert leaders() != preferred
+    cluster.go_on(600)
+    assert leaders() == preferred
+
+
 def test_nobody_is_fenced_who_is_heard_while_controllers_come_and_go() -> None:
     cluster = Cluster()
     epochs = len(cluster.actives)

@@ -321,6 +321,8 @@ class ClusterMachine(RuleBasedStateMachine):
             assert partitions.replica_count(node_id) == len(holding)
             leading = sum(partition.leader == node_id for _, partition in partitions)
             assert partitions.leader_count(node_id) == leading
+            preferring = sum(partition.target[0] == node_id for _, partition in partitions)
+            assert partitions.preferred_count(node_id) == preferring
 
     def teardown(self) -> None:
         """The log read again says the same, and so do a copy and a snapshot."""

@@ -69,6 +69,18 @@ def test_when_a_node_goes_all_others_lead_what_it_led() -> None:
     assert [site.state.partitions.leader_count(node_id) for node_id in (1, 2, 3, 4)] == [0, 8, 8, 8]
 
 
+def test_preferred_leaders_are_spread_where_others_lead_for_now() -> None:
+    site = site_with(None, None, None)
+    add_stream(site, place(site.state, 3, 3))
+    node = site.state.registrations.get(1)
+    assert node is not None
+    site.commit(fence(site.state, node))
+    site.beat(1)
+    assert site.state.partitions.leader_count(1) == 0
+    add_stream(site, place(site.state, 3, 3))
+    assert [site.state.partitions.preferred_count(node_id) for node_id in (1, 2, 3)] == [2, 2, 2]
+
+
 def test_fenced_nodes_come_last_and_those_about_to_stop_or_without_the_role_not_at_all() -> None:
     site = site_with(None, None, None)
     site.register(Registration(4, "4a", "x", roles=(CONTROLLER_ROLE,)))

@@ -165,7 +165,7 @@ KEPT = {
     "num.io.threads": "16", "log.cleaner.threads": "2", "max.connections.per.ip.overrides": "host:5",
     "metric.reporters": "a.B,c.D", "sasl.kerberos.ticket.renew.window.factor": "0.7",
     "sasl.kerberos.min.time.before.relogin": "5", "follower.replication.throttled.rate": "1000",
-    "log.retention.hours": "24", "listener.name.outside.max.connections": "9", "auto.leader.rebalance.enable": "false",
+    "log.retention.hours": "24", "listener.name.outside.max.connections": "9", "controlled.shutdown.enable": "false",
 }  # fmt: skip
 
 
@@ -246,7 +246,7 @@ def test_what_only_kafka_s_brokers_have_is_kept_for_kafka_python(new_node: Calla
         ("create.topic.policy.class.name", "a.B", ErrorCode.INVALID_REQUEST, "no Java classes"),
         ("num.io.threads", "many", ErrorCode.INVALID_CONFIG, "a whole number"),
         ("num.io.threads", "2147483648", ErrorCode.INVALID_CONFIG, "at most 2147483647"),
-        ("auto.leader.rebalance.enable", "maybe", ErrorCode.INVALID_CONFIG, "true or false"),
+        ("controlled.shutdown.enable", "maybe", ErrorCode.INVALID_CONFIG, "true or false"),
         ("max.connections.per.ip.overrides", "x" * 5000, ErrorCode.INVALID_CONFIG, "at most 4096"),
         ("metric.reporters", "http://ann:hunter2@host", ErrorCode.INVALID_CONFIG, "an address with a password"),
         ("num.io.thread", "16", ErrorCode.INVALID_REQUEST, "did you mean num.io.threads?"),

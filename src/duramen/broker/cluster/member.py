@@ -78,7 +78,7 @@ class MemberKit(NamedTuple):
     """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given.
 
     `carried_out` is told of each effect of a replica. `patience` is that with replicas, `sessions` and
-    `report_window_ms` are for where this node is the controller, `timing` is for its own heartbeats. `tell` is told, in
+    `report_window_ms` and `rebalance_ms` are for where this node is the controller, `timing` is for its own heartbeats. `tell` is told, in
     lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in bytes a second, for replicas that are
     not in sync; `bulk` is how much a replica lacks that takes it in bulk. `producers_ms` is how long idempotent
     producers are remembered.
@@ -106,6 +106,7 @@ class MemberKit(NamedTuple):
     bulk: BulkBytes = BULK
     incarnations: IncarnationFile | None = None
     producers_ms: int = PRODUCERS_MS
+    rebalance_ms: int | None = None
 
 
 class Member:
@@ -120,6 +121,7 @@ class Member:
             self.node_id, kit.wish.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
             feature_level=kit.wish.latest_feature_level, sessions=kit.sessions,
             report_window_ms=kit.report_window_ms, timing=kit.timing, producers_ms=kit.producers_ms,
+            rebalance_ms=kit.rebalance_ms,
         )  # fmt: skip
         self.controller = Controller(kit.runner, kit.view, kit.worker, control)
         self.asker = Asker(self.controller, control)

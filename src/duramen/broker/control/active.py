@@ -14,6 +14,7 @@ from duramen.base.deadlines import Alarm
 from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, RequestTimedOut
 from duramen.base.ids import Position, new_stream_id
 from duramen.broker.control.answers import Answer, Created, Done, Observed, Outcome, Value, When
+from duramen.broker.control.balancing import AT_ONCE, Balancing
 from duramen.broker.control.draft import Draft
 from duramen.broker.control.kit import ControlKit
 from duramen.broker.control.requests import (
@@ -26,6 +27,7 @@ from duramen.broker.control.requests import (
     DeleteStream,
     DrainNode,
     Observe,
+    RebalanceLeaders,
     Register,
     RemoveVoter,
     ReportLeaders,
@@ -96,6 +98,7 @@ class ActiveController:
             report_window_ms=kit.report_window_ms,
         )
         self._settling = Settling(kit.deadlines, kit.clock)
+        self._balancing = Balancing(kit.clock, kit.deadlines, kit.rebalance_ms, self._rebalance)
         self._over = False
         self._alarm = Alarm(kit.deadlines, self._fire)
         if not self._ahead.cluster_id:
@@ -154,6 +157,7 @@ class ActiveController:
         self._alarm.move(None)
         self._voters.end()
         self._settling.end()
+        self._balancing.end()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter.done(_not_active())
@@ -185,6 +189,9 @@ class ActiveController:
 
     def _let_go_draining(self, node: Node, places: Sequence[PartitionId]) -> None:
         self._decide(partial(let_go_draining, node, places), self._refused)
+
+    def _rebalance(self, done: When) -> None:
+        self._decide(partial(grant, RebalanceLeaders(AT_ONCE)), done)
 
     def _fence_silent(self, node_id: int) -> None:
         self._decide(partial(fence_silent, node_id), partial(self._not_fenced, node_id))

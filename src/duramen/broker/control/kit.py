@@ -48,6 +48,8 @@ class Outside(Protocol):
 class ControlKit(NamedTuple):
     """Ports and bounds. `chance` draws a number from 0 to the one it is given, that not included.
 
+    `rebalance_ms` is how often leaders return to preferred replicas by themselves; None: never.
+
     `producers_ms` is how long idempotent producers are remembered.
 
     `cluster_id` and `feature_level` are what a cluster without an id gets from its first active controller.
@@ -65,3 +67,4 @@ class ControlKit(NamedTuple):
     report_window_ms: int = WINDOW_MS
     timing: Timing = TIMING
     producers_ms: int = PRODUCERS_MS
+    rebalance_ms: int | None = None

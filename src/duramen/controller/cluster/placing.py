@@ -19,7 +19,10 @@ __all__ = ["Load", "check_assignment", "choose_replicas", "new_partitions", "pla
 
 
 class Load(NamedTuple):
-    """How much a node has: replicas, and partitions of which it is the preferred leader or leads."""
+    """How much a node has: replicas, and partitions of which it is the preferred leader.
+
+    Who leads now does not count: leaders return to the preferred ones.
+    """
 
     replicas: int
     leaders: int
@@ -52,7 +55,7 @@ def place(state: ControllerState, partitions: int, replication_factor: int) -> l
 
 def load_of(state: ControllerState, node_id: int) -> Load:
     """What a node has now."""
-    return Load(state.partitions.replica_count(node_id), state.partitions.leader_count(node_id))
+    return Load(state.partitions.replica_count(node_id), state.partitions.preferred_count(node_id))
 
 
 def choose_replicas(nodes: Sequence[Node], loads: dict[int, Load], count: int) -> tuple[int, ...]:

@@ -83,6 +83,7 @@ class Joining:
             report_window_ms=self._settings.integer("leader.report.window.ms"), timing=_timing(self._settings),
             tell=_tell, throttled_rate=self._settings.integer("leader.replication.throttled.rate"),
             incarnations=incarnations, producers_ms=self._settings.integer("producer.id.expiration.ms"),
+            rebalance_ms=_rebalance_ms(self._settings),
         )  # fmt: skip
         self._member = Member(kit)
         side.take_part(self._member)
@@ -160,6 +161,12 @@ def _patience(settings: Settings) -> Patience:
     return Patience(
         settings.integer("replica.lag.time.max.ms"), settings.integer("replica.eject.latency.ms") or None
     )  # fmt: skip
+
+
+def _rebalance_ms(settings: Settings) -> int | None:
+    if not settings.flag("auto.leader.rebalance.enable"):
+        return None
+    return 1_000 * settings.integer("leader.imbalance.check.interval.seconds")
 
 
 def _sessions(settings: Settings) -> Sessions:
