@@ -22,6 +22,7 @@ _ALERTS: Final = {
     "DuramenDown", "DuramenNotReady", "DuramenStorageFailed", "DuramenStorageFull", "DuramenLagGrowing",
     "DuramenNatsGap", "DuramenSyncSlow", "DuramenLoopSlow", "DuramenPartitionsOffline", "DuramenWritesRefused",
     "DuramenUnderReplicated", "DuramenNodeFenced", "DuramenNoController", "DuramenUncleanElection",
+    "DuramenTwoControllers", "DuramenInSyncShrinks", "DuramenRequestsSlow",
 }  # fmt: skip
 
 

@@ -120,6 +120,28 @@ def test_status_is_one_screen() -> None:
     assert len(lines) <= 24
 
 
+def test_status_asks_every_node_how_it_is() -> None:
+    health = {
+        "problem": "the disk is full", "storage": "full", "uptime_seconds": 90, "disk_free_bytes": 1 << 20,
+        "descriptors": 40, "descriptors_limit": 1024,
+    }  # fmt: skip
+    answers: Answers = {"GET /v1/node": (200, {"version": "1.2", "health": health})}
+    with FakeNode(answers) as node:
+        nodes = [
+            NODE | {"endpoints": {"http": node.address}},
+            NODE | {"id": 2, "endpoints": {"http": "127.0.0.1:1"}},
+            NODE | {"id": 3},
+        ]
+        answers["GET /v1/cluster"] = (200, CLUSTER | {"nodes": nodes})
+        lines = run("cluster", "status", server=node.address).out.splitlines()
+    (at,) = (at for at, line in enumerate(lines) if "DISK FREE" in line)
+    first, second = (line.split() for line in lines[at + 1 : at + 3])
+    assert first[:2] + first[-6:] == ["1", "1.2", "40/1024", "no:", "the", "disk", "is", "full"]
+    assert "full" in first[2:6]
+    assert second[:7] == ["2", "-", "-", "-", "-", "-", "no:"]
+    assert lines[at + 3] == ""
+
+
 def test_a_node_with_another_disk_is_there_twice_for_a_while() -> None:
     quorum = CLUSTER["quorum"] | {"observers": [VOTER | {"directory_id": "former"}]}
     with FakeNode({"GET /v1/cluster": (200, CLUSTER | {"quorum": quorum})}) as node:

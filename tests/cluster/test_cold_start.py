@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.cli.command import run
-from tests.clients import until
+from tests.clients import unready, until
 from tests.untyped import untyped
 
 from duramen.node.processes import NodeProcesses
@@ -114,6 +114,7 @@ def test_an_unclean_election_says_first_what_it_costs(tmp_path: Path) -> None:
         until(lambda: cold.partitions(_TOPIC) == [(2, 1)] * _PARTITIONS, _WAIT_S)
         cold.produce(_RECORDS)  # only node 2 has these
         cold.nodes.kill(2)
+        until(lambda: "no controller is known" in unready(cold.nodes.nodes[1]), _WAIT_S)
         cold.nodes.start([3])
         until(lambda: {leader for leader, _ in cold.partitions(_TOPIC)} == {-1}, _WAIT_S)
         end = str(_RECORDS // _PARTITIONS)

@@ -35,10 +35,20 @@ class Descriptors:
 
     def __init__(self, limit: int, report: Callable[[str], None]) -> None:
         """`report` is told once that the limit is reached, and once that it is not any more."""
-        self._limit = limit
+        self.limit = limit
         self._most = limit - min(max(limit // _KEPT_SHARE, _KEPT_LEAST), limit // 2)
         self._report = report
         self._reached = False
+
+    @property
+    def count(self) -> int:
+        """How many are open, at least."""
+        try:
+            newest = os.open(os.devnull, os.O_RDONLY)
+        except OSError:
+            return self.limit
+        os.close(newest)
+        return newest
 
     def admit(self, descriptor: int) -> bool:
         """Whether a new connection with this descriptor may stay."""
@@ -60,7 +70,7 @@ class Descriptors:
 
     @property
     def _words(self) -> str:
-        return f"{self._most} of {self._limit} file descriptors are open: no more connections of clients are taken"
+        return f"{self._most} of {self.limit} file descriptors are open: no more connections of clients are taken"
 
     def _note(self, *, reached: bool) -> None:
         if reached is not self._reached:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
+from duramen.base.usage import Usage
 from duramen.broker.broker import Broker
 from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.broker.forwarding.room import Room
@@ -45,7 +46,7 @@ class HttpSide:
         self._listeners: Sequence[socket.socket] = ()
         self._opening: asyncio.Task[None] | None = None
         self._door: HttpDoor | None = None
-        self._ready: tuple[Broker, str, Callable[[], str], Forwarding] | None = None
+        self._ready: tuple[Broker, str, Callable[[], str], Forwarding, Callable[[], Usage]] | None = None
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
         """Take connections from bound sockets; returns the address of the first. Raises SettingInvalid."""
@@ -79,9 +80,12 @@ class HttpSide:
         if self._ready is not None:
             self._door.ready(*self._ready)
 
-    def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding) -> None:
+    def ready(
+        self, broker: Broker, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding,
+        usage: Callable[[], Usage],
+    ) -> None:  # fmt: skip
         """The broker is there; `problem` says why not every door takes requests, empty where they do."""
-        self._ready = broker, cluster_id, problem, forwarding
+        self._ready = broker, cluster_id, problem, forwarding, usage
         if self._door is not None:
             self._door.ready(*self._ready)
 

@@ -19,6 +19,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import FileSystem
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
+from duramen.base.usage import Usage
 from duramen.broker.broker import Broker, Ports
 from duramen.broker.configs import compaction_limits
 from duramen.broker.forwarding.forwarding import Forwarding, Nowhere
@@ -39,7 +40,7 @@ from duramen.node.http import HttpSide
 from duramen.node.listening import Listening, data_dir, listening
 from duramen.node.measuring import Measuring
 from duramen.node.overlaps import check_overlaps, resolved
-from duramen.node.readiness import Readiness
+from duramen.node.readiness import Lasting, Readiness
 from duramen.node.ticking import Ticking
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
@@ -63,6 +64,7 @@ _WAL_FILES: Final = 4  # at least so many: while some are copied into segments, 
 _SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
 _ADDRESSES: Final = "addresses.json"
 _RUN: Final = "run"
+_ELECTION_MS: Final = 3_000  # no controller for as long is no election any more
 _KAFKA: Final = ("Kafka", "--kafka-listen")
 _HTTP: Final = ("HTTP", "--http-listen")
 
@@ -87,11 +89,13 @@ class Node:
         self.data_dir = data_dir(settings)
         self._metrics = Metrics()
         self._descriptors = Descriptors(allow_descriptors(), _report)
-        self._measuring = Measuring(self._metrics, self._descriptors.problem)
+        self._measuring = Measuring(self._metrics, self._look)
         self._readiness = Readiness()
         self._readiness.add(self._descriptors.problem)
+        self._quorum: Lasting | None = None
         self._collecting = Collecting()
         self._clock = HostClock()
+        self._began_ms = self._clock.monotonic_ms()
         self._deadlines = Deadlines()
         self._ticking = Ticking(self._deadlines, self._clock)
         self._worker: HostWorker | None = None
@@ -145,9 +149,7 @@ class Node:
         standing = await self._come_to_cluster(files, store, self._directory, doors)
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, standing)
-        self._readiness.add(partial(_storage_problem, store, standing))
-        if standing is not None:
-            self._readiness.add(partial(_cut_off_problem, standing))
+        self._add_obstacles(store, standing)
         await completion(self._broker.start)
         cluster_id = shown_cluster_id(self._broker.standing.cluster_id)
         self._kafka = KafkaDoor(
@@ -165,10 +167,17 @@ class Node:
         forwarding = Forwarding(self._broker, self._joining or Nowhere(), self._http.room)
         if self._joining is not None:
             self._joining.serve_records(forwarding.asked)
-        self._http.ready(self._broker, cluster_id, self.problem, forwarding)
+        self._http.ready(self._broker, cluster_id, self.problem, forwarding, self._usage)
         # A test's node does not live long enough for the time that a collection takes.
         self._collecting.start(collect=self._faults is None)
         self._measuring.start()
+
+    def _add_obstacles(self, store: Store, standing: "Member | None") -> None:
+        self._readiness.add(partial(_storage_problem, store, standing))
+        if standing is not None:
+            self._readiness.add(partial(_cut_off_problem, standing))
+            self._quorum = Lasting(partial(_quorum_problem, standing), _ELECTION_MS, self._clock)
+            self._readiness.add(self._quorum.problem)
 
     async def _open_store(self, files: FileSystem, directory: Directory) -> Store:
         handles = Handles(files, min(_OPEN_SEGMENTS, allow_descriptors() // _DESCRIPTORS_A_SEGMENT))
@@ -212,6 +221,16 @@ class Node:
 
     def _free_bytes(self) -> int:
         return shutil.disk_usage(self.data_dir).free
+
+    def _usage(self) -> Usage:
+        uptime_ms = self._clock.monotonic_ms() - self._began_ms
+        return Usage(uptime_ms, self._free_bytes(), self._descriptors.count, self._descriptors.limit)
+
+    def _look(self) -> None:
+        """Notice what has to be noticed, whoever asks."""
+        self._descriptors.problem()
+        if self._quorum is not None:
+            self._quorum.problem()
 
     def _account_recovery(self, recovered: Recovered, seconds: float) -> None:
         self._metrics.counter("duramen_recovery_seconds").value = seconds
@@ -363,6 +382,12 @@ def _storage_problem(store: Store, standing: "Member | None") -> str:
 def _cut_off_problem(standing: "Member") -> str:
     deposed = len(standing.replicating.deposed())
     return f"this node is cut off: other nodes may lead {deposed} partitions that it leads" if deposed else ""
+
+
+def _quorum_problem(standing: "Member") -> str:
+    if standing.controller.leader_id is not None:
+        return ""
+    return "no controller is known: a majority of its voters does not reach this node, or each other"
 
 
 def _report(message: str) -> None:

@@ -74,6 +74,11 @@ def test_configs(ask: Ask, stream_name: str) -> None:
 def test_nodes(ask: Ask, node: NodeProcess) -> None:
     info = ask("GET", "/v1/node")[1]
     assert info["addresses"]["kafka"] == node.kafka
+    health = info.pop("health")
+    assert (health["problem"], health["storage"]) == ("", "writable")
+    assert 0 < health["descriptors"] < health["descriptors_limit"]
+    assert health["disk_free_bytes"] > 0
+    assert health["uptime_seconds"] > 0
     assert ask("GET", "/v1/nodes") == (200, {"nodes": [info]})
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from duramen.base.units import format_ms
+from duramen.cli.cluster.health import print_health
 from duramen.cli.cluster.places import named_places
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
@@ -29,6 +30,8 @@ def command(format_: str, server: Server) -> None:
     click.echo()
     _print_nodes(found)
     click.echo()
+    if print_health(found["nodes"]):
+        click.echo()
     _print_partitions(found["partitions"])
 
 

@@ -8,6 +8,7 @@ from duramen.base.errors import NodeStopping
 from duramen.base.hosts import host_port
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
+from duramen.base.usage import Usage
 from duramen.broker.broker import Broker
 from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.broker.forwarding.room import Room
@@ -47,9 +48,13 @@ class HttpDoor:
         self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=list(listeners)))
         return addresses[0]
 
-    def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding) -> None:
+    def ready(
+        self, broker: Broker, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding,
+        usage: Callable[[], Usage],
+    ) -> None:  # fmt: skip
         """The broker is there; `problem` says why not every door takes requests, empty where they do."""
         self._node.problem = problem
+        self._node.usage = usage
         self._node.broker = broker
         self._node.forwarding = forwarding
         forwarding.serve_groups(serving(broker, WORKS))

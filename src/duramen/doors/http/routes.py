@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from duramen.base.errors import DuramenError, NodeStarting
 from duramen.base.metrics import Metrics
+from duramen.base.usage import Usage
 from duramen.broker.broker import Broker
 from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.doors.http.reading import Reading
@@ -37,6 +38,7 @@ class Node:
         self.cluster_id = ""
         self.progress = progress
         self.problem: Callable[[], str] = str
+        self.usage: Callable[[], Usage] = Usage
         self.reading = Reading()
         self.waits: set[asyncio.Future[Outcome]] = set()
 

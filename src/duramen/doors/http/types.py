@@ -24,6 +24,7 @@ __all__ = [
     "LateRecords",
     "MemberInfo",
     "NatsGaps",
+    "NodeHealth",
     "NodeInfo",
     "NodeList",
     "OffsetMove",
@@ -85,6 +86,17 @@ class Problem(msgspec.Struct):
     unknown: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
+class NodeHealth(msgspec.Struct):
+    """How the node is. `problem` is what `/readyz` says; empty: it is ready. `storage`: writable, full or failed."""
+
+    problem: str
+    storage: str
+    uptime_seconds: float
+    disk_free_bytes: int
+    descriptors: int
+    descriptors_limit: int
+
+
 class NodeInfo(msgspec.Struct):
     """The node that answers."""
 
@@ -92,6 +104,7 @@ class NodeInfo(msgspec.Struct):
     node_id: int
     cluster_id: str
     addresses: dict[str, str]
+    health: NodeHealth
 
 
 class KnownNode(msgspec.Struct):

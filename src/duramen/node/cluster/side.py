@@ -370,7 +370,7 @@ class ClusterSide:
         self._seeds = {}
 
     def take_part(self, member: Part) -> None:
-        """This node is something for the others from here on: it hears of connections, also of those there are."""
+        """Tell the member of connections from here on, and of those there are."""
         self.member = member
         for node_id in self._neighbours.there:
             member.opened(node_id)
