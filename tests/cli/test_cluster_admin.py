@@ -125,7 +125,7 @@ def test_status_asks_every_node_how_it_is() -> None:
         "problem": "the disk is full", "storage": "full", "uptime_seconds": 90, "disk_free_bytes": 1 << 20,
         "descriptors": 40, "descriptors_limit": 1024,
     }  # fmt: skip
-    answers: Answers = {"GET /v1/node": (200, {"version": "1.2", "health": health})}
+    answers: dict[str, Answer] = {"GET /v1/node": (200, {"version": "1.2", "health": health})}
     with FakeNode(answers) as node:
         nodes = [
             NODE | {"endpoints": {"http": node.address}},

@@ -78,10 +78,10 @@ class MemberKit(NamedTuple):
     """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given.
 
     `carried_out` is told of each effect of a replica. `patience` is that with replicas, `sessions` and
-    `report_window_ms` and `rebalance_ms` are for where this node is the controller, `timing` is for its own heartbeats. `tell` is told, in
-    lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in bytes a second, for replicas that are
-    not in sync; `bulk` is how much a replica lacks that takes it in bulk. `producers_ms` is how long idempotent
-    producers are remembered.
+    `report_window_ms` and `rebalance_ms` are for where this node is the controller, `timing` is for its own
+    heartbeats. `tell` is told, in lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in
+    bytes a second, for replicas that are not in sync; `bulk` is how much a replica lacks that takes it in bulk.
+    `producers_ms` is how long idempotent producers are remembered.
     """
 
     wish: Registration
