@@ -27,6 +27,7 @@ __all__ = [
     "metric",
     "metrics",
     "open_logs",
+    "unhealthy",
     "unready",
     "until",
 ]
@@ -115,9 +116,18 @@ def metrics(node: NodeProcess, name: str, **labels: str) -> list[tuple[dict[str,
 
 def unready(node: NodeProcess) -> str:
     """Why the node is not ready, as /readyz says; empty where it is."""
+    return _refused(node, "/readyz")
+
+
+def unhealthy(node: NodeProcess) -> str:
+    """Why the node wants to be restarted, as /healthz says; empty where it does not."""
+    return _refused(node, "/healthz")
+
+
+def _refused(node: NodeProcess, path: str) -> str:
     connection = HTTPConnection(node.http, timeout=_WAIT_S)
     try:
-        connection.request("GET", "/readyz")
+        connection.request("GET", path)
         answer = connection.getresponse()
         said = answer.read().decode()
     finally:

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from tests.clients import CONFLUENT, Record, metric, until
+from tests.clients import CONFLUENT, Record, metric, unhealthy, until
 from tests.raw import batch_of, connect, produce_bytes, stream_id
 from tests.reliability.ext4 import Ext4
 
@@ -46,6 +46,7 @@ def test_the_file_system_becomes_read_only_under_a_running_node(ext4: Ext4) -> N
     stream_id(connection, "kept")
     acknowledged = [produce_bytes(connection, "kept", batch_of(b"%d" % number)).base_offset for number in range(50)]
     assert acknowledged == list(range(50))
+    assert unhealthy(node) == ""
     ext4.fail()
     refused = produce_bytes(connection, "kept", batch_of(b"refused"))
     assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -53,6 +54,7 @@ def test_the_file_system_becomes_read_only_under_a_running_node(ext4: Ext4) -> N
     for _ in range(3):
         assert produce_bytes(connection, "kept", batch_of(b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert metric(node, "duramen_storage_failed") == 1
+    assert "no writes until it is restarted" in unhealthy(node)
     until(lambda: "no writes until it is restarted" in node.log_path.read_text())  # the node answers first
     found = CONFLUENT.consume(node.kafka, "kept", 1, 50)
     assert [read.place.offset for read in found] == acknowledged

@@ -2,13 +2,18 @@
 
 from starlette.responses import PlainTextResponse, Response
 
+from duramen.base.errors import StorageFailed
 from duramen.doors.http import exposition
 from duramen.doors.http.routes import Call, Route
 
 __all__ = ["ROUTES"]
 
 
-async def _healthz(_: Call) -> Response:
+async def _healthz(call: Call) -> Response:
+    broker = call.node.broker
+    condition = None if broker is None else broker.store.condition.problem
+    if isinstance(condition, StorageFailed):  # until a restart: whoever watches the node is to restart it
+        return PlainTextResponse(f"{condition}\n", 503)
     return PlainTextResponse("ok\n")
 
 
@@ -30,7 +35,13 @@ async def _metrics(call: Call) -> Response:
 
 
 ROUTES = (
-    Route("GET", "/healthz", _healthz, "200 while the process is alive"),
+    Route(
+        "GET",
+        "/healthz",
+        _healthz,
+        "200 while the process is alive, 503 with the reason where only a restart helps: a sync has failed",
+        statuses=(200, 503),
+    ),
     Route(
         "GET",
         "/readyz",
