@@ -13,8 +13,8 @@ from duramen.sim.__main__ import main
 from duramen.sim.cluster.running import Totals, explain, run_one, table
 from duramen.sim.cluster.world import FAULTS, OPERATIONS, Outcome
 
-SEEDS = range(1, 16)
-SEEDS_LONG = range(16, 1_001)
+SEEDS = range(1, 17)
+SEEDS_LONG = range(17, 1_001)
 
 
 def run(seeds: range) -> Totals:
