@@ -85,9 +85,15 @@ def setting_rows(catalogue: Mapping[str, Setting]) -> Iterator[str]:
         facts = [f"Default {value(setting)}", accepted(setting), "Kafka's" if setting.kafka else "ours"]
         if setting.scope == "broker":
             facts += [f"`{setting.option_name}`", f"`{setting.environment_name}`"]
-        facts.append("can change while running" if setting.dynamic else "read at start")
+        facts.append(_when(setting))
         yield " · ".join(facts)
         yield ""
+
+
+def _when(setting: Setting) -> str:
+    if setting.dynamic:
+        return "can change while running"
+    return "read at start and at SIGHUP" if setting.reloadable else "read at start"
 
 
 def deviation_rows() -> Iterator[str]:

@@ -85,11 +85,11 @@ BROKER = _by_name(
             "is alone. What they prove to each other is derived from the secret of the cluster."),
     Setting("logging.level", "choice", "info",
             "The least that is logged, on standard error.",
-            choices=("debug", "info", "warning", "error"), option="--log-level"),
+            choices=("debug", "info", "warning", "error"), option="--log-level", reload=True),
     Setting("logging.format", "choice", "text",
             "How an event is logged, one a line: `text` for people, `json` for programs, with the fields ts, level, "
             "logger, message and fields.",
-            choices=("text", "json"), option="--log-format"),
+            choices=("text", "json"), option="--log-format", reload=True),
     Setting("insecure", "flag", False,
             "Allow addresses that are not loopback, although there is no authentication yet: whoever reaches them"
             " can read, write and delete everything."),
@@ -114,10 +114,10 @@ BROKER = _by_name(
             unit="ms", minimum=1),
     Setting("auto.create.topics.enable", "flag", True,
             "Create a stream when a client asks for the metadata of one that does not exist and allows it.",
-            kafka=True),
+            kafka=True, reload=True),
     Setting("num.partitions", "integer", 1,
             "Partitions of a stream that is created without saying how many.",
-            kafka=True, minimum=1, maximum=100_000),
+            kafka=True, reload=True, minimum=1, maximum=100_000),
     Setting("message.max.bytes", "integer", 1_048_588,
             "The largest record batch a stream takes, compressed, unless its max.message.bytes says otherwise.",
             kafka=True, dynamic=True, unit="bytes", minimum=0, maximum=_INT32_MAX),
@@ -131,7 +131,7 @@ BROKER = _by_name(
             minimum=0, maximum=1),
     Setting("fetch.max.bytes", "integer", 57_671_680,
             "The most record bytes in one answer to a fetch.",
-            kafka=True, unit="bytes", minimum=1024, maximum=_INT32_MAX),
+            kafka=True, reload=True, unit="bytes", minimum=1024, maximum=_INT32_MAX),
     Setting("max.incremental.fetch.session.cache.slots", "integer", 1000,
             "How many incremental fetch sessions there may be; 0 declines them. They take a thirty-second of "
             "`memory.limit.bytes` at most.",
@@ -242,7 +242,7 @@ BROKER = _by_name(
     Setting("default.replication.factor", "integer", 3,
             "How many replicas the partitions of a stream have where who creates it does not say, the broker's own "
             "streams included; fewer where the cluster has fewer nodes.",
-            kafka=True, minimum=1, maximum=32767, kafka_default="1",
+            kafka=True, reload=True, minimum=1, maximum=32767, kafka_default="1",
             deviation="a cluster is there to lose nothing, so a stream has three replicas unless somebody says "
             "otherwise"),
     Setting("min.insync.replicas", "integer", 1,

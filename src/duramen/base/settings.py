@@ -66,7 +66,8 @@ def config_text(value: object) -> str:
 class Setting:
     """One setting: everything that the docs, the options, the checks and DescribeConfigs need to know of it.
 
-    `broker_default` names the broker setting whose value is a stream setting's default; `without_effect` says
+    `dynamic`: clients change it while nodes run; `reload`: a node takes it from its file while it runs, without being
+    dynamic. `broker_default` names the broker setting whose value is a stream setting's default; `without_effect` says
     why Kafka's setting is accepted although it changes nothing here, `idle_with` the same for streams of some
     durabilities only; a `list` is of `choices`, or of what `item`, a regular expression, matches and `example` shows to
     people; `only` are the values
@@ -82,6 +83,7 @@ class Setting:
     unit: str = ""
     kafka: bool = False
     dynamic: bool = False
+    reload: bool = False
     minimum: int | None = None
     maximum: int | None = None
     choices: tuple[str, ...] = ()
@@ -133,6 +135,11 @@ class Setting:
         if self.maximum is not None and self.maximum < _INT64_MAX:
             bounds.append(f"at most {self.maximum}")
         return ", ".join([what, *bounds])
+
+    @property
+    def reloadable(self) -> bool:
+        """Whether a node that runs takes a new value from its file."""
+        return self.scope == "broker" and (self.dynamic or self.reload)
 
     def value_type(self) -> Any:
         """What msgspec checks a value against."""
@@ -314,6 +321,17 @@ class Settings:
             "option": setting.option_name, "environment": setting.environment_name, "file": self._file_name
         }  # fmt: skip
         return names.get(self._sources[name], "default")
+
+    def changed(self, other: "Settings") -> list[str]:
+        """The settings that have another value in `other`, in the order of the catalogue."""
+        return [name for name, value in self._values.items() if other[name] != value]
+
+    def take(self, other: "Settings") -> None:
+        """Take over from `other` the values that may change while a node runs, with their sources."""
+        for setting in self._catalogue.values():
+            if setting.reloadable:
+                self._values[setting.name] = other[setting.name]
+                self._sources[setting.name] = other.source(setting.name)
 
     def setting(self, name: str) -> Setting:
         """The setting itself."""

@@ -3,7 +3,8 @@
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -41,19 +42,23 @@ def _serve(config: str | None, **options: Any) -> int:
         raise DependencyMissing(
             "a node needs Linux or macOS: on Windows run it in WSL (wsl --install), and clients here"
         )
-    faults: list[SettingInvalid] = []
-    file, file_name = read_file(config, faults)
-    if faults:
-        raise faults[0]
     given = {setting.name: options[setting.name.replace(".", "_")] for setting in BROKER.values()}
-    settings = Settings(BROKER, options=given, environment=os.environ, file=file, file_name=file_name)
+    settings = _load(config, given)
     # What start-up makes lives as long as the node, which turns collection on again once it is ready.
     gc.disable()
     from duramen.node.run import run
 
-    code = run(settings, _say)
+    code = run(settings, _say, load=partial(_load, config, given))
     gc.freeze()  # the process ends: what it held is not walked once more, which takes seconds where there is much
     return code
+
+
+def _load(config: str | None, given: Mapping[str, object]) -> Settings:
+    faults: list[SettingInvalid] = []
+    file, file_name = read_file(config, faults)
+    if faults:
+        raise faults[0]
+    return Settings(BROKER, options=given, environment=os.environ, file=file, file_name=file_name)
 
 
 def _say(line: str) -> None:

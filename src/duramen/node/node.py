@@ -136,7 +136,7 @@ class Node:
         self._ticking.start()
         self._worker = HostWorker(loop)
         self._http = HttpSide(
-            self._metrics, self.addresses, self.settings, self._how_far, on_demand=self._faults is not None
+            self._metrics, self.addresses, self.settings, self.how_far, on_demand=self._faults is not None
         )
         listen_all(*_HTTP, http_sockets)
         self.addresses["http"] = await self._http.start(http_sockets)
@@ -303,10 +303,19 @@ class Node:
         """Where everything is, for people, with a line to try for each door."""
         return banner(self.data_dir, self.addresses, self.settings.text("kafka.advertise"), self.problem())
 
-    def _how_far(self) -> str:
+    def how_far(self) -> str:
         """How far the start has got, and what keeps it from going on."""
         said, obstacle = self._progress.words(), "" if self._joining is None else self._joining.obstacle
         return f"{said}: {obstacle}" if said and obstacle else said
+
+    def reload(self, settings: Settings) -> frozenset[str]:
+        """Take over the settings that may change; returns those that stay as they were set while nodes ran."""
+        self.settings.take(settings)
+        if self._broker is None:
+            return frozenset()
+        changed = self._broker.node_configs.changed
+        self._broker.streams.reconfigure(changed)
+        return frozenset({*changed.own, *changed.every})
 
     def problem(self) -> str:
         """Why this node is not ready; empty where it is."""

@@ -13,6 +13,8 @@ from duramen.base.settings import Settings
 from duramen.doors.kafka.faults import Faults
 from duramen.node.logs import configure
 from duramen.node.node import Node
+from duramen.node.reloading import Load, reload
+from duramen.node.supervisor import Supervisor
 
 __all__ = ["Rehearsal", "run"]
 
@@ -38,10 +40,12 @@ def run(
     say: Callable[[str], None],
     rehearsal: Rehearsal | None = None,
     through: Callable[[FileSystem], FileSystem] | None = None,
+    load: Load | None = None,
 ) -> int:
     """Run a node until it is told to stop; `say` gets the banner. Returns 0 stopped as asked, 1 failed.
 
-    With a `rehearsal` it is a test's own node; `through` puts something before its files.
+    With a `rehearsal` it is a test's own node; `through` puts something before its files; `load` reads its settings
+    again at SIGHUP.
 
     Raises SettingInvalid for settings that contradict each other, DuramenError where it could not start.
     """
@@ -50,7 +54,7 @@ def run(
         _log.warning("%s", warning)
     node = Node(settings, rehearsal.faults if rehearsal is not None else None, through)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_run(node, say, rehearsal))
+        return runner.run(_run(node, say, rehearsal, load))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -61,7 +65,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _run(node: Node, say: Callable[[str], None], rehearsal: Rehearsal | None) -> int:
+async def _run(node: Node, say: Callable[[str], None], rehearsal: Rehearsal | None, load: Load | None) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_unexpected)
     told = asyncio.Event()
@@ -72,9 +76,12 @@ async def _run(node: Node, say: Callable[[str], None], rehearsal: Rehearsal | No
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, tell)
+    supervisor = Supervisor()
+    if load is not None:
+        _reload_when_told(loop, node, load, supervisor, told.set)
     if rehearsal is not None:
         await rehearsal.begin(node, told.set)
-    code = await _until_told(node, say, told, twice)
+    code = await _until_told(node, say, told, twice, supervisor)
     _leave_when_told(loop, code)
     return code
 
@@ -85,13 +92,44 @@ def _leave_when_told(loop: asyncio.AbstractEventLoop, code: int) -> None:
     for number in _SIGNALS:
         loop.remove_signal_handler(number)
         signal.signal(number, lambda *_: os._exit(code))
+    loop.remove_signal_handler(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-async def _until_told(node: Node, say: Callable[[str], None], told: asyncio.Event, twice: asyncio.Event) -> int:
+def _reload_when_told(
+    loop: asyncio.AbstractEventLoop, node: Node, load: Load, supervisor: Supervisor, stop: Callable[[], None]
+) -> None:
+    """SIGHUP reads the settings again; where the terminal of the node was closed, it stops the node."""
+    # Under nohup the end of the terminal is to change nothing.
+    attended = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _has_terminal()
+
+    def hang_up() -> None:
+        if attended and not _has_terminal():
+            stop()
+            return
+        with supervisor.reloading():
+            reload(node, load)
+
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+async def _until_told(
+    node: Node, say: Callable[[str], None], told: asyncio.Event, twice: asyncio.Event, supervisor: Supervisor
+) -> int:
     starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(told.wait())
+    telling = asyncio.ensure_future(supervisor.tell_start(node.how_far))
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    telling.cancel()
     if starting.done():
         try:
             starting.result()
@@ -99,9 +137,11 @@ async def _until_told(node: Node, say: Callable[[str], None], told: asyncio.Even
             raise DirectoryUnusable(f"{node.data_dir} cannot be used: {error.strerror or error}") from None
         for line in node.banner():
             say(line)
+        supervisor.ready()
         await told.wait()
     else:
         starting.cancel()
+    supervisor.stopping()
     _log.info("stopping")
     return await _stop(node, twice)
 
