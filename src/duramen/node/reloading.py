@@ -1,7 +1,7 @@
 """Reading a node's settings again while it runs: what may change is taken, what may not is named."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings, config_text
@@ -21,13 +21,19 @@ def reload(node: Node, load: Load) -> None:
     """Take what may change from the settings as they are now. With an error in them none is taken; the log says it."""
     try:
         new = load()
-        faults: list[DuramenError] = list(contradictions(new))
     except DuramenError as error:
-        faults = [error]
+        _refuse([error])
+        return
+    faults = list(contradictions(new))
+    if faults:
+        _refuse(faults)
+    else:
+        _take(node, new)
+
+
+def _refuse(faults: Sequence[DuramenError]) -> None:
     for fault in faults:
         _log.error("the settings are not reloaded, and stay as they are: %s [%s]", fault, fault.id)
-    if not faults:
-        _take(node, new)
 
 
 def _take(node: Node, new: Settings) -> None:
