@@ -11,7 +11,9 @@ ROOT: Final = Path(__file__).parents[2]
 PLACES: Final = ("README.md", "docs", "examples", "src/duramen/cli", "src/duramen/base")
 CLUSTER: Final = 7400
 NATS_ROUTES: Final = 6222
-ADDRESS: Final = re.compile(r"(?:127\.0\.0\.1|localhost|0\.0\.0\.0|10\.0\.0\.\d+|\[::1?\]|node\d|broker\d?|host):(\d{4,5})\b")
+ADDRESS: Final = re.compile(
+    r"(?:127\.0\.0\.1|localhost|0\.0\.0\.0|10\.0\.0\.\d+|\[::1?\]|node\d|broker\d?|host):(\d{4,5})\b"
+)
 SETTING: Final = re.compile(
     r"(?:--|DURAMEN_)(KAFKA|HTTP|NATS|CLUSTER|NATS[-_]CLUSTER)[-_](?:LISTEN|SEEDS|ADVERTISE)[ =:]+(\S+)", re.IGNORECASE
 )

@@ -1,4 +1,4 @@
-"""Three nodes whose directories the code at a commit wrote: `python -m tests.golden.cluster DIRECTORY SOURCE` makes them.
+"""A cluster of three nodes that the code at a commit wrote: `python -m tests.golden.cluster DIRECTORY SOURCE` makes it.
 
 SOURCE is `src` of a checkout. The addresses are kept in the directories, so they are ones that hardly anybody has.
 """
