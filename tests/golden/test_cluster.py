@@ -74,14 +74,17 @@ class Cluster:
         assert producer.flush(60) == 0
         client = AdminClient({"bootstrap.servers": self.servers})
         assert client.list_topics(timeout=60).cluster_id == json.loads((KEPT / CONTENT).read_text())["cluster_id"]
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": GROUP, "isolation.level": "read_committed"})
+        consumer = Consumer({
+            "bootstrap.servers": self.servers, "group.id": GROUP, "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        })  # fmt: skip
         (committed,) = consumer.committed([TopicPartition(STREAM, 1)], 60)
         assert committed.offset == 17
         consumer.assign([TopicPartition(STREAM, number, 0) for number in (0, 1)])
         found: list[str] = []
         while len(found) < COUNT + 1:
             found += [
-                (message.value() or b"").decode() for message in consumer.consume(100, 60)
+                (message.value() or b"").decode() for message in consumer.consume(100, 1)
                 if not message.error() and message.value() != b"while it rolls"
             ]  # fmt: skip
         consumer.close()
