@@ -1,6 +1,7 @@
 """The controller's state as a snapshot (KIP-630): events that add up to it. Pure."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,12 @@ from duramen.controller.events import (
     GroupConfigured,
     NatsGapsSummed,
     NodeConfigured,
+    NodeDraining,
+    NodeFenced,
+    NodeRegistered,
+    NodeUnfenced,
+    NodeUnregistered,
+    PartitionChanged,
     ProducerIdsAllocated,
     QuotasChanged,
     StreamCreated,
@@ -19,7 +26,12 @@ from duramen.controller.events import (
 from duramen.controller.partitions import PartitionId, difference
 from duramen.controller.state import ControllerState, StreamGaps
 
-__all__ = ["decode_snapshot", "encode_snapshot"]
+__all__ = ["decode_snapshot", "encode_snapshot", "standalone_events"]
+
+_OF_CLUSTERS: Final = (
+    ClusterFormed, FeatureLevelChanged, NodeDraining, NodeFenced, NodeRegistered, NodeUnfenced, NodeUnregistered,
+    PartitionChanged,
+)  # fmt: skip
 
 _decoder = msgspec.json.Decoder(list[Event])
 
@@ -38,6 +50,11 @@ def decode_snapshot(data: bytes) -> ControllerState:
     except (msgspec.MsgspecError, ValueError) as error:
         raise BatchCorrupt(f"a snapshot of the controller's state is damaged: {error}") from None
     return state
+
+
+def standalone_events(state: ControllerState) -> Iterator[Event]:
+    """The state without its cluster: no id, feature level, nodes or replicas, which a standalone node has none of."""
+    return (event for event in _events(state) if not isinstance(event, _OF_CLUSTERS))
 
 
 def _events(state: ControllerState) -> Iterator[Event]:

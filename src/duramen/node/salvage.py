@@ -7,27 +7,29 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.catalogue import BROKER
-from duramen.base.errors import BatchCorrupt, DirectoryUnusable, DuramenError, OffsetOutOfRange, StreamNotFound
-from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID, StreamId, new_stream_id
+from duramen.base.errors import DirectoryUnusable, DuramenError, OffsetOutOfRange, StreamNotFound
+from duramen.base.ids import METADATA_LOG_ID, StreamId, new_stream_id
 from duramen.base.ports import FileSystem
 from duramen.base.units import format_bytes
 from duramen.broker.recreating import recreate
 from duramen.codec.batch import Header, NewRecord, encode, header, records, stamp
-from duramen.controller.events import Event, StreamCreated, StreamDeleted, decode_event, encode_event
-from duramen.controller.state import ControllerState
+from duramen.controller.events import Event, StreamCreated, encode_event
+from duramen.controller.snapshot import standalone_events
 from duramen.groups.records import decode_key
 from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.files import HostFileSystem
+from duramen.node.names import Names, read_names
 from duramen.node.offline import Held, hold
 from duramen.storage.directory import begin_directory, finish_directory
 from duramen.storage.log import LogKey
-from duramen.storage.salvaging.left import LeftLog, Leftovers, batches_of, cut_left
+from duramen.storage.salvaging.left import LeftLog, batches_of, cut_left
 from duramen.storage.salvaging.reading import read_leftovers
 from duramen.storage.salvaging.writing import NewDirectory, NewLog, plan_of
 
-__all__ = ["Cut", "Names", "Salvaged", "SalvagedLog", "names_of", "salvage", "stored_bytes"]
+__all__ = ["Cut", "Partial", "Salvaged", "SalvagedLog", "salvage", "stored_bytes"]
 
 _SPARE_BYTES: Final = 16 << 20  # indexes, checkpoints, and what file systems take beside the bytes
+_EVENTS: Final = 1000  # in one batch of the metadata log
 _PRESENCE: Final = "nats/listened-until"
 
 
@@ -37,22 +39,6 @@ class Cut(NamedTuple):
     stream: str
     partition: int
     end_offset: int
-
-
-class Names(NamedTuple):
-    """What the metadata log says. `whole` where nothing of it is lost; `deleted` are streams that it says are gone."""
-
-    state: ControllerState
-    deleted: set[StreamId]
-    batches: list[bytes]
-    whole: bool
-
-    def of(self, key: LogKey | None) -> str:
-        """The name of a log's stream; empty where it is not known."""
-        known = self.state.stream_by_id(key.stream_id) if key is not None else None
-        if known is not None:
-            return known.name
-        return "__cluster_metadata" if key is not None and key.stream_id == METADATA_STREAM_ID else ""
 
 
 class SalvagedLog(NamedTuple):
@@ -73,6 +59,14 @@ class SalvagedLog(NamedTuple):
     cut: tuple[int, int] | None
 
 
+class Partial(NamedTuple):
+    """A partition of which a node of a cluster may not have every record. Not `held`: it had no replica of it."""
+
+    stream: str
+    partition: int
+    held: bool
+
+
 class Salvaged(NamedTuple):
     """What came of it. Not `whole`: more may be lost than can be named. `renamed` are streams whose names are lost."""
 
@@ -81,29 +75,7 @@ class Salvaged(NamedTuple):
     findings: list[str]
     whole: bool
     renamed: list[str]
-
-
-def names_of(files: FileSystem, left: Leftovers) -> Names:
-    """Read the metadata log."""
-    state, deleted, batches = ControllerState(), set[StreamId](), list[bytes]()
-    log = left.logs.get(METADATA_LOG_ID)
-    if log is None:
-        return Names(state, deleted, batches, whole=False)
-    whole, expected = left.whole, 0
-    for found, batch in batches_of(files, log):
-        try:
-            events = [decode_event(record.value) for record in records(batch) if record.value is not None]
-        except BatchCorrupt:
-            whole = False
-            continue
-        whole = whole and found.base_offset == expected
-        expected = found.next_offset
-        batches.append(bytes(batch))
-        for event in events:
-            state.apply(event)
-            if isinstance(event, StreamDeleted):
-                deleted.add(UUID(event.id))
-    return Names(state, deleted, batches, whole=whole and expected == log.end_offset)
+    partial: list[Partial]
 
 
 def salvage(
@@ -146,7 +118,7 @@ class _Salvage:
         self._left = left = read_leftovers(self._files, self._held.id, advance=self._advance)
         if self._held.problem:
             left.findings.insert(0, self._held.problem)
-        names = names_of(self._files, left)
+        names = read_names(self._files, left)
         kept = self._kept(names)
         if cut is not None:
             _cut(self._files, kept, names, cut)
@@ -199,13 +171,16 @@ class _Salvage:
     def _write(self, files: FileSystem, directory_id: UUID, names: Names, kept: list[LeftLog]) -> Salvaged:
         directory = NewDirectory(files, directory_id, self._advance)
         written = [(log, directory.add(plan_of(log), batches_of(self._files, log))) for log in kept]
-        events = [] if names.whole else self._missing_events(names, written)
+        partial = sorted(_partial(names, kept, self._held.id)) if names.clustered else []
+        events = [] if names.whole and not names.clustered else self._missing_events(names, written)
         metadata = self._left.logs.get(METADATA_LOG_ID) or LeftLog(METADATA_LOG_ID, None, "sync")
         epoch = self._left.node_epoch
-        if names.whole:
+        if names.whole and not names.clustered:
             directory.add(plan_of(metadata), batches_of(self._files, metadata))
         else:
-            batches = list(_dense(names.batches, events, epoch))
+            # Nodes, their voters and replicas stay behind: the new directory is that of a standalone node.
+            added = [*standalone_events(names.state), *events] if names.clustered else events
+            batches = list(_dense(() if names.clustered else names.batches, added, epoch))
             end_offset = batches[-1][0].next_offset
             directory.add(
                 plan_of(metadata)._replace(start_offset=0, end_offset=end_offset, takeovers=(), bases=()), batches
@@ -217,15 +192,15 @@ class _Salvage:
         finish_directory(files)
         logs = [_salvaged(log, new, names.of(log.key)) for log, new in written]
         created = [event.name for event in events if isinstance(event, StreamCreated)]
-        return Salvaged(directory_id, sorted(logs), self._left.findings, names.whole and self._left.whole, created)
+        return Salvaged(
+            directory_id, sorted(logs), self._left.findings, names.whole and self._left.whole, created, partial
+        )
 
     def _missing_events(self, names: Names, written: list[tuple[LeftLog, NewLog]]) -> list[Event]:
         partitions: dict[StreamId, int] = {}
         for _, new in written:
             key = new.log.key
             partitions[key.stream_id] = max(partitions.get(key.stream_id, 0), key.partition + 1)
-        if names.whole and all(names.state.stream_by_id(stream_id) is not None for stream_id in partitions):
-            return []
         if not names.whole:
             self._left.findings.append("the metadata log is not whole: what it said of streams may be lost in part")
         return recreate(
@@ -261,14 +236,27 @@ def _salvaged(log: LeftLog, new: NewLog, name: str) -> SalvagedLog:
 
 
 def _dense(batches: Iterable[bytes], events: list[Event], epoch: int) -> Iterator[tuple[Header, memoryview]]:
-    """The metadata log anew: the batches that are left one after another, then one of `events`."""
-    offset = 0
-    added = encode(NewRecord(HostClock().wall_ms(), None, encode_event(event)) for event in events)
-    for batch in (*map(bytearray, batches), added):
-        stamp(batch, offset, header(batch).leader_epoch if batch is not added else epoch)
+    """The metadata log anew: the batches that are left one after another, then those of `events`."""
+    offset, now_ms = 0, HostClock().wall_ms()
+    ordered = [(bytearray(batch), header(batch).leader_epoch) for batch in batches]
+    for at in range(0, len(events), _EVENTS):
+        some = (NewRecord(now_ms, None, encode_event(event)) for event in events[at : at + _EVENTS])
+        ordered.append((encode(some), epoch))
+    for batch, batch_epoch in ordered:
+        stamp(batch, offset, batch_epoch)
         found = header(batch)
         yield found, memoryview(batch)
         offset = found.next_offset
+
+
+def _partial(names: Names, kept: list[LeftLog], directory_id: UUID | None) -> Iterator[Partial]:
+    """Partitions of a cluster that other nodes held, or of which this directory may lack acknowledged records."""
+    mine = {node_id for node_id, known in names.state.nodes.items() if known == str(directory_id)}
+    here = {log.key for log in kept}
+    for stream in names.state.streams.values():
+        for number, partition in names.state.partitions.of_stream(stream.id).items():
+            if not mine & {*partition.isr, *partition.elr}:
+                yield Partial(stream.name, number, LogKey(stream.id, number) in here)
 
 
 def _holds_offsets(files: FileSystem, log: LeftLog) -> bool:

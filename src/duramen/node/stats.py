@@ -7,8 +7,9 @@ from typing import NamedTuple
 from duramen.base.errors import BatchCorrupt
 from duramen.codec.batch import CODEC_MASK, HEADER_BYTES, MAX_DECOMPRESSED_BYTES, Header
 from duramen.codec.compression import decompress
+from duramen.node.names import read_names
 from duramen.node.offline import hold
-from duramen.node.salvage import names_of, stored_bytes
+from duramen.node.salvage import stored_bytes
 from duramen.storage.planning.salvage import Gaps
 from duramen.storage.salvaging.left import LeftLog, batches_of
 from duramen.storage.salvaging.reading import read_leftovers
@@ -89,7 +90,7 @@ def count(
         if expect is not None:
             expect(2 * stored_bytes(directory))
         left = read_leftovers(held.files, held.id, advance=advance)
-        names = names_of(held.files, left)
+        names = read_names(held.files, left)
         logs = []
         for log in sorted(left.logs.values(), key=lambda log: log.id):
             counts, gaps = Counts(), Gaps(max(log.start_offset, 0), log.cleaned_offset, log.suspect)

@@ -94,6 +94,10 @@ class SnapshotFiles:
         for name in self._files.names(QUORUM_DIRECTORY):
             if _NAME.fullmatch(name.removesuffix(_NEW)) and name.endswith(_NEW):
                 self._files.unlink(f"{QUORUM_DIRECTORY}/{name}")
+        return self.newest_sound()
+
+    def newest_sound(self) -> Found:
+        """The newest that is sound. Nothing is changed."""
         damaged: list[str] = []
         for end in self.ends():
             try:

@@ -19,6 +19,8 @@ __all__ = ["LOST", "rewrite"]
 LOST: Final = 3
 """The exit code where something is lost."""
 
+_LACKING: Final = {False: "no replica here", True: "not in sync here: the newest records may be lost"}
+
 
 def rewrite(source: Path, target: Path, format_: str, cut: "Cut | None" = None) -> int:
     """Make the new directory and say what became of it; returns the exit code."""
@@ -31,7 +33,8 @@ def rewrite(source: Path, target: Path, format_: str, cut: "Cut | None" = None) 
         print_json(_document(source, target, done))
     else:
         _print(target, done)
-    return LOST if not done.whole or any(len(log.lost) > len(log.known) for log in done.logs) else 0
+    lost = done.partial or any(len(log.lost) > len(log.known) for log in done.logs)
+    return LOST if lost or not done.whole else 0
 
 
 def _document(source: Path, target: Path, done: "Salvaged") -> dict[str, object]:
@@ -59,6 +62,7 @@ def _document(source: Path, target: Path, done: "Salvaged") -> dict[str, object]
         "whole": done.whole,
         "streams_without_name": done.renamed,
         "findings": done.findings,
+        "partial": [one._asdict() for one in done.partial],
         "logs": logs,
     }
 
@@ -71,6 +75,7 @@ def _print(target: Path, done: "Salvaged") -> None:
         for log in done.logs
         for first, last in [*log.lost, *([log.cut] if log.cut is not None else [])]
     ]
+    rows += [(one.stream, str(one.partition), "-", "-", _LACKING[one.held]) for one in done.partial]
     if rows:
         print_table(("STREAM", "PARTITION", "FIRST OFFSET", "LAST OFFSET", "WHY"), rows, right=(1, 2, 3))
     for name in done.renamed:
@@ -92,4 +97,5 @@ def _why(log: "SalvagedLog", lost: tuple[int, int]) -> str:
 def _verdict(done: "Salvaged") -> str:
     if not done.whole:
         return "More than that may be lost: the checkpoint, the write-ahead log or the metadata log is not whole."
-    return "Nothing else is lost." if any(log.lost or log.cut for log in done.logs) else "Nothing is lost."
+    named = done.partial or any(log.lost or log.cut for log in done.logs)
+    return "Nothing else is lost." if named else "Nothing is lost."

@@ -1,0 +1,76 @@
+"""The names of streams in a directory on which no node runs: what its metadata log and its snapshots say."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from duramen.base.errors import BatchCorrupt
+from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID, StreamId
+from duramen.base.ports import FileSystem
+from duramen.broker.quorum.entries import events_of, read_batch
+from duramen.broker.quorum.snapshots import SnapshotFiles
+from duramen.broker.quorum.whole import QUORUM_DIRECTORY
+from duramen.codec.batch import CONTROL
+from duramen.controller.events import StreamDeleted
+from duramen.controller.snapshot import decode_snapshot
+from duramen.controller.state import ControllerState
+from duramen.storage.log import LogKey
+from duramen.storage.salvaging.left import Leftovers, batches_of
+
+__all__ = ["Names", "read_names"]
+
+
+class Names(NamedTuple):
+    """What the metadata log says. `whole` where nothing of it is lost; `deleted` are streams that it says are gone.
+
+    `clustered`: it is the log of a cluster, in which a snapshot may stand in the place of the batches before it.
+    """
+
+    state: ControllerState
+    deleted: set[StreamId]
+    batches: list[bytes]
+    whole: bool
+    clustered: bool
+
+    def of(self, key: LogKey | None) -> str:
+        """The name of a log's stream; empty where it is not known."""
+        known = self.state.stream_by_id(key.stream_id) if key is not None else None
+        if known is not None:
+            return known.name
+        return "__cluster_metadata" if key is not None and key.stream_id == METADATA_STREAM_ID else ""
+
+
+def read_names(files: FileSystem, left: Leftovers) -> Names:
+    """Read the newest snapshot of the metadata, and what the metadata log has after it."""
+    state, expected = _snapshot(files)
+    deleted, batches = set[StreamId](), list[bytes]()
+    log = left.logs.get(METADATA_LOG_ID)
+    if log is None:
+        return Names(state, deleted, batches, whole=False, clustered=bool(state.cluster_id))
+    whole, clustered = left.whole, expected > 0
+    for found, data in batches_of(files, log):
+        if found.next_offset <= expected:
+            continue
+        try:
+            batch = read_batch(bytes(data))
+            events = events_of(batch)
+        except BatchCorrupt:
+            whole = False
+            continue
+        clustered = clustered or bool(found.attributes & CONTROL)
+        whole = whole and found.base_offset == expected
+        expected = found.next_offset
+        batches.append(bytes(data))
+        for event in events:
+            state.apply(event)
+            if isinstance(event, StreamDeleted):
+                deleted.add(UUID(event.id))
+    whole = whole and expected >= log.end_offset
+    return Names(state, deleted, batches, whole, clustered or bool(state.cluster_id))
+
+
+def _snapshot(files: FileSystem) -> tuple[ControllerState, int]:
+    """The state that the newest sound snapshot holds, and the offset up to which it does."""
+    if not files.exists(QUORUM_DIRECTORY):
+        return ControllerState(), 0
+    found = SnapshotFiles(files).newest_sound().snapshot
+    return (ControllerState(), 0) if found is None else (decode_snapshot(found.state), found.end.offset)
