@@ -21,6 +21,7 @@ _MORE_NODES: Final = {9093, 9094, 9645, 9646, 7401, 7402}  # the second and the 
 OTHERS: Final = {
     "README.md": _MORE_NODES,
     "examples/cluster/compose.yaml": _MORE_NODES,
+    "docs/operations.md": {9645},  # a standalone node beside one of a cluster
     "docs/doors/spark.md": {9000},  # MinIO
     "docs/guides/tables.md": {9655},  # the metrics of `duramen table run`
 }

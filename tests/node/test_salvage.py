@@ -6,15 +6,25 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.golden.make import content
 from tests.golden.test_golden import GOLDEN, golden
 
 from duramen.base.errors import DirectoryUnusable, OffsetOutOfRange, StreamNotFound
-from duramen.node.salvage import Cut, Salvaged, salvage
+from duramen.broker.quorum.snapshots import Snapshot, SnapshotFiles, encode_snapshot_file
+from duramen.controller.events import Event, PartitionChanged, StreamCreated
+from duramen.controller.quorum.epochs import End
+from duramen.controller.quorum.voters import NO_VOTERS
+from duramen.controller.snapshot import encode_snapshot
+from duramen.host.files import HostFileSystem
+from duramen.node.names import read_names
+from duramen.node.salvage import Cut, Partial, Salvaged, salvage
 from duramen.sim.broker import ManualBroker
 from duramen.sim.views import MemoryViewStore
+from duramen.storage.directory import read_directory_id
+from duramen.storage.salvaging.reading import read_leftovers
 
 SEEDS = 60
 FIRST = "00000000000000000000"
@@ -287,3 +297,57 @@ def test_an_interrupted_run_leaves_a_directory_that_says_so(source: Path, monkey
         served(target)
     with pytest.raises(DirectoryUnusable, match="not empty"):
         salvage(source, target, maker="test")
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Path:
+    """A directory of a cluster's node that was killed; the cluster had three nodes and two partitions of `orders`."""
+    with tarfile.open(GOLDEN / "level1" / "cluster.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "node1"
+
+
+def orders(found: dict[str, Any]) -> list[int]:
+    """How many batches the node serves of each partition of `orders`."""
+    return [len(found["partitions"][f"orders/{number}"]["records"]) for number in (0, 1)]
+
+
+def test_a_node_of_a_cluster_comes_back_as_a_standalone_one(member: Path) -> None:
+    done, found = saved(member)
+    assert (done.whole, done.findings, done.renamed, done.partial) == (True, [], [], [])
+    assert min(orders(found)) > 0
+    assert found["committed"]
+
+
+def snapshot(member: Path, *events: Event) -> None:
+    """Have the node keep a snapshot of what its metadata log and these events come to, in the place of both."""
+    files = HostFileSystem(str(member))
+    state = read_names(files, read_leftovers(files, None)).state
+    for event in events:
+        state.apply(event)
+    end = End(1, 1 << 20)
+    SnapshotFiles(files).write(end, encode_snapshot_file(Snapshot(end, NO_VOTERS, encode_snapshot(state))))
+
+
+def test_names_that_only_a_snapshot_has_come_back(member: Path) -> None:
+    created = StreamCreated("early", str(UUID(int=1 << 100)), 3, {"retention.ms": "-1"})
+    snapshot(member, created)
+    done, found = saved(member)
+    assert (done.whole, done.renamed) == (True, [])
+    assert min(orders(found)) > 0
+    assert [name for name in found["partitions"] if name.startswith("early/")] == ["early/0", "early/1", "early/2"]
+
+
+def test_partitions_that_this_node_may_lack_records_of_are_named(member: Path) -> None:
+    files = HostFileSystem(str(member))
+    state = read_names(files, read_leftovers(files, None)).state
+    (mine,) = [node_id for node_id, name in state.nodes.items() if name == str(read_directory_id(files, str(member)))]
+    stream, others = str(state.streams["orders"].id), tuple(set(state.nodes) - {mine})
+    elsewhere = StreamCreated("elsewhere", str(UUID(int=1 << 100)), 1)
+    snapshot(
+        member, elsewhere, PartitionChanged(elsewhere.id, 0, 0, leader=others[0], replicas=others, isr=others),
+        PartitionChanged(stream, 0, 1 << 20, isr=(mine,)), PartitionChanged(stream, 1, 1 << 20, isr=others),
+    )  # fmt: skip
+    done, _ = saved(member)
+    named = [one for one in done.partial if not one.stream.startswith("__")]
+    assert named == [Partial("elsewhere", 0, held=False), Partial("orders", 1, held=True)]
