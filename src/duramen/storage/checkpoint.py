@@ -28,6 +28,7 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     """`logs` holds one encoded `LogState` a log. `replay` is the WAL position that the logs' states stand at.
 
     `number` is that of its file, 0 in those of older versions: so an older one in the place of a newer is known.
+    `damaged`: recovery found damage that may have cost synced records, and the cluster does not know of it yet.
     """
 
     directory_id: bytes
@@ -38,6 +39,7 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     clean: bool
     logs: list[msgspec.Raw]
     number: int = 0
+    damaged: bool = False
 
 
 def checkpoint_name(number: int) -> str:

@@ -32,6 +32,7 @@ class NodeState(Protocol):
     directory_id: bytes
     node_epoch: int
     next_log_id: int
+    damaged: bool
 
     def each_log(self) -> Iterable[Log]:
         """Every log that is not deleted."""
@@ -242,6 +243,7 @@ class Checkpointer:
             position >> 32,
             clean,
             [msgspec.Raw(entry.raw) for entry in entries if not entry.log.deleted],
+            damaged=self._node.damaged,
         )
 
         def job() -> list[tuple[SegmentSync, OSError]]:

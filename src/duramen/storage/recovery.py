@@ -49,6 +49,7 @@ class Recovered(NamedTuple):
     replayed_bytes: int
     findings: list[str]  # what an operator must hear of
     checkpoint: Checkpoint  # the newest, which stands at the beginning of the next file of the WAL
+    damaged: bool = False  # whether damage may have cost any log records that were synced
 
 
 def wal_salt(directory_id: UUID) -> int:
@@ -83,6 +84,7 @@ class _Recovery:
         self._handles = handles
         self._found = LogsFound(files, handles, report)
         self._replayed_bytes = 0
+        self._damaged = False
 
     def run(self) -> Recovered:
         self._progress.begin("reading the checkpoint")
@@ -93,6 +95,8 @@ class _Recovery:
         generation = checkpoint.wal_generation if checkpoint is not None else 0
         if checkpoint is None or not checkpoint.clean:
             generation = max(generation, self._recover_logs(checkpoint, slots))
+        # Kept until the cluster knows: what damage took from the end of a log leaves no gap behind.
+        self._damaged = self._found.believing or (checkpoint is not None and checkpoint.damaged)
         epoch = max(
             checkpoint.node_epoch if checkpoint is not None else 0,
             *(log.takeovers.latest_epoch for log in self._found.logs.values()),
@@ -112,6 +116,7 @@ class _Recovery:
             self._replayed_bytes,
             self._found.findings,
             written,
+            self._damaged,
         )
 
     def _recover_logs(self, checkpoint: Checkpoint | None, slots: list[tuple[int, File]]) -> int:
@@ -197,6 +202,7 @@ class _Recovery:
             generation,
             clean=False,
             logs=[msgspec.Raw(self._entry(log)) for log in self._found.logs.values()],
+            damaged=self._damaged,
         )
         # Both generations, because every WAL file is free for recycling from here on.
         for number in (newest + 1, newest + 2):

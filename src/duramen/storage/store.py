@@ -64,6 +64,8 @@ class Store:
         self.directory_id = directory.id.bytes
         self.node_epoch = recovered.node_epoch
         self.next_log_id = recovered.next_log_id
+        self.damaged = recovered.damaged
+        """Whether damage may have cost synced records, and the cluster does not know of it yet."""
         self._worker = worker
         self._handles = handles
         self.quarantine = handles.quarantine

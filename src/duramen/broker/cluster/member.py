@@ -134,6 +134,7 @@ class Member:
             changed=self._phase_changed,
             failed=self._left_out,
             heard=lambda lately: self.replicating.heard_by_controller(lately=lately),
+            damaged=kit.store.damaged,
         )
         self.replicating = Replicating(
             self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
@@ -281,7 +282,7 @@ class Member:
     def _replica_failed(self, place: PartitionId, error: DuramenError) -> None:
         if isinstance(error, LogDamaged):
             name = f"partition {place.partition} of {self.office.name(place)}"
-            self._kit.report(f"{name} takes no part on this node until a restart: {error}")
+            self._kit.report(f"{name} takes no part on this node: {error}")
         else:
             self._writability.replica_failed(error)
 
@@ -320,6 +321,7 @@ class Member:
         elif self._begins:
             self._begins = False
             self._begun_epoch = self.lifecycle.epoch
+            self._kit.store.damaged = False  # the controller knows by now: nobody counts on what may be lost
             self._keep_incarnation()
             self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
         if phase is Phase.LIVE and self._joining is not None:

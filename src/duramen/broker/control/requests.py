@@ -59,12 +59,16 @@ class _Request(msgspec.Struct, frozen=True, tag_field="request"):
 
 
 class Register(_Request, frozen=True):
-    """A node takes part from here on; `renews` is the epoch of its own registration that ends with that, if any."""
+    """A node takes part from here on; `renews` is the epoch of its own registration that ends with that, if any.
+
+    `damaged`: damage on its disk may have cost records that it had synced.
+    """
 
     repeats = True
 
     wish: Registration
     renews: int = 0
+    damaged: bool = False
 
 
 class Beat(_Request, frozen=True):

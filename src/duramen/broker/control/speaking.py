@@ -35,7 +35,9 @@ def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_m
     """
     wish = request.wish
     is_live = sessions.members.is_live(wish.node_id, now_ms)
-    events = register(draft.state, wish, end_offset=draft.end_offset, is_live=is_live, renews=request.renews)
+    events = register(
+        draft.state, wish, end_offset=draft.end_offset, is_live=is_live, renews=request.renews, damaged=request.damaged
+    )
     draft.add(events)
     sessions.members.registered(wish.node_id, now_ms)
     node = draft.state.registrations.get(wish.node_id)

@@ -1,29 +1,55 @@
-"""What of a partition is on a node's disk, as its replica begins with it: judged before anything is said of it."""
+"""What of a partition is on a node's disk, as its replica begins with it: judged before anything is said of it.
+
+A log that has lost records to damage ends before them once other replicas are known to have them: it is fetched again.
+"""
 
 from collections.abc import Callable
+from enum import Enum
 
 from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
 from duramen.broker.replicas.batches import NO_EPOCH
 from duramen.codec.batch import Header
+from duramen.controller.partitions import PartitionState
 from duramen.replication.replica import Kept
 from duramen.storage.log import Log
 from duramen.storage.reader import Blocked
 from duramen.storage.store import Store
 from duramen.storage.takeovers import Takeover
 
-__all__ = ["look", "takeovers_of"]
+__all__ = ["Gaps", "gaps_of", "look", "takeovers_of"]
 
 LookDone = Callable[[Kept | DuramenError], None]
 
 
-def look(store: Store, log: Log, done: LookDone) -> None:
+class Gaps(Enum):
+    """What becomes of a log that has lost records to damage."""
+
+    REFUSED = "nobody is known to have the records: the replica takes no part"
+    CUT = "another replica leads and has them: the log ends before them, and they are fetched again"
+    KEPT = "nobody else has what is behind them: reads of the gap fail, and the rest goes on"
+
+
+def gaps_of(state: PartitionState, node_id: int) -> Gaps:
+    """What becomes of gaps in the log of this node's replica, when the partition is like this."""
+    holders = {*state.isr, *state.elr}
+    if holders == {node_id}:
+        return Gaps.KEPT
+    led = state.leader is not None and state.leader != node_id
+    return Gaps.CUT if led and node_id not in holders else Gaps.REFUSED
+
+
+def look(store: Store, log: Log, done: LookDone, gaps: Gaps = Gaps.REFUSED) -> None:
     """Find what is kept of `log`, to which nobody appends: once all that a replica before this one ordered is synced.
 
     `done` gets StorageFailed, or LogDamaged where the log has lost records: it would be counted on for them.
     """
-    if log.damage:
-        lost = ", ".join(f"{first} to {last}" for first, last in log.damage)
-        done(LogDamaged(f"{log.directory} has lost the offsets {lost}: its replica takes no part with them missing"))
+    lost = [(max(first, log.start_offset), last) for first, last in log.damage if last >= log.start_offset]
+    if lost and gaps is Gaps.REFUSED:
+        named = ", ".join(f"{first} to {last}" for first, last in lost)
+        done(LogDamaged(f"{log.directory} has lost the offsets {named}, which no leader has: its replica waits for one"))
+        return
+    if lost and gaps is Gaps.CUT:
+        _cut_before(store, log, lost[0][0], done)
         return
 
     def synced(error: DuramenError | None) -> None:
@@ -37,6 +63,20 @@ def look(store: Store, log: Log, done: LookDone) -> None:
         done(error if error is not None else Kept(takeovers_of(log), log.start_offset, log.end_offset))
 
     store.when_settled(log, synced)
+
+
+def _cut_before(store: Store, log: Log, offset: int, done: LookDone) -> None:
+    """Let the log end before what it has lost, and look again."""
+
+    def cut(error: DuramenError | None) -> None:
+        if error is None and log.end_offset > offset:
+            error = LogDamaged(f"{log.directory} was to be cut at offset {offset}: it ends at {log.end_offset}")
+        if error is not None:
+            done(error)
+        else:
+            look(store, log, done)
+
+    store.truncate(log, offset, max(log.takeovers.latest_epoch, 0), cut)
 
 
 def takeovers_of(log: Log) -> tuple[Takeover, ...]:

@@ -11,7 +11,7 @@ from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import Absent
 from duramen.broker.replicas.kit import Kit
-from duramen.broker.replicas.opening import look
+from duramen.broker.replicas.opening import Gaps, gaps_of, look
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.sweeps import Sweeps
 from duramen.controller import partitions as controller
@@ -87,7 +87,7 @@ class Replicas:
             self._opening[place] = known
         else:
             self._opening[place] = known
-            self._open(place)
+            self._open(place, gaps_of(state, self._kit.node_id))
 
     def told_live(self, live: Collection[int]) -> None:
         """These nodes are not known to be gone, or about to go."""
@@ -175,8 +175,11 @@ class Replicas:
 
         self._sweeps.begin(self._replicas, act)
 
-    def _open(self, place: PartitionId) -> None:
+    def _open(self, place: PartitionId, gaps: Gaps) -> None:
         log = self._partition_of(place).log
+        if gaps is Gaps.CUT and log.damage:
+            name = f"{log.directory} has lost records to damage"
+            self._kit.outside.report(f"{name}: it is cut before them, and fetched again from its leader")
 
         def found(kept: Kept | DuramenError) -> None:
             if place not in self._opening:
@@ -196,7 +199,7 @@ class Replicas:
             for fetch in self._early.pop(place, _NONE).values():
                 replica.receive(fetch)
 
-        look(self._kit.store, log, found)
+        look(self._kit.store, log, found, gaps)
 
     def _close(self, place: PartitionId) -> None:
         self._opening.pop(place, None)

@@ -48,13 +48,19 @@ class Registration(NamedTuple):
 
 
 def register(
-    state: ControllerState, wish: Registration, *, end_offset: int, is_live: bool, renews: int = 0
+    state: ControllerState,
+    wish: Registration,
+    *,
+    end_offset: int,
+    is_live: bool,
+    renews: int = 0,
+    damaged: bool = False,
 ) -> list[Event]:
     """Register a node, fenced until it has caught up; none are needed for the same registration again.
 
     `end_offset` is where the first of the events will stand in the metadata log, `is_live` whether the session of the
     node's id is not over. `renews`: the process ends its own registration of that epoch, as its storage takes writes
-    again. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
+    again. `damaged`: it leaves the in-sync sets in which others are. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
     """
     _check(state, wish)
     known = state.registrations.get(wish.node_id)
@@ -71,7 +77,7 @@ def register(
             f" process {known.incarnation_id} (registration {known.epoch}), and does not know of that. It may lack what"
             " it has acknowledged since"
         )
-    events = [] if known is None else _gone(state, known, wish)
+    events = [] if known is None else _gone(state, known, wish, damaged=damaged)
     # The end of the log behind the registration, so that who has applied so much knows of it; never given twice.
     epoch = max(end_offset + len(events), state.registrations.highest_epoch) + 1
     return [*events, _registered(wish, epoch)]
@@ -107,11 +113,13 @@ def _check(state: ControllerState, wish: Registration) -> None:
         )
 
 
-def _gone(state: ControllerState, known: Node, wish: Registration) -> list[Event]:
+def _gone(state: ControllerState, known: Node, wish: Registration, *, damaged: bool) -> list[Event]:
     """What the end of the registration before this one means."""
     loss = Loss.MEMORY if wish.kept else Loss.UNSYNCED
     if known.directory_id != wish.directory_id:
         loss = Loss.ALL
+    elif damaged:
+        loss = Loss.DAMAGED
     elif known.incarnation_id == wish.incarnation_id:
         loss = Loss.NOTHING
     fenced: list[Event] = [] if known.fenced else [NodeFenced(known.id, known.epoch)]

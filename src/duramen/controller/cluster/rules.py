@@ -31,6 +31,8 @@ class Loss(Enum):
     """Its process was another one."""
     UNSYNCED = "what was not synced"
     """Its machine may have lost power."""
+    DAMAGED = "records that were synced"
+    """Damage was found on its disk."""
     ALL = "everything"
     """Its data directory is another one."""
 
@@ -59,7 +61,7 @@ class Rules(NamedTuple):
 
     def loses(self, loss: Loss) -> bool:
         """Whether a node with that loss may lack some of what it held of a partition."""
-        return loss is Loss.ALL or (loss, self.durability) in _PARTLY
+        return loss in (Loss.ALL, Loss.DAMAGED) or (loss, self.durability) in _PARTLY
 
 
 def rules_from(config: Mapping[str, str], defaults: Mapping[str, str], feature_level: int) -> Rules:
