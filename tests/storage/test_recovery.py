@@ -146,6 +146,32 @@ def test_damage_below_what_a_later_frame_vouches_for_is_named_contained_and_neve
         doubles.plan(doubles.log(), 2, 100)
 
 
+def test_damage_is_remembered_until_the_cluster_knows_of_it() -> None:
+    doubles = StoreOnDoubles(ONE_WAL_FILE)
+    ends = []
+    for number in range(3):
+        doubles.append(doubles.log(number), b"batch %d" % number)
+        doubles.settle()
+        ends.append(doubles.store.wal_end & 0xFFFFFFFF)
+    doubles.kill()
+    assert not doubles.store.damaged
+    for number in range(3):
+        doubles.append(doubles.log(number), b"batch %d" % number)
+        doubles.settle()
+        ends.append(doubles.store.wal_end & 0xFFFFFFFF)
+    # The last batch of its log: no gap tells that it is missing.
+    doubles.files.corrupt("wal/000000.wal", ends[3] + FRAME_HEADER_BYTES + 70)
+    doubles.kill()
+    assert doubles.log(1).damage == []
+    assert doubles.store.damaged
+    doubles.kill()  # before anybody was told
+    assert doubles.store.damaged
+    doubles.store.damaged = False
+    assert doubles.stop() is None
+    doubles.kill()
+    assert not doubles.store.damaged
+
+
 class TestCheckpoints:
     def busy(self) -> tuple[StoreOnDoubles, list[Appended]]:
         doubles = StoreOnDoubles()

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, LogDamaged
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.broker.replicas.log import ReplicaLog
-from duramen.broker.replicas.opening import look
+from duramen.broker.replicas.opening import Gaps, gaps_of, look
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, stamp
+from duramen.controller.partitions import PartitionState
 from duramen.replication.messages import Batch
 from duramen.replication.replica import Kept
 from duramen.sim.clock import SeededRandomness
@@ -237,3 +238,54 @@ def test_a_replica_that_is_opened_again_while_its_log_begins_anew_finds_what_sta
         assert (life.log.start_offset, life.log.end_offset) == found[-1]
     assert found[-1] == (start_offset, start_offset)
     assert all(start == end or end <= RECORDS for start, end in found)
+
+
+def opened_with_a_gap(gaps: Gaps) -> tuple[Log, Kept | DuramenError]:
+    """What a replica finds whose log has lost the offsets 4 and 5 to damage."""
+    disk = written()
+    disk.end_process()
+    life = Life(disk)
+    life.log.damage.append((4, 5))
+    life.log.replicated = None
+    found: list[Kept | DuramenError] = []
+    look(life.store, life.log, found.append, gaps)
+    while not found:
+        life.process.hasten()
+    return life.log, found[0]
+
+
+def test_a_log_that_lost_records_ends_before_them_where_another_replica_has_them() -> None:
+    log, kept = opened_with_a_gap(Gaps.CUT)
+    assert isinstance(kept, Kept)
+    assert (kept.start_offset, kept.end_offset, log.end_offset, log.damage) == (0, 4, 4, [])
+
+
+def test_a_log_that_lost_records_keeps_those_behind_them_where_nobody_else_has_them() -> None:
+    log, kept = opened_with_a_gap(Gaps.KEPT)
+    assert isinstance(kept, Kept)
+    assert (kept.end_offset, log.damage) == (RECORDS, [(4, 5)])
+    with pytest.raises(LogDamaged, match="offsets 4 to 5"):
+        log.plan_written(4, 100)
+
+
+def test_a_log_that_lost_records_is_not_touched_while_others_may_count_on_it() -> None:
+    log, refusal = opened_with_a_gap(Gaps.REFUSED)
+    assert isinstance(refusal, LogDamaged)
+    assert (log.end_offset, log.damage) == (RECORDS, [(4, 5)])
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "elr", "gaps"),
+    [
+        (2, (2, 3), (), Gaps.CUT),
+        (2, (2,), (1,), Gaps.REFUSED),
+        (2, (1, 2), (), Gaps.REFUSED),
+        (None, (), (2,), Gaps.REFUSED),
+        (1, (1,), (), Gaps.KEPT),
+        (None, (), (1,), Gaps.KEPT),
+    ],
+)
+def test_gaps_are_cut_only_once_nobody_counts_on_the_replica(
+    leader: int | None, isr: tuple[int, ...], elr: tuple[int, ...], gaps: Gaps
+) -> None:
+    assert gaps_of(PartitionState((1, 2, 3), isr, leader, 5, 7, elr), 1) is gaps

@@ -81,6 +81,16 @@ def test_a_directory_that_kept_nothing_is_taken_until_it_does() -> None:
         site.register(Registration(1, "a", "w"))
 
 
+def test_a_node_with_a_damaged_disk_is_in_sync_and_leads_only_where_nobody_else_does() -> None:
+    site = site_with(None, None)
+    shared, only = add_stream(site, [[1, 2], [1]])
+    site.register(Registration(1, "1a", "y"), damaged=True)
+    site.beat(1)
+    assert (partition_at(site, shared).isr, partition_at(site, shared).leader) == ((2,), 2)
+    assert 1 not in partition_at(site, shared).elr
+    assert (partition_at(site, only).isr, partition_at(site, only).leader) == ((1,), 1)
+
+
 def test_epochs_rise_whatever_offset_is_handed_in() -> None:
     site = site_with(None, None)
     epoch = site.state.registrations.highest_epoch
