@@ -146,30 +146,57 @@ def test_damage_below_what_a_later_frame_vouches_for_is_named_contained_and_neve
         doubles.plan(doubles.log(), 2, 100)
 
 
+def told_damaged(doubles: StoreOnDoubles) -> bool:
+    """Whether the node has to say that it may have lost synced records."""
+    return doubles.store.damaged
+
+
 def test_damage_is_remembered_until_the_cluster_knows_of_it() -> None:
     doubles = StoreOnDoubles(ONE_WAL_FILE)
     ends = []
     for number in range(3):
         doubles.append(doubles.log(number), b"batch %d" % number)
         doubles.settle()
-        ends.append(doubles.store.wal_end & 0xFFFFFFFF)
     doubles.kill()
-    assert not doubles.store.damaged
+    assert not told_damaged(doubles)
     for number in range(3):
         doubles.append(doubles.log(number), b"batch %d" % number)
         doubles.settle()
         ends.append(doubles.store.wal_end & 0xFFFFFFFF)
     # The last batch of its log: no gap tells that it is missing.
-    doubles.files.corrupt("wal/000000.wal", ends[3] + FRAME_HEADER_BYTES + 70)
+    doubles.files.corrupt("wal/000000.wal", ends[0] + FRAME_HEADER_BYTES + 70)
     doubles.kill()
     assert doubles.log(1).damage == []
-    assert doubles.store.damaged
+    assert told_damaged(doubles)
     doubles.kill()  # before anybody was told
-    assert doubles.store.damaged
+    assert told_damaged(doubles)
     doubles.store.damaged = False
     assert doubles.stop() is None
     doubles.kill()
-    assert not doubles.store.damaged
+    assert not told_damaged(doubles)
+
+
+def test_a_gap_in_a_log_is_damage_at_every_start_until_the_log_begins_behind_it() -> None:
+    doubles = StoreOnDoubles(ONE_WAL_FILE)
+    ends = []
+    for number in range(3):
+        doubles.append(doubles.log(), b"batch %d" % number)
+        doubles.settle()
+        ends.append(doubles.store.wal_end & 0xFFFFFFFF)
+    doubles.files.corrupt("wal/000000.wal", ends[0] + FRAME_HEADER_BYTES + 70)
+    doubles.kill()
+    assert doubles.log().damage == [(1, 1)]
+    assert told_damaged(doubles)
+    doubles.store.damaged = False
+    assert doubles.stop() is None
+    doubles.kill()
+    assert told_damaged(doubles)
+    doubles.store.delete_before(doubles.log(), 2, lambda _: None)
+    doubles.settle()
+    doubles.store.damaged = False
+    assert doubles.stop() is None
+    doubles.kill()
+    assert not told_damaged(doubles)
 
 
 class TestCheckpoints:

@@ -57,6 +57,11 @@ def wal_salt(directory_id: UUID) -> int:
     return crc32c(directory_id.bytes)
 
 
+def _lacks_records(log: Log) -> bool:
+    """Whether records are known to be lost that the log has not let go of since."""
+    return any(last >= log.start_offset for _, last in log.damage) or any(one.damage for one in log.segments)
+
+
 def recover(
     files: FileSystem,
     directory_id: UUID,
@@ -96,7 +101,8 @@ class _Recovery:
         if checkpoint is None or not checkpoint.clean:
             generation = max(generation, self._recover_logs(checkpoint, slots))
         # Kept until the cluster knows: what damage took from the end of a log leaves no gap behind.
-        self._damaged = self._found.believing or (checkpoint is not None and checkpoint.damaged)
+        known = checkpoint is not None and checkpoint.damaged
+        self._damaged = known or self._found.believing or any(map(_lacks_records, self._found.logs.values()))
         epoch = max(
             checkpoint.node_epoch if checkpoint is not None else 0,
             *(log.takeovers.latest_epoch for log in self._found.logs.values()),

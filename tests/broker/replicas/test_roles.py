@@ -234,12 +234,31 @@ def test_a_log_that_was_to_begin_anew_when_the_process_ended_does_so() -> None:
     assert around.replica.partition.log.start_offset == 7
 
 
-def test_a_log_that_has_lost_records_takes_no_part() -> None:
+def test_a_log_that_has_lost_records_takes_no_part_while_it_is_counted_on() -> None:
     around = Around()
     around.partition(PLACE).log.damage.append((3, 4))
-    around.told(2, 1, (2,), 1)
+    around.told(2, 1, (1, 2), 1)
     assert around.replicas.get(PLACE) is None
     assert "3 to 4" in str(around.failures[0])
+
+
+def test_a_log_that_has_lost_records_is_fetched_again_once_it_is_not_counted_on() -> None:
+    around = Around(1)
+    around.told(1, 1, (1,), 1)
+    for _ in range(4):
+        around.append()
+    around.doubles.crash()
+    around.start()
+    around.partition(PLACE).log.damage.append((1, 2))
+    around.told(2, 2, (1, 2), 2)
+    assert around.replicas.get(PLACE) is None
+    findings: list[str] = []
+    around.report = findings.append  # type: ignore[method-assign,assignment]
+    around.told(2, 2, (2,), 3)
+    assert "from offset 1 on" in findings[0]
+    node_id, fetch, _ = around.sent[-1]
+    assert isinstance(fetch, Fetch)
+    assert (node_id, fetch.end) == (2, Position(1, 1))
 
 
 def test_replicas_end_whose_streams_are_not_there_any_more() -> None:

@@ -103,8 +103,13 @@ def test_a_default_for_all_nodes_is_a_rule_of_every_stream_without_its_own() -> 
 def test_rules() -> None:
     moving = PartitionState(replicas=(1, 2, 3), adding=(2, 3))
     assert [Rules(least).least_in_sync(moving) for least in (1, 2, 3)] == [1, 1, 1]
-    lost = [[Rules(durability=how).loses(loss) for loss in Loss] for how in ("sync", "os", "memory")]
-    assert lost == [[False, False, False, True], [False, False, True, True], [False, True, True, True]]
+    lost = {how: [loss for loss in Loss if Rules(durability=how).loses(loss)] for how in ("sync", "os", "memory")}
+    always = [Loss.DAMAGED, Loss.ALL]
+    assert lost == {
+        "sync": always,
+        "os": [Loss.UNSYNCED, *always],
+        "memory": [Loss.MEMORY, Loss.UNSYNCED, *always],
+    }
 
 
 def test_an_unclean_election_takes_the_most_complete_replica() -> None:

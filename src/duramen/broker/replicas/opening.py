@@ -16,7 +16,7 @@ from duramen.storage.reader import Blocked
 from duramen.storage.store import Store
 from duramen.storage.takeovers import Takeover
 
-__all__ = ["Gaps", "gaps_of", "look", "takeovers_of"]
+__all__ = ["Gaps", "gaps_of", "look", "lost_ranges", "takeovers_of"]
 
 LookDone = Callable[[Kept | DuramenError], None]
 
@@ -38,31 +38,43 @@ def gaps_of(state: PartitionState, node_id: int) -> Gaps:
     return Gaps.CUT if led and node_id not in holders else Gaps.REFUSED
 
 
+def lost_ranges(log: Log) -> list[tuple[int, int]]:
+    """The first and the last offset of each range that the log has lost, as far as that is known, in order."""
+    found = list(log.damage)
+    ends = [*(segment.base_offset for segment in log.segments[1:]), log.end_offset]
+    for segment, end_offset in zip(log.segments, ends, strict=True):
+        found += [
+            (damage.first_offset, damage.last_offset if damage.last_offset >= 0 else end_offset - 1)
+            for damage in segment.damage
+        ]
+    return sorted((max(first, log.start_offset), last) for first, last in found if last >= log.start_offset)
+
+
 def look(store: Store, log: Log, done: LookDone, gaps: Gaps = Gaps.REFUSED) -> None:
     """Find what is kept of `log`, to which nobody appends: once all that a replica before this one ordered is synced.
 
     `done` gets StorageFailed, or LogDamaged where the log has lost records: it would be counted on for them.
     """
-    lost = [(max(first, log.start_offset), last) for first, last in log.damage if last >= log.start_offset]
-    if lost and gaps is Gaps.REFUSED:
-        named = ", ".join(f"{first} to {last}" for first, last in lost)
-        done(LogDamaged(f"{log.directory} has lost the offsets {named}, which no leader has: its replica waits for one"))
-        return
-    if lost and gaps is Gaps.CUT:
-        _cut_before(store, log, lost[0][0], done)
-        return
 
-    def synced(error: DuramenError | None) -> None:
+    def settled(error: DuramenError | None) -> None:
         if error is not None:
             done(error)
-        else:
+            return
+        lost = lost_ranges(log)
+        if not lost or gaps is Gaps.KEPT:
             store.drop_empty_leaderships(log)
             _look_for_filler(store, log, begun)
+        elif gaps is Gaps.CUT:
+            _cut_before(store, log, lost[0][0], done)
+        else:
+            named = ", ".join(f"{first} to {last}" for first, last in lost)
+            why = "its replica takes no part while the cluster counts on it for them, or no other replica leads"
+            done(LogDamaged(f"{log.directory} has lost the offsets {named} to damage: {why}"))
 
     def begun(error: DuramenError | None) -> None:
         done(error if error is not None else Kept(takeovers_of(log), log.start_offset, log.end_offset))
 
-    store.when_settled(log, synced)
+    store.when_settled(log, settled)
 
 
 def _cut_before(store: Store, log: Log, offset: int, done: LookDone) -> None:

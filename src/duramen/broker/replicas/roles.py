@@ -11,7 +11,7 @@ from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import Absent
 from duramen.broker.replicas.kit import Kit
-from duramen.broker.replicas.opening import Gaps, gaps_of, look
+from duramen.broker.replicas.opening import Gaps, gaps_of, look, lost_ranges
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.sweeps import Sweeps
 from duramen.controller import partitions as controller
@@ -177,9 +177,10 @@ class Replicas:
 
     def _open(self, place: PartitionId, gaps: Gaps) -> None:
         log = self._partition_of(place).log
-        if gaps is Gaps.CUT and log.damage:
-            name = f"{log.directory} has lost records to damage"
-            self._kit.outside.report(f"{name}: it is cut before them, and fetched again from its leader")
+        lost = lost_ranges(log) if gaps is Gaps.CUT else []
+        if lost:
+            named = f"{log.directory} has lost records to damage from offset {lost[0][0]} on"
+            self._kit.outside.report(f"{named}: it is cut there, and fetched again from its leader")
 
         def found(kept: Kept | DuramenError) -> None:
             if place not in self._opening:

@@ -60,7 +60,8 @@ def register(
 
     `end_offset` is where the first of the events will stand in the metadata log, `is_live` whether the session of the
     node's id is not over. `renews`: the process ends its own registration of that epoch, as its storage takes writes
-    again. `damaged`: it leaves the in-sync sets in which others are. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
+    again. `damaged`: damage on its disk may have cost records that it acknowledged, so it leaves the in-sync sets that
+    have other members. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
     """
     _check(state, wish)
     known = state.registrations.get(wish.node_id)
