@@ -1,4 +1,4 @@
-"""Damage that the disk does to what was synced: a bit flips in a batch of the write-ahead log.
+"""Damage that the disk does to what was synced: bits flip in batches of the write-ahead log.
 
 The process that finds it is not interrupted while it starts: a loss of power in the middle of a recovery from damage
 can lose more than the damage did, because what it wrote and did not sync is read as evidence.
@@ -9,15 +9,16 @@ from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
+from duramen.base.ids import METADATA_LOG_ID
 from duramen.codec.batch import header
 from duramen.sim.disk import MemoryFileSystem
-from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint
+from duramen.storage.checkpoint import checkpoint_numbers, read_checkpoint
 from duramen.storage.frames import FRAME_HEADER_BYTES, Frame, FrameType, find_generation, position, scan
 from duramen.storage.recovery import wal_salt
 from duramen.storage.wal import wal_path
 from duramen.storage.walfiles import wal_slots
 
-__all__ = ["DamagedBatch", "flip_bit"]
+__all__ = ["DamagedBatch", "flip_bit", "flip_last"]
 
 _HEAD_BYTES = 200
 _OF_LOG = (FrameType.APPEND, FrameType.TRUNCATE, FrameType.CHECKPOINT_ENTRY, FrameType.LOG_DELETED)
@@ -39,11 +40,7 @@ def flip_bit(disk: MemoryFileSystem, chance: random.Random, log_ids: Collection[
     A later frame vouches for the batch, and for a later batch of the same log: so its loss must be noticed and named,
     and is no reason to lose anything else.
     """
-    numbers = checkpoint_numbers(disk)
-    checkpoint = read_checkpoint(disk, numbers[0]) if numbers else None
-    if checkpoint is None or checkpoint.clean:
-        return None
-    frames = _frames(disk, checkpoint)
+    frames = _frames(disk)
     vouched, behind = 0, dict.fromkeys(log_ids, False)
     found: list[tuple[str, Frame]] = []
     for path, frame in reversed(frames):
@@ -58,15 +55,44 @@ def flip_bit(disk: MemoryFileSystem, chance: random.Random, log_ids: Collection[
     found = [(path, frame) for path, frame in found if frame.type is FrameType.APPEND]
     if not found:
         return None
-    path, frame = chance.choice(found)
+    return _flip(disk, chance, *chance.choice(found))
+
+
+def flip_last(disk: MemoryFileSystem, chance: random.Random, most: int) -> list[DamagedBatch]:
+    """Flip a bit in each of the last batches, at most so many, of a partition's log that the next start replays.
+
+    A later frame vouches for them, of whichever log: so the start must notice that synced records may be lost. Where
+    the log goes on behind them with batches that nobody vouches for, these stay.
+    """
+    vouched = 0
+    found: dict[int, list[tuple[str, Frame]]] = {}
+    ended: set[int] = {METADATA_LOG_ID}
+    for path, frame in reversed(_frames(disk)):
+        if frame.log_id not in ended and position(frame.generation, frame.end) <= vouched:
+            if frame.type is FrameType.APPEND:
+                found.setdefault(frame.log_id, []).append((path, frame))
+            elif frame.type in _OF_LOG:
+                ended.add(frame.log_id)
+        vouched = max(vouched, frame.vouched)
+    if not found:
+        return []
+    batches = found[chance.choice(sorted(found))]
+    return [_flip(disk, chance, *one) for one in batches[: chance.randrange(1, most + 1)]]
+
+
+def _flip(disk: MemoryFileSystem, chance: random.Random, path: str, frame: Frame) -> DamagedBatch:
     batch = header(frame.payload)
     place = chance.randrange(frame.place + FRAME_HEADER_BYTES, frame.end)
     disk.corrupt(path, place, 1 << chance.randrange(8))
     return DamagedBatch(frame.log_id, batch.base_offset, batch.next_offset, path, place)
 
 
-def _frames(disk: MemoryFileSystem, checkpoint: Checkpoint) -> list[tuple[str, Frame]]:
-    """The sound frames from where the checkpoint stands, in their order, each with the file that has it."""
+def _frames(disk: MemoryFileSystem) -> list[tuple[str, Frame]]:
+    """The sound frames that the next start replays, in their order, each with the file that has it."""
+    numbers = checkpoint_numbers(disk)
+    checkpoint = read_checkpoint(disk, numbers[0]) if numbers else None
+    if checkpoint is None or checkpoint.clean:
+        return []
     salt = wal_salt(UUID(bytes=checkpoint.directory_id))
     found: list[tuple[str, Frame]] = []
     for slot, file in wal_slots(disk):

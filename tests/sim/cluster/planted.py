@@ -14,6 +14,7 @@ from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError
 from duramen.broker.cluster.member import Member
+from duramen.broker.control import speaking
 from duramen.broker.control.lifecycle import Lifecycle
 from duramen.broker.coordinating.participant import Participant
 from duramen.broker.coordinating.requests import WriteMarkers
@@ -109,6 +110,14 @@ def _lead_unwritable(right: Original) -> Original:
     return storage_changed
 
 
+def _hide_damage(right: Original) -> Original:
+    def register(state: Any, wish: Any, *, end_offset: int, is_live: bool, renews: int = 0, damaged: bool = False) -> Any:
+        del damaged
+        return right(state, wish, end_offset=end_offset, is_live=is_live, renews=renews)
+
+    return register
+
+
 def _stay_out(right: Original) -> Original:
     def storage_changed(self: Lifecycle, *, unwritable: bool) -> None:
         if unwritable:
@@ -199,6 +208,12 @@ BUGS: Final = (
         "",
         (Place(Lifecycle, "storage_changed", _lead_unwritable),),
         "lead on with a disk that takes no writes",
+    ),
+    Bug(
+        "hide-damage",
+        "",
+        (Place(speaking, "register", _hide_damage),),
+        "count on a node for records that damage to its disk has cost",
     ),
     Bug("stay-out", "", (Place(Lifecycle, "storage_changed", _stay_out),), "stay out once a full disk has room again"),
 )

@@ -42,6 +42,7 @@ FOUND_BY: Final = {
     "serve-alone": 1,
     "lead-unwritable": 1,
     "stay-out": 1,
+    "hide-damage": 1,
 }
 
 MADE_BY: Final = {
@@ -51,6 +52,7 @@ MADE_BY: Final = {
     "count-written": ("slow disk", "power loss"),
     "vote-twice": ("contested election",),
     "send-anywhere": ("slow disk", "slow network"),
+    "hide-damage": ("damaged disk", "kill", "kill of a leader"),
 }
 """The only faults that the short hunt injects, by bug: they cause the situation in which the bug shows."""
 

@@ -1,4 +1,4 @@
-"""What goes wrong with the disks of a cluster: slow, failing, lost, or again what they were some time ago."""
+"""What goes wrong with the disks of a cluster: slow, failing, damaged, lost, or again what they were some time ago."""
 
 import errno
 import random
@@ -8,9 +8,11 @@ from typing import Final
 
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.victim import Cluster
+from duramen.sim.damage import flip_last
 
 __all__ = ["Disks"]
 
+_MOST_BATCHES: Final = 3
 _FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write"), ("read",))
 
 
@@ -21,7 +23,7 @@ class Disks:
         self, cluster: Cluster, chance: random.Random, heal_later: Callable[[Callable[[], None]], None]
     ) -> None:
         self.remembers = False
-        self.spoilt = False  # whether a disk was lost or put back, which happens once in a run
+        self.spoilt = False  # whether a disk was lost, damaged or put back, which happens once in a run
         self._taken_bytes: dict[Node, int] = {}  # of disks that are full
         self._cluster = cluster
         self._chance = chance
@@ -129,6 +131,21 @@ class Disks:
         self.spoilt = True
         self._cluster.wipe(node)
         return True
+
+    def damage(self) -> bool:
+        """Bits flip in the last batches of a log while its node is down, once in a run."""
+        node = self._any()
+        if not node.ready or not self._may_lose(node):
+            return False
+        self._cluster.end(node, power=self._chance.random() < 0.5, soon=True)
+        node.disk.crash_at = None  # see `duramen.sim.damage`: nothing interrupts the start that finds it
+        damaged = flip_last(node.disk, self._chance, _MOST_BATCHES)
+        for batch in damaged:
+            self._cluster.trace("node %d: %s is damaged", node.node_id, batch)
+        if damaged:
+            self.spoilt = True
+            self._cluster.witness.doubts(node)
+        return bool(damaged)
 
     def _may_lose(self, node: Node) -> bool:
         """Whether another disk has all of every partition, a quorum is left, and none was lost in this run before."""

@@ -19,6 +19,7 @@ _HEALED_US: Final = (300_000, 1_500_000, 5_000_000)
 _OFTEN: Final = (1, 1, 1, 5)
 _MANY: Final = 150
 _FULL_SHARE: Final = 0.2
+_DAMAGED_SHARE: Final = 0.2
 
 
 class Faults:
@@ -53,6 +54,8 @@ class Faults:
         # Drawn apart, so that what other runs do stays as it is.
         if only or random.Random(f"{cluster.seed}/full disks").random() < _FULL_SHARE:
             kinds += (("full disk", disks.fill, 4),)
+        if only or random.Random(f"{cluster.seed}/damaged disks").random() < _DAMAGED_SHARE:
+            kinds += (("damaged disk", disks.damage, 6),)
         if unknown := set(only).difference(name for name, _, _ in kinds):
             names = ", ".join(sorted(name for name, _, _ in kinds))
             raise ValueError(f"unknown fault: {', '.join(sorted(unknown))}; the faults are {names}")

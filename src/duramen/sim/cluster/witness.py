@@ -115,8 +115,8 @@ class Witness:
         """A node that is registered no more has an empty disk."""
         self._at_rest.pop(node.node_id, None)
 
-    def rolled_back(self, node: Node) -> None:
-        """The disk of a node that does not run is an older one: what is on it counts again when it has registered."""
+    def doubts(self, node: Node) -> None:
+        """The disk of a node that does not run may lack what it had: it counts again when the node has registered."""
         self._at_rest.pop(node.node_id, None)
         self._doubted.add(node.node_id)
 

@@ -421,7 +421,7 @@ class World:
             self.end(node, power=True)
         self.trace("the disk of node %d is rolled back", node.node_id)
         node.roll_back()
-        self.witness.rolled_back(node)
+        self.witness.doubts(node)
 
     def wipe(self, node: Node) -> None:
         self.trace("node %d loses its disk", node.node_id)
