@@ -111,7 +111,9 @@ def _lead_unwritable(right: Original) -> Original:
 
 
 def _hide_damage(right: Original) -> Original:
-    def register(state: Any, wish: Any, *, end_offset: int, is_live: bool, renews: int = 0, damaged: bool = False) -> Any:
+    def register(
+        state: Any, wish: Any, *, end_offset: int, is_live: bool, renews: int = 0, damaged: bool = False
+    ) -> Any:
         del damaged
         return right(state, wish, end_offset=end_offset, is_live=is_live, renews=renews)
 

@@ -13,6 +13,7 @@ from duramen.sim.damage import flip_last
 __all__ = ["Disks"]
 
 _MOST_BATCHES: Final = 3
+_ALL_DOWN: Final = 0.5
 _FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write"), ("read",))
 
 
@@ -133,11 +134,17 @@ class Disks:
         return True
 
     def damage(self) -> bool:
-        """Bits flip in the last batches of a log while its node is down, once in a run."""
+        """Bits flip in the last batches of a log while its node is down, and perhaps all others are; once in a run.
+
+        Where all were down, whoever is back first and may lead does.
+        """
         node = self._any()
-        if not node.ready or not self._may_lose(node):
+        if node.out or not self._may_lose(node):
             return False
-        self._cluster.end(node, power=self._chance.random() < 0.5, soon=True)
+        nodes = self._cluster.nodes.values() if self._chance.random() < _ALL_DOWN else [node]
+        for one in nodes:
+            if one.process is not None:
+                self._cluster.end(one, power=self._chance.random() < 0.5, soon=one is node)
         node.disk.crash_at = None  # see `duramen.sim.damage`: nothing interrupts the start that finds it
         damaged = flip_last(node.disk, self._chance, _MOST_BATCHES)
         for batch in damaged:
