@@ -9,7 +9,6 @@ from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
-from duramen.base.ids import METADATA_LOG_ID
 from duramen.codec.batch import header
 from duramen.sim.disk import MemoryFileSystem
 from duramen.storage.checkpoint import checkpoint_numbers, read_checkpoint
@@ -58,17 +57,17 @@ def flip_bit(disk: MemoryFileSystem, chance: random.Random, log_ids: Collection[
     return _flip(disk, chance, *chance.choice(found))
 
 
-def flip_last(disk: MemoryFileSystem, chance: random.Random, most: int) -> list[DamagedBatch]:
-    """Flip a bit in each of the last batches, at most so many, of a partition's log that the next start replays.
+def flip_last(disk: MemoryFileSystem, chance: random.Random, log_ids: Collection[int], most: int) -> list[DamagedBatch]:
+    """Flip a bit in each of the last batches, at most so many, of one of these logs that the next start replays.
 
     A later frame vouches for them, of whichever log: so the start must notice that synced records may be lost. Where
     the log goes on behind them with batches that nobody vouches for, these stay.
     """
     vouched = 0
     found: dict[int, list[tuple[str, Frame]]] = {}
-    ended: set[int] = {METADATA_LOG_ID}
+    ended: set[int] = set()
     for path, frame in reversed(_frames(disk)):
-        if frame.log_id not in ended and position(frame.generation, frame.end) <= vouched:
+        if frame.log_id in log_ids and frame.log_id not in ended and position(frame.generation, frame.end) <= vouched:
             if frame.type is FrameType.APPEND:
                 found.setdefault(frame.log_id, []).append((path, frame))
             elif frame.type in _OF_LOG:

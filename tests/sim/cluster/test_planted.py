@@ -42,7 +42,7 @@ FOUND_BY: Final = {
     "serve-alone": 1,
     "lead-unwritable": 1,
     "stay-out": 1,
-    "hide-damage": 1,
+    "hide-damage": 12,
 }
 
 MADE_BY: Final = {

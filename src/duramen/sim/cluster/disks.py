@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from duramen.controller.cluster.rules import rules_of
+from duramen.controller.partitions import PartitionId
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.victim import Cluster
 from duramen.sim.damage import flip_last
@@ -139,20 +141,35 @@ class Disks:
         Where all were down, whoever is back first and may lead does.
         """
         node = self._any()
-        if node.out or not self._may_lose(node):
+        log_ids = self._held_by_others(node)
+        if not node.ready or self.spoilt or not log_ids:
             return False
-        nodes = self._cluster.nodes.values() if self._chance.random() < _ALL_DOWN else [node]
-        for one in nodes:
+        for one in self._cluster.nodes.values() if self._chance.random() < _ALL_DOWN else [node]:
             if one.process is not None:
                 self._cluster.end(one, power=self._chance.random() < 0.5, soon=one is node)
         node.disk.crash_at = None  # see `duramen.sim.damage`: nothing interrupts the start that finds it
-        damaged = flip_last(node.disk, self._chance, _MOST_BATCHES)
+        damaged = flip_last(node.disk, self._chance, log_ids, _MOST_BATCHES)
         for batch in damaged:
             self._cluster.trace("node %d: %s is damaged", node.node_id, batch)
         if damaged:
             self.spoilt = True
             self._cluster.witness.doubts(node)
         return bool(damaged)
+
+    def _held_by_others(self, node: Node) -> set[int]:
+        """The ids of the node's logs of which others have all, and at least one of them may lead whoever else is gone.
+
+        With `min.insync.replicas` 1 a node that is down can come to be the only one that holds a partition.
+        """
+        state, found = self._cluster.witness.council.state, set()
+        for log in () if node.store is None else node.store.each_log():
+            place = PartitionId(*log.key)
+            partition = state.partitions.get(place)
+            if partition is None or rules_of(state, place.stream_id).least_in_sync(partition) < 2:
+                continue
+            if {*partition.isr, *partition.elr} - {node.node_id}:
+                found.add(log.id)
+        return found
 
     def _may_lose(self, node: Node) -> bool:
         """Whether another disk has all of every partition, a quorum is left, and none was lost in this run before."""
