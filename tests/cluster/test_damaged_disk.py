@@ -25,7 +25,7 @@ _QUIET: Final = {"log_level": 0}
 
 def _damage(data_dir: Path, mark: bytes, which: slice) -> None:
     """Change a byte in each of these batches of the write-ahead log, of those that contain `mark`."""
-    files = HostFileSystem(data_dir)
+    files = HostFileSystem(str(data_dir))
     salt = wal_salt(read_directory_id(files, str(data_dir)))
     found = [
         (wal_path(wal.slot), frame.place + FRAME_HEADER_BYTES + len(frame.payload) // 2)

@@ -161,7 +161,8 @@ class Disks:
 
         With `min.insync.replicas` 1 a node that is down can come to be the only one that holds a partition.
         """
-        state, found = self._cluster.witness.council.state, set()
+        state = self._cluster.witness.council.state
+        found: set[int] = set()
         for log in () if node.store is None else node.store.each_log():
             place = PartitionId(*log.key)
             partition = state.partitions.get(place)
