@@ -54,7 +54,8 @@ class Faults:
         # Drawn apart, so that what other runs do stays as it is.
         if only or random.Random(f"{cluster.seed}/full disks").random() < _FULL_SHARE:
             kinds += (("full disk", disks.fill, 4),)
-        if only or random.Random(f"{cluster.seed}/damaged disks").random() < _DAMAGED_SHARE:
+        drawn = not only and random.Random(f"{cluster.seed}/damaged disks").random() < _DAMAGED_SHARE
+        if drawn or "damaged disk" in only:
             kinds += (("damaged disk", disks.damage, 6),)
         if unknown := set(only).difference(name for name, _, _ in kinds):
             names = ", ".join(sorted(name for name, _, _ in kinds))
