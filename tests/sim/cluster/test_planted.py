@@ -35,7 +35,7 @@ FOUND_BY: Final = {
     "send-anywhere": 14,
     "always-commit": 3,
     "show-open": 3,
-    "store-here": 5,
+    "store-here": 16,
     "take-any": 5,
     "tell-unstored": 20,
     "lag-since-last-fetch": 3,
