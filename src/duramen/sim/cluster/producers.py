@@ -50,6 +50,7 @@ class _Window:
         self.told: list[Any] = [None] * len(batches)
         self.sent = 0
         self.open = 0  # how many are sent or about to be, and not answered
+        self.over = False  # all that was sent is answered: what the network still brings begins nothing new
 
     def acknowledged(self, at: int) -> bool:
         """Whether a batch of it is."""
@@ -140,7 +141,7 @@ class Producer(Client):
         self.calls.book.page(place).sent(batch)
 
         def append(broker: Broker, reply: Reply) -> None:
-            if self._windows is not None and window.sent < len(window.batches):
+            if self._windows is not None and window.sent < len(window.batches) and not window.over:
                 window.open += 1
                 self.calls.at(1 + below(self._windows, _APART_US), partial(self._send_next, node_id, place, window))
             partition = partition_at(broker, place)
@@ -172,6 +173,7 @@ class Producer(Client):
 
     def _settled(self, place: PartitionId, window: _Window) -> None:
         """All that was sent of a window is answered: what is left goes again, in its order."""
+        window.over = True
         if not window.left:
             self._last, self._waiting = (place, window.batches[-1]), None
             self.next()
