@@ -4,35 +4,26 @@ Three nodes, one partition that all of them hold, acks=all. The client asks the 
 what a library waits before it asks again, librdkafka 100 ms at first, comes on top.
 """
 
-import itertools
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
-from uuid import UUID
 
 from duramen.base.errors import DuramenError
+from duramen.bench.prober import Prober, acknowledged_s
 from duramen.bench.targets import Outcome, at_most, not_measured
 from duramen.bench.worker import Worker
-from duramen.client.connection import Connection
 from duramen.client.http import Server
-from duramen.codec.batch import NewRecord, encode
-from duramen.codec.kafka import produce
-from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
-from duramen.codec.kafka.versions import ApiKey
 from duramen.node.processes import NodeProcesses
 
 __all__ = ["measure", "steps"]
 
 _STREAM: Final = "failover"
 _NODES: Final = (1, 2, 3)
-_ANSWER_S: Final = 2.0
-_AGAIN_S: Final = 0.001
 _WHOLE_S: Final = 60.0
 _WRITES: Final = 20
-_NOBODY: Final = UUID(int=0)
 _CASES: Final = (
     ("leader killed with -9", "kill", False, 300.0),
     ("leader killed with -9 that led the controller too", "kill", True, 600.0),
@@ -74,7 +65,7 @@ def _outcome(name: str, found: Sequence[float], wanted_ms: float) -> Outcome:
 
 def _round(nodes: NodeProcesses, how: str, *, controls: bool) -> float | None:
     """Milliseconds until the first acknowledgement after a leader went; None where it could not be arranged."""
-    clients = {number: _Client(nodes.nodes[number].kafka) for number in _NODES}
+    clients = {number: Prober(nodes.nodes[number].kafka, _STREAM) for number in _NODES}
     gone: list[int] = []
     try:
         leader, controller = _whole(clients)
@@ -92,8 +83,8 @@ def _round(nodes: NodeProcesses, how: str, *, controls: bool) -> float | None:
         began_s = time.monotonic()
         gone.append(leader)
         nodes.nodes[leader].signal(signal.SIGKILL if how == "kill" else signal.SIGSTOP)
-        _first(clients[number] for number in _NODES if number != leader)
-        return 1000 * (time.monotonic() - began_s)
+        others = [clients[number] for number in _NODES if number != leader]
+        return 1000 * acknowledged_s(others, 0, began_s, _WHOLE_S)
     finally:
         for client in clients.values():
             client.close()
@@ -115,7 +106,7 @@ def _move(nodes: NodeProcesses, asked: int, leader: int) -> None:
     Server(nodes.nodes[asked].http).post("/v1/cluster/elections", wish)
 
 
-def _longest_gap_ms(nodes: NodeProcesses, clients: "dict[int, _Client]", leader: int) -> float:
+def _longest_gap_ms(nodes: NodeProcesses, clients: dict[int, Prober], leader: int) -> float:
     """The longest time between two acknowledgements while another is made to lead."""
     other = next(number for number in _NODES if number != leader)
     with ThreadPoolExecutor(1) as threads:
@@ -133,67 +124,12 @@ def _longest_gap_ms(nodes: NodeProcesses, clients: "dict[int, _Client]", leader:
     return 1000 * longest_s
 
 
-def _first(clients: "Iterator[_Client]") -> None:
-    """Ask these in turns until one acknowledges."""
-    for client in itertools.cycle(list(clients)):
-        if client.write():
-            return
-        time.sleep(_AGAIN_S)
-
-
-def _whole(clients: "dict[int, _Client]") -> tuple[int, int]:
+def _whole(clients: dict[int, Prober]) -> tuple[int, int]:
     """The leader and the controller's leader, once all are in sync and every node knows."""
     until_s = time.monotonic() + _WHOLE_S
     while time.monotonic() < until_s:
-        found = {client.layout() for client in clients.values()}
-        if len(found) == 1 and (layout := found.pop()) is not None and layout[2] == len(clients):
-            return layout[0], layout[1]
+        first, *others = [client.layout() for client in clients.values()]
+        if first is not None and all(other == first for other in others) and first.in_sync[0] == len(clients):
+            return first.leaders[0], first.controller
         time.sleep(0.05)
     raise DuramenError(f"the nodes are not all in sync after {_WHOLE_S:g} s")
-
-
-class _Client:
-    """A connection to one node, made again where it was lost."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._address = host, int(port)
-        self._connection: Connection | None = None
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._connection = Connection(*self._address, client_id="bench", timeout_s=_ANSWER_S)
-        return self._connection
-
-    def write(self) -> bool:
-        """Whether a record was acknowledged by all in sync."""
-        batch = memoryview(encode([NewRecord(0, None, b"x")]))
-        request = ProduceRequest(None, -1, int(1000 * _ANSWER_S), [TopicData(_STREAM, [PartitionData(0, batch)])])
-        try:
-            connection = self._connected()
-            version = connection.version(ApiKey.PRODUCE)
-            sent = connection.send(ApiKey.PRODUCE, produce.encode_request(version, request))
-            (topic,) = produce.decode_response(*connection.receive(sent))
-        except DuramenError:
-            self.close()
-            return False
-        return topic.partitions[0].error_code == 0
-
-    def layout(self) -> tuple[int, int, int] | None:
-        """The partition's leader, the controller's, and how many are in sync, as this node knows; makes the stream."""
-        wish = {"topics": [{"name": _STREAM, "topic_id": _NOBODY}], "allow_auto_topic_creation": True}
-        try:
-            answer = self._connected().request(ApiKey.METADATA, {**wish, "include_topic_authorized_operations": False})
-        except DuramenError:
-            self.close()
-            return None
-        partitions = answer["topics"][0]["partitions"]
-        if not partitions or partitions[0]["leader_id"] < 0:
-            return None
-        return partitions[0]["leader_id"], answer["controller_id"], len(partitions[0]["isr_nodes"])
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
