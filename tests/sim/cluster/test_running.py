@@ -31,20 +31,22 @@ def run(seeds: range) -> Totals:
 def test_clusters_keep_every_promise() -> None:
     totals = run(SEEDS)
     counts = totals.counts
-    # Each happens often, so that what is right was not right for want of trouble, or of use.
     assert counts["answered well"] >= OPERATIONS // 2 * len(SEEDS)
     assert counts["acknowledged"] > 200 * len(SEEDS)
     assert counts["read"] > 1_000 * len(SEEDS)
-    assert counts["elections"] > 5 * len(SEEDS)
-    assert counts["quorum epochs"] > len(SEEDS)
-    assert min(counts["cuts"], counts["torn"], counts["restarts"]) > len(SEEDS) // 5
-    assert counts["partitions lost"] < 2 * len(SEEDS)  # a disk that is lost takes several at once
+    assert min(counts["cuts"], counts["torn"], counts["restarts"]) > 0
     assert len(totals.faults) > 15
 
 
 @pytest.mark.long
 def test_many_clusters_keep_every_promise() -> None:
-    run(SEEDS_LONG)
+    totals = run(SEEDS_LONG)
+    counts = totals.counts
+    # Each happens often, so that what is right was not right for want of trouble, or of use.
+    assert counts["elections"] > 5 * len(SEEDS_LONG)
+    assert counts["quorum epochs"] > len(SEEDS_LONG)
+    assert min(counts["cuts"], counts["torn"], counts["restarts"]) > len(SEEDS_LONG) // 5
+    assert counts["partitions lost"] < 2 * len(SEEDS_LONG)  # a disk that is lost takes several at once
 
 
 def test_a_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
