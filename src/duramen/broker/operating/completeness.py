@@ -58,7 +58,7 @@ class Completeness:
     def survey(self, places: Sequence[PartitionId], done: Done) -> None:
         """Tell `done` of each partition, in their order, what its replicas have; it may be called at once."""
         standing = self._standing()
-        live = {node.id for node in standing.nodes if not node.draining}
+        live = {node.id for node in standing.nodes if not node.draining} or {self._node_id}  # it is alone
         by_node: dict[int, list[int]] = {}
         surveys = []
         for at, place in enumerate(places):

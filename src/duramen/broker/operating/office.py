@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import (
     DuramenError,
+    ElectionNotNeeded,
     LeaderUnavailable,
     NodeNotFound,
     NotController,
@@ -153,9 +154,15 @@ class ClusterOffice:
         self, surveys: Sequence[Survey], done: Callable[[list[Elected]], None], *, within_ms: int = WITHIN_MS
     ) -> None:
         """Where nobody leads, let the most complete replica lead that has answered: what it lacks is lost."""
-        none = [Elected(one.place, _unheard(one)) for one in surveys if one.best is None]
+        none = [Elected(one.place, self._unelectable(one)) for one in surveys if one.best is None]
         wanted = [requests.ElectLeader(one.place, True, one.best) for one in surveys if one.best is not None]
         self._elect(wanted, lambda elected: done([*elected, *none]), within_ms)
+
+    def _unelectable(self, survey: Survey) -> DuramenError:
+        known = self.state.partitions.get(survey.place)
+        if known is not None and known.leader is not None:
+            return ElectionNotNeeded(f"node {known.leader} leads")
+        return _unheard(survey)
 
     def _elect(
         self, wanted: Sequence[requests.ElectLeader], done: Callable[[list[Elected]], None], within_ms: int
