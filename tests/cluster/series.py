@@ -22,7 +22,7 @@ from tests.cluster.judged import NODES, PARTITIONS, World, running, world
 from tests.consistency.clients import Assigned, PlainSender
 from tests.leaks import close_leaked_sockets
 
-from duramen.bench.prober import Layout, Prober, acknowledged_s
+from duramen.bench.prober import Prober, acknowledged_s, agreed
 
 _STREAM: Final = "probed"
 _CLIENTS: Final = (PlainSender, PlainSender, Assigned, Watching)
@@ -96,23 +96,11 @@ KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
-def _whole(probers: Mapping[int, Prober]) -> Layout:
-    """What all nodes say once every replica is in sync."""
-
-    def found() -> Layout | None:
-        first, *others = [prober.layout() for prober in probers.values()]
-        is_whole = first is not None and all(count == len(NODES) for count in first.in_sync.values())
-        return first if is_whole and all(other == first for other in others) else None
-
-    layout = until(found, _WAIT_S)
-    assert layout is not None
-    return layout
-
-
 def _round(cluster: World, kind: Kind, number: int) -> float:
     """Seconds until another node acknowledges a record of a partition that the struck node led."""
     probers = {node: Prober(cluster.nodes.nodes[node].kafka, _STREAM) for node in NODES}
-    layout = _whole(probers)
+    layout = until(lambda: agreed(probers.values()), _WAIT_S)
+    assert layout is not None
     struck = layout.controller if kind.controls else layout.leaders[number % PARTITIONS]
     partition = next((at for at, leader in layout.leaders.items() if leader == struck), 0)
     try:

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from duramen.codec.kafka import produce
 from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Layout", "Prober", "acknowledged_s"]
+__all__ = ["Layout", "Prober", "acknowledged_s", "agreed"]
 
 _ANSWER_S: Final = 2.0
 _AGAIN_S: Final = 0.001
@@ -79,6 +79,13 @@ class Prober:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def agreed(probers: Collection[Prober]) -> Layout | None:
+    """What all nodes say, once it is the same and as many replicas of each partition are in sync; else None."""
+    first, *others = [prober.layout() for prober in probers]
+    is_whole = first is not None and all(count == len(probers) for count in first.in_sync.values())
+    return first if is_whole and all(other == first for other in others) else None
 
 
 def acknowledged_s(probers: Iterable[Prober], partition: int, began_s: float, limit_s: float) -> float:

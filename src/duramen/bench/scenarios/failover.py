@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.base.errors import DuramenError
-from duramen.bench.prober import Prober, acknowledged_s
+from duramen.bench.prober import Prober, acknowledged_s, agreed
 from duramen.bench.targets import Outcome, at_most, not_measured
 from duramen.bench.worker import Worker
 from duramen.client.http import Server
@@ -128,8 +128,7 @@ def _whole(clients: dict[int, Prober]) -> tuple[int, int]:
     """The leader and the controller's leader, once all are in sync and every node knows."""
     until_s = time.monotonic() + _WHOLE_S
     while time.monotonic() < until_s:
-        first, *others = [client.layout() for client in clients.values()]
-        if first is not None and all(other == first for other in others) and first.in_sync[0] == len(clients):
-            return first.leaders[0], first.controller
+        if (layout := agreed(clients.values())) is not None:
+            return layout.leaders[0], layout.controller
         time.sleep(0.05)
     raise DuramenError(f"the nodes are not all in sync after {_WHOLE_S:g} s")
