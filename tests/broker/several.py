@@ -5,7 +5,7 @@ lets time go by. Whom a broker cannot hear is in `cut`; who leads is said by `el
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -31,6 +31,7 @@ from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.state import ControllerState
 from duramen.replication.effects import Effect
+from duramen.replication.machine import Behind
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer
 from duramen.replication.partition import PartitionConfig
 from duramen.sim.broker import Answer, ManualBroker
@@ -102,6 +103,9 @@ class Placed:
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
         del partition, rack_id, offset
         return -1
+
+    def behind(self) -> Iterator[Sequence[Behind]]:
+        return iter(())
 
     def heard_ms(self, node_id: int) -> int:
         del node_id

@@ -103,7 +103,9 @@ def test_status_is_one_screen() -> None:
     with FakeNode({"GET /v1/cluster": (200, CLUSTER)}) as node:
         said = run("cluster", "status", server=node.address)
         document = json.loads(run("cluster", "status", "--format", "json", server=node.address).out)
-    assert (said.code, said.err, document) == (0, "", CLUSTER)
+    unheard = {"version": None, "health": None, "lag": None, "error": "it has no HTTP address"}
+    assert (said.code, said.err) == (0, "")
+    assert document == CLUSTER | {"nodes": [one | unheard for one in CLUSTER["nodes"]]}
     lines = [line.split() for line in said.out.splitlines()]
     assert said.out.startswith("Cluster     c\\x1b[31m, feature level 1\n")
     assert "Quorum      node 1 leads in epoch 5; committed up to offset 19" in said.out
@@ -125,7 +127,9 @@ def test_status_asks_every_node_how_it_is() -> None:
         "problem": "the disk is full", "storage": "full", "uptime_seconds": 90, "disk_free_bytes": 1 << 20,
         "descriptors": 40, "descriptors_limit": 1024,
     }  # fmt: skip
-    answers: dict[str, Answer] = {"GET /v1/node": (200, {"version": "1.2", "health": health})}
+    behind = {"node_id": 2, "partitions": 3, "records": 40, "unheard": 0, "seconds": 2.5}
+    told = {"version": "1.2", "health": health, "followers": [behind, behind | {"node_id": 3, "unheard": 1}]}
+    answers: dict[str, Answer] = {"GET /v1/node": (200, told)}
     with FakeNode(answers) as node:
         nodes = [
             NODE | {"endpoints": {"http": node.address}},
@@ -134,12 +138,20 @@ def test_status_asks_every_node_how_it_is() -> None:
         ]
         answers["GET /v1/cluster"] = (200, CLUSTER | {"nodes": nodes})
         lines = run("cluster", "status", server=node.address).out.splitlines()
+        document = json.loads(run("cluster", "status", "--format", "json", server=node.address).out)
     (at,) = (at for at, line in enumerate(lines) if "DISK FREE" in line)
-    first, second = (line.split() for line in lines[at + 1 : at + 3])
+    first, second, third = (line.split() for line in lines[at + 1 : at + 4])
     assert first[:2] + first[-6:] == ["1", "1.2", "40/1024", "no:", "the", "disk", "is", "full"]
     assert "full" in first[2:6]
-    assert second[:7] == ["2", "-", "-", "-", "-", "-", "no:"]
-    assert lines[at + 3] == ""
+    assert first[-9:-6] == ["0", "0", "ms"]
+    assert second[:10] == ["2", "-", "-", "-", "-", "40", "2.5", "s", "-", "no:"]
+    assert third[5] == ">=40"
+    assert lines[at + 4] == ""
+    told_of = {one["id"]: one for one in document["nodes"]}
+    assert (told_of[1]["health"], told_of[1]["version"], told_of[1]["error"]) == (health, "1.2", None)
+    assert told_of[2]["lag"] == {"partitions": 3, "records": 40, "unheard": 0, "seconds": 2.5}
+    assert told_of[2]["health"] is None
+    assert told_of[2]["error"].startswith("no node answers at 127.0.0.1:1")
 
 
 def test_a_node_with_another_disk_is_there_twice_for_a_while() -> None:

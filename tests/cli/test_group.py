@@ -276,3 +276,13 @@ def test_streams_show_the_groups_that_read_them() -> None:
         document = json.loads(run("stream", "describe", "s", "--format", "json", server=node.address).out)
     assert said.splitlines()[-1].split() == ["a", "Empty", "3", "1.5", "min"]
     assert document["groups"] == [{"id": "a", "state": "Empty", "offsets": GROUP["offsets"][:2]}]
+    assert document["groups_missing"] == ""
+    pages = {"groups": GROUPS, "next": None, "silent_nodes": [3], "leaderless_partitions": []}
+    answers["GET /v1/groups"] = 200, pages
+    answers["GET /v1/groups/b%20c"] = 503, {"type": "coordinator-loading", "detail": "so"}
+    with FakeNode(answers) as node:
+        said = run("stream", "describe", "s", server=node.address).out
+        document = json.loads(run("stream", "describe", "s", "--format", "json", server=node.address).out)
+    missing = "of nodes that did not answer: 3; of groups whose coordinator did not answer: b c"
+    assert said.splitlines()[-1] == f"Groups may be missing: {missing}."
+    assert document["groups_missing"] == missing

@@ -22,6 +22,8 @@ def test_piped_it_is_one_table(duramen: Run, stream_name: str) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert f"\n{stream_name} " in ended.out
     assert "Kafka connections" in ended.out
+    (at,) = (at for at, line in enumerate(ended.out.splitlines()) if "DISK FREE" in line)
+    assert ended.out.splitlines()[at + 1].split()[-1] == "yes"
     assert duramen("top", "--once", "--interval", "0.1").code == 0
 
 
@@ -45,6 +47,9 @@ def test_json_is_a_line_for_each_look(duramen: Run, node: NodeProcess, stream_na
         assert (process.wait(60), process.stderr.read()) == (0, "")
     ended = duramen("top", "--format", "json", "--interval", "0.1", "-n", "2")
     assert (ended.code, len(ended.out.splitlines())) == (0, 2)
+    (one,) = json.loads(ended.out.splitlines()[0])["nodes"]
+    assert (one["health"]["storage"], one["health"]["problem"], one["error"]) == ("writable", "", None)
+    assert one["lag"] == {"partitions": 0, "records": 0, "unheard": 0, "seconds": 0.0}
 
 
 def test_the_screen(duramen: Run, node: NodeProcess, stream_name: str) -> None:

@@ -1,6 +1,6 @@
 """A node that is alone: what changes is decided by itself, and committed once its own log has it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -39,6 +39,7 @@ from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.quotas import alter_quotas
 from duramen.controller.state import ControllerState
+from duramen.replication.machine import Behind
 from duramen.storage.store import Store
 
 __all__ = ["Alone"]
@@ -107,6 +108,9 @@ class Alone:
     def heard_ms(self, node_id: int) -> int:
         del node_id
         return 0
+
+    def behind(self) -> Iterator[Sequence[Behind]]:
+        return iter(())
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         del node_id, body, done

@@ -1,6 +1,6 @@
 """What a node is: alone, or a member of a cluster. What the broker needs of that is here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from duramen.broker.partition import Partition, Role
 from duramen.controller.events import Event
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.replication.machine import Behind
 
 __all__ = ["Listener", "Standing"]
 
@@ -84,6 +85,9 @@ class Standing(Changes, Protocol):
 
     def heard_ms(self, node_id: int) -> int:
         """When replicas of another node were last heard of, in ms since 1970; 0: not since the start."""
+
+    def behind(self) -> Iterator[Sequence[Behind]]:
+        """Of each partition that this node leads, the followers that lack something of it."""
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         """Ask the broker of another node; `done` gets the answer, or None where the connection ends before it.

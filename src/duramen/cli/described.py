@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from duramen.base.errors import GroupNotFound
+from duramen.base.errors import CoordinatorLoading, GroupNotFound, LeaderUnavailable, NotCoordinator, OutcomeUnknown
 from duramen.base.units import format_bytes, format_ms, moment
 from duramen.cli.output import print_table
 from duramen.cli.progress import Bar
@@ -14,15 +14,22 @@ from duramen.cli.server import Server
 from duramen.cli.tables import plain
 from duramen.client.http import path_of
 
-__all__ = ["groups_reading", "lag_text", "print_stream"]
+__all__ = ["groups_reading", "lag_text", "missing_groups", "print_stream"]
 
 _Group = Mapping[str, Any]
 
+_UNHEARD: Final = (CoordinatorLoading, LeaderUnavailable, NotCoordinator, OutcomeUnknown)
+"""Who coordinates a group does not answer, or is not known."""
 
-def groups_reading(server: Server, stream: str) -> list[dict[str, Any]]:
-    """The groups that have committed offsets of a stream: id, state, and these offsets with their lag."""
-    ids = [str(group["id"]) for group in server.listed("/v1/groups", "groups")]
-    found = []
+
+def groups_reading(server: Server, stream: str) -> tuple[list[dict[str, Any]], str]:
+    """The groups that have committed offsets of a stream: id, state, and these offsets with their lag.
+
+    And why some may be missing; empty where they are all there.
+    """
+    pages = list(server.pages("/v1/groups"))
+    ids = [str(group["id"]) for page in pages for group in page["groups"]]
+    found, unheard = [], []
     with Bar("asking for groups", len(ids)) as bar:
         for group_id in ids:
             bar.advance(1)
@@ -30,10 +37,28 @@ def groups_reading(server: Server, stream: str) -> list[dict[str, Any]]:
                 group = server.get(path_of("groups", group_id))
             except GroupNotFound:
                 continue
+            except _UNHEARD:
+                unheard.append(plain(group_id))
+                continue
             offsets = [offset for offset in group["offsets"] if offset["stream"] == stream]
             if offsets:
                 found.append({"id": group_id, "state": group["state"], "offsets": offsets})
-    return found
+    silent = f"of groups whose coordinator did not answer: {', '.join(unheard)}" if unheard else ""
+    return found, "; ".join(filter(None, (missing_groups(pages), silent)))
+
+
+def missing_groups(pages: Sequence[Mapping[str, Any]]) -> str:
+    """Why groups may be missing in a list; empty where they are all there."""
+
+    def named(field: str) -> str:
+        return ", ".join(str(one) for one in sorted({one for page in pages for one in page.get(field, ())}))
+
+    nodes, partitions = named("silent_nodes"), named("leaderless_partitions")
+    reasons = [
+        f"of nodes that did not answer: {nodes}" if nodes else "",
+        f"of partitions of __consumer_offsets without a leader: {partitions}" if partitions else "",
+    ]
+    return "; ".join(filter(None, reasons))
 
 
 def lag_text(offsets: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
@@ -64,7 +89,7 @@ def print_stream(stream: Mapping[str, Any], *, in_cluster: bool) -> None:
     _print_late(parts)
     if stream["nats_gaps"] is not None:
         _print_gaps(stream["nats_gaps"])
-    _print_groups(stream["groups"])
+    _print_groups(stream["groups"], stream["groups_missing"])
 
 
 def _time(ms: int) -> str:
@@ -127,10 +152,12 @@ def _print_gaps(gaps: Mapping[str, Any]) -> None:
     print_table(("START", "END", "CAUSE"), rows)
 
 
-def _print_groups(groups: Sequence[_Group]) -> None:
+def _print_groups(groups: Sequence[_Group], missing: str) -> None:
     click.echo()
-    if not groups:
+    if groups:
+        rows = [(group["id"], group["state"], *lag_text(group["offsets"])) for group in groups]
+        print_table(("GROUP", "STATE", "LAG RECORDS", "LAG TIME"), rows, right=(2, 3))
+    elif not missing:
         click.echo("No group has committed offsets of it.")
-        return
-    rows = [(group["id"], group["state"], *lag_text(group["offsets"])) for group in groups]
-    print_table(("GROUP", "STATE", "LAG RECORDS", "LAG TIME"), rows, right=(2, 3))
+    if missing:
+        click.echo(f"Groups may be missing: {missing}.")

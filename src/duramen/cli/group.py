@@ -10,7 +10,7 @@ from duramen.base.positions import POSITION_FORMS, Since, parse_position
 from duramen.base.units import format_ms
 from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.deleting import delete_all
-from duramen.cli.described import lag_text
+from duramen.cli.described import lag_text, missing_groups
 from duramen.cli.names import GroupName, StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
@@ -42,24 +42,10 @@ def command() -> None:
 def _list(format_: str, server: Server) -> None:
     """List the consumer groups there are. Ends with 1 where groups may be missing, and says why."""
     pages = list(server.pages(_GROUPS))
-    _print_groups([group for page in pages for group in page["groups"]], format_, missing := _missing(pages))
+    _print_groups([group for page in pages for group in page["groups"]], format_, missing := missing_groups(pages))
     if missing:
         click.echo(f"Groups may be missing: {missing}.", err=True)
         raise click.exceptions.Exit(1)
-
-
-def _missing(pages: Sequence[Mapping[str, Any]]) -> str:
-    """Why groups may be missing in a list; empty where they are all there."""
-
-    def named(field: str) -> str:
-        return ", ".join(str(one) for one in sorted({one for page in pages for one in page.get(field, ())}))
-
-    nodes, partitions = named("silent_nodes"), named("leaderless_partitions")
-    reasons = [
-        f"of nodes that did not answer: {nodes}" if nodes else "",
-        f"of partitions of __consumer_offsets without a leader: {partitions}" if partitions else "",
-    ]
-    return "; ".join(filter(None, reasons))
 
 
 def _print_groups(groups: Sequence[Mapping[str, Any]], format_: str, missing: str) -> None:

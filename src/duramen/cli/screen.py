@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from duramen.base.units import format_bytes, format_ms
+from duramen.cli.health import HEALTH_HEADER, HEALTH_RIGHT, health_row
 from duramen.cli.tables import table
 
 __all__ = ["render"]
@@ -11,6 +12,7 @@ __all__ = ["render"]
 _STREAM_HEADER: Final = ("STREAM", "REC/S IN", "BYTES/S IN", "REC/S OUT", "BYTES/S OUT", "SIZE")
 _GROUP_HEADER: Final = ("GROUP", "STREAM", "LAG RECORDS", "LAG TIME")
 _RATES: Final = ("records_in_per_s", "bytes_in_per_s", "records_out_per_s", "bytes_out_per_s")
+_MOST_NODES: Final = 9
 _HEADINGS: Final = 4
 """Two blank lines and two headers."""
 
@@ -18,6 +20,9 @@ _HEADINGS: Final = 4
 def render(document: Mapping[str, Any], address: str, width: int | None, height: int | None) -> str:
     """What `samples.between` says, for people. A `width` or `height` of None has no bound."""
     summary = _summary(document, address)
+    nodes = [health_row(one) for one in document.get("nodes", ())]
+    if nodes:
+        summary += ["", *_limited(HEALTH_HEADER, nodes, _MOST_NODES, HEALTH_RIGHT, width)]
     streams, groups = list(document["streams"]), list(document["groups"])
     streams.sort(key=lambda one: sum(one[rate] or 0 for rate in _RATES), reverse=True)
     groups.sort(key=lambda one: one["lag_records"] or 0, reverse=True)

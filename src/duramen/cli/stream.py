@@ -135,7 +135,7 @@ def _list(internal: bool, format_: str, server: Server) -> None:
 def _describe(name: str, format_: str, server: Server) -> None:
     """Show the stream NAME: its partitions, what NATS could not bring it, and the groups that read it."""
     (stream,) = led(server, lambda node: [node.get(path_of("streams", name))])
-    stream["groups"] = groups_reading(server, name)
+    stream["groups"], stream["groups_missing"] = groups_reading(server, name)
     if format_ == JSON:
         print_json(stream)
     else:

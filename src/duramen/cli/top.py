@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from duramen.base.errors import DuramenError
+from duramen.cli.health import ask_health
 from duramen.cli.output import JSON, format_option, print_json_line
 from duramen.cli.samples import Sample, between, parse
 from duramen.cli.screen import render
@@ -34,7 +35,7 @@ _QUIT: Final = b"q"
 @format_option
 @server_option
 def command(interval_s: float, count: int | None, once: bool, format_: str, server: Server) -> int:
-    """Watch a node: rates of its streams, lag of its groups, syncs, connections, memory.
+    """Watch a node: rates of its streams, lag of its groups, syncs, connections, memory; and how every node is.
 
     JSON is one document a line for each look; while the node does not answer, its `error` says why.
     """
@@ -88,7 +89,8 @@ def _documents(
         time_ms = time.time_ns() // 1_000_000
         try:
             after = _look(server)
-            yield {"time_ms": time_ms, **between(before, after)}
+            nodes = ask_health(server, server.get("/v1/cluster/nodes", _ANSWER_S)["nodes"])
+            yield {"time_ms": time_ms, **between(before, after), "nodes": nodes}
             before = after
         except DuramenError as error:
             yield {"time_ms": time_ms, "error": {"id": error.id, "detail": str(error)}}

@@ -1,6 +1,7 @@
 """A leader: answers fetches, raises the high watermark, keeps the in-sync set, lets acks=all go. Pure."""
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from duramen.replication.effects import MoveLeader, Propose, Release, Serve
 from duramen.replication.insync import InSync
@@ -20,7 +21,18 @@ from duramen.replication.replica import Replica
 from duramen.replication.slowness import Slowness
 from duramen.replication.waiters import Waiters
 
-__all__ = ["Leading"]
+__all__ = ["Behind", "Leading"]
+
+
+class Behind(NamedTuple):
+    """A follower of a partition that lacks something: how many records, None where it was not heard yet.
+
+    `waiting_ms` is for how long it has lacked the first of them.
+    """
+
+    node_id: int
+    records: int | None
+    waiting_ms: int
 
 
 class Leading:
@@ -93,6 +105,17 @@ class Leading:
     def covered(self, node_id: int, broker_epoch: int) -> int:
         """Below this offset all is on that replica's disk, as far as it was heard under that registration."""
         return self._progress.covered(node_id) if self._progress.broker_epoch(node_id) >= broker_epoch else -1
+
+    def behind(self) -> list[Behind]:
+        """The followers that lack something."""
+        replica = self._replica
+        end_offset, waiting_ms = replica.history.end_offset, self._progress.waiting_ms(replica.now_ms)
+        others = [node_id for node_id in replica.state.replicas if node_id != replica.node_id]
+        return [
+            Behind(node_id, None if covered < 0 else end_offset - covered, waiting_ms.get(node_id, 0))
+            for node_id in self._progress.behind(others, end_offset)
+            for covered in [self._progress.covered(node_id)]
+        ]
 
     @property
     def awaits_others(self) -> bool:

@@ -9,7 +9,7 @@ from duramen.base.ids import Position
 from duramen.replication.effects import Effect, Settle
 from duramen.replication.following import Following
 from duramen.replication.history import History
-from duramen.replication.leading import Leading
+from duramen.replication.leading import Behind, Leading
 from duramen.replication.messages import AlterPartitionAnswer, Fetch, FetchAnswer, Message, Refusal
 from duramen.replication.parked import Parked
 from duramen.replication.partition import PartitionConfig, PartitionState, Topology
@@ -17,7 +17,7 @@ from duramen.replication.reaching import Reaching
 from duramen.replication.replica import Kept, Replica
 from duramen.replication.timeouts import TIMEOUTS, Timeouts
 
-__all__ = ["Machine"]
+__all__ = ["Behind", "Machine"]
 
 
 class Machine:
@@ -94,6 +94,10 @@ class Machine:
         What it said before that registration does not count: its disk may be another one since.
         """
         return self._part.covered(node_id, broker_epoch) if isinstance(self._part, Leading) else -1
+
+    def behind(self) -> list[Behind]:
+        """The followers that lack something, as far as it leads."""
+        return self._part.behind() if isinstance(self._part, Leading) else []
 
     @property
     def awaits_others(self) -> bool:

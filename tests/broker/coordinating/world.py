@@ -6,7 +6,7 @@ is counted in steps, so that a test can break something at any of them: `at` pla
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -36,6 +36,7 @@ from duramen.controller.nodes import Node as Registered
 from duramen.controller.partitions import PartitionId, PartitionState, difference
 from duramen.controller.state import ControllerState
 from duramen.replication.effects import Effect
+from duramen.replication.machine import Behind
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
 from duramen.sim.broker import Answer
 from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
@@ -82,6 +83,9 @@ class Standing:
     @property
     def office(self) -> ClusterOffice:
         raise AssertionError("nobody operates this cluster")
+
+    def behind(self) -> Iterator[Sequence[Behind]]:
+        return iter(())
 
     def heard_ms(self, node_id: int) -> int:
         del node_id

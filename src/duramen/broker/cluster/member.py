@@ -1,6 +1,6 @@
 """The Standing of a node among others: it asks the active controller, hears the metadata log, has its replicas."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -60,6 +60,7 @@ from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.quorum.effects import Effect
 from duramen.controller.state import ControllerState
 from duramen.replication.effects import Effect as ReplicaEffect
+from duramen.replication.machine import Behind
 from duramen.replication.partition import PartitionConfig
 from duramen.storage.store import Store
 
@@ -244,6 +245,9 @@ class Member:
 
     def heard_ms(self, node_id: int) -> int:
         return self._heard_ms.get(node_id, 0)
+
+    def behind(self) -> Iterator[Sequence[Behind]]:
+        return self.replicating.behind()
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         return self._network.ask(node_id, body, done, subject=Subject.BROKER)

@@ -1,6 +1,6 @@
 """The replicas of a node among those of other nodes: what they say and propose goes out once for all of a turn."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -23,6 +23,7 @@ from duramen.controller.cluster.alter_partition import Member, Proposal
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.replication.effects import Effect
+from duramen.replication.machine import Behind
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
 from duramen.replication.partition import PartitionConfig
 from duramen.replication.timeouts import TIMEOUTS, Timeouts
@@ -182,6 +183,11 @@ class Replicating:
     def deposed(self) -> list[PartitionId]:
         """Partitions that this node leads as far as it knows, and that others may lead since long."""
         return [] if self._replicas is None else self._replicas.deposed()
+
+    def behind(self) -> Iterator[list[Behind]]:
+        """Of each partition here, the followers that lack something of what this node leads."""
+        for _, replica in () if self._replicas is None else self._replicas:
+            yield replica.behind()
 
     # -- what other nodes say -----------------------------------------------------------------------
 

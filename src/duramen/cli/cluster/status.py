@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from duramen.base.units import format_ms
-from duramen.cli.cluster.health import print_health
 from duramen.cli.cluster.places import named_places
+from duramen.cli.health import HEALTH_HEADER, HEALTH_RIGHT, ask_health, health_row
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import plain
@@ -20,18 +20,23 @@ __all__ = ["command"]
 @format_option
 @server_option
 def command(format_: str, server: Server) -> None:
-    """Show the cluster: its quorum, its nodes, and the partitions that need a look."""
+    """Show the cluster: its quorum, its nodes and how each of them is, and the partitions that need a look.
+
+    LAG is what a node lacks of the partitions that others lead, as they say; `>=`: a leader has not heard of it yet.
+    """
     found = server.get("/v1/cluster")
+    health = ask_health(server, found["nodes"])
     if format_ == JSON:
-        print_json(found)
+        nodes = [{**node, **one} for node, one in zip(found["nodes"], health, strict=True)]
+        print_json({**found, "nodes": nodes})
         return
     click.echo(f"Cluster     {plain(found['cluster_id'])}, feature level {found['feature_level']}")
     _print_quorum(found)
     click.echo()
     _print_nodes(found)
     click.echo()
-    if print_health(found["nodes"]):
-        click.echo()
+    print_table(HEALTH_HEADER, [health_row(one) for one in health], right=HEALTH_RIGHT)
+    click.echo()
     _print_partitions(found["partitions"])
 
 

@@ -1,17 +1,39 @@
 """The nodes there are: the one that answers, and the others of its cluster that are live."""
 
+import asyncio
+from typing import Final
+
 from duramen import __version__
 from duramen.base.errors import StorageFull
 from duramen.doors.http.cluster import addresses_of
 from duramen.doors.http.routes import Call, Route
-from duramen.doors.http.types import KnownNode, NodeHealth, NodeInfo, NodeList
+from duramen.doors.http.types import FollowerLag, KnownNode, NodeHealth, NodeInfo, NodeList
 
 __all__ = ["ROUTES"]
+
+_AT_ONCE: Final = 500  # partitions: about a millisecond
 
 
 async def _node(call: Call) -> NodeInfo:
     node, broker = call.node, call.broker
-    return NodeInfo(__version__, broker.node_id, node.cluster_id, dict(node.addresses), _health(call))
+    return NodeInfo(
+        __version__, broker.node_id, node.cluster_id, dict(node.addresses), _health(call), await _followers(call)
+    )
+
+
+async def _followers(call: Call) -> list[FollowerLag]:
+    """The followers that lack something of what this node leads."""
+    found: dict[int, FollowerLag] = {}
+    for at, behind in enumerate(call.broker.standing.behind(), 1):
+        if at % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+        for one in behind:
+            lag = found.setdefault(one.node_id, FollowerLag(one.node_id, 0, 0, 0, 0.0))
+            lag.partitions += 1
+            lag.records += one.records or 0
+            lag.unheard += one.records is None
+            lag.seconds = max(lag.seconds, one.waiting_ms / 1000)
+    return [found[node_id] for node_id in sorted(found)]
 
 
 def _health(call: Call) -> NodeHealth:

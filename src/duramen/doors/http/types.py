@@ -14,6 +14,7 @@ __all__ = [
     "Deleted",
     "DeletionWish",
     "Deletions",
+    "FollowerLag",
     "GapInfo",
     "GroupInfo",
     "GroupList",
@@ -86,6 +87,19 @@ class Problem(msgspec.Struct):
     unknown: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
+class FollowerLag(msgspec.Struct):
+    """What a node lacks of the partitions that the asked one leads: in how many, and how many records together.
+
+    Of those that are `unheard` the leader does not know yet. `seconds`: for how long at most it has lacked something.
+    """
+
+    node_id: int
+    partitions: int
+    records: int
+    unheard: int
+    seconds: float
+
+
 class NodeHealth(msgspec.Struct):
     """How the node is. `problem` is what `/readyz` says; empty: it is ready. `storage`: writable, full or failed."""
 
@@ -105,6 +119,7 @@ class NodeInfo(msgspec.Struct):
     cluster_id: str
     addresses: dict[str, str]
     health: NodeHealth
+    followers: list[FollowerLag]
 
 
 class KnownNode(msgspec.Struct):
