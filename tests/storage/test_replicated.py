@@ -2,12 +2,13 @@
 
 import pytest
 
-from duramen.base.errors import DuramenError, NotLeader
+from duramen.base.errors import DuramenError, NotLeader, OutOfOrderSequence
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, check, encode, header, stamp
 from duramen.codec.markers import encode_marker
 from duramen.sim.store import Appended, StoreOnDoubles
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.reader import Slice
+from duramen.storage.refusals import NEW_LEADER_MS
 from duramen.storage.replicated import Replicated
 
 
@@ -173,3 +174,26 @@ def test_each_batch_that_is_in_the_log_is_told() -> None:
     store.append(log, b"c", producer=(5, 0, 0))
     store.settle()
     assert told == [(epoch, 0, 2), (epoch, 2, 3)]
+
+
+def from_producer(store: StoreOnDoubles, log: Log, sequence: int) -> DuramenError | None:
+    """What a producer is answered to a batch with that sequence."""
+    batch = encode([NewRecord(1, None, b"p")], producer_id=7, producer_epoch=0, base_sequence=sequence)
+    answers: list[DuramenError | None] = []
+    store.store.append(log, batch, check(batch), store.store.node_epoch, lambda _, error: answers.append(error))
+    store.settle()
+    (answer,) = answers
+    return answer
+
+
+def test_a_new_leader_does_not_know_what_the_one_before_it_refused() -> None:
+    """On OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka raises its epoch, and sends again what is in the log already."""
+    store = StoreOnDoubles()
+    log, state = replicated(store)
+    assert from_producer(store, log, 0) is None
+    state.leads_since_ms = store.clock.monotonic_ms()
+    assert isinstance(from_producer(store, log, 2), NotLeader)
+    assert from_producer(store, log, 1) is None
+    assert from_producer(store, log, 2) is None
+    store.clock.advance(NEW_LEADER_MS)
+    assert isinstance(from_producer(store, log, 4), OutOfOrderSequence)

@@ -13,6 +13,8 @@ from duramen.base.errors import (
     BatchTooLarge,
     DuramenError,
     NodeStopping,
+    NotLeader,
+    OutOfOrderSequence,
     StorageFailed,
     StorageFull,
     StreamNotFound,
@@ -30,7 +32,7 @@ from duramen.storage.leading import created_frames
 from duramen.storage.log import NEVER, Log
 from duramen.storage.notes import FRAME_ROOM, Notes
 from duramen.storage.records import encode_takeover
-from duramen.storage.refusals import SENT_AGAIN, Refusals
+from duramen.storage.refusals import NEW_LEADER_MS, SENT_AGAIN, Refusals
 from duramen.storage.reserving import is_reserved, reserve
 from duramen.storage.switching import Switching
 from duramen.storage.takeovers import Takeover
@@ -339,6 +341,9 @@ class Appends:
             if self._refusals:
                 self._refusals.check(append.log.key, append.head)
             known = append.log.producers.check(append.head)
+        except OutOfOrderSequence as gap:
+            self._refuse(append, self._for_gap(append.log, gap))
+            return True
         except DuramenError as fenced:
             self._refuse(append, fenced)
             return True
@@ -349,6 +354,13 @@ class Appends:
         if append.done is not None:
             self._when_acknowledged(append.log, known, append.done)
         return True
+
+    def _for_gap(self, log: Log, gap: OutOfOrderSequence) -> DuramenError:
+        """What to answer a gap with: a new leader does not know what the one before it refused."""
+        since_ms = None if log.replicated is None else log.replicated.leads_since_ms
+        if since_ms is None or self._clock.monotonic_ms() - since_ms >= NEW_LEADER_MS:
+            return gap
+        return NotLeader(f"{gap}; the leader is new, and the batches before it may have been refused by another")
 
     def _append_unlogged(self, append: Append, base_offset: int, next_offset: int) -> bool:
         log, batch, head = append.log, append.batch, append.head

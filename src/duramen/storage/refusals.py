@@ -15,9 +15,12 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import Clock
 from duramen.codec.batch import Header
 
-__all__ = ["REMEMBERED_MS", "SENT_AGAIN", "Refusals"]
+__all__ = ["NEW_LEADER_MS", "REMEMBERED_MS", "SENT_AGAIN", "Refusals"]
 
 REMEMBERED_MS: Final = 600_000
+NEW_LEADER_MS: Final = 10_000
+"""So long a new leader takes a gap for batches that the leader before it refused, which are still to come again."""
+
 _MOST: Final = 50_000  # of the producers with a refused batch, those refused last; about 15 MB
 _SEQUENCES: Final = 1 << 31
 

@@ -17,10 +17,14 @@ class Replicated:
 
     `high_watermark` never falls but where the log is cut or begun anew. `leader_epoch` is the one in which this node
     orders batches, None where it does not: what still waits then to be ordered is refused. `on_append` is told of each
-    batch that is in the log from then on: the epoch, its first offset and the one behind it.
+    batch that is in the log from then on: the epoch, its first offset and the one behind it. `leads_since_ms` is when
+    this node began to order batches; None where it does not count for what it answers.
     """
 
-    __slots__ = ("_before", "_found_offset", "_remembered_offset", "high_watermark", "leader_epoch", "on_append")
+    __slots__ = (
+        "_before", "_found_offset", "_remembered_offset", "high_watermark", "leader_epoch", "leads_since_ms",
+        "on_append",
+    )  # fmt: skip
 
     def __init__(
         self, high_watermark: int, found_offset: int, on_append: Callable[[int, int, int], None] | None = None
@@ -31,6 +35,7 @@ class Replicated:
         self._remembered_offset = found_offset  # what was appended before it cannot be taken back
         self.high_watermark = high_watermark
         self.leader_epoch: int | None = None
+        self.leads_since_ms: int | None = None
         self.on_append = on_append or _nobody
 
     @property

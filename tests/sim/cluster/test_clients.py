@@ -14,6 +14,7 @@ from duramen.controller.partitions import PartitionId
 from duramen.sim.cluster.calls import partition_at
 from duramen.sim.cluster.clients import Client
 from duramen.sim.cluster.world import World
+from duramen.storage.refusals import NEW_LEADER_MS
 
 PRODUCER: Final = 7
 
@@ -55,6 +56,12 @@ def leads(world: World, place: PartitionId) -> bool:
     return True
 
 
+def lead_for_long(world: World) -> None:
+    """Let so much time go by that who leads is no new leader any more."""
+    end_us = world.true.now_us + NEW_LEADER_MS * 1_000
+    until(world, lambda: world.true.now_us >= end_us)
+
+
 def append(world: World, node_id: int, place: PartitionId, sequence: int) -> list[DuramenError | None]:
     """What the producer is answered, once it is."""
     data = encode(
@@ -70,6 +77,7 @@ def test_a_gap_that_one_who_was_deposed_sees_says_nothing() -> None:
     place = made(world)
     client, before = Client(world.calls, "a client", 1), leader_of(world, place)
     assert before is not None
+    lead_for_long(world)
     first = append(world, before, place, 0)
     until(world, lambda: first == [None])
     world.network.change_cut(frozenset((before, other) for other in world.nodes if other != before))
@@ -83,6 +91,9 @@ def test_a_gap_that_one_who_was_deposed_sees_says_nothing() -> None:
     assert isinstance(refused, OutOfOrderSequence)
     assert isinstance(client.judged(before, place, partition_of(world, before, place), refused), NotLeader)
 
+    (refused,) = append(world, after, place, 5)
+    assert isinstance(refused, NotLeader)  # the leader is new, and another may have refused what comes before
+    lead_for_long(world)
     (refused,) = append(world, after, place, 5)
     assert isinstance(refused, OutOfOrderSequence)
     assert client.judged(after, place, partition_of(world, after, place), refused) is refused

@@ -44,7 +44,7 @@ from duramen.replication.effects import (
     Show,
     StartAt,
 )
-from duramen.replication.machine import Machine
+from duramen.replication.machine import Behind, Machine
 from duramen.replication.messages import Fetch, FetchAnswer, Message, Refusal
 from duramen.replication.partition import PartitionConfig, PartitionState
 from duramen.replication.reaching import Outcome
@@ -113,6 +113,12 @@ class Replica:
     def deposed(self) -> bool:
         """See `Machine.deposed`."""
         return self._machine.deposed
+
+    def behind(self) -> list[Behind]:
+        """The followers that lack something now, as far as this node leads."""
+        if self._over is None:
+            self._machine.advance(self._kit.clock.monotonic_ms())
+        return self._machine.behind()
 
     @property
     def error(self) -> DuramenError | None:
@@ -330,7 +336,7 @@ class Replica:
             )
             return
         self._log.lead()
-        self._state.leader_epoch = epoch
+        self._state.leader_epoch, self._state.leads_since_ms = epoch, self._kit.clock.monotonic_ms()
         self._kit.outside.leads(self._place, epoch)
 
     @property
