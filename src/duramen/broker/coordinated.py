@@ -88,8 +88,13 @@ class Coordinated:
         return partition.role is None or (part is not None and part.ready)
 
     def check(self, partition: Partition, what: str) -> None:
-        """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless `what` is coordinated here."""
+        """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless `what` is coordinated here.
+
+        NotCoordinator also where this node is cut off, so that another may coordinate it by now.
+        """
         if self.coordinates(partition):
+            if partition.deposed:
+                raise _elsewhere(partition, what)
             return
         part = self._parts.get(partition.index)
         if part is None or not part.leads:

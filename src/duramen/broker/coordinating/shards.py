@@ -74,7 +74,7 @@ class Shards:
     def get(self, id_: str) -> Shard:
         """The partition of an id. Raises NotCoordinator, CoordinatorLoading."""
         shard = self._shards.get(self._log.partition_of(id_))
-        if shard is None:
+        if shard is None or shard.partition.deposed:
             raise NotCoordinator(f"this node does not coordinate the transactional id {id_}")
         if not shard.loaded:
             raise CoordinatorLoading(f"the transactions among which {id_} is are still being read")
