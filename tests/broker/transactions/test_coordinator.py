@@ -221,6 +221,15 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
     assert writer.initialise(writer.identity).epoch == 1, "its own epoch was bumped for it"
 
 
+def test_a_transaction_does_not_stay_open_for_as_long_as_a_clock_was_set_back(hand: ManualBroker) -> None:
+    prepare(Writer(hand, "t", 2), ("a", 0))
+    hand.clock.jump(-600_000)
+    hand.advance(59_000)
+    assert hand.broker.transactions.describe("t").state is TransactionState.ONGOING
+    hand.advance(22_000)
+    assert hand.broker.transactions.describe("t").state is TransactionState.COMPLETE_ABORT
+
+
 def test_ids_that_nobody_uses_are_forgotten() -> None:
     hand = broker_for(transactional_id_expiration_ms=7_200_000)
     hand.create("a")

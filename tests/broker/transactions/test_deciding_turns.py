@@ -15,6 +15,7 @@ from duramen.base.errors import (
 from duramen.base.metrics import Metrics
 from duramen.broker.transactions.deciding import Decisions, Wish, Won
 from duramen.broker.transactions.known import KnownTransactions
+from duramen.broker.transactions.lateness import Lateness
 from duramen.codec.attempts import Attempt
 from duramen.sim.broker import Answer
 from duramen.sim.clock import ManualClock
@@ -41,7 +42,9 @@ class Scripted:
         self.clock = ManualClock()
         self.pending: list[Pending] = []
         found: Any = self
-        self.decisions = Decisions(found, self.known, found, self.clock, lambda action: action(), Metrics(), 1 << 40)
+        self.decisions = Decisions(
+            found, self.known, found, self.clock, Lateness(self.clock), lambda action: action(), Metrics(), 1 << 40
+        )
 
     def check(self, id_: str) -> None:
         """It coordinates all."""

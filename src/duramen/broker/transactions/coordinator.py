@@ -26,6 +26,7 @@ from duramen.broker.partition import Admission, Partition
 from duramen.broker.transactions.deciding import Decisions
 from duramen.broker.transactions.ending import Endings, Places
 from duramen.broker.transactions.known import KnownTransactions
+from duramen.broker.transactions.lateness import Lateness
 from duramen.broker.transactions.ledger import Ledger, OwnLedger
 from duramen.broker.transactions.producer_ids import ProducerIdDone
 from duramen.codec.attempts import find_attempt, is_reserved
@@ -76,6 +77,7 @@ class Transactions:
         self._max_timeout_ms = settings.integer("transaction.max.timeout.ms")
         self._expiration_ms = settings.integer("transactional.id.expiration.ms")
         self._known = KnownTransactions(settings.integer("memory.limit.bytes") // _MEMORY_SHARE)
+        self._lateness = Lateness(clock)
         self._cluster: ClusterTransactions | None = None
         self._ledger: Ledger
         if places.standing.first_role is None:
@@ -86,7 +88,14 @@ class Transactions:
             self._cluster = ClusterTransactions(places, self._known, kit, self)
             self._ledger = self._cluster.ledger
         self.decisions = Decisions(
-            places.log, self._known, self._ledger, clock, places.store.soon, metrics, self._max_timeout_ms
+            places.log,
+            self._known,
+            self._ledger,
+            clock,
+            self._lateness,
+            places.store.soon,
+            metrics,
+            self._max_timeout_ms,
         )
         """What is decided about the batches of Spark's queries."""
         self._stopping = False
@@ -376,10 +385,12 @@ class Transactions:
         now_ms = self._clock.wall_ms()
 
         def decide(current: Transaction | None) -> Transaction | None:
-            late = current is not None and machine.timed_out(current, now_ms)
+            late = current is not None and current.state is TransactionState.ONGOING and self._lateness.is_late(current)
             return machine.fence(current, now_ms) if late and current is not None else None
 
-        for one in [one for one in self._known.open() if machine.timed_out(one, now_ms)]:
+        opened = [one for one in self._known.open() if one.state is TransactionState.ONGOING]
+        self._lateness.look(opened)
+        for one in filter(self._lateness.is_late, opened):
             if find_attempt(one.id) is None:
                 self._ledger.change(one.id, decide, _nothing)
         self.decisions.sweep()

@@ -22,6 +22,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.coordinating.turns import Turns
 from duramen.broker.transactions.known import KnownTransactions
+from duramen.broker.transactions.lateness import Lateness
 from duramen.broker.transactions.ledger import FINAL, Ledger
 from duramen.broker.transactions.log import TransactionLog
 from duramen.codec.attempts import Attempt, attempt_of, find_attempt, is_reserved, query_name
@@ -65,6 +66,7 @@ class Decisions:
         known: KnownTransactions,
         ledger: Ledger,
         clock: Clock,
+        lateness: Lateness,
         soon: Callable[[Callable[[], None]], None],
         metrics: Metrics,
         kept_ms: int,
@@ -76,6 +78,7 @@ class Decisions:
         self._known = known
         self._ledger = ledger
         self._clock = clock
+        self._lateness = lateness
         self._kept_ms = kept_ms
         self._turns = Turns(soon)
         self._unsure: set[str] = set()  # queries of which a record may be in the log that nobody has answered for
@@ -303,7 +306,7 @@ class Decisions:
         if one.state is not _ONGOING:
             return False
         fate = deciding.fate_of(self._known.query(attempt.query), attempt)
-        return fate is not Fate.OPEN or machine.timed_out(one, self._clock.wall_ms())
+        return fate is not Fate.OPEN or self._lateness.is_late(one)
 
     def _settle(self, query: str, over: Done) -> None:
         """In a turn: end every attempt that is to be."""

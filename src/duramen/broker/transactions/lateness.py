@@ -1,0 +1,41 @@
+"""Which open transactions take too long. Pure.
+
+Transactions say by the wall clock of who began them when that was. Where that clock is ahead of the one of the next
+coordinator, or where one is set back, a transaction would stay open for as long as they differ; so it also counts for
+how long it has been known to be open here.
+"""
+
+from collections.abc import Iterable
+
+from duramen.base.ports import Clock
+from duramen.transactions import machine
+from duramen.transactions.values import Transaction
+
+__all__ = ["Lateness"]
+
+_Key = tuple[str, int, int, int]
+
+
+class Lateness:
+    """What this node knows of the transactions that are open."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_ms: dict[_Key, int] = {}
+
+    def look(self, opened: Iterable[Transaction]) -> None:
+        """These are open now."""
+        now_ms = self._clock.monotonic_ms()
+        keys = [_key(one) for one in opened]
+        self._since_ms = {key: self._since_ms.get(key, now_ms) for key in keys}
+
+    def is_late(self, one: Transaction) -> bool:
+        """Whether a transaction is open for longer than its producer allows."""
+        if machine.timed_out(one, self._clock.wall_ms()):
+            return True
+        since_ms = self._since_ms.get(_key(one))
+        return since_ms is not None and since_ms + one.timeout_ms < self._clock.monotonic_ms()
+
+
+def _key(one: Transaction) -> _Key:
+    return one.id, one.producer_id, one.epoch, one.started_ms
