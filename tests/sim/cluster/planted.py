@@ -1,6 +1,6 @@
 """The bugs of issue 7, and some more, to be planted in whole clusters one at a time: a run of some seed finds each."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -12,24 +12,32 @@ from tests.replication.planted import BUGS as OF_REPLICATION
 from tests.sim.planted import BUGS as OF_STORAGE
 from tests.sim.planted import Bug, Place
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, OutOfOrderSequence
 from duramen.broker.cluster.member import Member
 from duramen.broker.control import speaking
 from duramen.broker.control.lifecycle import Lifecycle
+from duramen.broker.coordinated import Coordinated
 from duramen.broker.coordinating.participant import Participant
 from duramen.broker.coordinating.requests import WriteMarkers
 from duramen.broker.groups.classic import ClassicGroups
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
+from duramen.broker.transactions.coordinator import Transactions
 from duramen.codec.batch import Header
 from duramen.controller.cluster import settling
 from duramen.groups.group import Group
 from duramen.groups.values import Store
+from duramen.replication.leading import Leading
 from duramen.replication.progress import Progress
+from duramen.storage.appending import Appends
+from duramen.storage.log import Log
+from duramen.storage.refusals import Refusals
 from duramen.storage.store import AppendDone
 from duramen.storage.transactions import TransactionTable
 
 __all__ = ["BUGS"]
+
+_LATER_MS: Final = 60_000
 
 Original = Callable[..., Any]
 
@@ -157,6 +165,61 @@ def _serve_alone(_: Original) -> Original:
     return check_holds
 
 
+def _coordinate_alone(right: Original) -> Original:
+    def check(self: Coordinated, partition: Partition, what: str) -> None:
+        if not self.coordinates(partition):
+            right(self, partition, what)
+
+    return check
+
+
+def _never_yield(right: Original) -> Original:
+    def _measure(self: Leading) -> None:
+        effects = self._replica.effects
+        before = len(effects)
+        right(self)
+        del effects[before:]
+
+    return _measure
+
+
+def _keep_members(right: Original) -> Original:
+    def tick(self: Group, now_ms: int) -> None:
+        for member in self.members:
+            member.expires_ms = max(member.expires_ms, now_ms + _LATER_MS)
+        right(self, now_ms)
+
+    return tick
+
+
+def _keep_transactions(right: Original) -> Original:
+    del right
+
+    def abort_timed_out(self: Transactions) -> None:
+        """None is."""
+
+    return abort_timed_out
+
+
+def _check_no_refusal(right: Original) -> Original:
+    del right
+
+    def check(self: Refusals, place: Hashable, head: Header) -> None:
+        """Whatever was refused."""
+
+    return check
+
+
+def _call_it_a_gap(right: Original) -> Original:
+    del right
+
+    def _for_gap(self: Appends, log: Log, gap: OutOfOrderSequence) -> DuramenError:
+        del self, log
+        return gap
+
+    return _for_gap
+
+
 BUGS: Final = (
     _of(OF_REPLICATION, "cut-to-high-watermark"),
     _of(OF_REPLICAS, "acknowledge-own"),
@@ -216,6 +279,26 @@ BUGS: Final = (
         "",
         (Place(speaking, "register", _hide_damage),),
         "count on a node for records that damage to its disk has cost",
+    ),
+    Bug(
+        "coordinate-alone",
+        "",
+        (Place(Coordinated, "check", _coordinate_alone),),
+        "go on coordinating groups as a leader that is cut off",
+    ),
+    Bug("never-yield", "", (Place(Leading, "_measure", _never_yield),), "lead on with a disk that is slow"),
+    Bug("keep-members", "", (Place(Group, "tick", _keep_members),), "never end the session of a member"),
+    Bug(
+        "keep-transactions",
+        "",
+        (Place(Transactions, "abort_timed_out", _keep_transactions),),
+        "never abort a transaction that takes too long",
+    ),
+    Bug(
+        "tell-of-gaps",
+        "",
+        (Place(Refusals, "check", _check_no_refusal), Place(Appends, "_for_gap", _call_it_a_gap)),
+        "answer batches behind a refused one with OUT_OF_ORDER_SEQUENCE_NUMBER",
     ),
     Bug("stay-out", "", (Place(Lifecycle, "storage_changed", _stay_out),), "stay out once a full disk has room again"),
 )

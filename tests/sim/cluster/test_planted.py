@@ -40,6 +40,11 @@ FOUND_BY: Final = {
     "tell-unstored": 20,
     "lag-since-last-fetch": 1,
     "serve-alone": 1,
+    "coordinate-alone": 5,
+    "never-yield": 2,
+    "keep-members": 1,
+    "keep-transactions": 1,
+    "tell-of-gaps": 19,
     "lead-unwritable": 1,
     "stay-out": 1,
     "hide-damage": 12,
@@ -52,6 +57,7 @@ MADE_BY: Final = {
     "count-written": ("slow disk", "power loss"),
     "vote-twice": ("contested election",),
     "send-anywhere": ("slow disk", "slow network"),
+    "tell-of-gaps": ("leader alone", "kill of a leader", "partition"),
     "hide-damage": ("damaged disk", "kill", "kill of a leader"),
 }
 """The only faults that the short hunt injects, by bug: they cause the situation in which the bug shows."""

@@ -1,8 +1,8 @@
 """What clients of a cluster sent, were told and have read, partition by partition: judged as it comes, and at the end.
 
 Nothing acknowledged with acks=all is lost, nothing is at two places, nothing is read that nobody sent, all who read an
-offset read the same, what an idempotent producer sent is there once and in its order, and a transaction
-is committed wherever it has written, or nowhere.
+offset read the same, what an idempotent producer sent is there once and in its order, under whatever epochs, and a
+transaction is committed wherever it has written, or nowhere.
 """
 
 from collections.abc import Sequence
@@ -140,9 +140,13 @@ class Page:
 
     def _check_sequences(self, crcs: list[int]) -> None:
         last: dict[tuple[int, int], int] = {}
+        stored: dict[int, tuple[int, int]] = {}  # producers, by the numbers of their batches
         for crc in crcs:
             batch = self._sent[crc]
             if batch.sequence >= 0:
+                before = stored.setdefault(batch.number, batch.producer)
+                if before != batch.producer:
+                    raise self._broken(f"batch {batch.number} is there twice, of {before} and of {batch.producer}")
                 if batch.sequence <= last.get(batch.producer, -1):
                     raise self._broken(f"batch {batch.number} of producer {batch.producer} is there out of order")
                 last[batch.producer] = batch.sequence

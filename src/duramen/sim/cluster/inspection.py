@@ -21,8 +21,8 @@ __all__ = ["ills", "inspect", "lacks_a_replica"]
 _PIECE_BYTES: Final = 1 << 20
 
 
-def ills(nodes: Mapping[int, Node], council: Council, *, whole: bool = False) -> list[str]:
-    """What is wrong with the nodes; with `whole`, also with what they hold."""
+def ills(nodes: Mapping[int, Node], council: Council, *, whole: bool = False, opened: bool = False) -> list[str]:
+    """What is wrong with the nodes; with `whole`, also with what they hold. `opened`: transactions may be open."""
     found = []
     for node in nodes.values():
         if node.process is None or not node.ready or node.member is None:
@@ -49,7 +49,7 @@ def ills(nodes: Mapping[int, Node], council: Council, *, whole: bool = False) ->
                 found.append(f"{place} is not in sync: {partition}")
             else:
                 found += _behind(nodes, place, partition.leader, partition.replicas)
-                found += [] if council.lost else _open_transactions(nodes[partition.leader], place)
+                found += [] if council.lost or opened else _open_transactions(nodes[partition.leader], place)
     return found
 
 

@@ -26,13 +26,13 @@ from duramen.sim.cluster.transactors import READ_TOPIC
 from duramen.sim.memberships import GroupModel
 from duramen.sim.trace import BrokenPromise
 
-__all__ = ["MEMBERS_GROUP", "Member"]
+__all__ = ["MEMBERS_GROUP", "PARTITIONS", "REBALANCE_MS", "SESSION_MS", "Member"]
 
 MEMBERS_GROUP: Final = "members"
 
-_PARTITIONS: Final = 4
-_SESSION_MS: Final = 1_500
-_REBALANCE_MS: Final = 800
+PARTITIONS: Final = 4
+SESSION_MS: Final = 1_500
+REBALANCE_MS: Final = 800
 _JOIN_AGAIN: Final = (IllegalGeneration, RebalanceInProgress, UnknownMember)
 
 
@@ -55,6 +55,16 @@ class Member(CoordinatedClient):
     def _me(self) -> CommitMember:
         return CommitMember(self._id, None, self._generation)
 
+    @property
+    def generation(self) -> int:
+        """The generation in which it knows what it owns; -1 where it does not."""
+        return -1 if self._owned is None else self._generation
+
+    @property
+    def owned(self) -> list[int]:
+        """What it owns, as far as it knows."""
+        return self._owned or []
+
     def step(self) -> None:
         self.of_group(MEMBERS_GROUP, self._act)
 
@@ -64,8 +74,12 @@ class Member(CoordinatedClient):
         elif self._owned is None:
             self._sync(place, node_id)
         else:
-            steps = [self._commit] * 4 + [self._heartbeat] * 4 + [self._join, self._leave, self._vanish]
-            self.chance.choice(steps)(place, node_id)
+            self.take_part(place, node_id)
+
+    def take_part(self, place: PartitionId, node_id: int) -> None:
+        """Do something as a member that knows what it owns."""
+        steps = [self._commit] * 4 + [self.heartbeat] * 4 + [self._join, self._leave, self._vanish]
+        self.chance.choice(steps)(place, node_id)
 
     def _ask(
         self, place: PartitionId, node_id: int, what: str, ask: Callable[[Broker, Reply], None],
@@ -103,7 +117,7 @@ class Member(CoordinatedClient):
         def ask(broker: Broker, reply: Reply) -> None:
             new.append(broker.groups.new_member_id("member"))
             request = JoinRequest(
-                self._id, None, new[0], True, "member", "client", _SESSION_MS, _REBALANCE_MS, "consumer",
+                self._id, None, new[0], True, "member", "client", SESSION_MS, REBALANCE_MS, "consumer",
                 [("range", b"")],
             )  # fmt: skip
 
@@ -128,7 +142,7 @@ class Member(CoordinatedClient):
         if self._members:
             order = self.chance.sample(self._members, len(self._members))
             owned: dict[str, list[str]] = {member: [] for member in order}
-            for partition in range(_PARTITIONS):
+            for partition in range(PARTITIONS):
                 owned[order[partition % len(order)]].append(str(partition))
             assignments = [(member, ",".join(names).encode()) for member, names in owned.items()]
             self._group.gives(generation, dict(assignments))
@@ -145,7 +159,7 @@ class Member(CoordinatedClient):
 
         self._ask(place, node_id, "a sync", ask, synced)
 
-    def _heartbeat(self, place: PartitionId, node_id: int) -> None:
+    def heartbeat(self, place: PartitionId, node_id: int) -> None:
         me = self._me
 
         def ask(broker: Broker, reply: Reply) -> None:

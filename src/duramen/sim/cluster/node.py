@@ -147,6 +147,11 @@ class Node:
         self._open_links.clear()
 
     @property
+    def ejects(self) -> bool:
+        """Whether it looks for slow replicas of what it leads, itself included."""
+        return self._patience.eject_latency_ms is not None
+
+    @property
     def replaces(self) -> bool:
         """Whether it is to vote in the place of a disk that it has no more."""
         return self._coming is not None and self._coming.replaces

@@ -1,6 +1,7 @@
 """Producers of a cluster: with acks=all or 1, idempotent or not, sending again what nobody knows of."""
 
 import random
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -21,7 +22,7 @@ from duramen.base.errors import (
     UnknownLeaderEpoch,
 )
 from duramen.broker.broker import Broker
-from duramen.codec.batch import NewRecord, encode, header
+from duramen.codec.batch import NewRecord, encode, header, records
 from duramen.controller.partitions import PartitionId
 from duramen.sim.cluster.book import Sent
 from duramen.sim.cluster.calls import Calls, Reply, partition_at
@@ -43,10 +44,14 @@ _APART_US: Final = 20_000
 
 
 class _Window:
-    """Batches of one producer for one partition, one behind another on one connection. `told` is what came back."""
+    """Batches of one producer for one partition, one behind another on one connection. `told` is what came back.
 
-    def __init__(self, batches: list[Sent]) -> None:
+    `life` is that of the node's process to which the connection is.
+    """
+
+    def __init__(self, batches: list[Sent], life: int) -> None:
         self.batches = batches
+        self.life = life
         self.told: list[Any] = [None] * len(batches)
         self.sent = 0
         self.open = 0  # how many are sent or about to be, and not answered
@@ -63,7 +68,11 @@ class _Window:
 
 
 class Producer(Client):
-    """A producer. One that is idempotent asks for everything to be acknowledged by all, and never gives up."""
+    """A producer. One that is idempotent asks for everything to be acknowledged by all, and never gives up.
+
+    As librdkafka it raises its epoch on OutOfOrderSequence for a batch that is not the next to be acknowledged: what is
+    not acknowledged goes again, numbered from 0. With another it would end.
+    """
 
     def __init__(
         self, calls: Calls, seed: str, think_us: int, numbers: "count[int]", *, idempotent: bool, windows: bool = False
@@ -74,6 +83,7 @@ class Producer(Client):
         self._idempotent = idempotent
         self._acks_all = idempotent or self.chance.random() < 0.7
         self._id = _NOT_IDEMPOTENT
+        self._epoch = 0
         self._next_sequence: dict[PartitionId, int] = {}
         self._last: tuple[PartitionId, Sent] | None = None
         self._waiting: tuple[PartitionId, list[Sent]] | None = None  # what is to be sent again
@@ -107,18 +117,22 @@ class Producer(Client):
         self.calls.ask(self.calls.any_node(), ask, found)
 
     def _new(self, place: PartitionId) -> Sent:
-        number, records = next(self._numbers), self.chance.choice((1, 1, 1, 3))
+        number, count = next(self._numbers), self.chance.choice((1, 1, 1, 3))
         value = b"%d/" % number + bytes(self.chance.choice((0, 20, 200)))
-        sequence, new = -1, [NewRecord(self.calls.true.wall_ms(), None, value)] * records
+        return self._numbered(place, number, [NewRecord(self.calls.true.wall_ms(), None, value)] * count)
+
+    def _numbered(self, place: PartitionId, number: int, new: Sequence[NewRecord]) -> Sent:
+        """A batch with the next sequence, where the producer is idempotent."""
+        sequence = -1
         if self._idempotent:
             sequence = self._next_sequence.get(place, 0)
-            self._next_sequence[place] = sequence + records
-            data = encode(new, producer_id=self._id, producer_epoch=0, base_sequence=sequence)
+            self._next_sequence[place] = sequence + len(new)
+            data = encode(new, producer_id=self._id, producer_epoch=self._epoch, base_sequence=sequence)
         else:
             data = encode(new)
         return Sent(
-            number, bytes(data), header(data).crc, records,
-            acks_all=self._acks_all, producer_id=self._id, sequence=sequence,
+            number, bytes(data), header(data).crc, len(new), acks_all=self._acks_all,
+            producer_id=self._id, producer_epoch=self._epoch, sequence=sequence,
         )  # fmt: skip
 
     def _at_once(self) -> int:
@@ -130,11 +144,20 @@ class Producer(Client):
 
     def _send(self, place: PartitionId, batches: list[Sent]) -> None:
         self._waiting = place, batches
-        self.leader(place, lambda node_id, _: self._send_next(node_id, place, _Window(batches)))
+
+        def found(node_id: int, _: int) -> None:
+            self._send_next(node_id, place, _Window(batches, self.calls.nodes[node_id].life))
+
+        self.leader(place, found)
 
     def _send_next(self, node_id: int, place: PartitionId, window: _Window) -> None:
         """Send the next batch of a window; the one behind it follows when it has arrived."""
         at = window.sent
+        if at and self.calls.nodes[node_id].life != window.life:
+            window.open -= 1  # the connection has ended
+            if not window.open:
+                self._settled(place, window)
+            return
         batch = window.batches[at]
         window.sent += 1
         window.open += not at
@@ -179,13 +202,25 @@ class Producer(Client):
             self.next()
             return
         self._waiting = place, window.left
+        raises = any(isinstance(value, OutOfOrderSequence) for value in window.told)
         for at, value in enumerate(window.told):
             if isinstance(value, DuramenError):
                 self._check_passing(window, at, value)
                 self.forget(place, value)
+        if raises:
+            self._raise_epoch(place, window.left)
         if not self._idempotent and self.chance.random() < 0.5:
             self._waiting = None
         self.next(100_000)
+
+    def _raise_epoch(self, place: PartitionId, left: list[Sent]) -> None:
+        self._epoch += 1
+        self.calls.ended["epochs raised"] += 1
+        self.calls.trace("producer %d raises its epoch to %d", self._id, self._epoch)
+        self._next_sequence.clear()
+        self._last = None
+        again = [[NewRecord(one.timestamp, one.key, one.value) for one in records(batch.data)] for batch in left]
+        self._waiting = place, [self._numbered(place, one.number, new) for one, new in zip(left, again, strict=True)]
 
     def _check_passing(self, window: _Window, at: int, error: DuramenError) -> None:
         follows = isinstance(error, OutOfOrderSequence) and not all(map(window.acknowledged, range(at)))

@@ -12,7 +12,7 @@ from duramen.broker.control.lifecycle import Phase
 from duramen.sim.cluster.victim import Cluster
 from duramen.sim.trace import BrokenPromise, Stuck
 
-__all__ = ["DiskTrial", "GoOn"]
+__all__ = ["DiskTrial", "GoOn", "see"]
 
 _NOTICED_US: Final = 30_000_000
 _LEFT_US: Final = 2_000_000
@@ -24,6 +24,14 @@ class GoOn(Protocol):
     """Let things happen until it is so, or break the promise that is named."""
 
     def __call__(self, condition: Callable[[], bool], otherwise: str, patience_us: int = ...) -> None: ...
+
+
+def see(go_on: GoOn, condition: Callable[[], bool], otherwise: str, patience_us: int) -> None:
+    """Let things happen until it is so. What does not come is a promise broken: nothing else is wrong."""
+    try:
+        go_on(condition, otherwise, patience_us)
+    except Stuck as stuck:
+        raise BrokenPromise(str(stuck)) from None
 
 
 class DiskTrial:
@@ -41,7 +49,7 @@ class DiskTrial:
 
     def run(self) -> None:
         """Strike, see what the others do, and put it right: a failed sync is forgotten by a restart only."""
-        node, disk = self._node, self._node.disk
+        node, disk, go_on = self._node, self._node.disk, self._go_on
         name = f"node {node.node_id}"
         self._cluster.trace("the disk of %s %s", name, "fails" if self.breaks else "is full")
         taken_bytes = 0 if self.breaks else disk.free_bytes
@@ -49,23 +57,16 @@ class DiskTrial:
         disk.interfere = _fail_syncs if self.breaks else None
         self._ask_something()
         self._go_on(self._is_noticed, f"{name} does not notice that its disk takes no writes", _NOTICED_US)
-        self._see(self._is_left, f"{name} leads on, or is in sync, with a disk that takes no writes", _LEFT_US)
+        see(go_on, self._is_left, f"{name} leads on, or is in sync, with a disk that takes no writes", _LEFT_US)
         self._ask(requests.RebalanceLeaders(1_000))
         self._go_on(self._is_answered, "leaders are not moved", _NOTICED_US)
-        self._see(self._is_left, f"{name} was elected with a disk that takes no writes", 0)
+        see(go_on, self._is_left, f"{name} was elected with a disk that takes no writes", 0)
         if self.breaks:
             disk.interfere = None
             self._cluster.end(node, power=False, soon=True)
         else:
             disk.free_bytes += taken_bytes
-            self._see(self._is_back, f"{name} does not come back though its disk has room again", _BACK_US)
-
-    def _see(self, condition: Callable[[], bool], otherwise: str, patience_us: int) -> None:
-        """What does not come is a promise broken: nothing else is wrong."""
-        try:
-            self._go_on(condition, otherwise, patience_us)
-        except Stuck as stuck:
-            raise BrokenPromise(str(stuck)) from None
+            see(go_on, self._is_back, f"{name} does not come back though its disk has room again", _BACK_US)
 
     def _ask_something(self) -> None:
         """Every node has to write what is decided; where nobody writes no disk is noticed."""

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import DirectoryRolledBack, DuramenError, LogDamaged
 from duramen.controller.quorum.voters import Voter, Voters
+from duramen.sim.cluster.abandoned import Abandoned
 from duramen.sim.cluster.admins import Admin
 from duramen.sim.cluster.beginning import Beginning
 from duramen.sim.cluster.calls import Calls
@@ -27,6 +28,7 @@ from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.operators import Operator
 from duramen.sim.cluster.process import NEVER_US
 from duramen.sim.cluster.producers import Producer
+from duramen.sim.cluster.slowness import SlowLeader
 from duramen.sim.cluster.transactors import Transactor
 from duramen.sim.cluster.trial import DiskTrial
 from duramen.sim.cluster.witness import Witness
@@ -48,6 +50,7 @@ _WINDOWS: Final = 0.25  # of the runs: idempotent producers send several batches
 _PATIENCE_US: Final = 120_000_000
 _FORMING: Final = 0.4  # of all runs, how many begin with empty disks
 _CHANGING: Final = 0.4  # of all runs, how many have an operator who changes of which nodes the cluster is
+_SLOW_LEADERS: Final = 0.6  # of all runs, how many have a leader with a slow disk
 _UNATTENDED_US: Final = 3_000_000
 _UNDRAINED_US: Final = 5_000_000
 _BACK_US: Final = (20_000, 500_000, 4_000_000)
@@ -130,6 +133,7 @@ class World:
         self.counts["committed"] = sum(len(ledger.committed) for ledger in self.witness.ledgers.values())
         self.counts["acknowledged"] = sum(page.acknowledged for page in self.calls.book.pages.values())
         self.counts["transactions committed"] = self.calls.ended["committed"]
+        self.counts["epochs raised"] = self.calls.ended["epochs raised"]
         self.counts["transactions aborted"] = self.calls.ended["aborted"]
         self.counts["generations of a group"] = self._group.assigned
         self.counts["read"] = sum(page.read_records for page in self.calls.book.pages.values())
@@ -170,6 +174,8 @@ class World:
         self._isolate_leader()
         inspect(self.nodes, self.witness, self.calls.book)
         self._try_a_disk()
+        self._try_a_slow_leader()
+        self._abandon()
 
     def _try_a_disk(self) -> None:
         """One disk more fails, or is full, and nothing else is wrong."""
@@ -208,6 +214,28 @@ class World:
             lambda: self.calls.idle and self._is_controlled() and not self._ills(),
             "the cluster is not well after a node was alone",
         )
+
+    def _try_a_slow_leader(self) -> None:
+        """The disk of a leader is slow, and nothing else is wrong: another leads."""
+        chance = random.Random(f"{self.seed}/slow leader")
+        if chance.random() >= _SLOW_LEADERS:
+            return
+        trial = SlowLeader(self, self.calls, chance, self._batches, self.go_on)
+        if trial.possible:
+            self.counts["slow leaders"] += 1
+            trial.run()
+            self.go_on(lambda: self.calls.idle and not self._ills(), "the cluster is not well after a leader was slow")
+            inspect(self.nodes, self.witness, self.calls.book)
+
+    def _abandon(self) -> None:
+        """A member of a group and a transaction are abandoned, and a node with their coordinators ends."""
+        if self.witness.council.lost or not self.calls.places():
+            return
+        self.counts["abandoned"] += 1
+        Abandoned(self, self.calls, random.Random(f"{self.seed}/abandoned"), self._group, self._batches).run(
+            self.go_on, lambda: not ills(self.nodes, self.witness.council, whole=True, opened=True)
+        )
+        inspect(self.nodes, self.witness, self.calls.book)
 
     def _is_controlled(self) -> bool:
         """Whether a controller is active: a quorum that needed the node which was alone has none for a while."""
