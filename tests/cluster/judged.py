@@ -1,6 +1,8 @@
 """A cluster of real nodes under unmodified clients that write down what they are told, and the judgement of that."""
 
 import contextlib
+import random
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,7 +19,7 @@ from tests.consistency.history import Op, Recorder
 
 from duramen.node.processes import NodeProcesses
 
-__all__ = ["PARTITIONS", "Layout", "Run", "World", "running", "world"]
+__all__ = ["PARTITIONS", "Layout", "Run", "World", "cut_and_kill", "running", "world"]
 
 NODES: Final = (1, 2, 3)
 PARTITIONS: Final = 3
@@ -25,6 +27,8 @@ TOPICS: Final = (TOPIC, COPIED)
 _WAIT_S: Final = 120.0
 _ANSWER_S: Final = 10.0
 _LOG_CHARACTERS: Final = 6000
+_CUT_S: Final = 6.0
+"""Longer than a session with the controller, and as long as `replica.lag.time.max.ms` allows in these tests."""
 _ADMIN: Final[Mapping[str, str | int]] = {"log_level": 0, "socket.timeout.ms": 10_000}
 
 
@@ -219,3 +223,18 @@ def running(cluster: World, processes: Sequence[type[Client]], seed: int = 1) ->
     history = run.judge()
     counts = {kind: sum(op.outcome == kind and bool(op.parts) for op in history) for kind in ("ok", "fail", "info")}
     print(f"\nseed {seed}: {counts}")
+
+
+def cut_and_kill(cluster: World, run: Run, chance: random.Random) -> None:
+    """Cut off a leader from the other nodes, and kill one of those while the network heals."""
+    leader = cluster.leader(chance.randrange(PARTITIONS))
+    killed = chance.choice(cluster.others(leader))
+    cluster.network.part([leader], cluster.others(leader))
+    threading.Event().wait(_CUT_S)
+    cluster.network.heal()
+    threading.Event().wait(chance.choice((0, 0.05, 0.3, 1)))
+    cluster.nodes.kill(killed)
+    run.go_on(1)
+    cluster.nodes.start([killed])
+    cluster.wait_whole()
+    run.go_on()

@@ -8,20 +8,17 @@ CLUSTER_SEED=N runs the long test with another seed, CLUSTER_ROUNDS=N so many ro
 
 import os
 import random
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.cluster.judged import PARTITIONS, Run, World, running, world
+from tests.cluster.judged import cut_and_kill, running, world
 from tests.consistency.clients import Copier, Pipelined
 from tests.leaks import close_leaked_sockets
 
 _CLIENTS: Final = (Pipelined, Pipelined, Copier, Copier)
-_CUT_S: Final = 6.0
-"""Longer than a session with the controller, and as long as `replica.lag.time.max.ms` allows in these tests."""
 _ROUNDS: Final = 20
 
 
@@ -31,25 +28,10 @@ def _closed() -> Iterator[None]:
     close_leaked_sockets()
 
 
-def _cut_and_kill(cluster: World, run: Run, chance: random.Random) -> None:
-    """Cut off a leader, and kill another node while the network heals."""
-    leader = cluster.leader(chance.randrange(PARTITIONS))
-    killed = chance.choice(cluster.others(leader))
-    cluster.network.part([leader], cluster.others(leader))
-    threading.Event().wait(_CUT_S)
-    cluster.network.heal()
-    threading.Event().wait(chance.choice((0, 0.05, 0.3, 1)))
-    cluster.nodes.kill(killed)
-    run.go_on(1)
-    cluster.nodes.start([killed])
-    cluster.wait_whole()
-    run.go_on()
-
-
 @pytest.mark.long
 def test_nothing_is_stored_twice_and_no_transaction_hangs(tmp_path: Path) -> None:
     chance = random.Random(os.environ.get("CLUSTER_SEED", "1"))
     with world(tmp_path) as cluster, running(cluster, _CLIENTS) as run:
         for number in range(int(os.environ.get("CLUSTER_ROUNDS", _ROUNDS))):
-            _cut_and_kill(cluster, run, chance)
+            cut_and_kill(cluster, run, chance)
             print(f"round {number} at {time.monotonic():.0f} s", flush=True)
