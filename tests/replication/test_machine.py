@@ -385,3 +385,15 @@ def test_an_answer_that_could_not_be_sent_is_given_again_soon() -> None:
     assert leader.take() == []
     leader.tick(TIMEOUTS.retry_ms)
     assert [effect.answer.asked for effect in leader.take() if isinstance(effect, Serve)] == [served.answer.asked]
+
+
+def test_a_leader_tells_how_far_others_are_behind() -> None:
+    leader = machine(state(1, 4, 1, {1, 2}))
+    assert [(one.node_id, one.records) for one in leader.behind()] == [(2, None), (3, None)]
+    leader.tick(10)
+    leader.receive(fetch(4))
+    leader.appended(2)
+    leader.tick(40)
+    assert [(one.node_id, one.records, one.waiting_ms) for one in leader.behind()] == [(2, 2, 30), (3, None, 0)]
+    leader.told(state(2, 5, 2, {1, 2}), (1, 2, 3))
+    assert leader.behind() == []

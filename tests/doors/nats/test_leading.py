@@ -1,27 +1,33 @@
 """Several nodes that all hear every message: the leader takes it, and answers once all replicas have it."""
 
 import json
+import random
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.several import Several
 from tests.doors.nats.capturing import message
+from tests.sim import planted as planting
+from tests.sim.planted import Bug, planted
 
+from duramen.base.errors import DuramenError
 from duramen.broker.gaps import OpenGap
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Header, Record, records
 from duramen.codec.nats import Message
 from duramen.codec.partitioner import partition_of
 from duramen.controller.decisions import Definition
+from duramen.doors.nats.bound import Taken
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.leading import Leading
 from duramen.sim.broker import Answer
 from duramen.storage.scanning import scan_log
 
 _LISTENED_MS = 1
+_MODELS: Final = 300
 
 
 class Ear:
@@ -455,8 +461,11 @@ def _do(place: Place, what: str, number: int, published: int) -> None:
         several.shrink(partition)
 
 
-@given(st.lists(st.one_of(_PUBLISH, _PUBLISH, _STEPS, _STEPS, _ELECT, _CUT, _HEAL, _SHRINK), max_size=40))
-def test_no_answer_is_false_and_no_id_is_there_twice(wishes: list[tuple[str, int]]) -> None:
+_WISHES = (_PUBLISH, _PUBLISH, _STEPS, _STEPS, _ELECT, _CUT, _HEAL, _SHRINK)
+
+
+def _lived(wishes: list[tuple[str, int]]) -> tuple[Place, list[bytes | None]]:
+    """What is stored after these."""
     place = Place()
     place.create("s", "a", config={"min.insync.replicas": "2"})
     for published, (what, number) in enumerate(wishes):
@@ -465,7 +474,12 @@ def test_no_answer_is_false_and_no_id_is_there_twice(wishes: list[tuple[str, int
     last = min(place.several.partitions[place.several.place("s")].isr)
     place.elect("s", last)
     place.several.advance(3000)
-    found = [record.value for record in place.records(last, "s")]
+    return place, [record.value for record in place.records(last, "s")]
+
+
+@given(st.lists(st.one_of(_WISHES), max_size=40))
+def test_no_answer_is_false_and_no_id_is_there_twice(wishes: list[tuple[str, int]]) -> None:
+    place, found = _lived(wishes)
     assert len(set(found)) == len(found)
     answers = place.answers()
     assert len({reply for reply, answer in answers if "error" not in answer}) == len(
@@ -477,3 +491,29 @@ def test_no_answer_is_false_and_no_id_is_there_twice(wishes: list[tuple[str, int
     for number in range(6):
         ((_, ack),) = place.publish(message("a", b"%d" % number, "r", {"Nats-Msg-Id": str(number)}))
         assert ("duplicate" in ack) == (b"%d" % number in found)
+
+
+def _forget_ids(right: Callable[..., Any]) -> Callable[..., Any]:
+    def _appended(self: Capture, taken: Taken, base_offset: int, error: DuramenError | None) -> None:
+        right(self, taken, base_offset if error is None else -1, error)
+
+    return _appended
+
+
+def _stores_twice() -> bool:
+    """Whether an id is stored twice in one of so many lives."""
+    chance = random.Random("ids")
+    kinds = [("publish", 0, 5), ("steps", 1, 12), ("elect", 1, 3), ("cut", 1, 3), ("heal", 0, 0), ("shrink", 0, 0)]
+    wished = [kinds[at] for at in (0, 0, 1, 1, 2, 3, 4, 5)]
+    for _ in range(_MODELS):
+        wishes = [(what, chance.randint(least, most)) for what, least, most in chance.choices(wished, k=40)]
+        _, found = _lived(wishes)
+        if len(set(found)) != len(found):
+            return True
+    return False
+
+
+def test_the_model_finds_a_leader_that_forgets_ids_on_an_error() -> None:
+    bug = Bug("forget-ids", "", (planting.Place(Capture, "_appended", _forget_ids),), "forget ids on an error")
+    with planted(bug):
+        assert _stores_twice()
