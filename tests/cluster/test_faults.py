@@ -217,9 +217,20 @@ def test_a_leader_that_is_cut_off_serves_nothing_once_its_session_is_over(tmp_pa
                 (topic,) = asking.ask(ApiKey.LIST_OFFSETS, 1, wish)["topics"]
                 return int(topic["partitions"][0]["error_code"])
 
+            def coordinates(group: str) -> bool:
+                found = asking.ask(ApiKey.FIND_COORDINATOR, 1, {"key": group, "key_type": 0})
+                return bool(found["error_code"] == ErrorCode.NONE and found["node_id"] == leader)
+
+            def committed() -> int:
+                wish = {"group_id": group, "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
+                return int(asking.ask(ApiKey.OFFSET_FETCH, 2, wish)["error_code"])
+
+            group = until(lambda: next(filter(coordinates, map(str, range(20))), ""), _WAIT_S)
+            until(lambda: committed() == ErrorCode.NONE, _WAIT_S)
             assert (fetched(), listed()) == (ErrorCode.NONE, ErrorCode.NONE)
             cluster.network.part([leader], cluster.others(leader))
-            until(lambda: (fetched(), listed()) == (ErrorCode.NOT_LEADER_OR_FOLLOWER,) * 2, _WAIT_S)
+            refused = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR)
+            until(lambda: (fetched(), listed(), committed()) == refused, _WAIT_S)
             assert metric(node, "duramen_partitions_under_replicated") > 0
             assert "this node is cut off" in unready(node)
             cluster.network.heal()
