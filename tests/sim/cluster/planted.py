@@ -1,6 +1,6 @@
 """The bugs of issue 7, and some more, to be planted in whole clusters one at a time: a run of some seed finds each."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,8 @@ from duramen.broker.coordinated import Coordinated
 from duramen.broker.coordinating.participant import Participant
 from duramen.broker.coordinating.requests import WriteMarkers
 from duramen.broker.groups.classic import ClassicGroups
+from duramen.broker.operating.office import ClusterOffice
+from duramen.broker.operating.survey import Survey
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.transactions.coordinator import Transactions
@@ -38,6 +40,7 @@ from duramen.storage.transactions import TransactionTable
 __all__ = ["BUGS"]
 
 _LATER_MS: Final = 60_000
+_WITHIN_MS: Final = 10_000
 
 Original = Callable[..., Any]
 
@@ -201,6 +204,18 @@ def _keep_transactions(right: Original) -> Original:
     return abort_timed_out
 
 
+def _elect_blank(right: Original) -> Original:
+    def elect_unclean(
+        self: ClusterOffice, surveys: Sequence[Survey], done: Any, *, within_ms: int = _WITHIN_MS
+    ) -> None:
+        worst = [
+            one._replace(kept=dict([min(one.kept.items(), key=lambda kept: kept[1].end_offset)])) for one in surveys
+        ]
+        right(self, worst, done, within_ms=within_ms)
+
+    return elect_unclean
+
+
 def _check_no_refusal(right: Original) -> Original:
     del right
 
@@ -299,6 +314,12 @@ BUGS: Final = (
         "",
         (Place(Refusals, "check", _check_no_refusal), Place(Appends, "_for_gap", _call_it_a_gap)),
         "answer batches behind a refused one with OUT_OF_ORDER_SEQUENCE_NUMBER",
+    ),
+    Bug(
+        "elect-blank",
+        "",
+        (Place(ClusterOffice, "elect_unclean", _elect_blank),),
+        "elect a blank replica before one that has everything",
     ),
     Bug("stay-out", "", (Place(Lifecycle, "storage_changed", _stay_out),), "stay out once a full disk has room again"),
 )

@@ -45,6 +45,7 @@ FOUND_BY: Final = {
     "keep-members": 1,
     "keep-transactions": 1,
     "tell-of-gaps": 19,
+    "elect-blank": 4,
     "lead-unwritable": 1,
     "stay-out": 1,
     "hide-damage": 12,

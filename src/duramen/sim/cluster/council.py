@@ -42,6 +42,7 @@ class Council:
         self.deleting: set[str] = set()  # names of streams that somebody wanted deleted
         self.blank: set[int] = set()  # nodes whose disk was lost
         self.lost: set[PartitionId] = set()  # partitions that only a disk had which was lost: they wait for ever
+        self.unclean: set[PartitionId] = set()  # partitions for which an operator has accepted a loss
         self._cluster_id: UUID | None = None
         self._founders = NO_VOTERS
         self._leaders: dict[int, ReplicaId] = {}
@@ -171,9 +172,10 @@ class Council:
                 raise BrokenPromise(f"nobody may lead any more who could in {before}: {event}")
             self.lost.add(PartitionId(StreamId(event.id), event.partition))
 
-    @staticmethod
-    def _judge_leader(event: PartitionChanged, before: PartitionState) -> None:
+    def _judge_leader(self, event: PartitionChanged, before: PartitionState) -> None:
         able = {*before.isr, *before.elr}
+        if event.unclean and PartitionId(StreamId(event.id), event.partition) in self.unclean:
+            able.update(before.replicas)
         if before.leader is not None and event.isr is not UNSET:
             able.update(event.isr)  # the leader has said so, and leaves with it
         if event.leader is not UNSET and event.leader is not None and event.leader not in able:

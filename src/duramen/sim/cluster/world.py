@@ -31,6 +31,7 @@ from duramen.sim.cluster.producers import Producer
 from duramen.sim.cluster.slowness import SlowLeader
 from duramen.sim.cluster.transactors import Transactor
 from duramen.sim.cluster.trial import DiskTrial
+from duramen.sim.cluster.unclean import UncleanElection
 from duramen.sim.cluster.witness import Witness
 from duramen.sim.disk import Crashed
 from duramen.sim.memberships import GroupModel
@@ -176,6 +177,7 @@ class World:
         self._try_a_disk()
         self._try_a_slow_leader()
         self._abandon()
+        self._elect_unclean()
 
     def _try_a_disk(self) -> None:
         """One disk more fails, or is full, and nothing else is wrong."""
@@ -235,6 +237,17 @@ class World:
         Abandoned(self, self.calls, random.Random(f"{self.seed}/abandoned"), self._group, self._batches).run(
             self.go_on, lambda: not ills(self.nodes, self.witness.council, whole=True, opened=True)
         )
+        inspect(self.nodes, self.witness, self.calls.book)
+
+    def _elect_unclean(self) -> None:
+        """An operator has a leader elected where the only replica in sync is gone, and another has everything."""
+        if self.witness.council.lost:
+            return
+        chance = random.Random(f"{self.seed}/unclean")
+        election = UncleanElection(self, chance, self.go_on, self.calls.places())
+        self.counts["unclean elections tried"] += election.run()
+        election.mend()
+        self.go_on(lambda: not self._ills(), "the cluster is not well after an unclean election")
         inspect(self.nodes, self.witness, self.calls.book)
 
     def _is_controlled(self) -> bool:
