@@ -128,6 +128,8 @@ def test_every_node_shows_the_cluster(operator: Operator) -> None:
             node.kafka for node in operator.nodes.nodes.values()
         ]
         assert sum(node["leaders"] for node in found["nodes"]) == found["partitions"]["count"]
+        assert [node["health"]["storage"] for node in found["nodes"]] == ["writable"] * 3
+        assert [node["lag"]["records"] for node in found["nodes"]] == [0, 0, 0]
     said = operator.done("status")
     assert f"node {operator.status()['quorum']['leader_id']} leads in epoch" in said
     assert len(said.splitlines()) <= 24

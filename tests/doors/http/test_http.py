@@ -74,6 +74,7 @@ def test_configs(ask: Ask, stream_name: str) -> None:
 def test_nodes(ask: Ask, node: NodeProcess) -> None:
     info = ask("GET", "/v1/node")[1]
     assert info["addresses"]["kafka"] == node.kafka
+    assert info.pop("followers") == []
     health = info.pop("health")
     assert (health["problem"], health["storage"]) == ("", "writable")
     assert 0 < health["descriptors"] < health["descriptors_limit"]
