@@ -44,7 +44,7 @@ FOUND_BY: Final = {
     "never-yield": 2,
     "keep-members": 1,
     "keep-transactions": 1,
-    "tell-of-gaps": 19,
+    "tell-of-gaps": 56,
     "elect-blank": 4,
     "lead-unwritable": 1,
     "stay-out": 1,
@@ -58,7 +58,7 @@ MADE_BY: Final = {
     "count-written": ("slow disk", "power loss"),
     "vote-twice": ("contested election",),
     "send-anywhere": ("slow disk", "slow network"),
-    "tell-of-gaps": ("leader alone", "kill of a leader", "partition"),
+    "tell-of-gaps": ("pause", "partition", "one way cut"),
     "hide-damage": ("damaged disk", "kill", "kill of a leader"),
 }
 """The only faults that the short hunt injects, by bug: they cause the situation in which the bug shows."""
