@@ -25,8 +25,9 @@ from duramen.broker.replicas.configs import config_of
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.standing import Listener
+from duramen.controller.cluster.features import LATEST_LEVEL
 from duramen.controller.decisions import create_stream, delete_stream
-from duramen.controller.events import Event, NodeConfigured, PartitionChanged
+from duramen.controller.events import Event, FeatureLevelChanged, NodeConfigured, PartitionChanged
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.state import ControllerState
@@ -201,6 +202,7 @@ class Several:
 
     def __init__(self, count: int = 3, settings: Mapping[str, object] | None = None) -> None:
         self.state = ControllerState()
+        self.state.apply(FeatureLevelChanged(LATEST_LEVEL))
         self.partitions: dict[PartitionId, PartitionState] = {}
         self.registrations = 0
         self.said: deque[Said] = deque()

@@ -1,18 +1,13 @@
 """How far partitions reach is asked of those that lead them: groups are reset and listed by that on any node."""
 
-from contextlib import suppress
-
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.broker.several import Several
 
-from duramen.base.errors import DuramenError, NotLeader, RequestInvalid, RequestTimedOut
+from duramen.base.errors import DuramenError, NotLeader, RequestTimedOut
 from duramen.base.positions import At, Last, Position, Since
-from duramen.broker.bounds import Bounds, Wanted, is_about_bounds
+from duramen.broker.bounds import FIND_BOUNDS, Bounds, FindBounds, FoundBounds, Wanted
 from duramen.broker.groups.coordinator import CommitMember
-from duramen.broker.groups.listing import GroupRow
+from duramen.broker.groups.listing import LIST_GROUPS, GroupRows, ListGroups
 from duramen.broker.groups.resets import Move, Reset
 from duramen.codec.batch import NewRecord, check, encode
 from duramen.controller.decisions import Definition
@@ -90,19 +85,16 @@ def test_a_leader_that_does_not_answer_is_not_guessed_for(several: Several) -> N
 
 def test_lists_tell_the_lag_that_the_leader_knows(several: Several) -> None:
     def lag() -> int | None:
-        found: Answer[list[GroupRow]] = Answer()
-        several.broker(HOME).listing.asked(b"\0" + msgspec.msgpack.encode(("", 10)), lambda body: found(_rows(body)))
+        found: Answer[GroupRows | DuramenError] = Answer()
+        several.broker(1).caller.call(HOME, LIST_GROUPS, ListGroups("", 10), found)
         several.settle()
-        (row,) = found.value
+        assert isinstance(found.value, GroupRows)
+        (row,) = found.value.rows
         return row.lag_records
 
     assert lag() == RECORDS - COMMITTED
     several.cut = {LEADER}
     assert lag() is None
-
-
-def _rows(body: bytes) -> list[GroupRow]:
-    return msgspec.msgpack.decode(body, type=list[GroupRow])
 
 
 def test_the_time_of_the_first_record_that_is_lacked(several: Several) -> None:
@@ -118,17 +110,10 @@ def test_the_time_of_the_first_record_that_is_lacked(several: Several) -> None:
     assert first.timestamp_ms > 0
 
 
-@given(st.binary(max_size=100))
-def test_any_bytes_are_refused_or_answered(body: bytes) -> None:
-    bounds = Several(1).broker(1).bounds
-    assert is_about_bounds(b"\2" + body)
-    with suppress(RequestInvalid):
-        bounds.asked(b"\2" + body, lambda _: None)
-
-
 def test_what_is_not_there_is_said_so(several: Several) -> None:
     wishes = [Wanted(bytes(16), 0), Wanted(b"short", 0), Wanted(several.state.streams["a"].id.bytes, 7)]
-    said: list[bytes] = []
-    several.broker(LEADER).bounds.asked(b"\2" + msgspec.msgpack.encode(wishes), said.append)
-    (answer,) = said
-    assert [isinstance(one, str) for one in msgspec.msgpack.decode(answer)] == [True, True, True]
+    found: Answer[FoundBounds | DuramenError] = Answer()
+    several.broker(1).caller.call(LEADER, FIND_BOUNDS, FindBounds(wishes), found)
+    several.settle()
+    assert isinstance(found.value, FoundBounds)
+    assert [(bounds, refused is None) for bounds, refused in found.value.partitions] == [(None, False)] * 3

@@ -1,7 +1,7 @@
 """How far partitions reach, wherever they are led: a node tells of those that it leads, and asks others for theirs.
 
 The time of a record is that of the batch that holds it: of its first record, or the append's where the broker sets
-times. What nodes say begins with a byte that no other request or answer begins with; MessagePack follows.
+times.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,22 +11,22 @@ from uuid import UUID
 
 import msgspec
 
-from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, LogDamaged, NotLeader, RequestInvalid, RequestTimedOut, StorageFailed
-from duramen.base.ports import Buffer, Clock
+from duramen.base.errors import DuramenError, LogDamaged, NotLeader, RequestTimedOut, StorageFailed
 from duramen.broker.partition import LATEST, Partition
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
 from duramen.controller.partitions import PartitionId
+from duramen.rpc.caller import Caller, Gathered
+from duramen.rpc.errors import Refused
+from duramen.rpc.methods import Method
+from duramen.rpc.server import Done as Answered
 from duramen.storage.log import Log
 from duramen.storage.reader import Blocked
 from duramen.storage.store import Store
 
-__all__ = ["Bounds", "BoundsOf", "TimeFound", "Wanted", "find_time", "is_about_bounds"]
+__all__ = ["FIND_BOUNDS", "Bounds", "BoundsOf", "FindBounds", "FoundBounds", "TimeFound", "Wanted", "find_time"]
 
-_MARK: Final = b"\2"  # a number to MessagePack, where others have arrays
 _NONE: Final = -1
-_ANSWER_MS: Final = 3_000
 _AT_ONCE: Final = 20  # partitions looked at before others get their turn: half a millisecond
 
 
@@ -59,20 +59,25 @@ class Bounds(msgspec.Struct, frozen=True, array_like=True):
     timestamp_ms: int = _NONE
 
 
+class FindBounds(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of partitions is asked for their bounds."""
+
+    wanted: list[Wanted]
+
+
+class FoundBounds(msgspec.Struct, frozen=True, array_like=True):
+    """Of each partition its bounds, or why they are not known."""
+
+    partitions: list[tuple[Bounds | None, Refused | None]]
+
+
+FIND_BOUNDS: Final = Method("find-bounds", FindBounds, FoundBounds, idempotent=True)
+
 TimeFound = Callable[[int | None], None]
 """Called with a timestamp in ms since 1970; None where it is not known."""
 
 Found = Bounds | DuramenError
 Done = Callable[[list[Found]], None]
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_wishes: Final = msgspec.msgpack.Decoder(list[Wanted])
-_answers: Final = msgspec.msgpack.Decoder(list[Bounds | str])
-
-
-def is_about_bounds(body: Buffer) -> bool:
-    """Whether a request of another node is for `BoundsOf.asked`."""
-    return bytes(body[:1]) == _MARK
 
 
 def find_time(store: Store, log: Log, offset: int, done: TimeFound) -> None:
@@ -97,67 +102,40 @@ def find_time(store: Store, log: Log, offset: int, done: TimeFound) -> None:
 class BoundsOf:
     """Finds the bounds of partitions."""
 
-    def __init__(
-        self, node_id: int, standing: Standing, streams: Streams, store: Store, clock: Clock, deadlines: Deadlines,
-    ) -> None:  # fmt: skip
-        self._node_id = node_id
+    def __init__(self, standing: Standing, streams: Streams, store: Store, caller: Caller) -> None:
         self._standing = standing
         self._streams = streams
         self._store = store
-        self._clock = clock
-        self._deadlines = deadlines
+        self._caller = caller
+        caller.server.handle(FIND_BOUNDS, self._serve)
 
     def find(self, wanted: Sequence[Wanted], done: Done) -> None:
         """The bounds of each partition, in their order, or why they are not known; `done` may be called at once.
 
         RequestTimedOut where its leader does not answer, NotLeader where nobody leads.
         """
-        by_leader: dict[int | None, list[int]] = {}
+        found: list[Found] = [NotLeader(f"nobody leads partition {one.partition} now: ask again") for one in wanted]
+        by_leader: dict[int, list[int]] = {}
         for at, wish in enumerate(wanted):
-            by_leader.setdefault(self._leader(wish), []).append(at)
-        answers = _Answers(len(wanted), done)
-        here, nowhere = by_leader.pop(self._node_id, []), by_leader.pop(None, [])
-        if by_leader:
-            answers.over = self._deadlines.at(self._clock.monotonic_ms() + _ANSWER_MS, answers.end).cancel
-        for leader, places in by_leader.items():
+            leader = self._standing.partition(PartitionId(UUID(bytes=wish.stream_id), wish.partition)).leader
             if leader is not None:
-                self._ask(leader, [wanted[at] for at in places], partial(answers.put_all, places))
-        for at in nowhere:
-            answers.put(at, NotLeader(f"nobody leads partition {wanted[at].partition} now: ask again"))
-        self._look_at(wanted, here, answers)
+                by_leader.setdefault(leader, []).append(at)
 
-    def _leader(self, wish: Wanted) -> int | None:
-        return self._standing.partition(PartitionId(UUID(bytes=wish.stream_id), wish.partition)).leader
+        def gathered(result: Gathered[FoundBounds]) -> None:
+            for leader, places in by_leader.items():
+                answer = result.answers.get(leader) or result.missing[leader]
+                for at, one in zip(places, _bounds(leader, answer, len(places)), strict=True):
+                    found[at] = one
+            done(found)
 
-    def _ask(self, node_id: int, wanted: list[Wanted], put: Callable[[list[Found]], None]) -> None:
-        def answered(body: Buffer | None) -> None:
-            put(_decoded(node_id, body, len(wanted)))
-
-        if not self._standing.ask_node(node_id, _MARK + _encoder.encode(wanted), answered):
-            answered(None)
-
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks for partitions that this one leads. Raises RequestInvalid."""
-        try:
-            wanted = _wishes.decode(body[len(_MARK) :])
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise RequestInvalid(f"a request for the bounds of partitions cannot be read: {error}") from None
-
-        def found(results: list[Found]) -> None:
-            answer(_encoder.encode([str(one) if isinstance(one, DuramenError) else one for one in results]))
-
-        self._look_at(wanted, range(len(wanted)), _Answers(len(wanted), found))
+        requests = {leader: FindBounds([wanted[at] for at in places]) for leader, places in by_leader.items()}
+        self._caller.gather(FIND_BOUNDS, requests, gathered)
 
     # -- here ---------------------------------------------------------------------------------------
 
-    def _look_at(self, wanted: Sequence[Wanted], places: Sequence[int], answers: "_Answers") -> None:
-        """Look at those at `places`, some at a time: they are the last that are asked for."""
-        for at in places[:_AT_ONCE]:
-            self._look(wanted[at], partial(answers.put, at))
-        if len(places) > _AT_ONCE:
-            self._store.soon(partial(self._look_at, wanted, places[_AT_ONCE:], answers))
-        else:
-            answers.begun()
+    def _serve(self, request: FindBounds, done: Answered[FoundBounds]) -> None:
+        """Tell of partitions that this node leads."""
+        _Looking(self._store, self._look, request.wanted, done).step(0)
 
     def _look(self, wish: Wanted, put: Callable[[Found], None]) -> None:
         stream = self._streams.find_id(UUID(bytes=wish.stream_id)) if len(wish.stream_id) == 16 else None
@@ -208,51 +186,50 @@ def _as_ours(error: DuramenError | OSError) -> DuramenError:
     return error if isinstance(error, DuramenError) else StorageFailed(f"reading failed: {error}")
 
 
-def _decoded(node_id: int, body: Buffer | None, count: int) -> list[Found]:
-    """What a node has answered; of each partition the error, where it is nothing that can be used."""
-    found: list[Bounds | str] = []
-    if body:
-        try:
-            found = _answers.decode(body)
-        except (msgspec.MsgspecError, ValueError):
-            found = []
-    if len(found) != count:
-        return [_silent(node_id)] * count
-    return [NotLeader(f"node {node_id} says: {one}") if isinstance(one, str) else one for one in found]
+def _bounds(leader: int, answer: FoundBounds | DuramenError, count: int) -> list[Found]:
+    """What a leader has answered of each partition."""
+    if isinstance(answer, DuramenError):
+        silent = f"node {leader}, which leads the partition, does not answer: {answer}"
+        return [RequestTimedOut(silent) for _ in range(count)]
+    if len(answer.partitions) != count:
+        short = f"node {leader} has answered for {len(answer.partitions)} partitions, and was asked for {count}"
+        return [RequestTimedOut(short) for _ in range(count)]
+    return [_not_there(leader, refused) if bounds is None else bounds for bounds, refused in answer.partitions]
 
 
-def _silent(node_id: int) -> DuramenError:
-    return RequestTimedOut(f"node {node_id}, which leads the partition, does not answer: ask again")
+def _not_there(leader: int, refused: Refused | None) -> DuramenError:
+    return NotLeader(f"node {leader} says: {'nothing' if refused is None else refused.message}")
 
 
-class _Answers:
-    """What was found so far; `done` is called once, when all is, or when it is too late."""
+class _Looking:
+    """Looks at partitions of this node, some at a time; `done` gets all of it once."""
 
-    def __init__(self, count: int, done: Done) -> None:
-        self._found: list[Found] = [RequestTimedOut("the partition's leader does not answer: ask again")] * count
-        self._left = count + 1
-        self._done: Done | None = done
-        self.over: Callable[[], None] = lambda: None
+    def __init__(
+        self, store: Store, look: Callable[[Wanted, Callable[[Found], None]], None], wanted: Sequence[Wanted],
+        done: Answered[FoundBounds],
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._look = look
+        self._wanted = wanted
+        self._found: list[tuple[Bounds | None, Refused | None]] = [(None, None)] * len(wanted)
+        self._left = len(wanted) + 1
+        self._done = done
 
-    def put(self, at: int, found: Found) -> None:
-        """What was found at a place."""
-        self._found[at] = found
-        self.begun()
+    def step(self, begin: int) -> None:
+        """Look at those from `begin` on."""
+        end = begin + _AT_ONCE
+        for at, wish in enumerate(self._wanted[begin:end], begin):
+            self._look(wish, partial(self._put, at))
+        if end < len(self._wanted):
+            self._store.soon(partial(self.step, end))
+        else:
+            self._over()
 
-    def put_all(self, places: Sequence[int], found: Sequence[Found]) -> None:
-        """What a node has found."""
-        for at, one in zip(places, found, strict=True):
-            self.put(at, one)
+    def _put(self, at: int, found: Found) -> None:
+        self._found[at] = (None, Refused.of(found)) if isinstance(found, DuramenError) else (found, None)
+        self._over()
 
-    def begun(self) -> None:
-        """One less is waited for: the last is that all have been asked."""
+    def _over(self) -> None:
         self._left -= 1
         if not self._left:
-            self.end()
-
-    def end(self) -> None:
-        """Answer with what there is."""
-        done, self._done = self._done, None
-        if done is not None:
-            self.over()
-            done(self._found)
+            self._done(FoundBounds(self._found))

@@ -16,7 +16,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.alone import Alone
-from duramen.broker.bounds import BoundsOf, is_about_bounds
+from duramen.broker.bounds import BoundsOf
 from duramen.broker.changes import settled
 from duramen.broker.control.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
 from duramen.broker.fetching import Fetches
@@ -25,20 +25,21 @@ from duramen.broker.groups.configs import GroupConfigs
 from duramen.broker.groups.coordinator import Coordinator
 from duramen.broker.groups.lag import Lags
 from duramen.broker.groups.lag_elsewhere import Elsewhere
-from duramen.broker.groups.listing import Listing, is_about_groups
+from duramen.broker.groups.listing import Listing
 from duramen.broker.groups.offsets import OFFSETS_STREAM, Offsets
 from duramen.broker.groups.resets import Resets
 from duramen.broker.internal_streams import InternalStreams
 from duramen.broker.late import LateDeletions
 from duramen.broker.measures import Measures
+from duramen.broker.methods import TABLE
 from duramen.broker.node_configs import NodeConfigs
-from duramen.broker.operating.completeness import Completeness, is_about_completeness
+from duramen.broker.old_wire import OldWire
+from duramen.broker.operating.completeness import Completeness
 from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.reaching import wait_replicated
 from duramen.broker.sharing.groups import ShareGroups
 from duramen.broker.sharing.nodes import ShareKit, ShareNodes
-from duramen.broker.sharing.requests import is_about_shares
 from duramen.broker.sharing.state import SHARE_STATE_STREAM, ShareStates
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
@@ -46,6 +47,7 @@ from duramen.broker.transactions.coordinator import Transactions
 from duramen.broker.transactions.ending import Places
 from duramen.broker.transactions.log import TRANSACTIONS_STREAM, TransactionLog
 from duramen.broker.transactions.producer_ids import ProducerIds
+from duramen.controller.cluster.features import Feature
 from duramen.controller.decisions import Definition
 from duramen.controller.events import (
     Event,
@@ -62,6 +64,9 @@ from duramen.controller.events import (
 from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState, Entity, StreamState
 from duramen.replication.reaching import Outcome
+from duramen.rpc.caller import Caller
+from duramen.rpc.server import Server
+from duramen.rpc.wire import TableWire, Wires
 from duramen.storage.refusals import Refusals
 from duramen.storage.store import Store
 from duramen.storage.view import View
@@ -144,8 +149,10 @@ class Broker:
             self.create_stream, settings, self._offsets, self._transaction_log, self._shares
         )
         metrics.most_series = settings.integer("metrics.partitions.max")
-        self.bounds = BoundsOf(self.node_id, self.standing, self.streams, store, ports.clock, deadlines)
-        self.completeness = Completeness(self.node_id, lambda: self.standing, self.streams, ports.clock, deadlines)
+        wires = Wires(TableWire(TABLE), OldWire(), self._speaks_table)
+        self.caller = Caller(self.node_id, self.standing, wires, Server(wires), ports.clock, deadlines)
+        self.bounds = BoundsOf(self.standing, self.streams, store, self.caller)
+        self.completeness = Completeness(lambda: self.standing, self.streams, self.caller)
         self.lags = Lags(
             self._offsets, self.streams, store, ports.clock, Elsewhere(self.bounds, ports.clock, store.soon),
             most_series=metrics.most_series,
@@ -154,11 +161,9 @@ class Broker:
         self.producer_ids = ProducerIds(self.standing)
         self.transactions = Transactions(
             Places(self._transaction_log, self.streams, self._offsets, store, self.standing), self.groups, ports.clock,
-            deadlines, settings, self.producer_ids.allocate, metrics, report,
+            deadlines, settings, self.producer_ids.allocate, metrics, report, self.caller,
         )  # fmt: skip
-        self.listing = Listing(
-            self.node_id, self.standing, self.groups, self.streams, store, ports.clock, deadlines, self.bounds
-        )
+        self.listing = Listing(self.standing, self.groups, self.streams, store, self.caller, self.bounds)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
@@ -166,7 +171,7 @@ class Broker:
         self.node_configs = NodeConfigs(settings, self.standing, self.node_id, report)
         self.share_nodes = ShareNodes(
             ShareKit(
-                self.node_id, self.standing, self.streams, self._offsets, store, ports.clock, deadlines, settings,
+                self.caller, self.standing, self.streams, self._offsets, store, ports.clock, deadlines, settings,
                 self.group_configs.get, metrics,
             ),
             self._shares,
@@ -369,16 +374,10 @@ class Broker:
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
-        if is_about_groups(body):
-            self.listing.asked(body, answer)
-        elif is_about_bounds(body):
-            self.bounds.asked(body, answer)
-        elif is_about_completeness(body):
-            self.completeness.asked(body, answer)
-        elif is_about_shares(body):
-            self.share_nodes.asked(body, answer)
-        else:
-            self.transactions.asked(body, answer)
+        self.caller.server.serve(body, answer)
+
+    def _speaks_table(self) -> bool:
+        return self.metadata_state.feature_level >= Feature.METHOD_TABLE
 
     def happened(self, event: Event) -> None:
         """An event of the metadata has taken effect."""

@@ -7,12 +7,12 @@ from tests.broker.coordinating.reading import committed, undecided
 from tests.broker.coordinating.world import Node, World
 from tests.broker.coordinating.writing import Writer
 
-from duramen.base.errors import NotEnoughReplicas, RequestInvalid, TransactionAbortable
+from duramen.base.errors import NotEnoughReplicas, TransactionAbortable
 from duramen.broker.coordinating.cluster import ClusterTransactions
-from duramen.broker.coordinating.requests import Join, Joined, WriteMarkers, Written, decode, decode_answer, encode
-from duramen.broker.refusals import Refused
+from duramen.broker.coordinating.requests import WriteMarkers, Written
 from duramen.broker.transactions.log import TRANSACTIONS_STREAM
 from duramen.controller.partitions import PartitionId
+from duramen.rpc.errors import Refused
 from duramen.sim.broker import Answer
 
 
@@ -144,22 +144,3 @@ def test_what_has_not_joined_is_not_appended_for_older_clients(world: World) -> 
     partition.append(writer.batch(0, b"one"), answer, node.broker.transactions.admission("t", joins=False))
     world.settle()
     assert isinstance(answer.error, TransactionAbortable)
-
-
-# -- bytes --------------------------------------------------------------------------------------------
-
-
-def test_requests_and_answers_come_back_as_they_were() -> None:
-    join = Join("t", 1, 2, True, (("a", 0), ("b", 3)))
-    markers = WriteMarkers(4, 5, 6, 7, True, 2, ((b"s" * 16, 0),))
-    assert [decode(encode(one)) for one in (join, markers)] == [join, markers]
-    joined, written = Joined(3, (True, False)), Written((None, Refused("not-leader", "no")))
-    assert [decode_answer(encode(one)) for one in (joined, written)] == [joined, written]
-    with pytest.raises(TransactionAbortable, match="gone"):
-        decode_answer(encode(Refused.of(TransactionAbortable("gone"))))
-
-
-@pytest.mark.parametrize("body", [b"", b"\xc1", encode(Joined(1, ())), b"\x91\xa4join"])
-def test_bytes_that_are_no_request_are_refused(body: bytes) -> None:
-    with pytest.raises(RequestInvalid):
-        decode(body)

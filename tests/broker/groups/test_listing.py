@@ -5,18 +5,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import GroupNotFound, RequestInvalid
+from duramen.base.errors import GroupNotFound
 from duramen.base.ports import Buffer
 from duramen.broker.groups.kinds import GroupDescription, GroupKind
-from duramen.broker.groups.listing import Listed, Listing, is_about_groups
+from duramen.broker.groups.listing import Listed, Listing
+from duramen.broker.methods import TABLE
+from duramen.broker.old_wire import OldWire
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId
 from duramen.groups.values import GroupSnapshot, GroupState
+from duramen.rpc.caller import Caller
+from duramen.rpc.server import Server
+from duramen.rpc.wire import TableWire, Wires
 from duramen.sim.scheduler import VirtualClock
 
 _NAMES = st.sets(st.text("abc", min_size=1, max_size=3), max_size=12)
@@ -52,20 +56,23 @@ class _World:
         self.offsets: Any = None
         self.leaders: list[int | None] = []
         store: Any = SimpleNamespace(soon=lambda action: action())
-        self.listings = [
-            Listing(
-                node.id, cast("Any", self), cast("Any", _Groups(names, gone)), cast("Any", self), store, self.clock,
-                self.deadlines, cast("Any", SimpleNamespace(find=lambda _, done: done([]))),
-            )
-            for node, names in zip(self.nodes, groups, strict=True)
-        ]  # fmt: skip
+        self.servers: list[Server] = []
+        self.listings: list[Listing] = []
+        for node, names in zip(self.nodes, groups, strict=True):
+            wires = Wires(TableWire(TABLE), OldWire(), lambda: True)
+            server = Server(wires)
+            self.servers.append(server)
+            caller = Caller(node.id, self, wires, server, self.clock, self.deadlines)
+            self.listings.append(Listing(
+                cast("Any", self), cast("Any", _Groups(names, gone)), cast("Any", self), store, caller,
+                cast("Any", SimpleNamespace(find=lambda _, done: done([]))),
+            ))  # fmt: skip
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         if node_id in self.cut:
             return False
-        assert is_about_groups(body)
         if node_id not in self.silent:
-            self.listings[node_id].asked(body, done)
+            self.servers[node_id].serve(body, done)
         return True
 
     def find(self, name: str) -> Any:
@@ -117,9 +124,3 @@ def test_partitions_whose_groups_nobody_knows_are_named() -> None:
     world.offsets = SimpleNamespace(id=UUID(int=1), partitions=world.leaders)
     rows, silent, leaderless = world.list("", 5)
     assert ([row.id for row in rows], list(silent), list(leaderless)) == (["a", "b"], [], [1, 3])
-
-
-def test_a_request_that_cannot_be_read_is_refused() -> None:
-    listing = _World([set()], set(), set(), set()).listings[0]
-    with pytest.raises(RequestInvalid, match="a request for groups"):
-        listing.asked(b"\0nonsense", lambda _: None)

@@ -8,7 +8,7 @@ from duramen.base.errors import OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.broker.control.answers import Answer, Outcome
 from duramen.broker.control.requests import Request
-from duramen.broker.refusals import Refused
+from duramen.rpc.errors import Refused
 
 __all__ = ["decode_outcome", "decode_request", "encode_outcome", "encode_request"]
 

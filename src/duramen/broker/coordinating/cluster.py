@@ -6,17 +6,18 @@ from typing import Final, NamedTuple, Protocol
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Buffer, Clock
+from duramen.base.ports import Clock
 from duramen.broker.coordinating.finishing import Finishing
 from duramen.broker.coordinating.joining import Joining
 from duramen.broker.coordinating.ledger import SharedLedger
-from duramen.broker.coordinating.nodes import Nodes
 from duramen.broker.coordinating.participant import Participant
-from duramen.broker.coordinating.requests import WORDS, AnswerDone, Join, Joined, Request, WriteMarkers
+from duramen.broker.coordinating.requests import JOIN, WRITE_MARKERS, Join, Joined
 from duramen.broker.coordinating.shards import Shard, Shards
 from duramen.broker.partition import Partition
 from duramen.broker.transactions.ending import Places
 from duramen.broker.transactions.known import KnownTransactions
+from duramen.rpc.caller import Caller
+from duramen.rpc.server import Done
 from duramen.transactions.values import PREPARED, Identity, TopicPartition, Transaction
 
 __all__ = ["ClusterKit", "ClusterTransactions", "Decides", "JoinDone"]
@@ -51,7 +52,7 @@ class Decides(Protocol):
 class ClusterKit(NamedTuple):
     """What it works with. `report` is told what an operator should hear of."""
 
-    node_id: int
+    caller: Caller
     clock: Clock
     deadlines: Deadlines
     metrics: Metrics
@@ -66,22 +67,19 @@ class ClusterTransactions:
         self._known = known
         self._streams = places.streams
         self._decides = decides
-        self._nodes = Nodes(kit.node_id, places.standing, kit.clock, kit.deadlines, WORDS, self._serve)
         self._participant = Participant(places, kit.clock, self._ends)
-        self.joining = Joining(places, self._participant, self._nodes, soon)
+        self.joining = Joining(places, self._participant, kit.caller, soon)
         self._shards = Shards(log, known, soon, kit.report, self._began)
         self.ledger = SharedLedger(log, known, self._shards, kit.clock, kit.deadlines, soon, self._prepared)
         self._finishing = Finishing(
-            places, self._shards, self._nodes, kit.clock, kit.deadlines, kit.metrics, self.ledger.complete
+            places, self._shards, kit.caller, kit.clock, kit.deadlines, kit.metrics, self.ledger.complete
         )
+        kit.caller.server.handle(JOIN, self._join)
+        kit.caller.server.handle(WRITE_MARKERS, self._participant.write)
 
     def led(self, partition: Partition, leader_epoch: int | None) -> None:
         """From here on this node leads a partition of `__transaction_state`, in that epoch; None: no more."""
         self._shards.led(partition, leader_epoch)
-
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks. Raises RequestInvalid where that cannot be read."""
-        self._nodes.asked(body, answer)
 
     def stop(self) -> None:
         """Nothing is done on its own account any more."""
@@ -102,16 +100,7 @@ class ClusterTransactions:
 
     # -- what other nodes ask -----------------------------------------------------------------------
 
-    def _serve(self, request: Request, done: AnswerDone) -> None:
-        if isinstance(request, WriteMarkers):
-            self._participant.write(request, done)
-            return
-        try:
-            self._join(request, done)
-        except DuramenError as error:
-            done(error)
-
-    def _join(self, request: Join, done: AnswerDone) -> None:
+    def _join(self, request: Join, done: Done[Joined]) -> None:
         identity = Identity(request.producer_id, request.epoch)
         partitions = [TopicPartition(*one) for one in request.partitions]
         epoch = self._shards.get(request.id).epoch

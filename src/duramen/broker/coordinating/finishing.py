@@ -8,11 +8,11 @@ from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
-from duramen.broker.coordinating.nodes import Nodes
-from duramen.broker.coordinating.requests import Answer, Request, WriteMarkers, Written
+from duramen.broker.coordinating.requests import WRITE_MARKERS, WriteMarkers, Written
 from duramen.broker.coordinating.shards import Shard, Shards
 from duramen.broker.transactions.ending import Places
 from duramen.controller.partitions import PartitionId
+from duramen.rpc.caller import Caller
 from duramen.transactions.values import TopicPartition, Transaction, TransactionState
 
 __all__ = ["Complete", "Finishing"]
@@ -42,7 +42,7 @@ class Finishing:
         self,
         places: Places,
         shards: Shards,
-        nodes: Nodes[Request, Answer],
+        caller: Caller,
         clock: Clock,
         deadlines: Deadlines,
         metrics: Metrics,
@@ -52,7 +52,7 @@ class Finishing:
         self._aborted = metrics.counter("duramen_transactions_total", "aborted")
         self._places = places
         self._shards = shards
-        self._nodes = nodes
+        self._caller = caller
         self._clock = clock
         self._deadlines = deadlines
         self._complete = complete
@@ -100,9 +100,10 @@ class Finishing:
             one.state is TransactionState.PREPARE_COMMIT, one.version,
             tuple((place.stream_id.bytes, place.partition) for _, place in found), one.sequence,
         )  # fmt: skip
-        self._nodes.ask(node_id, request, partial(self._answered, ending, [place for place, _ in found]))
+        answered = partial(self._answered, ending, [place for place, _ in found])
+        self._caller.call(node_id, WRITE_MARKERS, request, answered)
 
-    def _answered(self, ending: _Ending, asked: list[TopicPartition], answer: Answer | DuramenError) -> None:
+    def _answered(self, ending: _Ending, asked: list[TopicPartition], answer: Written | DuramenError) -> None:
         if isinstance(answer, Written) and len(answer.results) == len(asked):
             for one, refused in zip(asked, answer.results, strict=True):
                 if refused is None:

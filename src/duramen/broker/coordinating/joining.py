@@ -16,11 +16,11 @@ from duramen.base.errors import (
     NotLeader,
     OutcomeUnknown,
 )
-from duramen.broker.coordinating.nodes import Nodes
 from duramen.broker.coordinating.participant import Participant
-from duramen.broker.coordinating.requests import Answer, Join, Joined, Request
+from duramen.broker.coordinating.requests import JOIN, Join, Joined
 from duramen.broker.partition import Partition
 from duramen.broker.transactions.ending import Places
+from duramen.rpc.caller import Caller
 from duramen.storage.log import LogKey
 from duramen.transactions.values import Identity
 
@@ -58,12 +58,12 @@ class Joining:
         self,
         places: Places,
         participant: Participant,
-        nodes: Nodes[Request, Answer],
+        caller: Caller,
         soon: Callable[[Callable[[], None]], None],
     ) -> None:
         self._places = places
         self._participant = participant
-        self._nodes = nodes
+        self._caller = caller
         self._soon = soon
         self._lanes: dict[_Key, _Lane] = {}
         self._asking: dict[tuple[str, Identity, bool], list[_Lane]] = {}
@@ -117,9 +117,9 @@ class Joining:
                 continue
             partitions = tuple((lane.partition.stream.name, lane.partition.index) for lane in lanes)
             request = Join(id_, identity.producer_id, identity.epoch, joins, partitions)
-            self._nodes.ask(leader, request, partial(self._answered, place.partition, lanes))
+            self._caller.call(leader, JOIN, request, partial(self._answered, place.partition, lanes))
 
-    def _answered(self, coordinator: int, lanes: Sequence[_Lane], answer: Answer | DuramenError) -> None:
+    def _answered(self, coordinator: int, lanes: Sequence[_Lane], answer: Joined | DuramenError) -> None:
         if isinstance(answer, Joined) and len(answer.begins) == len(lanes):
             try:
                 self._participant.check(coordinator, answer.coordinator_epoch)
@@ -131,7 +131,7 @@ class Joining:
         elif isinstance(answer, DuramenError):
             self._refuse(lanes, answer)
         else:
-            self._refuse(lanes, OutcomeUnknown(f"{answer} does not answer that"))
+            self._refuse(lanes, OutcomeUnknown(f"{answer} answers for another number of partitions"))
 
     def _admit(self, lane: _Lane, *, begins: bool) -> None:
         if lane.leader_epoch != lane.partition.leader_epoch:

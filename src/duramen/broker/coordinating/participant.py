@@ -14,11 +14,11 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
 from duramen.broker.coordinating.requests import WriteMarkers, Written
 from duramen.broker.partition import Partition
-from duramen.broker.refusals import Refused
 from duramen.broker.transactions.ending import Places
 from duramen.codec.batch import header
 from duramen.codec.markers import encode_marker
 from duramen.controller.partitions import PartitionId
+from duramen.rpc.errors import Refused
 from duramen.storage.log import LogKey
 from duramen.transactions.values import SERVER_VERSION
 

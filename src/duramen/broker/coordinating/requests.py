@@ -1,29 +1,14 @@
-"""What nodes ask each other about transactions, and the answers, as values and as bytes (MessagePack)."""
+"""What nodes ask each other about transactions, and the responses."""
 
-from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
 
-from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid
-from duramen.base.ports import Buffer
-from duramen.broker.coordinating.nodes import Words
-from duramen.broker.refusals import Refused
+from duramen.rpc.errors import Refused
+from duramen.rpc.methods import Method
 from duramen.transactions.values import NO_SEQUENCE
 
-__all__ = [
-    "WORDS",
-    "Answer",
-    "AnswerDone",
-    "Join",
-    "Joined",
-    "Request",
-    "WriteMarkers",
-    "Written",
-    "decode",
-    "decode_answer",
-    "encode",
-]
+__all__ = ["JOIN", "WRITE_MARKERS", "Join", "Joined", "WriteMarkers", "Written"]
 
 _StreamKey = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -74,44 +59,5 @@ class Written(msgspec.Struct, frozen=True, array_like=True, tag="written"):
     results: tuple[Refused | None, ...]
 
 
-class _Refusal(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """Nothing was done."""
-
-    why: Refused
-
-
-Request = Join | WriteMarkers
-Answer = Joined | Written
-AnswerDone = Callable[[Answer | DuramenError], None]
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_requests: Final = msgspec.msgpack.Decoder(Request)
-_answers: Final = msgspec.msgpack.Decoder(Joined | Written | _Refusal)
-
-
-def encode(value: Request | Answer | Refused) -> bytes:
-    """A request or an answer in bytes."""
-    return _encoder.encode(_Refusal(value) if isinstance(value, Refused) else value)
-
-
-def decode(body: Buffer) -> Request:
-    """The request in these bytes. Raises RequestInvalid."""
-    try:
-        request: Request = _requests.decode(body)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise RequestInvalid(f"a request about transactions cannot be read: {error}") from None
-    return request
-
-
-def decode_answer(body: Buffer) -> Answer:
-    """The answer in these bytes. Raises what it says, or OutcomeUnknown where it cannot be read."""
-    try:
-        answer: Joined | Written | _Refusal = _answers.decode(body)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise OutcomeUnknown(f"an answer about transactions cannot be read: {error}") from None
-    if isinstance(answer, _Refusal):
-        raise answer.why.error()
-    return answer
-
-
-WORDS: Final = Words[Request, Answer](encode, decode, decode_answer)
+JOIN: Final = Method("join-transaction", Join, Joined, idempotent=False)
+WRITE_MARKERS: Final = Method("write-markers", WriteMarkers, Written, idempotent=True)

@@ -10,7 +10,7 @@ import msgspec
 from duramen.base.errors import DuramenError, NotLeader, RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.base.positions import At, Last, Position, Since
-from duramen.broker.refusals import Refused
+from duramen.rpc.errors import Refused
 
 __all__ = [
     "MOST_BATCHES",

@@ -1,18 +1,12 @@
-"""The groups of all nodes, page by page: each lists those that it coordinates, and whoever is asked asks the others.
-
-What nodes say begins with a byte that no other request or answer begins with; MessagePack follows.
-"""
+"""The groups of all nodes, page by page: each lists those that it coordinates, and whoever is asked asks the others."""
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
-from duramen.base.deadlines import Deadlines
-from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotFound, NotCoordinator, RequestInvalid
-from duramen.base.ports import Buffer, Clock
+from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotFound, NotCoordinator
 from duramen.broker.bounds import Bounds, BoundsOf, Wanted
 from duramen.broker.groups.coordinator import Coordinator
 from duramen.broker.groups.lag import lag_of
@@ -21,14 +15,15 @@ from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
 from duramen.controller.partitions import PartitionId
+from duramen.rpc.caller import Caller, Gathered
+from duramen.rpc.methods import Method
+from duramen.rpc.server import Done as Answered
 from duramen.storage.store import Store
 
-__all__ = ["GroupRow", "Listed", "Listing", "is_about_groups"]
+__all__ = ["LIST_GROUPS", "GroupRow", "GroupRows", "ListGroups", "Listed", "Listing"]
 
-_MARK: Final = b"\0"  # a number to MessagePack, where others have arrays
 _AT_ONCE: Final = 200  # offsets that are looked at before others get their turn: a few milliseconds
 _MOST_ROWS: Final = 10_001
-_ANSWER_MS: Final = 3_000
 
 
 class GroupRow(msgspec.Struct, frozen=True, array_like=True):
@@ -43,9 +38,20 @@ class GroupRow(msgspec.Struct, frozen=True, array_like=True):
     kind: str
 
 
-class _Wish(msgspec.Struct, frozen=True, array_like=True):
+class ListGroups(msgspec.Struct, frozen=True, array_like=True):
+    """A node is asked for the first `limit` groups that it coordinates whose ids come behind `after`."""
+
     after: str
     limit: int
+
+
+class GroupRows(msgspec.Struct, frozen=True, array_like=True):
+    """The groups that a node coordinates."""
+
+    rows: list[GroupRow]
+
+
+LIST_GROUPS: Final = Method("list-groups", ListGroups, GroupRows, idempotent=True)
 
 
 class Listed(NamedTuple):
@@ -59,55 +65,40 @@ class Listed(NamedTuple):
     leaderless: Sequence[int] = ()
 
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_wishes: Final = msgspec.msgpack.Decoder(_Wish)
-_rows: Final = msgspec.msgpack.Decoder(list[GroupRow])
-
-RowsDone = Callable[[Sequence[GroupRow]], None]
-
-
-def is_about_groups(body: Buffer) -> bool:
-    """Whether a request of another node is for `Listing.asked`."""
-    return bytes(body[:1]) == _MARK
+RowsDone = Callable[[list[GroupRow]], None]
 
 
 class Listing:
     """Lists groups."""
 
     def __init__(
-        self, node_id: int, standing: Standing, groups: Coordinator, streams: Streams, store: Store, clock: Clock,
-        deadlines: Deadlines, bounds: BoundsOf,
+        self, standing: Standing, groups: Coordinator, streams: Streams, store: Store, caller: Caller,
+        bounds: BoundsOf,
     ) -> None:  # fmt: skip
         self._bounds = bounds
-        self._node_id = node_id
         self._standing = standing
         self._groups = groups
         self._streams = streams
         self._store = store
-        self._clock = clock
-        self._deadlines = deadlines
+        self._caller = caller
+        caller.server.handle(LIST_GROUPS, self._serve)
 
     def everywhere(self, after: str, limit: int, done: Callable[[Listed], None]) -> None:
         """The first `limit` groups of all nodes whose ids come behind `after`. Who does not answer in time is named."""
-        others = [node.id for node in self._standing.nodes if node.id != self._node_id and node.holds_partitions]
+        nodes = {node.id for node in self._standing.nodes if node.holds_partitions} | {self._caller.node_id}
         leaderless = self._leaderless()
-        gathering = _Gathering(others, limit, lambda listed: done(listed._replace(leaderless=leaderless)))
-        deadline = self._deadlines.at(self._clock.monotonic_ms() + _ANSWER_MS, gathering.end)
-        gathering.over = deadline.cancel
-        body = _MARK + _encoder.encode(_Wish(after, limit))
-        for node_id in others:
-            if not self._standing.ask_node(node_id, body, partial(_answered, gathering, node_id)):
-                gathering.put(node_id, None)
-        self._here(after, limit, partial(gathering.put, self._node_id))
 
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks for the groups that are coordinated here. Raises RequestInvalid."""
-        try:
-            wish = _wishes.decode(body[len(_MARK) :])
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise RequestInvalid(f"a request for groups cannot be read: {error}") from None
-        limit = min(max(wish.limit, 0), _MOST_ROWS)
-        self._here(wish.after, limit, lambda rows: answer(_encoder.encode(rows)))
+        def gathered(result: Gathered[GroupRows]) -> None:
+            found = {row.id: row for answer in result.answers.values() for row in answer.rows}
+            rows = heapq.nsmallest(limit, found.values(), key=lambda row: row.id)
+            done(Listed(rows, sorted(result.missing), leaderless))
+
+        self._caller.gather(LIST_GROUPS, dict.fromkeys(sorted(nodes), ListGroups(after, limit)), gathered)
+
+    def _serve(self, request: ListGroups, done: Answered[GroupRows]) -> None:
+        """List the groups that are coordinated here."""
+        limit = min(max(request.limit, 0), _MOST_ROWS)
+        self._here(request.after, limit, lambda rows: done(GroupRows(rows)))
 
     def _leaderless(self) -> list[int]:
         stream = self._streams.find(OFFSETS_STREAM)
@@ -185,43 +176,3 @@ def _with_lags(
             lag += lag_between(bounds.start_offset, bounds.end_offset, one.offset).records
         rows[one.row] = msgspec.structs.replace(rows[one.row], lag_records=lag)
     return rows
-
-
-class _Gathering:
-    """What nodes have answered so far; `done` is called once, when all have, or when it is too late."""
-
-    def __init__(self, others: Sequence[int], limit: int, done: Callable[[Listed], None]) -> None:
-        self._waiting = {*others}
-        self._has_own = False
-        self._rows: dict[str, GroupRow] = {}
-        self._silent: list[int] = []
-        self._limit = limit
-        self._done: Callable[[Listed], None] | None = done
-        self.over: Callable[[], None] = lambda: None
-
-    def put(self, node_id: int, rows: Sequence[GroupRow] | None) -> None:
-        """What a node has; None: nothing was heard of it."""
-        if node_id not in self._waiting:
-            self._has_own = True
-        elif rows is None:
-            self._silent.append(node_id)
-        self._waiting.discard(node_id)
-        for row in rows or ():
-            self._rows[row.id] = row
-        if self._has_own and not self._waiting:
-            self.end()
-
-    def end(self) -> None:
-        """Answer with what there is."""
-        done, self._done = self._done, None
-        if done is not None:
-            self.over()
-            rows = heapq.nsmallest(self._limit, self._rows.values(), key=lambda row: row.id)
-            done(Listed(rows, sorted({*self._silent, *self._waiting})))
-
-
-def _answered(gathering: _Gathering, node_id: int, body: Buffer | None) -> None:
-    try:
-        gathering.put(node_id, _rows.decode(body) if body else None)
-    except (msgspec.MsgspecError, ValueError):
-        gathering.put(node_id, None)

@@ -10,7 +10,6 @@ from typing import Final
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, RequestInvalid, ShareGroupUnknown
 from duramen.base.ids import StreamId
 from duramen.broker.sharing.requests import (
-    AnswerDone,
     Change,
     Changed,
     ChangeStates,
@@ -23,6 +22,7 @@ from duramen.broker.sharing.requests import (
 from duramen.broker.sharing.state import Row, ShareStates
 from duramen.groups.share_fencing import ANYBODY, Fence, begun_anew, forgotten, read_by, written_by
 from duramen.groups.share_records import ShareKey, ShareState, ShareUpdate, encode_key, encode_update, merged
+from duramen.rpc.server import Done as Answered
 
 __all__ = ["ShareCoordinator"]
 
@@ -58,7 +58,7 @@ class ShareCoordinator:
 
     # -- what leaders of partitions ask ------------------------------------------------------------
 
-    def read(self, request: ReadState, done: AnswerDone) -> None:
+    def read(self, request: ReadState, done: Answered[Was]) -> None:
         """All that is kept of a share partition, with everything that older leaders were told is stored."""
         key = share_key(request.key)
         try:
@@ -86,7 +86,7 @@ class ShareCoordinator:
             return error
         return ShareGroupUnknown("nothing is kept of it any more") if state is None else Was.of(state)
 
-    def write(self, request: WriteState, done: AnswerDone) -> None:
+    def write(self, request: WriteState, done: Answered[Changed]) -> None:
         """A leader changes a state that it has read."""
         key = share_key(request.key)
         try:
@@ -122,7 +122,7 @@ class ShareCoordinator:
 
     # -- what coordinators of groups ask -----------------------------------------------------------
 
-    def change(self, request: ChangeStates, done: AnswerDone) -> None:
+    def change(self, request: ChangeStates, done: Answered[Changed]) -> None:
         """States of one partition of the stream begin, begin anew or are forgotten."""
         changed: list[tuple[ShareKey, _Known]] = []
         rows: list[Row] = []

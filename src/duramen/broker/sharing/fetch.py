@@ -13,8 +13,8 @@ from duramen.base.errors import DuramenError, OffsetNotAvailable, StorageFailed
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.sharing.partition import SharePartition, Taken
-from duramen.broker.sharing.persister import AGAIN
 from duramen.codec.batch import TRANSACTIONAL, Header
+from duramen.rpc.retrying import UNSETTLED
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.scanning import read_slice
 from duramen.storage.store import Store
@@ -23,7 +23,7 @@ from duramen.storage.transactions import AbortedTransaction
 __all__ = ["LARGEST_ANSWER_BYTES", "ShareFetched", "ShareFetcher", "ShareLimits"]
 
 LARGEST_ANSWER_BYTES: Final = 1 << 20
-_LATER: Final = (*AGAIN, OffsetNotAvailable)
+_LATER: Final = (*UNSETTLED, OffsetNotAvailable)
 _LOADING_MS: Final = 1_000  # so long an answer waits for what is kept elsewhere
 
 

@@ -8,27 +8,24 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, OutcomeUnknown
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Buffer, Clock
+from duramen.base.ports import Clock
 from duramen.base.settings import Settings
-from duramen.broker.coordinating.nodes import Nodes
 from duramen.broker.groups.offsets import Offsets
 from duramen.broker.partition import Partition
-from duramen.broker.refusals import Refused
 from duramen.broker.sharing.coordinator import ShareCoordinator
 from duramen.broker.sharing.inventory import ShareInventory
 from duramen.broker.sharing.persister import SharePersister
 from duramen.broker.sharing.requests import (
-    WORDS,
-    AnswerDone,
+    CHANGE_STATES,
+    DROP,
+    LOCATE,
+    READ_STATE,
+    WRITE_STATE,
     Changed,
-    ChangeStates,
     Drop,
     Locate,
     Located,
     Place,
-    ReadState,
-    Request,
-    WriteState,
     share_key,
 )
 from duramen.broker.sharing.shares import ShareOffset, Sharing
@@ -37,6 +34,9 @@ from duramen.broker.standing import Standing
 from duramen.broker.streams import Stream, Streams
 from duramen.controller.partitions import PartitionId
 from duramen.groups.share_records import ShareKey
+from duramen.rpc.caller import Caller
+from duramen.rpc.errors import Refused
+from duramen.rpc.server import Done as Answered
 from duramen.storage.store import Store
 
 __all__ = ["Located", "ShareKit", "ShareNodes"]
@@ -48,7 +48,7 @@ LocatedDone = Callable[[Mapping[ShareKey, ShareOffset | DuramenError | None]], N
 class ShareKit(NamedTuple):
     """What it works with. `configs` gives the configs that a group has of its own."""
 
-    node_id: int
+    caller: Caller
     standing: Standing
     streams: Streams
     offsets: Offsets
@@ -68,10 +68,7 @@ class ShareNodes:
         self.states = states
         updates = kit.settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
         self._coordinator = ShareCoordinator(states, self.is_gone, updates)
-        self._nodes = Nodes(kit.node_id, kit.standing, kit.clock, kit.deadlines, WORDS, self._serve)
-        self._persister = SharePersister(
-            kit.node_id, states, kit.standing, kit.clock, kit.deadlines, self._nodes, self._serve
-        )  # fmt: skip
+        self._persister = SharePersister(states, kit.standing, kit.clock, kit.deadlines, kit.caller)
         self.sharing = Sharing(
             self._persister, kit.streams, kit.store, kit.clock, kit.deadlines, kit.settings, kit.configs, kit.metrics
         )  # fmt: skip
@@ -82,6 +79,12 @@ class ShareNodes:
             lambda place: kit.standing.partition(PartitionId(*place)).leader_epoch,
         )
         kit.streams.listeners.append(self._stream_changed)
+        server = kit.caller.server
+        server.handle(READ_STATE, self._coordinator.read)
+        server.handle(WRITE_STATE, self._coordinator.write)
+        server.handle(CHANGE_STATES, self._coordinator.change)
+        server.handle(LOCATE, self._locate)
+        server.handle(DROP, self._drop)
 
     # -- where groups are ---------------------------------------------------------------------------
 
@@ -109,7 +112,7 @@ class ShareNodes:
             self._persister.locate(mine, partial(answered, mine))
         over()
 
-    def _locate(self, request: Locate, done: AnswerDone) -> None:
+    def _locate(self, request: Locate, done: Answered[Located]) -> None:
         places: list[Place] = [None] * len(request.keys)
         refused: list[Refused | None] = [None] * len(request.keys)
         left = len(request.keys) + 1
@@ -128,25 +131,9 @@ class ShareNodes:
             self.sharing.offset(share_key(key), partial(over, at))
         over(0, None)
 
-    # -- what nodes ask each other ------------------------------------------------------------------
-
-    def _serve(self, request: Request, done: AnswerDone) -> None:
-        match request:
-            case ReadState():
-                self._coordinator.read(request, done)
-            case WriteState():
-                self._coordinator.write(request, done)
-            case ChangeStates():
-                self._coordinator.change(request, done)
-            case Locate():
-                self._locate(request, done)
-            case Drop():
-                self.sharing.drop(map(share_key, request.keys))
-                done(Changed())
-
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks. Raises RequestInvalid where that cannot be read."""
-        self._nodes.asked(body, answer)
+    def _drop(self, request: Drop, done: Answered[Changed]) -> None:
+        self.sharing.drop(map(share_key, request.keys))
+        done(Changed())
 
     # -- the node -----------------------------------------------------------------------------------
 

@@ -2,23 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import (
-    CoordinatorLoading,
-    DuramenError,
-    NotCoordinator,
-    NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
-    NotLeader,
-    OutcomeUnknown,
-)
+from duramen.base.errors import DuramenError, NotCoordinator, NotLeader, OutcomeUnknown
 from duramen.base.ports import Clock
-from duramen.broker.coordinating.nodes import Nodes
 from duramen.broker.sharing.requests import (
-    Answer,
-    AnswerDone,
+    CHANGE_STATES,
+    DROP,
+    LOCATE,
+    READ_STATE,
+    WRITE_STATE,
     Change,
     ChangeStates,
     Drop,
@@ -26,7 +20,6 @@ from duramen.broker.sharing.requests import (
     Locate,
     Located,
     ReadState,
-    Request,
     Update,
     Was,
     WriteState,
@@ -36,16 +29,17 @@ from duramen.broker.sharing.state import ShareStates
 from duramen.broker.standing import Standing
 from duramen.controller.partitions import PartitionId
 from duramen.groups.share_records import ShareKey, ShareState
+from duramen.rpc.caller import Caller
+from duramen.rpc.methods import Method
+from duramen.rpc.retrying import Leader, Pace, Retrying, Underway
+from duramen.rpc.server import Done as Answered
 
-__all__ = ["AGAIN", "Begin", "Mandate", "SharePersister", "StateDone", "StateWriter"]
+__all__ = ["Begin", "Mandate", "SharePersister", "StateDone", "StateWriter"]
 
-AGAIN: Final = (
-    CoordinatorLoading, NotCoordinator, NotEnoughReplicas, NotEnoughReplicasAfterAppend, OutcomeUnknown,
-)  # fmt: skip
-"""What may be otherwise after a moment."""
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
-_AGAIN_MS: Final = 50
-_GIVE_UP_MS: Final = 10_000
+_PACE: Final = Pace(within_ms=10_000, first_ms=50, most_ms=50)
 
 Done = Callable[[DuramenError | None], None]
 Mandate = Callable[[], int]
@@ -63,19 +57,16 @@ class Begin(NamedTuple):
 
 
 class SharePersister:
-    """Asks. `serve` answers what this node asks itself."""
+    """Asks the leaders of partitions."""
 
     def __init__(
-        self, node_id: int, states: ShareStates, standing: Standing, clock: Clock, deadlines: Deadlines,
-        nodes: Nodes[Request, Answer], serve: Callable[[Request, AnswerDone], None],
+        self, states: ShareStates, standing: Standing, clock: Clock, deadlines: Deadlines, caller: Caller
     ) -> None:  # fmt: skip
-        self._node_id = node_id
         self._states = states
         self._standing = standing
         self._clock = clock
         self._deadlines = deadlines
-        self._nodes = nodes
-        self._serve = serve
+        self._caller = caller
         self._sequence = 0
 
     # -- states -------------------------------------------------------------------------------------
@@ -83,13 +74,14 @@ class SharePersister:
     def read(self, key: ShareKey, leader_epoch: int, done: StateDone) -> None:
         """What is kept of a share partition. No older leader than that of `leader_epoch` changes it from then on."""
 
-        def answered(answer: Answer | DuramenError) -> None:
+        def answered(answer: Was | DuramenError) -> None:
             try:
-                done(answer.state() if isinstance(answer, Was) else _error(answer))
+                state = answer if isinstance(answer, DuramenError) else answer.state()
             except DuramenError as error:
-                done(error)
+                state = error
+            done(state)
 
-        self._ask_keeper(key, lambda _: ReadState(key_of(key), leader_epoch), answered)
+        self._ask_keeper(key, READ_STATE, lambda _: ReadState(key_of(key), leader_epoch), answered)
 
     def writer(self, key: ShareKey, state: ShareState, leader_epoch: int) -> "StateWriter":
         """Who stores the changes of a state that was read."""
@@ -100,10 +92,10 @@ class SharePersister:
         self._sequence += 1
         sequence = self._sequence
 
-        def request(keeper_epoch: int) -> Request:
+        def request(keeper_epoch: int) -> WriteState:
             return WriteState(key_of(key), keeper_epoch, state_epoch, leader_epoch, sequence, tuple(updates))
 
-        self._ask_keeper(key, request, lambda answer: done(_failure(answer)))
+        self._ask_keeper(key, WRITE_STATE, request, lambda answer: done(_failure(answer)))
 
     def change(self, change: Change, wanted: Sequence[Begin], mandate: Mandate, done: Done) -> None:
         """States of a group begin, begin anew or are forgotten; `done` once all of it is durable."""
@@ -118,11 +110,18 @@ class SharePersister:
         for begins in by_partition.values():
             states = tuple((key_of(key), start, leader_epoch) for key, start, leader_epoch in begins)
             request = partial(_change, change, states, mandate)
-            self._ask_keeper(begins[0].key, request, gather.one())
+            self._ask_keeper(begins[0].key, CHANGE_STATES, request, gather.one())
         gather.end()
 
-    def _ask_keeper(self, key: ShareKey, request: "_RequestFor", done: AnswerDone) -> None:
-        self._ask(partial(self._states.place_of, key), request, done)
+    def _ask_keeper(
+        self, key: ShareKey, method: Method[Request, Response], request: Callable[[int], Request],
+        done: Answered[Response],
+    ) -> None:  # fmt: skip
+        def answered(answer: Response | DuramenError) -> None:
+            # To who asks for the share partition NotLeader says that another node leads that.
+            done(OutcomeUnknown(str(answer)) if isinstance(answer, NotLeader) else answer)
+
+        self._ask(partial(self._states.place_of, key), method, request, answered)
 
     # -- leaders of partitions ----------------------------------------------------------------------
 
@@ -130,11 +129,7 @@ class SharePersister:
         """Where a group is in partitions, at least one, all of which are led by who leads the first."""
         request = Locate(tuple(map(key_of, keys)))
         place = PartitionId(keys[0].topic_id, keys[0].partition)
-
-        def answered(answer: Answer | DuramenError) -> None:
-            done(answer if isinstance(answer, Located) else _error(answer))
-
-        self._ask(partial(_same, place), lambda _: request, answered)
+        self._ask(partial(_same, place), LOCATE, lambda _: request, done)
 
     def drop(self, keys: Sequence[ShareKey], done: Done) -> None:
         """Have nobody deliver by a state that he has read before; where nobody leads, nobody has."""
@@ -144,39 +139,34 @@ class SharePersister:
             by_place.setdefault(PartitionId(key.topic_id, key.partition), []).append(key)
         for place, mine in by_place.items():
             if self._standing.partition(place).leader is not None:
-                self._ask(partial(_same, place), partial(_drop, mine), gather.one())
+                self._ask(partial(_same, place), DROP, partial(_drop, mine), gather.one())
         gather.end()
 
     # -- asking -------------------------------------------------------------------------------------
 
-    def _ask(self, place_of: Callable[[], PartitionId], request: "_RequestFor", done: AnswerDone) -> None:
-        until_ms = self._clock.monotonic_ms() + _GIVE_UP_MS
+    def _ask(
+        self, place_of: Callable[[], PartitionId], method: Method[Request, Response],
+        request: Callable[[int], Request], done: Answered[Response],
+    ) -> None:  # fmt: skip
+        """Ask the leader of a partition. `request` is what it is asked in its epoch; raises why it is not any more."""
 
-        def ask() -> None:
-            try:
-                state = self._standing.partition(place_of())
-                said = request(state.leader_epoch)
-            except DuramenError as error:
-                answered(error)
-            else:
-                self._ask_once(state.leader, said, answered)
+        def leader() -> Leader:
+            state = self._standing.partition(place_of())
+            return Leader(state.leader, state.leader_epoch)
 
-        def answered(answer: Answer | DuramenError) -> None:
-            now_ms = self._clock.monotonic_ms()
-            if isinstance(answer, (*AGAIN, NotLeader)) and now_ms < until_ms:
-                self._deadlines.at(now_ms + _AGAIN_MS, ask)
-            else:
-                done(answer)
+        def attempt(known: Leader, left_ms: int, answered: Answered[Response]) -> Underway:
+            said = request(known.epoch)
+            if known.node_id is None:
+                raise NotCoordinator("nobody leads the partition that would have to be asked")
+            if known.node_id == self._caller.node_id:
+                self._caller.server.call(method, said, answered)
+                return Underway(None)
+            self._caller.call(known.node_id, method, said, answered, left_ms)
+            return Underway(known.node_id)
 
-        ask()
-
-    def _ask_once(self, leader: int | None, request: Request, done: AnswerDone) -> None:
-        if leader is None:
-            done(NotCoordinator("nobody leads the partition that would have to be asked"))
-        elif leader == self._node_id:
-            self._serve(request, done)
-        else:
-            self._nodes.ask(leader, request, done)
+        Retrying(
+            attempt, leader, _PACE, self._clock, self._deadlines, done, idempotent=method.idempotent
+        ).begin()  # fmt: skip
 
 
 class StateWriter:
@@ -221,12 +211,12 @@ class _Gather:
         self._left = 1
         self._failed: DuramenError | None = None
 
-    def one(self) -> AnswerDone:
+    def one(self) -> Callable[[object], None]:
         """One more that will be answered."""
         self._left += 1
         return self._answered
 
-    def _answered(self, answer: Answer | DuramenError) -> None:
+    def _answered(self, answer: object) -> None:
         self._failed = self._failed or _failure(answer)
         self.end()
 
@@ -235,10 +225,6 @@ class _Gather:
         self._left -= 1
         if not self._left:
             self._done(self._failed)
-
-
-_RequestFor = Callable[[int], Request]
-"""What is said to who leads in an epoch, each time that it is said. Raises why it is not to be said any more."""
 
 
 def _change(
@@ -255,9 +241,5 @@ def _same(place: PartitionId) -> PartitionId:
     return place
 
 
-def _failure(answer: Answer | DuramenError) -> DuramenError | None:
+def _failure(answer: object) -> DuramenError | None:
     return answer if isinstance(answer, DuramenError) else None
-
-
-def _error(answer: Answer | DuramenError) -> DuramenError:
-    return answer if isinstance(answer, DuramenError) else OutcomeUnknown(f"{answer} does not answer that")

@@ -1,27 +1,24 @@
-"""What nodes ask each other about share groups, and the answers, as values and as bytes (MessagePack).
+"""What nodes ask each other about share groups, and the responses."""
 
-A request begins with a byte that no other request between brokers begins with.
-"""
-
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
 
-from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid
-from duramen.base.ports import Buffer
-from duramen.broker.coordinating.nodes import Words
-from duramen.broker.refusals import Refused
+from duramen.base.errors import RequestInvalid
 from duramen.delivery.spans import Phase
 from duramen.delivery.window import State
 from duramen.groups.share_records import ShareKey, ShareState
+from duramen.rpc.errors import Refused
+from duramen.rpc.methods import Method
 
 __all__ = [
-    "WORDS",
-    "Answer",
-    "AnswerDone",
+    "CHANGE_STATES",
+    "DROP",
+    "LOCATE",
+    "READ_STATE",
+    "WRITE_STATE",
     "Change",
     "ChangeStates",
     "Changed",
@@ -31,20 +28,14 @@ __all__ = [
     "Located",
     "Place",
     "ReadState",
-    "Request",
     "Update",
     "Was",
     "WriteState",
-    "decode",
-    "decode_answer",
-    "encode",
-    "is_about_shares",
     "key_of",
     "share_key",
     "states_of",
 ]
 
-_MARK: Final = b"\x01"  # a number to MessagePack, where others have arrays
 _KEPT: Final = (Phase.AVAILABLE, Phase.ACKNOWLEDGED, Phase.ARCHIVED)
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Offset = Annotated[int, msgspec.Meta(ge=-1)]
@@ -149,19 +140,11 @@ class Located(msgspec.Struct, frozen=True, array_like=True, tag="located"):
     refused: tuple[Refused | None, ...]
 
 
-class _Refusal(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """Nothing was done."""
-
-    why: Refused
-
-
-Request = ReadState | WriteState | ChangeStates | Locate | Drop
-Answer = Was | Changed | Located
-AnswerDone = Callable[[Answer | DuramenError], None]
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_requests: Final = msgspec.msgpack.Decoder(Request)
-_answers: Final = msgspec.msgpack.Decoder(Was | Changed | Located | _Refusal)
+READ_STATE: Final = Method("read-share-state", ReadState, Was, idempotent=True)
+WRITE_STATE: Final = Method("write-share-state", WriteState, Changed, idempotent=True)
+CHANGE_STATES: Final = Method("change-share-states", ChangeStates, Changed, idempotent=True)
+LOCATE: Final = Method("locate-share-groups", Locate, Located, idempotent=True)
+DROP: Final = Method("drop-share-states", Drop, Changed, idempotent=True)
 
 
 def key_of(key: ShareKey) -> Key:
@@ -183,37 +166,3 @@ def states_of(spoken: tuple[_Spoken, ...]) -> tuple[State, ...]:
             raise RequestInvalid(f"positions {first} to {last} cannot be in phase {phase}")
         found.append(State(first, last, Phase(phase), deliveries))
     return tuple(found)
-
-
-def is_about_shares(body: Buffer) -> bool:
-    """Whether a request of another node is about share groups."""
-    return bytes(body[:1]) == _MARK
-
-
-def encode(value: Request | Answer | Refused) -> bytes:
-    """A request or an answer in bytes."""
-    body = _encoder.encode(_Refusal(value) if isinstance(value, Refused) else value)
-    return _MARK + body if isinstance(value, Request) else body
-
-
-def decode(body: Buffer) -> Request:
-    """The request in these bytes. Raises RequestInvalid."""
-    try:
-        request: Request = _requests.decode(body[len(_MARK) :])
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise RequestInvalid(f"a request about share groups cannot be read: {error}") from None
-    return request
-
-
-def decode_answer(body: Buffer) -> Answer:
-    """The answer in these bytes. Raises what it says, or OutcomeUnknown where it cannot be read."""
-    try:
-        answer: Was | Changed | Located | _Refusal = _answers.decode(body)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise OutcomeUnknown(f"an answer about share groups cannot be read: {error}") from None
-    if isinstance(answer, _Refusal):
-        raise answer.why.error()
-    return answer
-
-
-WORDS: Final = Words[Request, Answer](encode, decode, decode_answer)

@@ -16,7 +16,7 @@ from duramen.base.errors import (
     TransactionTimeoutInvalid,
 )
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Buffer, Clock
+from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.coordinating.cluster import ClusterKit, ClusterTransactions, JoinDone
 from duramen.broker.coordinating.joining import Admitted
@@ -32,6 +32,7 @@ from duramen.broker.transactions.producer_ids import ProducerIdDone
 from duramen.codec.attempts import find_attempt, is_reserved
 from duramen.codec.batch import Header
 from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.rpc.caller import Caller
 from duramen.transactions import machine
 from duramen.transactions.values import Identity, TopicPartition, Transaction, TransactionState
 
@@ -66,6 +67,7 @@ class Transactions:
         new_producer_id: Callable[[ProducerIdDone], None],
         metrics: Metrics,
         report: Callable[[str], None],
+        caller: Caller,
     ) -> None:
         """`report` is told what an operator should hear of."""
         self._begun = metrics.counter("duramen_transactions_total", "begun")
@@ -84,7 +86,7 @@ class Transactions:
             endings = Endings(self._known, places, clock, metrics, report)
             self._ledger = OwnLedger(places.log, self._known, endings, report)
         else:
-            kit = ClusterKit(settings.integer("node.id"), clock, deadlines, metrics, report)
+            kit = ClusterKit(caller, clock, deadlines, metrics, report)
             self._cluster = ClusterTransactions(places, self._known, kit, self)
             self._ledger = self._cluster.ledger
         self.decisions = Decisions(
@@ -123,11 +125,6 @@ class Transactions:
         """From here on this node leads a partition of `__transaction_state`, in that epoch; None: no more."""
         if self._cluster is not None:
             self._cluster.led(partition, leader_epoch)
-
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks. Raises RequestInvalid where that cannot be read."""
-        if self._cluster is not None:
-            self._cluster.asked(body, answer)
 
     def stop(self) -> None:
         """Take no more requests."""

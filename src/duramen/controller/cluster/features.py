@@ -15,6 +15,9 @@ class Feature(IntEnum):
     TWO_IN_SYNC = 2
     """`min.insync.replicas`, where it is not set, is 2 for partitions with three replicas or more."""
 
+    METHOD_TABLE = 3
+    """Nodes ask each other in the encoding of the table of methods (docs/adr/rpc.md)."""
+
 
 LEAST_LEVEL: Final[int] = Feature.CLUSTER
 """The lowest level of a cluster in which nodes of this version take part."""

@@ -5,8 +5,8 @@ from typing import Final
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError
-from duramen.broker.sharing.persister import AGAIN
 from duramen.codec.kafka.errors import ErrorCode
+from duramen.rpc.retrying import UNSETTLED
 
 __all__ = ["error_code", "group_error_code", "share_error_code"]
 
@@ -121,6 +121,6 @@ def group_error_code(error: Exception | None) -> ErrorCode:
 
 def share_error_code(error: Exception | None) -> ErrorCode:
     """The number for `error` as a leader says it of a share partition, whose state another node may keep."""
-    if isinstance(error, AGAIN):
+    if isinstance(error, UNSETTLED):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error_code(error)

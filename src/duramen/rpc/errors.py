@@ -1,4 +1,4 @@
-"""Errors as they travel between nodes: by their stable ids, with their messages."""
+"""Domain errors in requests and responses between nodes: by their stable ids, with their messages."""
 
 from typing import Final
 
@@ -22,8 +22,13 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
         """The error as another node is told of it."""
         return cls(error.id, str(error))
 
+    @classmethod
+    def of_any(cls, error: DuramenError | None) -> "Refused | None":
+        """The same where there may be no error."""
+        return None if error is None else cls.of(error)
+
     def error(self) -> DuramenError:
-        """The error with that id; one that this version does not know is told as it came."""
+        """The error with that id; RequestInvalid where this version does not know the id."""
         kind = _kind(self.id)
         if kind is None or kind.__init__ is not DuramenError.__init__:
             return RequestInvalid(f"{self.id}: {self.message}")
@@ -31,7 +36,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _kind(error_id: str) -> type[DuramenError] | None:
-    if error_id not in _known:  # else, who has just been imported may be looked for
+    if error_id not in _known:  # a module with the class may have been imported since
         _known.update({kind.id: kind for kind in reversed(_kinds(DuramenError))})
     return _known.get(error_id)
 

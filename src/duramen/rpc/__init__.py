@@ -1,0 +1,1 @@
+"""Requests between nodes: a table of methods, one encoding, one retry rule, one scatter-gather. Pure."""

@@ -1,0 +1,173 @@
+"""The retry rule: a request goes to whoever leads, and again where that does no harm, until it is too late."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import (
+    CoordinatorLoading,
+    DuramenError,
+    NodeStarting,
+    NodeStopping,
+    NotController,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    OffsetNotAvailable,
+    OutcomeUnknown,
+)
+from duramen.base.ports import Clock
+
+__all__ = ["ELSEWHERE", "UNSETTLED", "Attempt", "Leader", "Pace", "Retrying", "Underway", "may_repeat"]
+
+Response = TypeVar("Response")
+
+ELSEWHERE: Final = (NotLeader, NotController, NodeStopping, NodeStarting, OffsetNotAvailable)
+"""The node that says this has done nothing: another, or itself later, may."""
+
+UNSETTLED: Final = (
+    OutcomeUnknown, NotCoordinator, CoordinatorLoading, NotEnoughReplicas, NotEnoughReplicasAfterAppend,
+)  # fmt: skip
+"""The request may have had its effect, or an earlier one: a coordinator that is one no more may have acted before."""
+
+
+def may_repeat(error: DuramenError | OSError, *, idempotent: bool) -> bool:
+    """Whether a request is repeated after this error."""
+    return isinstance(error, ELSEWHERE) or (idempotent and isinstance(error, UNSETTLED))
+
+
+class Leader(NamedTuple):
+    """The node that leads, None where nobody does, and its epoch."""
+
+    node_id: int | None
+    epoch: int
+
+
+class Underway(NamedTuple):
+    """An attempt that is not answered: the node that was asked, or None and what cancels it on this node."""
+
+    node_id: int | None
+    cancel: Callable[[], None] | None = None
+
+
+Attempt = Callable[[Leader, int, Callable[[Response | DuramenError], None]], Underway]
+"""Asks a leader within so many ms; the callback gets the outcome. Raises an error as if it was the outcome."""
+
+
+class Pace(NamedTuple):
+    """For how long a request is repeated, and the first and the longest wait before the next attempt, in ms."""
+
+    within_ms: int
+    first_ms: int
+    most_ms: int
+
+
+class Retrying(Generic[Response]):
+    """One request on its way.
+
+    Where an attempt may have had its effect, that is the outcome of giving up, whatever refused later attempts.
+    An attempt that fails because another leads is repeated at once where a leader of a newer epoch is known by then,
+    else after a wait that doubles. An attempt under way when the time is over is waited for: its own deadline ends it.
+    """
+
+    def __init__(
+        self, attempt: Attempt[Response], leader: Callable[[], Leader], pace: Pace, clock: Clock, deadlines: Deadlines,
+        done: Callable[[Response | DuramenError], None], *, idempotent: bool,
+    ) -> None:  # fmt: skip
+        """`leader` may raise why it is not known; `done` gets the outcome once, the last refusal where it is late."""
+        self._try = attempt
+        self._leader = leader
+        self._clock = clock
+        self._deadlines = deadlines
+        self._done: Callable[[Response | DuramenError], None] | None = done
+        self._idempotent = idempotent
+        self._attempt = 0  # rises with each outcome: a late one of an earlier attempt says nothing
+        self._asked = Leader(None, -1)
+        self._underway: Underway | None = None
+        self._refusal: DuramenError = NotLeader("nobody leads now: ask again")
+        self._unknown: OutcomeUnknown | None = None
+        self._wait_ms = pace.first_ms
+        self._most_ms = pace.most_ms
+        self._late = False
+        self._until_ms = clock.monotonic_ms() + pace.within_ms
+        self._next: Deadline | None = None
+        self._last = deadlines.at(self._until_ms, self._expire)
+
+    def begin(self) -> None:
+        """Make the next attempt."""
+        self._next = None
+        if self._done is None:
+            return
+        attempt = self._attempt
+        answered = partial(self._answered, attempt)
+        try:
+            self._asked = self._leader()
+            underway = self._try(self._asked, max(0, self._until_ms - self._clock.monotonic_ms()), answered)
+        except DuramenError as error:
+            answered(error)
+            return
+        if attempt == self._attempt:
+            self._underway = underway
+
+    def stop(self, error: DuramenError) -> None:
+        """Make no more attempts: `done` gets the error, or OutcomeUnknown where the request may have its effect."""
+        node_id = None if self._underway is None else self._underway.node_id
+        if node_id is not None and not self._idempotent:
+            error = OutcomeUnknown(f"node {node_id} was asked, and has not answered")
+        self._finish(self._unknown or error)
+
+    def cancel(self) -> None:
+        """Nobody waits for the outcome any more."""
+        self._done = None
+        self._end()
+
+    def _answered(self, attempt: int, outcome: Response | DuramenError) -> None:
+        if attempt != self._attempt or self._done is None:
+            return
+        self._attempt += 1
+        self._underway = None
+        if not isinstance(outcome, DuramenError) or not may_repeat(outcome, idempotent=self._idempotent):
+            self._finish(outcome)
+            return
+        if isinstance(outcome, OutcomeUnknown):
+            self._unknown = outcome
+        self._refusal = outcome
+        if self._late:
+            self._expire()
+        else:
+            self._again()
+
+    def _again(self) -> None:
+        wait_ms = 0
+        if not self._is_newer():
+            wait_ms, self._wait_ms = self._wait_ms, min(2 * self._wait_ms, self._most_ms)
+        self._next = self._deadlines.at(self._clock.monotonic_ms() + wait_ms, self.begin)
+
+    def _is_newer(self) -> bool:
+        """Whether a leader is known whose epoch is newer than that of the one that was asked."""
+        try:
+            leader = self._leader()
+        except DuramenError:
+            return False
+        return leader.node_id is not None and leader.epoch > self._asked.epoch
+
+    def _expire(self) -> None:
+        self._late = True
+        if self._underway is None:
+            self._finish(self._unknown or self._refusal)
+
+    def _finish(self, outcome: Response | DuramenError) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            self._end()
+            done(outcome)
+
+    def _end(self) -> None:
+        self._attempt += 1
+        self._last.cancel()
+        if self._next is not None:
+            self._next.cancel()
+        if self._underway is not None and self._underway.cancel is not None:
+            self._underway.cancel()

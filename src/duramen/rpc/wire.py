@@ -1,0 +1,112 @@
+"""Requests and responses as bytes: a version byte, then the method's name with the request, or an error or a response.
+
+    request:  C1 [name, request]
+    response: C1 [error or nil, response or nil]
+
+C1 is the byte that MessagePack never uses: no body of an older node begins with it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from duramen.base.errors import DuramenError, NodeStarting, OutcomeUnknown, RequestInvalid
+from duramen.base.ports import Buffer
+from duramen.rpc.errors import Refused
+from duramen.rpc.methods import UNREADABLE, Method, Table
+
+__all__ = ["VERSION", "Asked", "TableWire", "Wire", "Wires"]
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+VERSION: Final = b"\xc1"
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_requests: Final = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
+_responses: Final = msgspec.msgpack.Decoder(tuple[Refused | None, msgspec.Raw])
+
+
+class Asked(NamedTuple):
+    """A request that was read."""
+
+    method: Method[Any, Any]
+    request: Any
+
+
+class Wire(Protocol):
+    """One encoding of all methods."""
+
+    def encode_request(self, method: Method[Request, Response], request: Request) -> bytes:
+        """The body of a request."""
+
+    def decode_request(self, body: Buffer) -> Asked:
+        """The request in a body. Raises RequestInvalid, or UnsupportedFeature where its method is unknown."""
+
+    def encode_response(self, method: Method[Request, Response], outcome: Response | DuramenError) -> bytes:
+        """The body of a response."""
+
+    def decode_response(self, method: Method[Request, Response], body: Buffer) -> Response | DuramenError:
+        """The response in a body, or the error in it; OutcomeUnknown where it cannot be read."""
+
+    def encode_refusal(self, error: DuramenError) -> bytes:
+        """The body of a response to a request that could not be read. Raises the error where there is none."""
+
+
+class TableWire:
+    """The encoding of this version."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def encode_request(self, method: Method[Request, Response], request: Request) -> bytes:
+        return VERSION + _encoder.encode((method.name, request))
+
+    def decode_request(self, body: Buffer) -> Asked:
+        try:
+            name, data = _requests.decode(memoryview(body)[len(VERSION) :])
+        except UNREADABLE as error:
+            raise RequestInvalid(f"a request of another node cannot be read: {error}") from None
+        method = self._table.get(name)
+        return Asked(method, method.decode_request(data))
+
+    def encode_response(self, method: Method[Request, Response], outcome: Response | DuramenError) -> bytes:
+        del method
+        if isinstance(outcome, DuramenError):
+            return self.encode_refusal(outcome)
+        return VERSION + _encoder.encode((None, outcome))
+
+    def decode_response(self, method: Method[Request, Response], body: Buffer) -> Response | DuramenError:
+        data = memoryview(body)
+        if not data:
+            return NodeStarting("the node that was asked is not ready yet")
+        if bytes(data[: len(VERSION)]) != VERSION:
+            return OutcomeUnknown(f"a response to the method {method.name} is of another version")
+        try:
+            refused, response = _responses.decode(data[len(VERSION) :])
+            return method.decode_response(response) if refused is None else refused.error()
+        except UNREADABLE as error:
+            return OutcomeUnknown(f"a response to the method {method.name} cannot be read: {error}")
+        except OutcomeUnknown as error:
+            return error
+
+    def encode_refusal(self, error: DuramenError) -> bytes:
+        return VERSION + _encoder.encode((Refused.of(error), None))
+
+
+class Wires(NamedTuple):
+    """The encodings that this node reads. `speaks_table`: whether all nodes of the cluster read the table's."""
+
+    table: TableWire
+    older: Wire
+    speaks_table: Callable[[], bool]
+
+    @property
+    def sends(self) -> Wire:
+        """The encoding in which this node asks now."""
+        return self.table if self.speaks_table() else self.older
+
+    def of(self, body: Buffer) -> Wire:
+        """The encoding of a request."""
+        return self.table if bytes(memoryview(body)[: len(VERSION)]) == VERSION else self.older

@@ -1,0 +1,138 @@
+"""Requests, responses and errors of every method come out of their bytes as they went in; other bytes are refused."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duramen.base.errors import (
+    DuramenError,
+    MemberIdRequired,
+    NodeStarting,
+    NotLeader,
+    OutcomeUnknown,
+    RequestInvalid,
+    StreamExists,
+    UnsupportedFeature,
+)
+from duramen.broker.methods import TABLE
+from duramen.broker.old_wire import OldWire
+from duramen.rpc.methods import Method, Table
+from duramen.rpc.server import Server
+from duramen.rpc.wire import VERSION, TableWire, Wire, Wires
+from tests.mutation import mutate
+from tests.rpc.values import values
+
+WIRE = TableWire(TABLE)
+WIRES: list[Wire] = [WIRE, OldWire()]
+METHODS: list[Method[Any, Any]] = list(TABLE)
+DEEP = b"\x91" * 200_000
+"""An array in an array, and so on: deeper than Python's stack."""
+
+
+def serving(speaks_table: bool = True) -> Server:
+    """A server whose handlers answer with errors."""
+    server = Server(Wires(WIRE, OldWire(), lambda: speaks_table))
+
+    def refuse(request: object, _: object) -> None:
+        raise NotLeader(f"not here: {type(request).__name__}")
+
+    for method in METHODS:
+        server.handle(method, refuse)
+    return server
+
+
+@given(st.sampled_from(WIRES), st.sampled_from(METHODS), st.data())
+def test_requests_and_responses_come_back(wire: Wire, method: Method[Any, Any], data: st.DataObject) -> None:
+    request, response = data.draw(values(method.request)), data.draw(values(method.response))
+    asked = wire.decode_request(bytearray(wire.encode_request(method, request)))
+    assert (asked.method, msgspec.msgpack.encode(asked.request)) == (method, msgspec.msgpack.encode(request))
+    body = wire.encode_response(method, response)
+    found = wire.decode_response(method, memoryview(body))
+    assert isinstance(found, method.response)
+    assert wire.encode_response(method, found) == body
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_errors_are_of_their_class(method: Method[Any, Any]) -> None:
+    found = WIRE.decode_response(method, WIRE.encode_response(method, StreamExists("a stream s exists")))
+    assert (type(found), str(found)) == (StreamExists, "a stream s exists")
+    assert isinstance(WIRE.decode_response(method, b""), NodeStarting)
+    assert isinstance(OldWire().decode_response(method, b""), NodeStarting)
+
+
+@pytest.mark.parametrize("error", [MemberIdRequired("m"), type("Newer", (DuramenError,), {"id": "newer"})("text")])
+def test_an_error_that_this_version_cannot_make_is_told_as_it_came(error: DuramenError) -> None:
+    found = WIRE.decode_response(METHODS[0], WIRE.encode_refusal(error).replace(b"newer", b"other"))
+    assert isinstance(found, RequestInvalid)
+    assert str(found).startswith(("other: text", "member-id-required: "))
+
+
+def test_a_method_of_a_newer_version_is_refused_and_named() -> None:
+    newer = Method("of-a-newer-version", int, int, idempotent=True)
+    said: list[bytes] = []
+    serving().serve(TableWire(Table([newer])).encode_request(newer, 7), said.append)
+    found = TableWire(Table([newer])).decode_response(newer, said[0])
+    assert isinstance(found, UnsupportedFeature)
+    assert "of-a-newer-version" in str(found)
+
+
+def test_two_methods_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two methods have the name a"):
+        Table([Method("a", int, int, idempotent=True), Method("a", str, str, idempotent=True)])
+
+
+@given(st.binary(max_size=60))
+def test_hostile_bytes_are_answered_with_an_error(body: bytes) -> None:
+    said: list[bytes] = []
+    serving().serve(VERSION + body, said.append)
+    (answer,) = said
+    assert isinstance(WIRE.decode_response(METHODS[0], answer), RequestInvalid | UnsupportedFeature | NotLeader)
+    for method in METHODS:
+        for wire in WIRES:
+            found = wire.decode_response(method, VERSION + body)
+            assert isinstance(found, DuramenError | method.response)
+            found = wire.decode_response(method, body)
+            assert isinstance(found, DuramenError | method.response)
+
+
+@given(st.binary(max_size=60))
+def test_hostile_bytes_of_no_version_are_refused_or_answered(body: bytes) -> None:
+    said: list[bytes] = []
+    try:
+        serving().serve(body, said.append)
+    except RequestInvalid:
+        assert not said
+    else:
+        assert len(said) == 1
+
+
+@given(st.sampled_from(METHODS), st.data(), st.integers())
+def test_mutated_requests_are_answered(method: Method[Any, Any], data: st.DataObject, seed: int) -> None:
+    request = data.draw(values(method.request))
+    for wire in WIRES:
+        body = bytearray(wire.encode_request(method, request))
+        mutate(body, random.Random(seed))
+        said: list[bytes] = []
+        try:
+            serving().serve(body, said.append)
+        except RequestInvalid:
+            assert not said
+        else:
+            assert len(said) == 1
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_what_nests_deeper_than_the_stack_is_refused(method: Method[Any, Any]) -> None:
+    name = msgspec.msgpack.encode(method.name)
+    for body in (VERSION + DEEP, VERSION + b"\x92" + name + DEEP, VERSION + b"\x93" + name + b"\x90" + DEEP):
+        said: list[bytes] = []
+        serving().serve(body, said.append)
+        assert isinstance(WIRE.decode_response(method, said[0]), RequestInvalid | NotLeader)
+        assert isinstance(WIRE.decode_response(method, body), OutcomeUnknown)
+    with pytest.raises(RequestInvalid):
+        OldWire().decode_request(DEEP)
+    assert isinstance(OldWire().decode_response(method, DEEP), OutcomeUnknown)
