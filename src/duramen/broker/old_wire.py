@@ -15,6 +15,19 @@ from duramen.base.errors import DuramenError, NodeStarting, NotLeader, OutcomeUn
 from duramen.base.ports import Buffer
 from duramen.broker.bounds import FIND_BOUNDS, Bounds, FindBounds, FoundBounds, Wanted
 from duramen.broker.coordinating.requests import JOIN, WRITE_MARKERS
+from duramen.broker.forwarding.requests import (
+    APPEND,
+    CHANGE_GROUP,
+    DELETE_ALL_RECORDS,
+    DELETE_RECORDS,
+    READ,
+    SHOW_GROUP,
+    Append,
+    Delete,
+    Manage,
+    Read,
+    method_of,
+)
 from duramen.broker.groups.listing import LIST_GROUPS, GroupRow, GroupRows
 from duramen.broker.operating import completeness
 from duramen.broker.operating.completeness import SURVEY_REPLICAS, KeptReplicas, SurveyReplicas
@@ -94,7 +107,9 @@ def _tagged(mark: bytes, *methods: Method[Any, Any]) -> tuple[dict[str, _Form], 
     return forms, _Marked(msgspec.msgpack.Decoder(requests), _same)
 
 
-_TRANSACTIONS: Final = _tagged(b"", JOIN, WRITE_MARKERS)
+_PLAIN: Final = _tagged(
+    b"", JOIN, WRITE_MARKERS, APPEND, READ, DELETE_RECORDS, DELETE_ALL_RECORDS, SHOW_GROUP, CHANGE_GROUP
+)
 _SHARES: Final = _tagged(b"\1", READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE, DROP)
 
 _FORMS: Final = {
@@ -109,7 +124,7 @@ _FORMS: Final = {
         b"\3", lambda request: request.wanted, msgspec.msgpack.Decoder(list[Kept | None]),
         _unless_error(lambda found: found.kept), KeptReplicas,
     ),
-    **_TRANSACTIONS[0],
+    **_PLAIN[0],
     **_SHARES[0],
 }  # fmt: skip
 _MARKED: Final = {
@@ -140,11 +155,13 @@ class OldWire:
         marked = _MARKED.get(bytes(data[:1]))
         try:
             if marked is None:
-                request = _TRANSACTIONS[1].requests.decode(data)
+                request = _PLAIN[1].requests.decode(data)
             else:
                 request = marked.unpack(marked.requests.decode(data[1:]))
         except UNREADABLE as error:
             raise RequestInvalid(f"a request of another node cannot be read: {error}") from None
+        if isinstance(request, Append | Read | Delete | Manage):
+            return Asked(method_of(request), request)
         return Asked(_METHODS[type(request)], request)
 
     def encode_response(self, method: Method[Request, Response], outcome: Response | DuramenError) -> bytes:
@@ -162,4 +179,4 @@ class OldWire:
         return outcome
 
     def encode_refusal(self, error: DuramenError) -> bytes:
-        raise error
+        return _encoder.encode(_tagged_said(error))

@@ -41,8 +41,12 @@ class Caller:
         self._way = way
         self._wires = wires
         self.server = server
-        self._clock = clock
-        self._deadlines = deadlines
+        self.clock = clock
+        self.deadlines = deadlines
+
+    def over(self, way: Way) -> "Caller":
+        """The same over other connections."""
+        return Caller(self.node_id, way, self._wires, self.server, self.clock, self.deadlines)
 
     def call(
         self, node_id: int, method: Method[Request, Response], request: Request, done: Done[Response],
@@ -56,7 +60,7 @@ class Caller:
         once = Once(done)
         wait_ms = method.deadline_ms if within_ms is None else min(method.deadline_ms, within_ms)
         late = OutcomeUnknown(f"node {node_id} has not answered in {wait_ms} ms")
-        deadline = self._deadlines.at(self._clock.monotonic_ms() + wait_ms, partial(once, late))
+        deadline = self.deadlines.at(self.clock.monotonic_ms() + wait_ms, partial(once, late))
         once.over = deadline.cancel
         if node_id == self.node_id:
             self.server.call(method, request, once)

@@ -65,10 +65,7 @@ class Server:
             once(error)
 
     def serve(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Answer a request of another node, with the error where it cannot be read.
-
-        Raises RequestInvalid where it is of no version that this node knows.
-        """
+        """Answer a request of another node, with the error where it cannot be read."""
         wire = self._wires.of(body)
         try:
             method, request = wire.decode_request(body)
@@ -76,6 +73,10 @@ class Server:
             answer(wire.encode_refusal(error))
             return
         self.call(method, request, lambda outcome: answer(wire.encode_response(method, outcome)))
+
+    def refusal(self, body: Buffer, error: DuramenError) -> bytes:
+        """The response to a request that is refused before it is read."""
+        return self._wires.of(body).encode_refusal(error)
 
 
 def _nothing() -> None:

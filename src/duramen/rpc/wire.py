@@ -51,7 +51,7 @@ class Wire(Protocol):
         """The response in a body, or the error in it; OutcomeUnknown where it cannot be read."""
 
     def encode_refusal(self, error: DuramenError) -> bytes:
-        """The body of a response to a request that could not be read. Raises the error where there is none."""
+        """The body of a response to a request that was not read."""
 
 
 class TableWire:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Literal
 
 import pytest
-from tests.broker.forwarding.world import ROOM_BYTES, WITHIN_MS, World, values_of
+from tests.broker.forwarding.world import ROOM_BYTES, WIRE, WITHIN_MS, World, values_of
 
 from duramen.base.errors import (
     DuramenError,
@@ -20,16 +20,16 @@ from duramen.base.positions import At, Last, Position
 from duramen.broker.forwarding.errands import Managing
 from duramen.broker.forwarding.here import Found
 from duramen.broker.forwarding.requests import (
+    APPEND,
+    READ,
     Append,
     Appended,
     Bytes,
+    Deleted,
     Fate,
     Manage,
     Managed,
     Read,
-    Request,
-    decode_answer,
-    encode,
 )
 from duramen.broker.partition import LATEST
 from duramen.sim.broker import Answer
@@ -123,7 +123,9 @@ def test_an_answer_that_does_not_come_in_time(world: World) -> None:
     assert world.rooms[1].held_bytes == 0
 
 
-@pytest.mark.parametrize("body", [b"\xc1", encode(Appended(())), encode(Bytes(0, 0, b""))])
+@pytest.mark.parametrize(
+    "body", [b"\xc1", WIRE.encode_response(APPEND, Appended(())), WIRE.encode_response(READ, Bytes(0, 0, b""))]
+)
 def test_an_answer_that_is_none(world: World, body: bytes) -> None:
     answer = world.append(1, world.batch(1, 2, b"a"))
     world.under_way.pop().done(body)
@@ -139,7 +141,7 @@ def test_a_node_that_is_not_ready_is_asked_again(world: World) -> None:
 
 def test_a_leader_that_stops_is_asked_no_more(world: World) -> None:
     answer = world.append(1, world.batch(1, 2, b"a"))
-    world.under_way.pop().done(encode(Appended.of([Fate(-1, NodeStopping("it stops"))])))
+    world.under_way.pop().done(WIRE.encode_response(APPEND, Appended.of([Fate(-1, NodeStopping("it stops"))])))
     world.lead(2, 2)
     world.deliver_all(within_ms=1000)
     assert answer.value == [Fate(0)]
@@ -165,14 +167,12 @@ def test_what_was_appended_in_an_epoch_that_ended_is_not_sent_to_the_next_leader
 def test_who_is_asked_asks_nobody(world: World) -> None:
     stream_id = world.place("s").stream_id.bytes
     said: list[bytes] = []
-    requests: list[Request] = [
-        Append(stream_id, [(2, world.batch(1, 2, b"a").content)]),
-        Read(stream_id, 2, ("end", 0), 1, 0),
-    ]
-    for request in requests:
-        world.nodes[1].asked(encode(request), said.append)
+    append = Append(stream_id, [(2, world.batch(1, 2, b"a").content)])
+    world.nodes[1].asked(WIRE.encode_request(APPEND, append), said.append)
+    world.nodes[1].asked(WIRE.encode_request(READ, Read(stream_id, 2, ("end", 0), 1, 0)), said.append)
     world.advance(WITHIN_MS)
-    appended, read = map(decode_answer, said)
+    appended = WIRE.decode_response(APPEND, said[0])
+    read = WIRE.decode_response(READ, said[1])
     assert isinstance(appended, Appended)
     assert [error_of(fate) for fate in appended.read()] == [NotLeader]
     assert isinstance(read, NotLeader)
@@ -204,8 +204,11 @@ def test_streams_of_the_brokers_own_and_partitions_that_are_not_there(world: Wor
     said: list[bytes] = []
     batch = world.batch(1, 0, b"a").content
     for stream_id, index in ((own, 0), (bytes(16), 0), (world.place("s").stream_id.bytes, 7)):
-        world.nodes[1].asked(encode(Append(stream_id, [(index, batch)])), said.append)
-    answers = [decode_answer(body) for body in said]
+        world.nodes[1].asked(WIRE.encode_request(APPEND, Append(stream_id, [(index, batch)])), said.append)
+    answers: list[object] = []
+    for body in said:
+        found = WIRE.decode_response(APPEND, body)
+        answers.append(found)
     assert "the broker's own" in str(answers[0])
     assert isinstance(answers[1], NotLeader)
     assert isinstance(answers[2], Appended)
@@ -295,7 +298,7 @@ def test_a_leader_that_is_not_found(world: World) -> None:
     silent = world.read(1, 2, "end")
     world.advance(10_100)
     assert isinstance(silent.error, NotLeader)
-    assert "node 3, which leads the partition, does not answer" in str(silent.error)
+    assert "node 3 has not answered" in str(silent.error)
 
 
 def test_a_read_that_nobody_waits_for_any_more(world: World) -> None:
@@ -318,14 +321,14 @@ def test_only_so_many_reads_of_others_wait(world: World) -> None:
 
 def test_records_are_deleted_by_the_leader(world: World) -> None:
     stored(world, 2, b"a", b"b", b"c")
-    answers: list[Answer[int | DuramenError | OSError]] = [Answer() for _ in range(3)]
+    answers: list[Answer[Deleted | DuramenError | OSError]] = [Answer() for _ in range(3)]
     world.nodes[3].delete(world.partition(3, 2), 1, answers[0])
     world.settle()
-    assert (answers[0].value, world.sent) == (1, [])
+    assert (answers[0].value, world.sent) == (Deleted(1), [])
     world.nodes[1].delete(world.partition(1, 2), 2, answers[1])
     world.lose()  # that does no harm the second time
     world.deliver_all(within_ms=1000)
-    assert (answers[1].value, len(world.sent)) == (2, 2)
+    assert (answers[1].value, len(world.sent)) == (Deleted(2), 2)
     world.nodes[1].delete(world.partition(1, 2), LATEST, answers[2])
     world.lose()  # this might
     world.deliver_all(within_ms=1000)

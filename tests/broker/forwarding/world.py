@@ -13,19 +13,23 @@ from duramen.base.units import MIB
 from duramen.broker.forwarding.appending import Batch
 from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.broker.forwarding.here import Found
-from duramen.broker.forwarding.requests import Bytes, Fate, Request, decode
+from duramen.broker.forwarding.requests import Bytes, Fate, Request
 from duramen.broker.forwarding.room import Room
+from duramen.broker.methods import TABLE
 from duramen.broker.partition import Partition
 from duramen.codec.batch import NewRecord, batches, encode, records
 from duramen.controller.decisions import Definition
 from duramen.controller.partitions import PartitionState
+from duramen.rpc.wire import TableWire
 from duramen.sim.broker import Answer
 from duramen.storage.scanning import read_slice
 
-__all__ = ["ROOM_BYTES", "WITHIN_MS", "World"]
+__all__ = ["ROOM_BYTES", "WIRE", "WITHIN_MS", "World"]
 
 ROOM_BYTES = MIB
 WITHIN_MS = 5000
+WIRE = TableWire(TABLE)
+"""What the nodes speak."""
 
 
 class Asked(NamedTuple):
@@ -44,7 +48,7 @@ class Road:
         self._world = world
         self._node_id = node_id
 
-    def ask_records(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         """On its way, unless there is no connection."""
         if (self._node_id, node_id) in self._world.closed:
             return False
@@ -120,7 +124,7 @@ class World(Several):
 
     def requests(self) -> list[tuple[int, int, Request]]:
         """What was asked, of whom by whom."""
-        return [(one.sender, one.receiver, decode(one.body)) for one in self.sent]
+        return [(one.sender, one.receiver, WIRE.decode_request(one.body).request) for one in self.sent]
 
     def deliver(self, at: int = 0, *, answered: bool = True) -> None:
         """One request comes; its answer too, unless the connection ends before that."""

@@ -9,12 +9,12 @@ from functools import partial
 from typing import NamedTuple
 
 from duramen.base.deadlines import Deadline
-from duramen.base.errors import DuramenError, NodeBusy, NodeStopping, NotLeader, OutcomeUnknown, RequestInvalid
-from duramen.base.ports import Buffer
+from duramen.base.errors import DuramenError, NodeBusy, NotLeader, OutcomeUnknown
 from duramen.broker.forwarding import here
-from duramen.broker.forwarding.requests import Append, Appended, Fate, decode_answer, encode
-from duramen.broker.forwarding.ways import FIRST_RETRY_MS, LAST_RETRY_MS, Ways, is_elsewhere
+from duramen.broker.forwarding.requests import APPEND, Append, Appended, Fate
+from duramen.broker.forwarding.ways import FIRST_RETRY_MS, LAST_RETRY_MS, Ways
 from duramen.broker.partition import Partition
+from duramen.rpc.retrying import may_repeat
 
 __all__ = ["Batch", "Delivery"]
 
@@ -51,7 +51,7 @@ class Delivery:
         self._again = {}
         by_leader: dict[int | None, list[int]] = {}
         for at in waiting:
-            by_leader.setdefault(self._ways.leader_of(self._batches[at].partition), []).append(at)
+            by_leader.setdefault(self._ways.leader(self._batches[at].partition).node_id, []).append(at)
         for leader, numbers in by_leader.items():
             if leader is None:
                 self._refuse(numbers, NotLeader("nobody leads the partition now: ask again"))
@@ -61,9 +61,9 @@ class Delivery:
                 self._send(leader, numbers)
         self._go_on()
 
-    def stop(self) -> None:
+    def stop(self, error: DuramenError) -> None:
         """Nobody is asked any more."""
-        self._end(NodeStopping("this node is stopping"))
+        self._end(error)
 
     # -- here ---------------------------------------------------------------------------------------
 
@@ -81,23 +81,22 @@ class Delivery:
     def _send(self, leader: int, numbers: list[int]) -> None:
         stream_id = self._batches[numbers[0]].partition.log.key.stream_id
         batches = [(self._batches[at].partition.index, self._batches[at].content) for at in numbers]
-        body = encode(Append(stream_id.bytes, batches))
-        if not self._ways.room.take(len(body)):
+        size = sum(len(content) for _, content in batches)
+        if not self._ways.room.take(size):
             limit = self._ways.room.limit_bytes
             self._refuse(numbers, NodeBusy(f"what clients have sent takes {limit} bytes already"))
             return
-        self._held[numbers[0]] = len(body)
+        self._held[numbers[0]] = size
         for at in numbers:
             self._asked[at] = leader
-        if not self._ways.way.ask_records(leader, body, partial(self._heard, leader, numbers)):
-            self._give_back(numbers[0])
-            self._refuse(numbers, NotLeader(f"there is no connection to node {leader}, which leads: ask again"))
+        request = Append(stream_id.bytes, batches)
+        self._ways.caller.call(leader, APPEND, request, partial(self._heard, leader, numbers))
 
-    def _heard(self, leader: int, numbers: list[int], body: Buffer | None) -> None:
+    def _heard(self, leader: int, numbers: list[int], answer: Appended | DuramenError) -> None:
         if self._done is None:
             return
         self._give_back(numbers[0])
-        fates = _fates(leader, body, len(numbers))
+        fates = _fates(leader, answer, len(numbers))
         for at, fate in zip(numbers, fates, strict=True):
             self._settle(at, fate)
         self._go_on()
@@ -113,7 +112,7 @@ class Delivery:
 
     def _settle(self, at: int, fate: Fate) -> None:
         self._asked.pop(at, None)
-        if fate.error is not None and not fate.unknown and is_elsewhere(fate.error):
+        if fate.error is not None and not fate.unknown and may_repeat(fate.error, idempotent=APPEND.idempotent):
             self._again[at] = fate.error
         else:
             self._fates[at] = fate
@@ -152,15 +151,11 @@ class Delivery:
             done([self._fates[at] for at in range(len(self._batches))])
 
 
-def _fates(leader: int, body: Buffer | None, count: int) -> list[Fate]:
+def _fates(leader: int, answer: Appended | DuramenError, count: int) -> list[Fate]:
     """What a leader has answered; where that is nothing that can be read, the batches may be stored."""
-    try:
-        answer = None if body is None else decode_answer(body)
-    except RequestInvalid:
-        answer = None
     if isinstance(answer, Appended) and len(answer.fates) == count:
         return answer.read()
-    if isinstance(answer, DuramenError):
+    if isinstance(answer, DuramenError) and not isinstance(answer, OutcomeUnknown):
         return [Fate(-1, answer)] * count  # it was refused as a whole
     return [Fate(-1, _unanswered(leader), True)] * count
 

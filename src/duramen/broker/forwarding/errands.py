@@ -8,8 +8,19 @@ from duramen.base.positions import Position
 from duramen.broker.fetching import Fetches
 from duramen.broker.forwarding import here
 from duramen.broker.forwarding.here import Fetching, Found
-from duramen.broker.forwarding.requests import Answer, Bytes, Delete, Deleted, Manage, Managed, Read, where_of
-from duramen.broker.partition import LATEST, Partition
+from duramen.broker.forwarding.requests import (
+    READ,
+    Bytes,
+    Delete,
+    Deleted,
+    Manage,
+    Managed,
+    Read,
+    method_of,
+    where_of,
+)
+from duramen.broker.partition import Partition
+from duramen.rpc.methods import Method
 
 __all__ = ["Deleting", "Managing", "Reading"]
 
@@ -24,8 +35,8 @@ class Reading(NamedTuple):
     max_wait_ms: int
 
     @property
-    def repeats(self) -> bool:
-        return True
+    def method(self) -> Method[Read, Bytes]:
+        return READ
 
     def begin(self, done: Callable[[Found | Bytes | DuramenError | OSError], None]) -> Callable[[], None] | None:
         if not here.has(self.partition, self.position):
@@ -39,9 +50,6 @@ class Reading(NamedTuple):
         wait_ms = max(0, self.max_wait_ms - spent_ms)
         return Read(key.stream_id.bytes, key.partition, where_of(self.position), self.max_bytes, wait_ms)
 
-    def read(self, answer: Answer) -> Bytes | None:
-        return answer if isinstance(answer, Bytes) else None
-
 
 class Deleting(NamedTuple):
     """A deletion of the oldest records. What would delete more the second time is not asked for twice."""
@@ -50,10 +58,10 @@ class Deleting(NamedTuple):
     before: int
 
     @property
-    def repeats(self) -> bool:
-        return self.before != LATEST
+    def method(self) -> Method[Delete, Deleted]:
+        return method_of(self.request(0))
 
-    def begin(self, done: Callable[[int | DuramenError | OSError], None]) -> Callable[[], None] | None:
+    def begin(self, done: Callable[[Deleted | DuramenError | OSError], None]) -> Callable[[], None] | None:
         if not self.partition.leads:
             return None
         here.delete(self.partition, self.before, done)
@@ -63,9 +71,6 @@ class Deleting(NamedTuple):
         del spent_ms
         key = self.partition.log.key
         return Delete(key.stream_id.bytes, key.partition, self.before)
-
-    def read(self, answer: Answer) -> int | None:
-        return answer.start_offset if isinstance(answer, Deleted) else None
 
 
 class Managing(NamedTuple):
@@ -79,8 +84,8 @@ class Managing(NamedTuple):
     do: Callable[[Callable[[Managed | DuramenError | OSError], None]], Callable[[], None]]
 
     @property
-    def repeats(self) -> bool:
-        return self.wanted.what == "show"
+    def method(self) -> Method[Manage, Managed]:
+        return method_of(self.wanted)
 
     def begin(self, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None] | None:
         return self.do(done) if self.partition.leads else None
@@ -88,9 +93,6 @@ class Managing(NamedTuple):
     def request(self, spent_ms: int) -> Manage:
         del spent_ms
         return self.wanted
-
-    def read(self, answer: Answer) -> Managed | None:
-        return answer if isinstance(answer, Managed) else None
 
 
 def _nothing() -> None:

@@ -2,21 +2,24 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, NodeStopping
 from duramen.base.ports import Buffer
 from duramen.base.positions import Position
 from duramen.broker.broker import Broker
 from duramen.broker.forwarding.appending import Batch, Delivery
-from duramen.broker.forwarding.asking import Asking, Errand
+from duramen.broker.forwarding.asking import Errand, asking
 from duramen.broker.forwarding.errands import Deleting, Managing, Reading
 from duramen.broker.forwarding.here import Found
-from duramen.broker.forwarding.requests import Answer, Bytes, Fate, Manage, Managed
+from duramen.broker.forwarding.requests import Bytes, Deleted, Fate, Manage, Managed
 from duramen.broker.forwarding.room import Room
 from duramen.broker.forwarding.serving import Serving
-from duramen.broker.forwarding.ways import Way, Ways
+from duramen.broker.forwarding.ways import Ways
 from duramen.broker.partition import Partition
+from duramen.rpc.caller import Way
+from duramen.rpc.retrying import Retrying
+from duramen.rpc.server import Handler
 
 __all__ = ["WITHIN_MS", "Forwarding", "Nowhere"]
 
@@ -26,15 +29,10 @@ WITHIN_MS: Final = 10_000
 """How long a leader is looked for, where nothing else is said."""
 
 
-class _Open(Protocol):
-    def stop(self) -> None:
-        """Nobody is asked any more: tell who waits."""
-
-
 class Nowhere:
     """The Way of a node that is alone."""
 
-    def ask_records(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         """There is nobody."""
         del node_id, body, done
         return False
@@ -46,9 +44,9 @@ class Forwarding:
     def __init__(self, broker: Broker, way: Way, room: Room) -> None:
         """`room` is for all that clients have sent and wait for."""
         self.room = room
-        self._ways = Ways(broker, way, room)
+        self._ways = Ways(broker, broker.caller.over(way), room)
         self._serving = Serving(self._ways)
-        self._open: dict[_Open, None] = {}
+        self._open: dict[Delivery | Retrying[Any], None] = {}
 
     def append(self, batches: Sequence[Batch], within_ms: int, done: Callable[[list[Fate]], None]) -> None:
         """Append batches of one stream, as with acks=all; `done` gets the fate of each, in their order."""
@@ -72,39 +70,41 @@ class Forwarding:
         errand: Errand[Found | Bytes] = Reading(self._ways.broker.fetches, partition, position, max_bytes, max_wait_ms)
         return self._ask(errand, max_wait_ms + WITHIN_MS, done)
 
-    def delete(self, partition: Partition, before: int, done: Callable[[int | DuramenError | OSError], None]) -> None:
-        """Delete the records before an offset, -1: before the high watermark; `done` gets the first that is left."""
+    def delete(
+        self, partition: Partition, before: int, done: Callable[[Deleted | DuramenError | OSError], None]
+    ) -> None:
+        """Delete the records before an offset, -1: before the high watermark."""
         self._ask(Deleting(partition, before), WITHIN_MS, done)
 
     def manage(self, errand: Managing, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None]:
         """Have a group's coordinator do what is wanted; returns what cancels it."""
         return self._ask(errand, WITHIN_MS, done)
 
-    def serve_groups(self, manage: Callable[[Manage, Callable[[Answer | DuramenError], None]], None]) -> None:
+    def serve_groups(self, manage: Handler[Manage, Managed]) -> None:
         """From here on `manage` does what other nodes want of groups that are coordinated here."""
-        self._serving.manage = manage
+        self._serving.serve_groups(manage)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks. Raises RequestInvalid where that cannot be read."""
+        """Another node asks for its clients: answered within the memory there is."""
         self._serving.asked(body, answer)
 
     def stop(self) -> None:
         """Nobody is asked any more: who waits is told so."""
         for one in list(self._open):
-            one.stop()
+            one.stop(NodeStopping("this node is stopping"))
 
     def _ask(
         self, errand: Errand[T], within_ms: int, done: Callable[[T | DuramenError | OSError], None]
     ) -> Callable[[], None]:
         def told(outcome: T | DuramenError | OSError) -> None:
-            self._open.pop(asking, None)
+            self._open.pop(one, None)
             done(outcome)
 
-        asking = Asking(self._ways, errand, within_ms, told)
-        self._open[asking] = None
-        asking.begin()
-        return partial(self._cancel, asking)
+        one = asking(self._ways, errand, within_ms, told)
+        self._open[one] = None
+        one.begin()
+        return partial(self._cancel, one)
 
-    def _cancel(self, asking: Asking[T]) -> None:
-        self._open.pop(asking, None)
-        asking.cancel()
+    def _cancel(self, one: Retrying[Any]) -> None:
+        self._open.pop(one, None)
+        one.cancel()

@@ -14,7 +14,7 @@ from duramen.base.errors import (
 )
 from duramen.base.positions import At, Last, Position, Since
 from duramen.broker.fetching import Fetched, Fetcher, Fetches, Wanted
-from duramen.broker.forwarding.requests import Fate
+from duramen.broker.forwarding.requests import Deleted, Fate
 from duramen.broker.partition import LATEST, Partition
 from duramen.storage.reader import Slice
 
@@ -58,9 +58,9 @@ class _Appending:
             self._done(Fate(-1, error, self._begun and isinstance(error, _UNSURE)))
 
 
-def delete(partition: Partition, before: int, done: Callable[[int | DuramenError], None]) -> None:
+def delete(partition: Partition, before: int, done: Callable[[Deleted | DuramenError], None]) -> None:
     """Delete the records before an offset; `done` gets the first that is left, or why not."""
-    partition.delete_before(before, lambda start, error: done(start if error is None else error))
+    partition.delete_before(before, lambda start, error: done(Deleted(start) if error is None else error))
 
 
 def has(partition: Partition, position: Position) -> bool:

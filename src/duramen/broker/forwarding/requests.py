@@ -1,20 +1,26 @@
-"""What nodes ask each other for their clients, and the answers, as values and as bytes (MessagePack).
+"""What nodes ask each other for their clients, and the responses.
 
 Who is asked answers by what it has itself and never asks on: a request goes to one other node at most.
 """
 
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from duramen.base.errors import DuramenError, NotLeader, RequestInvalid
-from duramen.base.ports import Buffer
+from duramen.base.errors import DuramenError
 from duramen.base.positions import At, Last, Position, Since
+from duramen.broker.partition import LATEST
 from duramen.rpc.errors import Refused
+from duramen.rpc.methods import Method
 
 __all__ = [
+    "APPEND",
+    "CHANGE_GROUP",
+    "DELETE_ALL_RECORDS",
+    "DELETE_RECORDS",
     "MOST_BATCHES",
-    "Answer",
+    "READ",
+    "SHOW_GROUP",
     "Append",
     "Appended",
     "Bytes",
@@ -26,9 +32,7 @@ __all__ = [
     "Read",
     "Request",
     "Where",
-    "decode",
-    "decode_answer",
-    "encode",
+    "method_of",
     "position_of",
     "where_of",
 ]
@@ -99,7 +103,7 @@ class Appended(msgspec.Struct, frozen=True, array_like=True, tag="appended"):
     @classmethod
     def of(cls, fates: list[Fate]) -> "Appended":
         """Fates as another node is told of them."""
-        return cls(tuple((one.base_offset, _refused(one.error), one.unknown) for one in fates))
+        return cls(tuple((one.base_offset, Refused.of_any(one.error), one.unknown) for one in fates))
 
     def read(self) -> list[Fate]:
         """The fates."""
@@ -126,41 +130,27 @@ class Managed(msgspec.Struct, frozen=True, array_like=True, tag="managed"):
     content: bytes
 
 
-Answer = Appended | Bytes | Deleted | Managed
+APPEND: Final = Method("append", Append, Appended, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
+READ: Final = Method("read", Read, Bytes, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
+DELETE_RECORDS: Final = Method("delete-records", Delete, Deleted, idempotent=True, deadline_ms=_LONGEST_WAIT_MS)
+DELETE_ALL_RECORDS: Final = Method(
+    "delete-all-records", Delete, Deleted, idempotent=False, deadline_ms=_LONGEST_WAIT_MS
+)
+SHOW_GROUP: Final = Method("show-group", Manage, Managed, idempotent=True, deadline_ms=_LONGEST_WAIT_MS)
+CHANGE_GROUP: Final = Method("change-group", Manage, Managed, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
 
 
-class _Refusal(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    why: Refused
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_requests: Final = msgspec.msgpack.Decoder(Append | Read | Delete | Manage)
-_answers: Final = msgspec.msgpack.Decoder(Appended | Bytes | Deleted | Managed | _Refusal)
-
-
-def encode(value: Request | Answer | DuramenError) -> bytes:
-    """A request, an answer to one, or why there is none."""
-    return _encoder.encode(_Refusal(Refused.of(value)) if isinstance(value, DuramenError) else value)
-
-
-def decode(body: Buffer) -> Request:
-    """What another node asks. Raises RequestInvalid."""
-    try:
-        request: Request = _requests.decode(body)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise RequestInvalid(f"a request for records cannot be read: {error}") from None
-    return request
-
-
-def decode_answer(body: Buffer) -> Answer | DuramenError:
-    """What another node has answered; an empty one is of a node that is not ready. Raises RequestInvalid."""
-    if not len(body):
-        return NotLeader("the node that was asked is not ready yet")
-    try:
-        answer = _answers.decode(body)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise RequestInvalid(f"an answer about records cannot be read: {error}") from None
-    return answer.why.error() if isinstance(answer, _Refusal) else answer
+def method_of(request: Append | Read | Delete | Manage) -> Method[Any, Any]:
+    """The method that a request belongs to: what may be repeated is one, what may not is another."""
+    match request:
+        case Append():
+            return APPEND
+        case Read():
+            return READ
+        case Delete():
+            return DELETE_ALL_RECORDS if request.before == LATEST else DELETE_RECORDS
+        case Manage():
+            return SHOW_GROUP if request.what == "show" else CHANGE_GROUP
 
 
 def where_of(position: Position) -> Where:
@@ -188,7 +178,3 @@ def position_of(where: Where) -> Position:
             return Since(number)
         case _:
             return kind
-
-
-def _refused(error: DuramenError | None) -> Refused | None:
-    return None if error is None else Refused.of(error)

@@ -10,7 +10,12 @@ from duramen.base.ports import Buffer
 from duramen.broker.forwarding import here
 from duramen.broker.forwarding.here import Fetching, Found
 from duramen.broker.forwarding.requests import (
-    Answer,
+    APPEND,
+    CHANGE_GROUP,
+    DELETE_ALL_RECORDS,
+    DELETE_RECORDS,
+    READ,
+    SHOW_GROUP,
     Append,
     Appended,
     Bytes,
@@ -18,16 +23,15 @@ from duramen.broker.forwarding.requests import (
     Deleted,
     Fate,
     Manage,
+    Managed,
     Read,
-    Request,
-    decode,
-    encode,
     position_of,
 )
 from duramen.broker.forwarding.ways import Ways
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel
+from duramen.rpc.server import Done, Handler
 from duramen.storage.scanning import read_slice
 
 __all__ = ["Serving"]
@@ -35,53 +39,37 @@ __all__ = ["Serving"]
 _MOST_WAITING: Final = 50  # reads of all other nodes; beyond that, they are answered at once
 _LARGEST_SLICE_BYTES: Final = LARGEST_BODY_BYTES[Channel.DATA] - 1024
 
-Done = Callable[[Answer | DuramenError], None]
-
 
 class Serving:
-    """Answers the requests of other nodes; `manage` those about groups, once there is a door that can."""
+    """Answers the requests of other nodes."""
 
     def __init__(self, ways: Ways) -> None:
         self._ways = ways
-        self._waiting: set[Done] = set()
-        self.manage: Callable[[Manage, Done], None] | None = None
+        self._server = ways.caller.server
+        self._waiting: set[Done[Bytes]] = set()
+        self._server.handle(APPEND, self._append)
+        self._server.handle(READ, self._read)
+        self._server.handle(DELETE_RECORDS, self._delete)
+        self._server.handle(DELETE_ALL_RECORDS, self._delete)
+
+    def serve_groups(self, manage: Handler[Manage, Managed]) -> None:
+        """From here on `manage` answers requests about groups."""
+        self._server.handle(SHOW_GROUP, manage)
+        self._server.handle(CHANGE_GROUP, manage)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks. Raises RequestInvalid where that cannot be read."""
+        """Another node asks."""
         size = len(body)
         room = self._ways.room
         if not room.take(size):
-            answer(encode(_busy(room.limit_bytes)))
+            answer(self._server.refusal(body, _busy(room.limit_bytes)))
             return
 
-        def done(outcome: Answer | DuramenError) -> None:
+        def told(response: bytes) -> None:
             room.give(size)
-            answer(encode(outcome))
+            answer(response)
 
-        try:
-            request = decode(body)
-        except RequestInvalid:
-            room.give(size)
-            raise
-        try:
-            self._serve(request, done)
-        except DuramenError as error:
-            done(error)
-
-    def _serve(self, request: Request, done: Done) -> None:
-        """Raises why it cannot be; then nothing was done, and `done` is not called."""
-        match request:
-            case Append():
-                self._append(request, done)
-            case Read():
-                self._read(request, done)
-            case Delete():
-                partition = self._led(request.stream_id, request.partition)
-                here.delete(partition, request.before, partial(_deleted, done))
-            case Manage():
-                if self.manage is None:
-                    raise NotLeader("the node that was asked is not ready yet")
-                self.manage(request, done)
+        self._server.serve(body, told)
 
     def _stream(self, stream_id: bytes) -> Stream:
         stream = self._ways.broker.streams.find_id(UUID(bytes=stream_id))
@@ -97,9 +85,12 @@ class Serving:
         partition.check_leads()
         return partition
 
+    def _delete(self, request: Delete, done: Done[Deleted]) -> None:
+        here.delete(self._led(request.stream_id, request.partition), request.before, done)
+
     # -- appends ------------------------------------------------------------------------------------
 
-    def _append(self, request: Append, done: Done) -> None:
+    def _append(self, request: Append, done: Done[Appended]) -> None:
         stream = self._stream(request.stream_id)
         if stream.internal:
             raise RequestInvalid(f"{stream.name} is the broker's own")
@@ -120,7 +111,7 @@ class Serving:
 
     # -- reads --------------------------------------------------------------------------------------
 
-    def _read(self, request: Read, done: Done) -> None:
+    def _read(self, request: Read, done: Done[Bytes]) -> None:
         partition = self._led(request.stream_id, request.partition)
         wait_ms = request.max_wait_ms if len(self._waiting) < _MOST_WAITING else 0
 
@@ -133,7 +124,7 @@ class Serving:
             self._ways.broker.fetches, partition, position_of(request.where), request.max_bytes, wait_ms, found
         )  # fmt: skip
 
-    def _found(self, partition: Partition, found: Found | DuramenError | OSError, done: Done) -> None:
+    def _found(self, partition: Partition, found: Found | DuramenError | OSError, done: Done[Bytes]) -> None:
         if not isinstance(found, Found):
             done(_as_ours(found))
         elif found.content is None:
@@ -141,7 +132,7 @@ class Serving:
         else:
             self._read_slice(partition, found, done)
 
-    def _read_slice(self, partition: Partition, found: Found, done: Done) -> None:
+    def _read_slice(self, partition: Partition, found: Found, done: Done[Bytes]) -> None:
         size = 0 if found.content is None else len(found.content)
         room = self._ways.room
         if size > _LARGEST_SLICE_BYTES:
@@ -158,10 +149,6 @@ class Serving:
 
         partition.served(found.content, found.offset)
         read_slice(self._ways.broker.store, found.content, read)
-
-
-def _deleted(done: Done, outcome: int | DuramenError) -> None:
-    done(outcome if isinstance(outcome, DuramenError) else Deleted(outcome))
 
 
 def _as_ours(error: DuramenError | OSError) -> DuramenError:

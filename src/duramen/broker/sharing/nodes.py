@@ -68,7 +68,7 @@ class ShareNodes:
         self.states = states
         updates = kit.settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
         self._coordinator = ShareCoordinator(states, self.is_gone, updates)
-        self._persister = SharePersister(states, kit.standing, kit.clock, kit.deadlines, kit.caller)
+        self._persister = SharePersister(states, kit.standing, kit.caller)
         self.sharing = Sharing(
             self._persister, kit.streams, kit.store, kit.clock, kit.deadlines, kit.settings, kit.configs, kit.metrics
         )  # fmt: skip

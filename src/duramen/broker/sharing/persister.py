@@ -4,9 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NotCoordinator, NotLeader, OutcomeUnknown
-from duramen.base.ports import Clock
 from duramen.broker.sharing.requests import (
     CHANGE_STATES,
     DROP,
@@ -60,12 +58,10 @@ class SharePersister:
     """Asks the leaders of partitions."""
 
     def __init__(
-        self, states: ShareStates, standing: Standing, clock: Clock, deadlines: Deadlines, caller: Caller
+        self, states: ShareStates, standing: Standing, caller: Caller
     ) -> None:  # fmt: skip
         self._states = states
         self._standing = standing
-        self._clock = clock
-        self._deadlines = deadlines
         self._caller = caller
         self._sequence = 0
 
@@ -165,7 +161,7 @@ class SharePersister:
             return Underway(known.node_id)
 
         Retrying(
-            attempt, leader, _PACE, self._clock, self._deadlines, done, idempotent=method.idempotent
+            attempt, leader, _PACE, self._caller.clock, self._caller.deadlines, done, idempotent=method.idempotent
         ).begin()  # fmt: skip
 
 

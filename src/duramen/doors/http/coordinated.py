@@ -10,10 +10,11 @@ import msgspec
 from duramen.base.errors import DuramenError, NodeBusy, StorageFailed
 from duramen.broker.broker import Broker
 from duramen.broker.forwarding.errands import Managing
-from duramen.broker.forwarding.requests import Answer, Manage, Managed
+from duramen.broker.forwarding.requests import Manage, Managed
 from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.doors.http.routes import Call
 from duramen.groups.records import partition_for
+from duramen.rpc.server import Done, Handler
 
 __all__ = ["Work", "coordinated", "serving"]
 
@@ -45,13 +46,11 @@ async def coordinated(call: Call, work: Work, wanted: Manage) -> bytes:
     raise outcome if isinstance(outcome, DuramenError) else StorageFailed(f"it failed: {outcome}")
 
 
-def serving(
-    broker: Broker, works: Mapping[str, Work]
-) -> Callable[[Manage, Callable[[Answer | DuramenError], None]], None]:
+def serving(broker: Broker, works: Mapping[str, Work]) -> Handler[Manage, Managed]:
     """What does for other nodes what they want of groups; `works` by the names of what may be wanted."""
     tasks: set[Callable[[], None]] = set()
 
-    def manage(wanted: Manage, done: Callable[[Answer | DuramenError], None]) -> None:
+    def manage(wanted: Manage, done: Done[Managed]) -> None:
         if len(tasks) >= _MOST_SERVED:
             raise NodeBusy(f"{_MOST_SERVED} requests of other nodes about groups are being answered: ask again")
 

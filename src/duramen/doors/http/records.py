@@ -5,6 +5,7 @@ import asyncio
 from duramen.base import errors
 from duramen.base.errors import DuramenError, StorageFailed
 from duramen.broker.forwarding.forwarding import Forwarding
+from duramen.broker.forwarding.requests import Deleted as DeletedRecords
 from duramen.broker.partition import LATEST, Partition
 from duramen.doors.http.producing import largest_body_bytes, produce
 from duramen.doors.http.routes import Call, Route
@@ -38,11 +39,11 @@ async def _read(call: Call, query: RecordsQuery) -> RecordPage:
 
 
 async def _delete_in(forwarding: Forwarding, partition: Partition, before: int) -> Deleted:
-    future: asyncio.Future[int | DuramenError | OSError] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[DeletedRecords | DuramenError | OSError] = asyncio.get_running_loop().create_future()
     forwarding.delete(partition, before, lambda found: None if future.done() else future.set_result(found))
     outcome = await future
-    if isinstance(outcome, int):
-        return Deleted(partition.index, outcome)
+    if isinstance(outcome, DeletedRecords):
+        return Deleted(partition.index, outcome.start_offset)
     raise outcome if isinstance(outcome, DuramenError) else StorageFailed(f"deleting failed: {outcome}")
 
 

@@ -90,7 +90,7 @@ class Joining:
         waits("waiting for the controller of the cluster")
         return self._member
 
-    def ask_records(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         """A Way to the other nodes."""
         return self._side is not None and self._side.ask_records(node_id, body, done)
 
