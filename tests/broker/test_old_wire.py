@@ -5,8 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from duramen.base.errors import DuramenError, NotCoordinator
+from duramen.base.errors import DuramenError, NodeStarting, NotCoordinator
 from duramen.broker.bounds import FIND_BOUNDS, Bounds, FindBounds, FoundBounds, Wanted
+from duramen.broker.control import requests
+from duramen.broker.control.answers import Answer, Done
+from duramen.broker.control.methods import method_of
 from duramen.broker.coordinating.requests import JOIN, WRITE_MARKERS, Join, Joined, WriteMarkers, Written
 from duramen.broker.groups.listing import LIST_GROUPS, GroupRow, GroupRows, ListGroups
 from duramen.broker.old_wire import OldWire
@@ -28,6 +31,11 @@ SAID: list[tuple[Method[Any, Any], Any, bytes, Any, Any, Any]] = [
     (
         SURVEY_REPLICAS, SurveyReplicas([completeness.Wanted(ID, 3)]), b"\3", [[ID, 3]],
         KeptReplicas([Kept(1, 2, 3), None]), [[1, 2, 3], None],
+    ),
+    (
+        method_of(requests.DeleteStream("s")), requests.DeleteStream("s"), b"",
+        {"request": "DeleteStream", "name": "s"},
+        Answer(Done(), 7), {"answer": {"value": {"answer": "Done"}, "end_offset": 7}},
     ),
     (
         JOIN, Join("t", 1, 2, True, (("a", 0),)), b"", ["join", "t", 1, 2, True, [["a", 0]]],
@@ -72,3 +80,5 @@ def test_errors() -> None:
         assert isinstance(found, DuramenError)
         assert (type(found), str(found)) == (NotCoordinator, "elsewhere")
     assert wire.encode_response(LIST_GROUPS, error) == b""  # which says nothing
+    body = msgspec.msgpack.encode({"refused": ["not-controller", "not ready"]})
+    assert wire.encode_response(method_of(requests.Observe()), NodeStarting("not ready")) == body

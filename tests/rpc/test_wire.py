@@ -49,7 +49,9 @@ def serving(speaks_table: bool = True) -> Server:
 def test_requests_and_responses_come_back(wire: Wire, method: Method[Any, Any], data: st.DataObject) -> None:
     request, response = data.draw(values(method.request)), data.draw(values(method.response))
     asked = wire.decode_request(bytearray(wire.encode_request(method, request)))
-    assert (asked.method, msgspec.msgpack.encode(asked.request)) == (method, msgspec.msgpack.encode(request))
+    assert msgspec.msgpack.encode(asked.request) == msgspec.msgpack.encode(request)
+    # The old encoding tells methods apart by their requests.
+    assert asked.method is method if wire is WIRE else asked.method.request is method.request
     body = wire.encode_response(method, response)
     found = wire.decode_response(method, memoryview(body))
     assert isinstance(found, method.response)

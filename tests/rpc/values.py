@@ -1,5 +1,6 @@
 """Values of any type that MessagePack carries between nodes, by the type alone."""
 
+from functools import cache
 from typing import Any
 
 import msgspec.inspect as types
@@ -10,6 +11,7 @@ __all__ = ["values"]
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 
 
+@cache
 def values(of: Any) -> st.SearchStrategy[Any]:
     """Values of a type."""
     return _of(types.type_info(of))

@@ -31,9 +31,8 @@ from duramen.broker.groups.resets import Resets
 from duramen.broker.internal_streams import InternalStreams
 from duramen.broker.late import LateDeletions
 from duramen.broker.measures import Measures
-from duramen.broker.methods import TABLE
+from duramen.broker.methods import wires_by
 from duramen.broker.node_configs import NodeConfigs
-from duramen.broker.old_wire import OldWire
 from duramen.broker.operating.completeness import Completeness
 from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
@@ -47,7 +46,6 @@ from duramen.broker.transactions.coordinator import Transactions
 from duramen.broker.transactions.ending import Places
 from duramen.broker.transactions.log import TRANSACTIONS_STREAM, TransactionLog
 from duramen.broker.transactions.producer_ids import ProducerIds
-from duramen.controller.cluster.features import Feature
 from duramen.controller.decisions import Definition
 from duramen.controller.events import (
     Event,
@@ -66,7 +64,6 @@ from duramen.controller.state import ControllerState, Entity, StreamState
 from duramen.replication.reaching import Outcome
 from duramen.rpc.caller import Caller
 from duramen.rpc.server import Server
-from duramen.rpc.wire import TableWire, Wires
 from duramen.storage.refusals import Refusals
 from duramen.storage.store import Store
 from duramen.storage.view import View
@@ -149,7 +146,7 @@ class Broker:
             self.create_stream, settings, self._offsets, self._transaction_log, self._shares
         )
         metrics.most_series = settings.integer("metrics.partitions.max")
-        wires = Wires(TableWire(TABLE), OldWire(), self._speaks_table)
+        wires = wires_by(lambda: self.metadata_state)
         self.caller = Caller(self.node_id, self.standing, wires, Server(wires), ports.clock, deadlines)
         self.bounds = BoundsOf(self.standing, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.standing, self.streams, self.caller)
@@ -373,11 +370,8 @@ class Broker:
             listener(partition, leader_epoch)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
+        """The broker of another node asks."""
         self.caller.server.serve(body, answer)
-
-    def _speaks_table(self) -> bool:
-        return self.metadata_state.feature_level >= Feature.METHOD_TABLE
 
     def happened(self, event: Event) -> None:
         """An event of the metadata has taken effect."""

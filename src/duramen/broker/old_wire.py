@@ -11,9 +11,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from duramen.base.errors import DuramenError, NodeStarting, NotLeader, OutcomeUnknown, RequestInvalid
+from duramen.base.errors import DuramenError, NodeStarting, NotController, NotLeader, OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.broker.bounds import FIND_BOUNDS, Bounds, FindBounds, FoundBounds, Wanted
+from duramen.broker.control.answers import Answer
+from duramen.broker.control.methods import METHODS as CONTROL
+from duramen.broker.control.requests import Request as ControlRequest
 from duramen.broker.coordinating.requests import JOIN, WRITE_MARKERS
 from duramen.broker.forwarding.requests import (
     APPEND,
@@ -96,6 +99,34 @@ def _tagged_heard(said: Any) -> Any:
     return said.why.error() if isinstance(said, _Refusal) else said
 
 
+class _Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of the two: what the controller says."""
+
+    answer: Answer | None = None
+    refused: Refused | None = None
+
+
+def _reply_said(outcome: Answer | DuramenError) -> _Reply:
+    if isinstance(outcome, NodeStarting):
+        outcome = NotController(str(outcome))
+    return _Reply(refused=Refused.of(outcome)) if isinstance(outcome, DuramenError) else _Reply(outcome)
+
+
+def _reply_heard(reply: _Reply) -> Answer | DuramenError:
+    if reply.answer is not None:
+        return reply.answer
+    return OutcomeUnknown("the controller's answer says nothing") if reply.refused is None else reply.refused.error()
+
+
+_REPLIES: Final = msgspec.msgpack.Decoder(_Reply)
+_CONTROL: Final = _Marked(msgspec.msgpack.Decoder(ControlRequest), lambda request: request)
+
+
+def _is_map(data: memoryview) -> bool:
+    """Whether MessagePack begins with a map: what the controller is asked."""
+    return bool(data) and (data[0] & 0xF0 == 0x80 or data[0] in (0xDE, 0xDF))
+
+
 def _tagged(mark: bytes, *methods: Method[Any, Any]) -> tuple[dict[str, _Form], _Marked]:
     forms = {
         method.name: _Form(
@@ -126,6 +157,7 @@ _FORMS: Final = {
     ),
     **_PLAIN[0],
     **_SHARES[0],
+    **{method.name: _Form(b"", _same, _REPLIES, _reply_said, _reply_heard) for method in CONTROL},
 }  # fmt: skip
 _MARKED: Final = {
     b"\0": _Marked(msgspec.msgpack.Decoder(LIST_GROUPS.request), _same),
@@ -133,13 +165,11 @@ _MARKED: Final = {
     b"\2": _Marked(msgspec.msgpack.Decoder(list[Wanted]), FindBounds),
     b"\3": _Marked(msgspec.msgpack.Decoder(list[completeness.Wanted]), SurveyReplicas),
 }
-_METHODS: Final[dict[type, Method[Any, Any]]] = {
-    method.request: method
-    for method in (
-        LIST_GROUPS, FIND_BOUNDS, SURVEY_REPLICAS, JOIN, WRITE_MARKERS, READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE,
-        DROP,
-    )
-}  # fmt: skip
+_ALL: Final[tuple[Method[Any, Any], ...]] = (
+    LIST_GROUPS, FIND_BOUNDS, SURVEY_REPLICAS, JOIN, WRITE_MARKERS, READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE,
+    DROP, *CONTROL,
+)  # fmt: skip
+_METHODS: Final[dict[type, Method[Any, Any]]] = {method.request: method for method in _ALL}
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
@@ -154,7 +184,9 @@ class OldWire:
         data = memoryview(body)
         marked = _MARKED.get(bytes(data[:1]))
         try:
-            if marked is None:
+            if _is_map(data):
+                request = _CONTROL.requests.decode(data)
+            elif marked is None:
                 request = _PLAIN[1].requests.decode(data)
             else:
                 request = marked.unpack(marked.requests.decode(data[1:]))

@@ -40,7 +40,7 @@ class Listener(Protocol):
         """From here on this node leads a partition, in that epoch; None: no more."""
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
+        """The broker of another node asks."""
 
 
 class Standing(Changes, Protocol):

@@ -58,7 +58,7 @@ class Caller:
         can be read: the request may have had its effect.
         """
         once = Once(done)
-        wait_ms = method.deadline_ms if within_ms is None else min(method.deadline_ms, within_ms)
+        wait_ms = method.deadline_ms if within_ms is None else within_ms
         late = OutcomeUnknown(f"node {node_id} has not answered in {wait_ms} ms")
         deadline = self.deadlines.at(self.clock.monotonic_ms() + wait_ms, partial(once, late))
         once.over = deadline.cancel

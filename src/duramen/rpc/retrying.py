@@ -75,8 +75,12 @@ class Retrying(Generic[Response]):
     def __init__(
         self, attempt: Attempt[Response], leader: Callable[[], Leader], pace: Pace, clock: Clock, deadlines: Deadlines,
         done: Callable[[Response | DuramenError], None], *, idempotent: bool,
+        chance: Callable[[int], int] | None = None,
     ) -> None:  # fmt: skip
-        """`leader` may raise why it is not known; `done` gets the outcome once, the last refusal where it is late."""
+        """`leader` may raise why it is not known; `done` gets the outcome once, the last refusal where it is late.
+
+        `chance` draws a number below the one it is given: with it waits are of half the time to all of it.
+        """
         self._try = attempt
         self._leader = leader
         self._clock = clock
@@ -88,7 +92,8 @@ class Retrying(Generic[Response]):
         self._underway: Underway | None = None
         self._refusal: DuramenError = NotLeader("nobody leads now: ask again")
         self._unknown: OutcomeUnknown | None = None
-        self._wait_ms = pace.first_ms
+        self._chance = chance
+        self._first_ms = self._wait_ms = pace.first_ms
         self._most_ms = pace.most_ms
         self._late = False
         self._until_ms = clock.monotonic_ms() + pace.within_ms
@@ -97,7 +102,9 @@ class Retrying(Generic[Response]):
 
     def begin(self) -> None:
         """Make the next attempt."""
-        self._next = None
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
         if self._done is None:
             return
         attempt = self._attempt
@@ -111,11 +118,28 @@ class Retrying(Generic[Response]):
         if attempt == self._attempt:
             self._underway = underway
 
+    def leader_changed(self, node_id: int) -> None:
+        """Another node leads: it is asked at once, also where an earlier leader was asked and that may be repeated."""
+        self._wait_ms = self._first_ms
+        if self._done is None:
+            return
+        if self._underway is None:
+            self.begin()
+        elif self._idempotent and self._underway.node_id not in (None, node_id):
+            self._unknown = self._unknown or _unanswered(self._underway)
+            self._underway = None
+            self._attempt += 1
+            self.begin()
+
+    def closed(self, node_id: int) -> None:
+        """The connection to a node ended: it answers nothing any more."""
+        if self._underway is not None and self._underway.node_id == node_id:
+            self._answered(self._attempt, _unanswered(self._underway))
+
     def stop(self, error: DuramenError) -> None:
         """Make no more attempts: `done` gets the error, or OutcomeUnknown where the request may have its effect."""
-        node_id = None if self._underway is None else self._underway.node_id
-        if node_id is not None and not self._idempotent:
-            error = OutcomeUnknown(f"node {node_id} was asked, and has not answered")
+        if self._underway is not None and self._underway.node_id is not None:
+            error = _unanswered(self._underway)
         self._finish(self._unknown or error)
 
     def cancel(self) -> None:
@@ -143,6 +167,8 @@ class Retrying(Generic[Response]):
         wait_ms = 0
         if not self._is_newer():
             wait_ms, self._wait_ms = self._wait_ms, min(2 * self._wait_ms, self._most_ms)
+            if self._chance is not None:
+                wait_ms = wait_ms // 2 + self._chance(wait_ms // 2 + 1)
         self._next = self._deadlines.at(self._clock.monotonic_ms() + wait_ms, self.begin)
 
     def _is_newer(self) -> bool:
@@ -171,3 +197,7 @@ class Retrying(Generic[Response]):
             self._next.cancel()
         if self._underway is not None and self._underway.cancel is not None:
             self._underway.cancel()
+
+
+def _unanswered(underway: Underway) -> OutcomeUnknown:
+    return OutcomeUnknown(f"node {underway.node_id} was asked, and has not answered")

@@ -6,18 +6,26 @@ from tests.broker.quorum.node import Node
 from tests.controller.quorum.witness import Witness
 
 from duramen.base.errors import DuramenError
+from duramen.base.ports import Buffer
 from duramen.broker.control.answers import When
 from duramen.broker.control.asking import Asker
 from duramen.broker.control.controller import Controller
 from duramen.broker.control.kit import ControlKit, Timing
 from duramen.broker.control.lifecycle import Lifecycle, Phase
+from duramen.broker.control.methods import METHODS, method_of
 from duramen.broker.control.requests import Request
+from duramen.broker.methods import TABLE
+from duramen.broker.old_wire import OldWire
 from duramen.broker.quorum.runner import Runner
 from duramen.controller.cluster.membership import Sessions
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.quorum.effects import Commit, Effect
+from duramen.rpc.caller import Caller
+from duramen.rpc.server import Server
+from duramen.rpc.wire import TableWire, Wires
 from duramen.sim.scheduler import VirtualClock
 
+WIRES = Wires(TableWire(TABLE), OldWire(), lambda: True)
 SESSIONS = Sessions(timeout_ms=400, grace_ms=60, absent_ms=150)
 TIMING = Timing(heartbeat_ms=80, applied_ms=10, answer_ms=120, retry_ms=10, retry_most_ms=60, duplicate_ms=3_000)
 
@@ -27,6 +35,7 @@ class ControlNode(Node):
 
     controller: Controller | None = None
     asker: Asker
+    caller: Caller
     lifecycle: Lifecycle
     paused_until_us = 0
     kept = False
@@ -35,14 +44,19 @@ class ControlNode(Node):
 
     def __init__(self, node_id: int, seed: str, clock: VirtualClock, witness: Witness) -> None:
         super().__init__(node_id, seed, clock, witness)
-        self.call_on: Callable[[ControlNode, int, Request, When], None] = lambda *_: None
+        self.call_on: Callable[[ControlNode, int, bytes, Callable[[Buffer | None], None]], None] = lambda *_: None
         self.connects: Callable[[ControlNode], None] = lambda _: None
         self.committed_some: Callable[[], None] = lambda: None
         self.became: Callable[[ControlNode, Phase], None] = lambda *_: None
         self.refused_with: Callable[[ControlNode, DuramenError], None] = lambda *_: None
 
-    def call(self, node_id: int, request: Request, done: When) -> None:
-        self.call_on(self, node_id, request, done)
+    def call(self, node_id: int, request: Request, done: When, within_ms: int) -> None:
+        self.caller.call(node_id, method_of(request), request, done, within_ms)
+
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        """The network takes everything, and loses some of it."""
+        self.call_on(self, node_id, body, done)
+        return True
 
     def _began(self, runner: Runner) -> None:
         super()._began(runner)
@@ -53,6 +67,9 @@ class ControlNode(Node):
             sessions=self.sessions, timing=TIMING, rebalance_ms=self.rebalance_ms,
         )  # fmt: skip
         self.controller = Controller(runner, self.view, process, kit)
+        self.caller = Caller(self.node_id, self, WIRES, Server(WIRES), self.clock, process.deadlines)
+        for method in METHODS:
+            self.caller.server.handle(method, self.controller.ask)
         self.connects(self)
         self.asker = Asker(self.controller, kit)
         wish = Registration(

@@ -8,12 +8,12 @@ from tests.sim.planted import Bug, Place
 from duramen.base.errors import DuramenError, OutcomeUnknown
 from duramen.base.ids import Position
 from duramen.broker.control.active import ActiveController
-from duramen.broker.control.answers import Answer, Outcome, Value, When
-from duramen.broker.control.asking import _Asked
+from duramen.broker.control.answers import Answer, Value, When
 from duramen.broker.control.controller import Controller
 from duramen.broker.control.draft import Draft
 from duramen.broker.control.sessions import NodeSessions
 from duramen.controller.quorum.roles import Role
+from duramen.rpc import retrying
 
 __all__ = ["BUGS"]
 
@@ -64,14 +64,10 @@ def _old_sessions(right: Original) -> Original:
 
 
 def _ask_again(right: Original) -> Original:
-    def _answered(self: _Asked, attempt: int, outcome: Outcome) -> None:
-        if isinstance(outcome, OutcomeUnknown) and attempt == self._attempt:
-            self._asked_id = None
-            self._again()
-        else:
-            right(self, attempt, outcome)
+    def may_repeat(error: DuramenError | OSError, *, idempotent: bool) -> bool:
+        return right(error, idempotent=idempotent) or isinstance(error, OutcomeUnknown)
 
-    return _answered
+    return may_repeat
 
 
 def _know_all(right: Original) -> Original:
@@ -107,7 +103,7 @@ BUGS: Final = (
     ),
     Bug("too-early", "be active before all that was before is applied", (Place(Controller, "_is_ready", _too_early),)),
     Bug("old-sessions", "fence who was heard half a session ago", (Place(NodeSessions, "silent", _old_sessions),)),
-    Bug("ask-again", "ask again what may have been done", (Place(_Asked, "_answered", _ask_again),)),
+    Bug("ask-again", "ask again what may have been done", (Place(retrying, "may_repeat", _ask_again),)),
     Bug("know-all", "say that all nodes know without asking them", (Place(NodeSessions, "know", _know_all),)),
     Bug(
         "stay-active",

@@ -5,19 +5,19 @@ from functools import partial
 from typing import cast
 
 from tests.broker.control.auditor import Auditor
-from tests.broker.control.node import ControlNode
+from tests.broker.control.node import WIRES, ControlNode
 from tests.broker.quorum.node import Node
 from tests.broker.quorum.world import World, voter_of
 from tests.controller.quorum.witness import Broken
 
-from duramen.broker.control.answers import Answer, Outcome, When
+from duramen.base.ports import Buffer
+from duramen.broker.control.answers import Answer, Outcome
 from duramen.broker.control.lifecycle import Phase
 from duramen.broker.control.requests import (
     AlterPartitions,
     Beat,
     Request,
 )
-from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
 from duramen.broker.quorum.chunks import Wire
 from duramen.broker.quorum.entries import events_of
 from duramen.controller.cluster.alter_partition import Member, Proposal
@@ -157,27 +157,26 @@ class ControlWorld(World):
             return None
         return 50 + self.random.randrange(self.slow_us)
 
-    def _call(self, node: ControlNode, to: int, request: Request, done: When) -> None:
-        life, body = node.life, encode_request(request)
+    def _call(self, node: ControlNode, to: int, body: bytes, done: Callable[[Buffer | None], None]) -> None:
+        life = node.life
 
-        def back(outcome: Outcome) -> None:
+        def back(answer: bytes) -> None:
             late_us = self._late_us()
             if late_us is not None:
-                self.at(late_us, partial(returned, encode_outcome(outcome)))
+                self.at(late_us, partial(returned, answer))
 
-        def returned(body: bytes) -> None:
+        def returned(answer: bytes) -> None:
             gone = node.life != life or (to, node.node_id) in self.cut
-            if not gone and not self._later(node.node_id, partial(returned, body)):
-                self.guarded(node, lambda: done(decode_outcome(body)))
+            if not gone and not self._later(node.node_id, partial(returned, answer)):
+                self.guarded(node, lambda: done(answer))
 
         def arrive() -> None:
             if self._later(to, arrive):
                 return
             other = self.part(to)
             if other.controller is not None and (node.node_id, to) not in self.cut:
-                controller = other.controller
-                self._note_beat(other, decode_request(body))
-                self.guarded(other, lambda: controller.ask(decode_request(body), back))
+                self._note_beat(other, WIRES.table.decode_request(body).request)
+                self.guarded(other, lambda: other.caller.server.serve(body, back))
 
         late_us = self._late_us()
         if late_us is not None and to <= len(self.nodes):

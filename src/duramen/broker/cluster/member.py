@@ -8,14 +8,14 @@ from uuid import UUID
 from msgspec import UNSET
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, LogDamaged, NotController, OutcomeUnknown, StreamNotFound
+from duramen.base.errors import DuramenError, LogDamaged, StreamNotFound
 from duramen.base.ids import StreamId, stream_id_of
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
 from duramen.broker.changes import Done, ValueDone, settled
 from duramen.broker.cluster.chronicle import Chronicle
 from duramen.broker.cluster.leaving import Leaving
 from duramen.broker.cluster.nearest import nearest
-from duramen.broker.cluster.network import Network
+from duramen.broker.cluster.network import Network, ToControllers
 from duramen.broker.cluster.replicating import Replicating
 from duramen.broker.cluster.tally import Tally
 from duramen.broker.cluster.telling import Telling
@@ -27,9 +27,10 @@ from duramen.broker.control.draft import Draft
 from duramen.broker.control.incarnations import IncarnationFile
 from duramen.broker.control.kit import PRODUCERS_MS, TIMING, ControlKit, Timing
 from duramen.broker.control.lifecycle import Lifecycle, Phase
+from duramen.broker.control.methods import METHODS, method_of
 from duramen.broker.control.requests import Adopt, CreateStream, DeleteStream, Request
-from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
 from duramen.broker.control.wishing import create_stream, delete_stream, grant
+from duramen.broker.methods import NOT_READY, wires_by
 from duramen.broker.operating.office import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.quorum.applying import ControllerView
@@ -62,6 +63,8 @@ from duramen.controller.state import ControllerState
 from duramen.replication.effects import Effect as ReplicaEffect
 from duramen.replication.machine import Behind
 from duramen.replication.partition import PartitionConfig
+from duramen.rpc.caller import Caller
+from duramen.rpc.server import Server
 from duramen.storage.store import Store
 
 __all__ = ["Member", "MemberKit"]
@@ -125,6 +128,12 @@ class Member:
             rebalance_ms=kit.rebalance_ms,
         )  # fmt: skip
         self.controller = Controller(kit.runner, kit.view, kit.worker, control)
+        wires = wires_by(lambda: self.state)
+        self._caller = Caller(
+            self.node_id, ToControllers(kit.network), wires, Server(wires), kit.clock, kit.deadlines
+        )  # fmt: skip
+        for method in METHODS:
+            self._caller.server.handle(method, self.controller.ask)
         self.asker = Asker(self.controller, control)
         self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
@@ -474,15 +483,15 @@ class Member:
         self.replicating.reachable(node_id)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks this one's controller. Raises RequestInvalid where that cannot be read."""
-        self.controller.ask(decode_request(body), lambda outcome: answer(encode_outcome(outcome)))
+        """Another node asks this one's controller."""
+        self._caller.server.serve(body, answer)
 
     def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks this one's; see `Listener.asked`."""
         if self._listener is not None:
             self._listener.asked(body, answer)
         else:
-            answer(b"")
+            NOT_READY.serve(body, answer)
 
     def heard(self, node_id: int, body: Buffer) -> None:
         """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
@@ -491,15 +500,8 @@ class Member:
 
     # -- what the controller's part needs -----------------------------------------------------------
 
-    def call(self, node_id: int, request: Request, done: When) -> None:
-        def answered(body: Buffer | None) -> None:
-            if body is None:
-                done(OutcomeUnknown(f"node {node_id} was asked, and the connection ended before it answered"))
-            else:
-                done(decode_outcome(body))
-
-        if not self._network.ask(node_id, encode_request(request), answered):
-            self._kit.worker.soon(partial(done, NotController(f"there is no connection to node {node_id}")))
+    def call(self, node_id: int, request: Request, done: When, within_ms: int) -> None:
+        self._caller.call(node_id, method_of(request), request, done, within_ms)
 
     def report(self, finding: str) -> None:
         self._kit.report(finding)

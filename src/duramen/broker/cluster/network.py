@@ -1,12 +1,12 @@
 """What a member needs of the network. Nothing that is handed to it is sure to arrive."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import Subject
 
-__all__ = ["Network"]
+__all__ = ["Network", "ToControllers"]
 
 
 class Network(Protocol):
@@ -30,3 +30,13 @@ class Network(Protocol):
 
         Where there is no connection it is lost too, and of the next one replicas are told.
         """
+
+
+class ToControllers(NamedTuple):
+    """The Way to the controllers of other nodes."""
+
+    network: Network
+
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        """Ask another node's controller: see `rpc.caller.Way`."""
+        return self.network.ask(node_id, body, done)

@@ -1,14 +1,14 @@
-"""A request is brought to whoever leads, and asked again where that does no harm, until it is answered or too late."""
+"""Requests of this node and its users to the active controller, whichever node that is."""
 
 from collections.abc import Callable
-from functools import partial
 
-from duramen.base.deadlines import Deadline
-from duramen.base.errors import DuramenError, NotController, OutcomeUnknown
-from duramen.broker.control.answers import Outcome, When
+from duramen.base.errors import DuramenError, NodeStarting, NotController, NotLeader
+from duramen.broker.control.answers import Answer, Outcome, When
 from duramen.broker.control.controller import Controller
 from duramen.broker.control.kit import ControlKit
+from duramen.broker.control.methods import method_of
 from duramen.broker.control.requests import Request
+from duramen.rpc.retrying import Leader, Pace, Retrying, Underway
 
 __all__ = ["Asker"]
 
@@ -19,7 +19,7 @@ class Asker:
     def __init__(self, controller: Controller, kit: ControlKit) -> None:
         self._controller = controller
         self._kit = kit
-        self._open: dict[_Asked, None] = {}
+        self._open: dict[Retrying[Answer], None] = {}
         self._leader_id: int | None = None
         controller.watch(self)
 
@@ -28,7 +28,27 @@ class Asker:
 
         NotController where nothing was done in the time, OutcomeUnknown where something may have been.
         """
-        asked = _Asked(request, done, self._controller, self._kit, within_ms, self._forget)
+        timing = self._kit.timing
+
+        def leader() -> Leader:
+            return Leader(self._controller.leader_id, self._controller.epoch)
+
+        def attempt(known: Leader, left_ms: int, answered: When) -> Underway:
+            if known.node_id is None:
+                raise _nobody()
+            own = known.node_id == self._kit.node_id
+            answer_ms = left_ms if own else min(timing.answer_ms, left_ms)
+            self._kit.outside.call(known.node_id, request, _as_controllers(answered), answer_ms)
+            return Underway(known.node_id)
+
+        def told(outcome: Outcome) -> None:
+            self._open.pop(asked, None)
+            done(outcome)
+
+        asked = Retrying(
+            attempt, leader, Pace(within_ms, timing.retry_ms, timing.retry_most_ms), self._kit.clock,
+            self._kit.deadlines, told, idempotent=method_of(request).idempotent, chance=self._kit.chance,
+        )  # fmt: skip
         self._open[asked] = None
         asked.begin()
 
@@ -51,108 +71,17 @@ class Asker:
     def stop(self) -> None:
         """Nothing is asked any more: what is open is answered so."""
         for asked in list(self._open):
-            asked.give_up()
-
-    def _forget(self, asked: "_Asked") -> None:
-        self._open.pop(asked, None)
+            asked.stop(_nobody())
 
 
-class _Asked:
-    """One request on its way; `_attempt` counts how often, so that a late answer to an earlier one says nothing."""
-
-    def __init__(
-        self,
-        request: Request,
-        done: When,
-        controller: Controller,
-        kit: ControlKit,
-        within_ms: int,
-        ended: Callable[["_Asked"], None],
-    ) -> None:
-        self._request = request
-        self._done: When | None = done
-        self._controller = controller
-        self._kit = kit
-        self._ended = ended
-        self._attempt = 0
-        self._asked_id: int | None = None  # who is being asked now
-        self._unknown: OutcomeUnknown | None = None  # of an attempt that may have done something
-        self._retry_ms = kit.timing.retry_ms
-        self._next: Deadline | None = None
-        self._last = kit.deadlines.at(kit.clock.monotonic_ms() + within_ms, self.give_up)
-
-    def begin(self) -> None:
-        """Ask who leads now; wait where nobody does."""
-        if self._done is None:
-            return
-        self._attempt += 1
-        leader_id = self._controller.leader_id
-        if leader_id is None:
-            self._again()
-            return
-        self._asked_id = leader_id
-        answered = partial(self._answered, self._attempt)
-        if leader_id == self._kit.node_id:
-            self._controller.ask(self._request, answered)
-            return
-        self._at(self._kit.timing.answer_ms, partial(self._lost, self._attempt))
-        self._kit.outside.call(leader_id, self._request, answered)
-
-    def closed(self, node_id: int) -> None:
-        """There is no connection to a node any more."""
-        if self._asked_id == node_id:
-            self._lost(self._attempt)
-
-    def leader_changed(self, leader_id: int) -> None:
-        """Another one leads: do not wait for the one before where asking twice does no harm."""
-        self._retry_ms = self._kit.timing.retry_ms
-        if self._asked_id is None or (self._request.repeats and self._asked_id != leader_id):
-            self._unknown = self._unknown or (None if self._asked_id is None else _unanswered(self._asked_id))
-            self._asked_id = None
-            self.begin()
-
-    def give_up(self) -> None:
-        """It is too late, or nobody is to be asked any more."""
-        if self._asked_id is not None:
-            self._finish(self._unknown or _unanswered(self._asked_id))
-        else:
-            self._finish(self._unknown or NotController("no active controller was found in the time allowed"))
-
-    def _answered(self, attempt: int, outcome: Outcome) -> None:
-        if attempt != self._attempt or self._done is None:
-            return
-        self._asked_id = None
-        if isinstance(outcome, NotController):
-            self._again()
-        elif isinstance(outcome, OutcomeUnknown) and self._request.repeats:
-            self._unknown = outcome
-            self._again()
-        else:
-            self._finish(outcome)
-
-    def _lost(self, attempt: int) -> None:
-        if self._asked_id is not None:
-            self._answered(attempt, _unanswered(self._asked_id))
-
-    def _again(self) -> None:
-        wait_ms = self._retry_ms // 2 + self._kit.chance(self._retry_ms // 2 + 1)
-        self._retry_ms = min(2 * self._retry_ms, self._kit.timing.retry_most_ms)
-        self._at(wait_ms, self.begin)
-
-    def _at(self, wait_ms: int, action: Callable[[], None]) -> None:
-        if self._next is not None:
-            self._next.cancel()
-        self._next = self._kit.deadlines.at(self._kit.clock.monotonic_ms() + wait_ms, action)
-
-    def _finish(self, outcome: Outcome | DuramenError) -> None:
-        done, self._done = self._done, None
-        if done is not None:
-            self._last.cancel()
-            if self._next is not None:
-                self._next.cancel()
-            self._ended(self)
-            done(outcome)
+def _nobody() -> NotController:
+    return NotController("no active controller was found in the time allowed")
 
 
-def _unanswered(node_id: int) -> OutcomeUnknown:
-    return OutcomeUnknown(f"node {node_id} was asked, and has not answered")
+def _as_controllers(answered: When) -> Callable[[Answer | DuramenError], None]:
+    """A node that could not be asked is no controller, to those who ask one."""
+
+    def told(outcome: Outcome) -> None:
+        answered(NotController(str(outcome)) if isinstance(outcome, NotLeader | NodeStarting) else outcome)
+
+    return told

@@ -67,6 +67,11 @@ class Controller:
         return None if leader is None or self._over else leader.node_id
 
     @property
+    def epoch(self) -> int:
+        """The epoch of the quorum, as far as this node knows."""
+        return self._runner.machine.epoch
+
+    @property
     def active_epoch(self) -> int | None:
         """The epoch of the quorum in which this node decides, if it does."""
         return None if self._active is None else self._active.epoch

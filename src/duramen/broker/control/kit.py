@@ -38,8 +38,8 @@ TIMING: Final = Timing()
 class Outside(Protocol):
     """What a node's part in the controller needs of those around it."""
 
-    def call(self, node_id: int, request: Request, done: When) -> None:
-        """Ask another node's controller. `done` gets OutcomeUnknown where the connection ends first, or nothing."""
+    def call(self, node_id: int, request: Request, done: When, within_ms: int) -> None:
+        """Ask the controller of a node, this one's too; `done` gets the outcome as of `Caller.call`."""
 
     def report(self, finding: str) -> None:
         """Something that an operator must hear of."""

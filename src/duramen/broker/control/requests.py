@@ -53,9 +53,7 @@ __all__ = [
 
 
 class _Request(msgspec.Struct, frozen=True, tag_field="request"):
-    """Base of the requests. `repeats`: asking twice does what asking once does."""
-
-    repeats = False
+    """Base of the requests."""
 
 
 class Register(_Request, frozen=True):
@@ -63,8 +61,6 @@ class Register(_Request, frozen=True):
 
     `damaged`: damage on its disk may have cost records that it had synced.
     """
-
-    repeats = True
 
     wish: Registration
     renews: int = 0
@@ -74,16 +70,12 @@ class Register(_Request, frozen=True):
 class Beat(_Request, frozen=True):
     """A node is there; `unwritable`: its storage takes no writes."""
 
-    repeats = True
-
     beat: Heartbeat
     unwritable: bool = False
 
 
 class AlterPartitions(_Request, frozen=True):
     """A leader proposes who is in sync, of several partitions; each is taken or refused by itself."""
-
-    repeats = True
 
     proposals: tuple[Proposal, ...]
 
@@ -98,8 +90,6 @@ class Report(NamedTuple):
 class ReportLeaders(_Request, frozen=True):
     """A follower in sync cannot reach the leaders of these partitions."""
 
-    repeats = True
-
     reporter: Member
     reports: tuple[Report, ...]
 
@@ -107,13 +97,9 @@ class ReportLeaders(_Request, frozen=True):
 class AllocateProducerIds(_Request, frozen=True):
     """A block of ids for producers."""
 
-    repeats = True
-
 
 class Adopt(_Request, frozen=True):
     """A node that was alone brings its streams: it is their replica, and leads in that epoch, above any before."""
-
-    repeats = True
 
     node_id: int
     leader_epoch: int
@@ -145,8 +131,6 @@ class GrowStream(_Request, frozen=True):
 class ConfigureStream(_Request, frozen=True):
     """Change a stream's config; None sets a name back, `whole` all that are not named."""
 
-    repeats = True
-
     name: str
     changes: Mapping[str, str | None]
     whole: bool = False
@@ -161,8 +145,6 @@ class DeleteStream(_Request, frozen=True):
 class ConfigureNode(_Request, frozen=True):
     """Change settings of a node while it runs; None: of every node. The values were checked."""
 
-    repeats = True
-
     node_id: int | None
     changes: Mapping[str, str | None]
     whole: bool = False
@@ -171,16 +153,12 @@ class ConfigureNode(_Request, frozen=True):
 class ConfigureGroup(_Request, frozen=True):
     """Change the config of a group. The values were checked."""
 
-    repeats = True
-
     group: str
     changes: Mapping[str, str | None]
 
 
 class AlterQuotas(_Request, frozen=True):
     """Set quotas of an entity, in bytes a second; None removes one."""
-
-    repeats = True
 
     entity: tuple[tuple[str, str | None], ...]
     changes: Sequence[tuple[str, float | None]]
@@ -213,8 +191,6 @@ class ElectLeader(_Request, frozen=True):
 class MoveLeader(_Request, frozen=True, omit_defaults=True):
     """Let a node that is in sync lead; `slow` is the one that led, which leaves the in-sync set if it can."""
 
-    repeats = True
-
     place: PartitionId
     node_id: int
     slow: int | None = None
@@ -223,15 +199,11 @@ class MoveLeader(_Request, frozen=True, omit_defaults=True):
 class RebalanceLeaders(_Request, frozen=True):
     """Let preferred replicas lead where they can, so many at most."""
 
-    repeats = True
-
     most: int
 
 
 class Reassign(_Request, frozen=True):
     """Let a partition have these replicas."""
-
-    repeats = True
 
     place: PartitionId
     replicas: tuple[int, ...]
@@ -246,15 +218,11 @@ class CancelReassignment(_Request, frozen=True):
 class PlanMoves(_Request, frozen=True):
     """Plan how to spread the replicas over the nodes, and to empty those that are named; nothing is done."""
 
-    repeats = True
-
     without_nodes: tuple[int, ...] = ()
 
 
 class BeginMoves(_Request, frozen=True):
     """Carry a plan on, so that `at_once` of its moves are under way; asked again until all are done."""
-
-    repeats = True
 
     moves: tuple[Move, ...]
     at_once: int
@@ -263,15 +231,11 @@ class BeginMoves(_Request, frozen=True):
 class CancelMoves(_Request, frozen=True):
     """Take back what is under way of a plan."""
 
-    repeats = True
-
     moves: tuple[Move, ...]
 
 
 class DrainNode(_Request, frozen=True):
     """Let leaders leave a node, and none come to it, until it registers anew."""
-
-    repeats = True
 
     node_id: int
 
@@ -284,8 +248,6 @@ class UnregisterNode(_Request, frozen=True):
 
 class SetFeatureLevel(_Request, frozen=True):
     """Let the cluster use what this level has."""
-
-    repeats = True
 
     level: int
 
@@ -305,13 +267,9 @@ class RemoveVoter(_Request, frozen=True):
 class Observe(_Request, frozen=True):
     """What only the active controller sees: how far the replicas of the quorum and the nodes are."""
 
-    repeats = True
-
 
 class AwaitApplied(_Request, frozen=True):
     """Answer once every live node has applied what is below the offset, or when `within_ms` are over."""
-
-    repeats = True
 
     offset: int
     within_ms: int

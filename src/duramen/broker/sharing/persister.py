@@ -157,7 +157,7 @@ class SharePersister:
             if known.node_id == self._caller.node_id:
                 self._caller.server.call(method, said, answered)
                 return Underway(None)
-            self._caller.call(known.node_id, method, said, answered, left_ms)
+            self._caller.call(known.node_id, method, said, answered, min(method.deadline_ms, left_ms))
             return Underway(known.node_id)
 
         Retrying(

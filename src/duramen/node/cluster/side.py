@@ -8,11 +8,11 @@ from functools import partial
 from typing import NamedTuple, Protocol, Self, TypeVar
 from uuid import UUID
 
-from duramen.base.errors import DirectoryUnusable, DuramenError, NotController, RequestInvalid, StorageFailed
+from duramen.base.errors import DirectoryUnusable, DuramenError, RequestInvalid, StorageFailed
 from duramen.base.hosts import host_port
 from duramen.base.ids import shown_cluster_id
 from duramen.base.ports import Buffer
-from duramen.broker.control.wire import encode_outcome
+from duramen.broker.methods import NOT_READY
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.ballots import BallotFile
 from duramen.broker.quorum.describe import Described
@@ -423,16 +423,12 @@ class ClusterSide:
                 self._gathering.request(link, number, body)
             case Subject.CONTROLLER if self.member is not None:
                 self.member.asked(body, partial(link.answer, Subject.CONTROLLER, number))
-            case Subject.CONTROLLER:
-                link.answer(Subject.CONTROLLER, number, encode_outcome(NotController("the node is not ready yet")))
             case Subject.BROKER if self.member is not None:
                 self.member.asked_broker(body, partial(link.answer, Subject.BROKER, number))
-            case Subject.BROKER:
-                link.answer(Subject.BROKER, number)  # nothing: who asks does so again
             case Subject.RECORDS if self.records is not None:
                 self.records(body, partial(link.answer, Subject.RECORDS, number))
-            case Subject.RECORDS:
-                link.answer(Subject.RECORDS, number)  # nothing: who asks does so again
+            case Subject.CONTROLLER | Subject.BROKER | Subject.RECORDS:
+                NOT_READY.serve(body, partial(link.answer, subject, number))
             case _:
                 raise RequestInvalid(f"a request about {subject.name}, which this node does not take")
 

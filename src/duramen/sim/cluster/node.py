@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from duramen.base.catalogue import BROKER
-from duramen.base.errors import DuramenError, NotController, StorageFailed
+from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ids import METADATA_STREAM_ID
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer
@@ -17,7 +17,7 @@ from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
 from duramen.broker.cluster.member import Member, MemberKit
 from duramen.broker.control.incarnations import IncarnationFile
-from duramen.broker.control.wire import encode_outcome
+from duramen.broker.methods import NOT_READY
 from duramen.broker.quorum.chunks import Wire
 from duramen.broker.quorum.kit import Limits
 from duramen.broker.quorum.opening import Opening, Plan
@@ -430,7 +430,7 @@ class Node:
                 self.network.say(link, self.node_id, partial(peer.answered, link, number, outcome))
 
         if self.member is None:
-            answer(b"" if subject is Subject.BROKER else encode_outcome(NotController("the node is not ready yet")))
+            NOT_READY.serve(body, answer)
         elif subject is Subject.BROKER:
             self.member.asked_broker(body, answer)
         else:
