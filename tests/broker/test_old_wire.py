@@ -80,5 +80,6 @@ def test_errors() -> None:
         assert isinstance(found, DuramenError)
         assert (type(found), str(found)) == (NotCoordinator, "elsewhere")
     assert wire.encode_response(LIST_GROUPS, error) == b""  # which says nothing
+    assert wire.encode_response(JOIN, NodeStarting("not ready")) == b""
     body = msgspec.msgpack.encode({"refused": ["not-controller", "not ready"]})
     assert wire.encode_response(method_of(requests.Observe()), NodeStarting("not ready")) == body

@@ -1,5 +1,6 @@
 """Values of any type that MessagePack carries between nodes, by the type alone."""
 
+from collections.abc import Hashable
 from functools import cache
 from typing import Any
 
@@ -11,9 +12,13 @@ __all__ = ["values"]
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 
 
-@cache
 def values(of: Any) -> st.SearchStrategy[Any]:
     """Values of a type."""
+    return _values(of)
+
+
+@cache
+def _values(of: Hashable) -> st.SearchStrategy[Any]:
     return _of(types.type_info(of))
 
 

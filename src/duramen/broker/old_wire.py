@@ -92,6 +92,8 @@ def _bounds_heard(said: list[Bounds | str]) -> FoundBounds:
 
 
 def _tagged_said(outcome: Any) -> Any:
+    if isinstance(outcome, NodeStarting):
+        return None
     return _Refusal(Refused.of(outcome)) if isinstance(outcome, DuramenError) else outcome
 
 
@@ -211,4 +213,4 @@ class OldWire:
         return outcome
 
     def encode_refusal(self, error: DuramenError) -> bytes:
-        return _encoder.encode(_tagged_said(error))
+        return _encoder.encode(_Refusal(Refused.of(error)))

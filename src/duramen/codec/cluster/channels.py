@@ -33,7 +33,7 @@ class Subject(IntEnum):
     REPLICAS = 4
     """What the replicas of partitions say to each other."""
     BROKER = 5
-    """What the brokers of nodes ask each other: about transactions."""
+    """What the brokers of nodes ask each other."""
     NODES = 6
     RECORDS = 7
     """What nodes ask each other for clients that came to one which does not lead."""
