@@ -4,22 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 from tests.broker.coordinating.reading import committed, undecided
-from tests.broker.coordinating.world import Node, World
+from tests.broker.coordinating.world import World
 from tests.broker.coordinating.writing import Writer
 
-from duramen.base.errors import NotEnoughReplicas, TransactionAbortable
-from duramen.broker.coordinating.cluster import ClusterTransactions
-from duramen.broker.coordinating.requests import WriteMarkers, Written
+from duramen.base.errors import DuramenError, NotEnoughReplicas, TransactionAbortable
+from duramen.broker.coordinating.requests import WRITE_MARKERS, WriteMarkers, Written
 from duramen.broker.transactions.log import TRANSACTIONS_STREAM
 from duramen.controller.partitions import PartitionId
 from duramen.rpc.errors import Refused
 from duramen.sim.broker import Answer
-
-
-def cluster_of(node: Node) -> ClusterTransactions:
-    found = node.broker.transactions._cluster
-    assert found is not None
-    return found
 
 
 def coordinator_epoch(world: World, writer: Writer) -> int:
@@ -36,9 +29,10 @@ def mark(world: World, writer: Writer, epoch: int, coordinator: int, version: in
         writer.coordinator[1], coordinator, writer.identity.producer_id, epoch, False, version,
         ((world.state.streams["a"].id.bytes, 0),),
     )  # fmt: skip
-    answer: Answer[Written] = Answer()
-    cluster_of(node)._participant.write(request, answer)
+    answer: Answer[Written | DuramenError] = Answer()
+    world.node(node.node_id % 3 + 1).broker.caller.call(node.node_id, WRITE_MARKERS, request, answer)
     world.settle()
+    assert isinstance(answer.value, Written)
     return answer.value.results
 
 

@@ -30,14 +30,23 @@ from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.replicas.wire import Said, decode, encode
 from duramen.broker.standing import Listener
+from duramen.controller.cluster.features import LATEST_LEVEL
 from duramen.controller.decisions import Definition, delete_stream
-from duramen.controller.events import Event, PartitionChanged, StreamCreated, StreamDeleted
+from duramen.controller.events import (
+    Event,
+    FeatureLevelChanged,
+    NodeConfigured,
+    PartitionChanged,
+    StreamCreated,
+    StreamDeleted,
+)
 from duramen.controller.nodes import Node as Registered
 from duramen.controller.partitions import PartitionId, PartitionState, difference
 from duramen.controller.state import ControllerState
 from duramen.replication.effects import Effect
 from duramen.replication.machine import Behind
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
+from duramen.rpc.wire import VERSION
 from duramen.sim.broker import Answer
 from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.disk import MemoryFileSystem
@@ -257,6 +266,7 @@ class World:
         self._plans: dict[int, Callable[[], None]] = {}
         self._actions: deque[Callable[[], None]] = deque()
         self._wires: dict[tuple[int, int], deque[Callable[[], None]]] = {}
+        self.spoken: set[tuple[int, bool]] = set()  # who has asked others, and whether in the table's encoding
         self._asked: list[tuple[int, int, Callable[[Buffer | None], None]]] = []
         self._epochs = self._ids = self._made = 0
         self.nodes = [Node(self, node_id, given) for node_id in range(1, nodes + 1)]
@@ -356,6 +366,7 @@ class World:
     def ask(self, sender: Node, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         if not self.node(node_id).up:
             return False
+        self.spoken.add((sender.node_id, body[:1] == VERSION))
         open_ = sender.node_id, node_id, done
         self._asked.append(open_)
 
@@ -376,6 +387,10 @@ class World:
         for event in events:
             self.state.apply(event)
             self.events.append(event)
+
+    def raise_level(self) -> None:
+        """The feature level is the latest from here on, to those who hear of it; before, nodes are of none."""
+        self._happen(NodeConfigured(None, {"min.insync.replicas": "1"}), FeatureLevelChanged(LATEST_LEVEL))
 
     def registered(self, node: Node) -> int:
         self._epochs += 1
