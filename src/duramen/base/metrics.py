@@ -109,6 +109,11 @@ CATALOGUE: tuple[Metric, ...] = (
         "gauge",
         "Damaged ranges of segments that are known and not served; what lies around them is.",
     ),
+    Metric(
+        "duramen_repaired_ranges_total",
+        "counter",
+        "Damaged ranges of segments that were repaired from another replica.",
+    ),
     Metric("duramen_scrubbed_bytes_total", "counter", "Bytes of segments that the scrubber has checked."),
     Metric("duramen_scrub_rounds_total", "counter", "Times that the scrubber has gone through all segments."),
     Metric("duramen_recovery_seconds", "gauge", "How long the last start took to recover the logs."),

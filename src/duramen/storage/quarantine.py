@@ -1,7 +1,7 @@
 """What is damaged in segments and therefore not served: named once, counted, and listed for those who ask.
 
-A range stays in quarantine until its segment is gone or the node starts again: it is found again on the next read.
-Whoever has the right bytes, a replica for instance, may replace a segment's files and let its quarantine go.
+A range stays in quarantine until its segment is gone, another replica has given the right bytes (`repairing`), or the
+node starts again: then it is found again on the next read.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,10 @@ from duramen.storage.segment import Segment
 __all__ = ["Quarantine"]
 
 
+def _nobody(_: Segment) -> None:
+    """Nobody has to know."""
+
+
 class Quarantine:
     """Keeps account of the damage of a node's segments."""
 
@@ -20,6 +24,7 @@ class Quarantine:
         self._segments: dict[Segment, None] = {}
         self._unnamed: list[str] = []
         self._report: Callable[[str], None] | None = None
+        self._watch: Callable[[Segment], None] = _nobody
         self._found_total = Counter()
 
     def begin(self, metrics: Metrics) -> None:
@@ -36,12 +41,17 @@ class Quarantine:
         for message in unnamed:
             report(message)
 
+    def watch(self, action: Callable[[Segment], None]) -> None:
+        """Have `action` called, in the middle of a read, with each segment that was found to be damaged."""
+        self._watch = action
+
     def found(self, segment: Segment, damage: list[Damage]) -> None:
         """These ranges of a segment were found to be damaged and are not served any more."""
         self._segments[segment] = None
         self._found_total.value += len(damage)
         for one in damage:
             self.report(f"{segment.name_damage(one)}; it is not served, what lies around it is")
+        self._watch(segment)
 
     def named(self, segment: Segment, _: list[Damage]) -> None:
         """The same, where somebody else counts it and has it named."""
@@ -55,7 +65,7 @@ class Quarantine:
             self._report(message)
 
     def forget(self, segment: Segment) -> None:
-        """The segment is gone."""
+        """The segment is gone, or whole again."""
         self._segments.pop(segment, None)
 
     @property

@@ -216,6 +216,13 @@ class Segment:
 
     # -- damage -------------------------------------------------------------------------------------
 
+    def repaired(self) -> None:
+        """All of its bytes are right again: what reads that are under way find of the old ones says nothing."""
+        self.examined = {}
+        self.damage = []
+        self.spoiled = False
+        self.replaced += 1
+
     @property
     def epoch_at(self) -> Callable[[int], int] | None:
         """What gives the leader epoch of an offset, where it is known."""

@@ -30,6 +30,7 @@ from duramen.storage.producers import NO_ID
 from duramen.storage.reader import Blocked
 from duramen.storage.recovery import Recovered, wal_salt
 from duramen.storage.removal import Removal
+from duramen.storage.repairing import Repairer
 from duramen.storage.reserving import give_back
 from duramen.storage.scrubbing import Scrubber
 from duramen.storage.upkeep import StoreLimits, Upkeep
@@ -95,6 +96,7 @@ class Store:
         lingering = Lingering(clock, deadlines)
         self._removal = Removal(files, worker, clock, handles, self._upkeep, self._appends.notes, lingering)
         self.compactor = Compactor(files, worker, clock, deadlines, handles, metrics, self._upkeep, limits.compaction)
+        self.repairer = Repairer(files, self._upkeep.copier, self.quarantine, metrics)
         self._logs_gauge = metrics.counter("duramen_logs")
         self._logs_gauge.value = len(self._logs)
 

@@ -35,12 +35,10 @@ class Site:
             self._watch(event)
         return events
 
-    def register(
-        self, wish: Registration, accepted: Callable[[], None] = lambda: None, *, damaged: bool = False
-    ) -> Sequence[Event]:
+    def register(self, wish: Registration, accepted: Callable[[], None] = lambda: None) -> Sequence[Event]:
         """A node registers; `accepted` is called before that takes effect."""
         is_live = self.membership.is_live(wish.node_id, self.now_ms)
-        events = register(self.state, wish, end_offset=self.end_offset, is_live=is_live, damaged=damaged)
+        events = register(self.state, wish, end_offset=self.end_offset, is_live=is_live)
         accepted()
         self.commit(events)
         self.membership.registered(wish.node_id, self.now_ms)

@@ -84,7 +84,7 @@ def test_a_directory_that_kept_nothing_is_taken_until_it_does() -> None:
 def test_a_node_with_a_damaged_disk_is_in_sync_and_leads_only_where_nobody_else_does() -> None:
     site = site_with(None, None)
     shared, only = add_stream(site, [[1, 2], [1]])
-    site.register(Registration(1, "1a", "y"), damaged=True)
+    site.register(Registration(1, "1a", "y", damaged=True))
     site.beat(1)
     assert (partition_at(site, shared).isr, partition_at(site, shared).leader) == ((2,), 2)
     assert 1 not in partition_at(site, shared).elr

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 from hypothesis import given
 from tests.controller.cluster.building import add_stream, partition_at, site_with
 
-from duramen.controller.cluster.fencing import fence
-from duramen.controller.cluster.reporting import Reports, depose
+from duramen.controller.cluster.fencing import fence, unfence
+from duramen.controller.cluster.reporting import Reports, depose, lose_records
 from duramen.controller.partitions import PartitionId, PartitionState
 
 PLACE = PartitionId(UUID(int=5), 0)
@@ -66,3 +66,37 @@ def test_who_is_deposed_is_in_sync_no_more_and_nobody_is_deposed_for_nobody() ->
     site.commit(fence(site.state, node))
     assert partition_at(site, place).leader == 2
     assert depose(site.state, PLACE) == []
+
+
+def test_a_damaged_replica_leaves_the_others_and_every_report_begins_an_epoch() -> None:
+    site = site_with(None, None, None)
+    (place,) = add_stream(site, [[1, 2, 3]], min_insync_replicas="2")
+    site.commit(lose_records(site.state, place, 1))
+    partition = partition_at(site, place)
+    assert (partition.leader, partition.leader_epoch, partition.isr, partition.elr) == (2, 1, (2, 3), ())
+    site.commit(
+        lose_records(site.state, place, 1)
+    )  # it is counted on for nothing by now; it may have cut its log again
+    partition = partition_at(site, place)
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (2, 2, (2, 3))
+    site.commit(lose_records(site.state, place, 3))
+    site.commit(lose_records(site.state, place, 2))
+    partition = partition_at(site, place)
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (2, 4, (2,))  # nobody else has so much
+
+
+def test_nobody_leads_where_the_others_that_have_all_are_away() -> None:
+    site = site_with(None, None, None)
+    (place,) = add_stream(site, [[1, 2, 3]], min_insync_replicas="2")
+    for node_id in (3, 2):
+        node = site.state.registrations.get(node_id)
+        assert node is not None
+        site.commit(fence(site.state, node))
+    assert partition_at(site, place).isr == (1,)
+    site.commit(lose_records(site.state, place, 1))
+    partition = partition_at(site, place)
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (None, (), (2,), (1,))
+    node = site.state.registrations.get(2)
+    assert node is not None
+    site.commit(unfence(site.state, node))
+    assert partition_at(site, place).leader == 2

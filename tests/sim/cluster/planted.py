@@ -122,11 +122,8 @@ def _lead_unwritable(right: Original) -> Original:
 
 
 def _hide_damage(right: Original) -> Original:
-    def register(
-        state: Any, wish: Any, *, end_offset: int, is_live: bool, renews: int = 0, damaged: bool = False
-    ) -> Any:
-        del damaged
-        return right(state, wish, end_offset=end_offset, is_live=is_live, renews=renews)
+    def register(state: Any, wish: Any, *, end_offset: int, is_live: bool, renews: int = 0) -> Any:
+        return right(state, wish._replace(damaged=False), end_offset=end_offset, is_live=is_live, renews=renews)
 
     return register
 

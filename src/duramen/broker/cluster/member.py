@@ -16,6 +16,7 @@ from duramen.broker.cluster.chronicle import Chronicle
 from duramen.broker.cluster.leaving import Leaving
 from duramen.broker.cluster.nearest import nearest
 from duramen.broker.cluster.network import Network, ToControllers
+from duramen.broker.cluster.repairs import is_about_repairs, serve_repair
 from duramen.broker.cluster.replicating import Replicating
 from duramen.broker.cluster.tally import Tally
 from duramen.broker.cluster.telling import Telling
@@ -137,22 +138,20 @@ class Member:
         self.asker = Asker(self.controller, control)
         self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
-            kit.wish,
+            kit.wish._replace(damaged=kit.store.damaged),
             self.controller,
             self.asker,
             control,
             changed=self._phase_changed,
             failed=self._left_out,
             heard=lambda lately: self.replicating.heard_by_controller(lately=lately),
-            damaged=kit.store.damaged,
         )
         self.replicating = Replicating(
             self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
             partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
             when_applied=self.controller.when_applied,
             led=self._led, failed=self._replica_failed, report=kit.report, carried_out=kit.carried_out,
-            throttled_rate=kit.throttled_rate,
-            bulk=kit.bulk,
+            tell_again=self._tell, throttled_rate=kit.throttled_rate, bulk=kit.bulk,
         )  # fmt: skip
         self._writability = Writability(kit.store, kit.clock, kit.deadlines, self._writability_changed)
         kit.store.condition.watch(kit.runner.storage_changed)
@@ -488,7 +487,9 @@ class Member:
 
     def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks this one's; see `Listener.asked`."""
-        if self._listener is not None:
+        if is_about_repairs(body):
+            serve_repair(self._kit.store, self._partition_of, body, answer)
+        elif self._listener is not None:
             self._listener.asked(body, answer)
         else:
             NOT_READY.serve(body, answer)

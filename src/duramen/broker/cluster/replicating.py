@@ -9,6 +9,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Worker
 from duramen.broker.cluster.network import Network
+from duramen.broker.cluster.repairs import Repairs
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Answer, IsrAnswers, Outcome
 from duramen.broker.control.asking import Asker
@@ -27,6 +28,7 @@ from duramen.replication.machine import Behind
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
 from duramen.replication.partition import PartitionConfig
 from duramen.replication.timeouts import TIMEOUTS, Timeouts
+from duramen.storage.segment import Segment
 from duramen.storage.store import Store
 
 __all__ = ["Replicating"]
@@ -67,6 +69,7 @@ class Replicating:
         failed: Callable[[PartitionId, DuramenError], None],
         report: Callable[[str], None],
         carried_out: Callable[[PartitionId, Effect], None],
+        tell_again: Callable[[PartitionId], None],
         timeouts: Timeouts = TIMEOUTS,
         throttled_rate: int = UNLIMITED,
         bulk: BulkBytes = BULK,
@@ -78,7 +81,7 @@ class Replicating:
         `led` is told where this node leads, and in which epoch; `failed`, which replica does nothing any more, and why;
         `report`, what an operator should hear of.
 
-        `carried_out` is told of each effect of a replica, once it is done.
+        `carried_out` is told of each effect of a replica, once it is done; `tell_again` has `told` called.
 
         `throttled_rate` is how many bytes a second go to replicas that are not in sync; `bulk`, how much a replica
         lacks that takes it in bulk.
@@ -98,6 +101,7 @@ class Replicating:
         self._failed = failed
         self._report = report
         self._carried_out = carried_out
+        self._tell_again = tell_again
         self._timeouts = timeouts
         self._throttled_rate = throttled_rate
         self._bulk = bulk
@@ -107,6 +111,7 @@ class Replicating:
         self._said: dict[int, list[Said]] = {}
         self._proposed: list[tuple[PartitionId, AlterPartition]] = []
         self._flushes = False
+        store.quarantine.watch(lambda segment: store.soon(partial(self._damaged, segment)))
         self.bytes_in = 0
         """Bytes of record batches that came from leaders, or from the replicas before this node's."""
         self.bytes_out = 0
@@ -129,9 +134,14 @@ class Replicating:
         self.end()
         self._epoch = broker_epoch
         self._pace = Pace(self._throttled_rate, self._clock, self._deadlines)
+        repairs = Repairs(
+            Member(self._node_id, broker_epoch), self._store, self._clock, self._deadlines, self._network, self._asker,
+            when_applied=self._when_applied, tell_again=self._tell_again,
+            is_over=lambda: self._replicas is None or self._epoch != broker_epoch,
+        )  # fmt: skip
         kit = Kit(
             self._node_id, broker_epoch, self._store, self._clock, self._deadlines, self,
-            timeouts=self._timeouts, pace=self._pace, bulk=self._bulk,
+            timeouts=self._timeouts, pace=self._pace, bulk=self._bulk, peers=repairs,
         )  # fmt: skip
         self._replicas = Replicas(kit, self._partition_of, self._config_of)
 
@@ -174,6 +184,12 @@ class Replicating:
         """There are these streams and no others."""
         if self._replicas is not None:
             self._replicas.only(stream_ids)
+
+    def _damaged(self, segment: Segment) -> None:
+        """Damage was found in a segment, by a reader or by the scrubber."""
+        log = next((log for log in self._store.each_log() if segment in log.segments), None)
+        if log is not None and self._replicas is not None:
+            self._replicas.damaged(PartitionId(*log.key))
 
     def covered(self, place: PartitionId, node: Node) -> int:
         """Below this offset a node, as it is registered, has all of a partition that is led here; -1: not known."""

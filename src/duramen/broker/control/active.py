@@ -30,6 +30,7 @@ from duramen.broker.control.requests import (
     RebalanceLeaders,
     Register,
     RemoveVoter,
+    ReportDamage,
     ReportLeaders,
     Request,
 )
@@ -43,6 +44,7 @@ from duramen.broker.control.speaking import (
     leave_silent,
     let_go_draining,
     register_node,
+    report_damage,
     report_leaders,
 )
 from duramen.broker.control.voting import VoterChanges
@@ -225,6 +227,8 @@ class ActiveController:
                 return alter_partitions(request, draft)
             case ReportLeaders():
                 return report_leaders(request, draft, self._sessions, self._now_ms)
+            case ReportDamage():
+                return report_damage(request, draft)
             case AllocateProducerIds():
                 return allocate_ids(draft)
             case CreateStream():

@@ -44,9 +44,7 @@ class Lifecycle:
         changed: Callable[[Phase], None] = lambda _: None,
         heard: Callable[[bool], None] = lambda _: None,
         failed: Callable[[DuramenError], None],
-        damaged: bool = False,
     ) -> None:
-        """`damaged`: the first registration says that damage may have cost synced records."""
         self._wish = wish
         self._controller = controller
         self._asker = asker
@@ -64,7 +62,6 @@ class Lifecycle:
         self._asking = False
         self._urgent = False  # whether to ask again as soon as there is an answer
         self._drains = False
-        self._damaged = damaged
         self._unwritable = False  # whether the storage takes no writes
         self._told_unwritable = False  # whether the controller may have heard that of this registration
         self._over = False
@@ -144,7 +141,7 @@ class Lifecycle:
         if self._told_unwritable and not self._unwritable and not self._drains:
             self._become(Phase.JOINING)  # what its replicas were to write is not there: they begin anew
         if self.phase is Phase.JOINING:
-            register = Register(self._wish, self.epoch if self._told_unwritable else 0, self._damaged)
+            register = Register(self._wish, self.epoch if self._told_unwritable else 0)
             self._asker.ask(register, self._registered, within_ms=self._kit.timing.answer_ms)
             return
         self._told_ms = self._now_ms
@@ -169,7 +166,7 @@ class Lifecycle:
         if isinstance(outcome, Answer) and isinstance(outcome.value, Registered):
             self.epoch, self._told_offset, self._told_unwritable = outcome.value.epoch, -1, False
             self._answered_ms = self._now_ms
-            self._damaged = False
+            self._wish = self._wish._replace(damaged=False)  # the controller knows
             self._become(Phase.FENCED)
             self._next(self._kit.timing.heartbeat_ms)
             return

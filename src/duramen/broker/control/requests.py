@@ -45,6 +45,7 @@ __all__ = [
     "Register",
     "RemoveVoter",
     "Report",
+    "ReportDamage",
     "ReportLeaders",
     "Request",
     "SetFeatureLevel",
@@ -57,14 +58,10 @@ class _Request(msgspec.Struct, frozen=True, tag_field="request"):
 
 
 class Register(_Request, frozen=True):
-    """A node takes part from here on; `renews` is the epoch of its own registration that ends with that, if any.
-
-    `damaged`: damage on its disk may have cost records that it had synced.
-    """
+    """A node takes part from here on; `renews` is the epoch of its own registration that ends with that, if any."""
 
     wish: Registration
     renews: int = 0
-    damaged: bool = False
 
 
 class Beat(_Request, frozen=True):
@@ -92,6 +89,15 @@ class ReportLeaders(_Request, frozen=True):
 
     reporter: Member
     reports: tuple[Report, ...]
+
+
+class ReportDamage(_Request, frozen=True):
+    """Damage on the disk of the reporter has cost its replicas of these partitions records."""
+
+    repeats = True
+
+    reporter: Member
+    places: tuple[PartitionId, ...]
 
 
 class AllocateProducerIds(_Request, frozen=True):
@@ -280,6 +286,7 @@ Request = (
     | Beat
     | AlterPartitions
     | ReportLeaders
+    | ReportDamage
     | AllocateProducerIds
     | Adopt
     | CreateStream

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from duramen.base.errors import NodeNotFound
 from duramen.broker.control.answers import Beaten, Block, Done, Isr, IsrAnswers, Registered
 from duramen.broker.control.draft import Draft
-from duramen.broker.control.requests import AlterPartitions, Beat, Register, ReportLeaders
+from duramen.broker.control.requests import AlterPartitions, Beat, Register, ReportDamage, ReportLeaders
 from duramen.broker.control.sessions import NodeSessions
 from duramen.controller.cluster.alter_partition import Proposal, Refusal, alter_partition
 from duramen.controller.cluster.fencing import fence, leave, let_go
 from duramen.controller.cluster.heartbeats import heartbeat, registered_node, unwritable_node
 from duramen.controller.cluster.registering import register
-from duramen.controller.cluster.reporting import depose
+from duramen.controller.cluster.reporting import depose, lose_records
 from duramen.controller.decisions import allocate_producer_ids
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId
@@ -24,6 +24,7 @@ __all__ = [
     "leave_silent",
     "let_go_draining",
     "register_node",
+    "report_damage",
     "report_leaders",
 ]
 
@@ -35,9 +36,7 @@ def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_m
     """
     wish = request.wish
     is_live = sessions.members.is_live(wish.node_id, now_ms)
-    events = register(
-        draft.state, wish, end_offset=draft.end_offset, is_live=is_live, renews=request.renews, damaged=request.damaged
-    )
+    events = register(draft.state, wish, end_offset=draft.end_offset, is_live=is_live, renews=request.renews)
     draft.add(events)
     sessions.members.registered(wish.node_id, now_ms)
     node = draft.state.registrations.get(wish.node_id)
@@ -88,6 +87,14 @@ def report_leaders(request: ReportLeaders, draft: Draft, sessions: NodeSessions,
             continue
         if sessions.reports.report(place, partition, reporter.id, leader_epoch, now_ms):
             draft.add(depose(draft.state, place))
+    return Done()
+
+
+def report_damage(request: ReportDamage, draft: Draft) -> Done:
+    """A node is not counted on for what damage has cost its replicas. Raises NodeNotFound, NodeEpochStale."""
+    reporter = registered_node(draft.state, *request.reporter)
+    for place in request.places:
+        draft.add(lose_records(draft.state, place, reporter.id))
     return Done()
 
 

@@ -8,6 +8,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, Clock
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.pace import Pace
+from duramen.broker.replicas.repairing import Peers
 from duramen.controller.partitions import PartitionId
 from duramen.replication.effects import Effect
 from duramen.replication.messages import AlterPartition, Fetch, FetchAnswer
@@ -48,6 +49,7 @@ class Kit(NamedTuple):
     """`broker_epoch` is that of the node's registration; `fetch_bytes` of batches go into an answer, or one batch.
 
     `pace` is that of answers to replicas that are not in sync, `bulk` how much a replica lacks that takes it in bulk.
+    `peers` are asked where a replica is damaged.
     """
 
     node_id: int
@@ -60,3 +62,4 @@ class Kit(NamedTuple):
     fetch_bytes: int = FETCH_BYTES
     pace: Pace | None = None
     bulk: BulkBytes = BULK
+    peers: Peers | None = None

@@ -1,17 +1,22 @@
-"""The replicas of a node, as the controller gives them to it: opened, told what has changed, and let go."""
+"""The replicas of a node, as the controller gives them to it: opened, told what has changed, and let go.
+
+One that is damaged is closed, and opened again once the controller does not count on it any more: then it is repaired
+from other replicas, or, where what they have does not fit, fetched again from the damage on.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Final
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, LogDamaged
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import Absent
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.opening import Gaps, gaps_of, look, lost_ranges
+from duramen.broker.replicas.repairing import Outcome, Repair
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.sweeps import Sweeps
 from duramen.controller import partitions as controller
@@ -19,12 +24,15 @@ from duramen.controller.partitions import PartitionId
 from duramen.replication.messages import Fetch, FetchAnswer, Message
 from duramen.replication.partition import PartitionConfig, PartitionState
 from duramen.replication.replica import Kept
+from duramen.storage.log import Log
 
 __all__ = ["Replicas", "state_of"]
 
 _SETS_KEPT: Final = 1024
 _EARLY: Final = 65_536
 """Partitions of which a fetch waits for the replica: what comes of more counts as lost."""
+_RETRY_MS: Final = 10_000
+"""After so long the others are asked again for what a damaged replica lacks."""
 _NONE: Final[Mapping[int, Fetch]] = MappingProxyType({})
 
 PartitionOf = Callable[[PartitionId], Partition]
@@ -60,6 +68,8 @@ class Replicas:
         self._replicas: dict[PartitionId, Replica] = {}
         self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
         self._early: dict[PartitionId, dict[int, Fetch]] = {}  # of nodes that knew of a partition before this one
+        self._held: set[PartitionId] = set()  # damaged: closed until they are told of again
+        self._tried: set[PartitionId] = set()  # that cannot be repaired: opened as they are
         self._live: Collection[int] = ()
         self._heard_lately = True
         self._gone: dict[int, int] = {}  # nodes to which there is no connection any more, and since when
@@ -83,11 +93,37 @@ class Replicas:
             return
         if replica is not None:
             replica.told(known, self._live)
+        elif place in self._held:
+            pass
         elif place in self._opening:
             self._opening[place] = known
         else:
             self._opening[place] = known
             self._open(place, gaps_of(state, self._kit.node_id))
+
+    def damaged(self, place: PartitionId) -> None:
+        """Damage was found in the log of a replica: it is not counted on, and serves nothing, until it is repaired.
+
+        Where there is no other replica it goes on: what is damaged is not served.
+        """
+        replica = self._replicas.get(place)
+        if self._kit.peers is None or replica is None or len(replica.machine.state.nodes) < 2:
+            return
+        log, epoch = replica.partition.log, replica.epoch
+        self._kit.outside.report(f"{_named(log)} is damaged: it neither leads nor is in sync until it is repaired")
+        self._close(place)
+        replica.partition.role = Absent(epoch, None)
+        self._report(place)
+
+    def _report(self, place: PartitionId) -> None:
+        if self._kit.peers is not None:
+            self._held.add(place)
+            self._kit.peers.report_damage(place, partial(self._tell_again, place))
+
+    def _tell_again(self, place: PartitionId) -> None:
+        self._held.discard(place)
+        if self._kit.peers is not None and not self._over:
+            self._kit.peers.tell_again(place)
 
     def told_live(self, live: Collection[int]) -> None:
         """These nodes are not known to be gone, or about to go."""
@@ -177,8 +213,12 @@ class Replicas:
 
     def _open(self, place: PartitionId, gaps: Gaps) -> None:
         log = self._partition_of(place).log
-        lost = lost_ranges(log) if gaps is Gaps.CUT else []
-        if lost:
+        lost = lost_ranges(log)
+        if lost and gaps is not Gaps.REFUSED and place not in self._tried and self._others(self._opening[place]):
+            self._repair(place, log, gaps)
+            return
+        self._tried.discard(place)
+        if lost and gaps is Gaps.CUT:
             named = f"{log.directory} has lost records to damage from offset {lost[0][0]} on"
             self._kit.outside.report(f"{named}: it is cut there, and fetched again from its leader")
 
@@ -191,6 +231,8 @@ class Replicas:
             state = self._opening.pop(place)
             if isinstance(kept, DuramenError):
                 self._kit.outside.failed(place, kept)
+                if gaps is Gaps.REFUSED and isinstance(kept, LogDamaged) and self._kit.node_id in state.in_sync:
+                    self._report(place)
                 return
             replica = self._replicas[place] = Replica(self._kit, place, partition, kept, self._config_of(place))
             for node_id, since_ms in self._gone.items():
@@ -199,8 +241,66 @@ class Replicas:
             replica.told(state, self._live)
             for fetch in self._early.pop(place, _NONE).values():
                 replica.receive(fetch)
+            if lost_ranges(log):
+                self._look_later(place)
 
         look(self._kit.store, log, found, gaps)
+
+    # -- damage -------------------------------------------------------------------------------------
+
+    def _others(self, state: PartitionState) -> list[int]:
+        """The other replicas, the leader first."""
+        if self._kit.peers is None:
+            return []
+        others = [node_id for node_id in state.replicas if node_id != self._kit.node_id]
+        return sorted(others, key=lambda node_id: node_id != state.leader_id)
+
+    def _repair(self, place: PartitionId, log: Log, gaps: Gaps) -> None:
+        """Repair a log before its replica begins."""
+
+        def done(outcome: Outcome) -> None:
+            if self._opening.pop(place, None) is None or self._over:
+                return
+            if outcome is Outcome.WHOLE:
+                self._kit.outside.report(
+                    f"{log.directory} is repaired from other replicas: it follows its leader again"
+                )
+            elif outcome is Outcome.LACKING and gaps is Gaps.CUT:
+                # Cut there, it would lose what is sound behind the damage, which the others may lack.
+                self._kit.outside.report(f"{_named(log)} cannot be repaired yet: {outcome.value}")
+                self._held.add(place)
+                self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _RETRY_MS, partial(self._tell_again, place))
+                return
+            else:
+                self._tried.add(place)
+            self._tell_again(place)
+
+        self._ask_others(place, log, self._opening[place], done)
+
+    def _ask_others(self, place: PartitionId, log: Log, state: PartitionState, done: Callable[[Outcome], None]) -> None:
+        if self._kit.peers is not None:
+            Repair(self._kit.store, self._kit.peers, place, log, self._others(state), done).begin()
+
+    def _look_later(self, place: PartitionId) -> None:
+        """A replica is open though it is damaged: it has most. Soon another one may have what it lacks."""
+        self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _RETRY_MS, partial(self._look_again, place))
+
+    def _look_again(self, place: PartitionId) -> None:
+        replica = self._replicas.get(place)
+        if replica is None or self._over or not lost_ranges(replica.partition.log):
+            return
+        log, state = replica.partition.log, replica.machine.state
+
+        def done(outcome: Outcome) -> None:
+            if outcome is Outcome.WHOLE:
+                self._kit.outside.report(f"{log.directory} is repaired from other replicas")
+            else:
+                self._look_later(place)
+
+        if len(state.in_sync) > 1:
+            self.damaged(place)  # others have all of it by now
+        elif self._others(state):
+            self._ask_others(place, log, state, done)
 
     def _close(self, place: PartitionId) -> None:
         self._opening.pop(place, None)
@@ -212,7 +312,13 @@ class Replicas:
     def _let_go(self, place: PartitionId, state: controller.PartitionState) -> None:
         """The node has no replica of it, or none any more: then what its log holds goes too."""
         self._close(place)
+        self._held.discard(place)
         partition = self._partition_of(place)
         partition.role = Absent(state.leader_epoch, state.leader)
         if partition.log.written:
             partition.begin_anew()
+
+
+def _named(log: Log) -> str:
+    lost = ", ".join(f"{first} to {last}" for first, last in lost_ranges(log))
+    return f"the replica in {log.directory} (offsets {lost})"

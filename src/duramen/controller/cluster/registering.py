@@ -31,7 +31,8 @@ class Registration(NamedTuple):
     """How a node presents itself. Ids are UUIDs, as text; the feature levels are the least and the latest it knows.
 
     `kept`: its directory has all that its last process wrote, synced or not, as after an orderly stop. `tried` are the
-    incarnations with which its directory was to be registered before, None where it keeps none.
+    incarnations with which its directory was to be registered before, None where it keeps none. `damaged`: damage on
+    its disk may have cost records that it acknowledged, so it leaves the in-sync sets that have other members.
     """
 
     node_id: int
@@ -45,23 +46,17 @@ class Registration(NamedTuple):
     latest_feature_level: int = 0
     kept: bool = False
     tried: tuple[str, ...] | None = None
+    damaged: bool = False
 
 
 def register(
-    state: ControllerState,
-    wish: Registration,
-    *,
-    end_offset: int,
-    is_live: bool,
-    renews: int = 0,
-    damaged: bool = False,
+    state: ControllerState, wish: Registration, *, end_offset: int, is_live: bool, renews: int = 0
 ) -> list[Event]:
     """Register a node, fenced until it has caught up; none are needed for the same registration again.
 
     `end_offset` is where the first of the events will stand in the metadata log, `is_live` whether the session of the
     node's id is not over. `renews`: the process ends its own registration of that epoch, as its storage takes writes
-    again. `damaged`: damage on its disk may have cost records that it acknowledged, so it leaves the in-sync sets that
-    have other members. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
+    again. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
     """
     _check(state, wish)
     known = state.registrations.get(wish.node_id)
@@ -78,7 +73,7 @@ def register(
             f" process {known.incarnation_id} (registration {known.epoch}), and does not know of that. It may lack what"
             " it has acknowledged since"
         )
-    events = [] if known is None else _gone(state, known, wish, damaged=damaged)
+    events = [] if known is None else _gone(state, known, wish)
     # The end of the log behind the registration, so that who has applied so much knows of it; never given twice.
     epoch = max(end_offset + len(events), state.registrations.highest_epoch) + 1
     return [*events, _registered(wish, epoch)]
@@ -114,12 +109,12 @@ def _check(state: ControllerState, wish: Registration) -> None:
         )
 
 
-def _gone(state: ControllerState, known: Node, wish: Registration, *, damaged: bool) -> list[Event]:
+def _gone(state: ControllerState, known: Node, wish: Registration) -> list[Event]:
     """What the end of the registration before this one means."""
     loss = Loss.MEMORY if wish.kept else Loss.UNSYNCED
     if known.directory_id != wish.directory_id:
         loss = Loss.ALL
-    elif damaged:
+    elif wish.damaged:
         loss = Loss.DAMAGED
     elif known.incarnation_id == wish.incarnation_id:
         loss = Loss.NOTHING

@@ -1,6 +1,7 @@
-"""What followers say of leaders that do not answer: enough of them, in a short time, depose one. Pure.
+"""What nodes report: a follower, that its leader does not answer; a node, that its replica is damaged. Pure.
 
-Not in the log: a controller that begins to lead knows of no reports.
+Enough followers, in a short time, depose a leader. These reports are not in the log: a controller that begins to lead
+knows of none.
 """
 
 from collections.abc import Collection
@@ -9,12 +10,12 @@ from typing import Final
 import msgspec
 
 from duramen.controller.cluster.rules import rules_of
-from duramen.controller.cluster.settling import change
+from duramen.controller.cluster.settling import change, settle
 from duramen.controller.events import PartitionChanged
-from duramen.controller.partitions import PartitionId, PartitionState, without
+from duramen.controller.partitions import PartitionId, PartitionState, difference, without
 from duramen.controller.state import ControllerState
 
-__all__ = ["WINDOW_MS", "Reports", "depose", "watchers"]
+__all__ = ["WINDOW_MS", "Reports", "depose", "lose_records", "watchers"]
 
 WINDOW_MS: Final = 1_000
 
@@ -88,3 +89,20 @@ def depose(state: ControllerState, place: PartitionId) -> list[PartitionChanged]
         return []
     wanted = msgspec.structs.replace(partition, isr=others, leader=None)
     return change(place, partition, wanted, state.registrations, rules_of(state, place.stream_id))
+
+
+def lose_records(state: ControllerState, place: PartitionId, node_id: int) -> list[PartitionChanged]:
+    """Damage has cost the replica of a node that runs records that it acknowledged: it is not counted on for them.
+
+    It leaves the in-sync set where another replica is in sync or eligible; else it has most, and stays. Either way
+    another leader epoch begins: what the leader knows of how far this replica is does not hold any more.
+    """
+    partition = state.partitions.get(place)
+    if partition is None:
+        return []
+    others = without((*partition.isr, *partition.elr), (node_id,))
+    rules = rules_of(state, place.stream_id)
+    after, unclean = settle(partition, partition, state.registrations, rules, lost=node_id if others else None)
+    epochs = partition.leader_epoch + 1, partition.partition_epoch + 1
+    after = msgspec.structs.replace(after, leader_epoch=epochs[0], partition_epoch=epochs[1])
+    return [difference(place, partition, after, unclean=unclean)]
