@@ -74,7 +74,7 @@ class _Cluster:
         """Flip a bit of a record in a segment of a node; returns where, and what stood there."""
         mark = b"<%06d>" % number
         logs = self.nodes.nodes[node].data_dir / "logs"
-        path = until(lambda: next((one for one in logs.glob("*/*.log") if mark in one.read_bytes()), None), _WAIT_S)
+        (path,) = until(lambda: [one for one in logs.glob("*/*.log") if mark in one.read_bytes()], _WAIT_S)
         place = path.read_bytes().index(mark) + _BYTES // 2
         with path.open("r+b") as file:
             file.seek(place)

@@ -37,16 +37,23 @@ class Disk:
 
     def __init__(self, voters: Voters = NO_VOTERS) -> None:
         self.ballot = Ballot()
+        self.damaged = False  # whether what was synced may be lost, as far as a start knows
         self.synced = self.written = Content(voters=voters)
 
     def kept(self) -> Kept:
         """What a replica that starts finds."""
         log = self.written
-        return Kept(self.ballot, log.snapshot, log.voters, log.batches)
+        return Kept(self.ballot, log.snapshot, log.voters, log.batches, self.damaged)
 
     def crash(self) -> None:
         """The process ends; what was not synced is gone."""
         self.written = self.synced
+
+    def lose(self, batches: int) -> None:
+        """While no process runs, damage takes the last batches of what was synced, as the next start notices."""
+        kept = self.synced.batches[: max(0, len(self.synced.batches) - batches)]
+        self.written = self.synced = self.synced._replace(batches=kept)
+        self.damaged = True
 
     def append(self, batch: Batch) -> None:
         """Write a batch to the end."""

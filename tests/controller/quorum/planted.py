@@ -15,11 +15,11 @@ from duramen.controller.quorum.leading import Leading
 from duramen.controller.quorum.machine import Machine
 from duramen.controller.quorum.messages import Batch, Message, Vote, VoteAnswer
 from duramen.controller.quorum.progress import Progress
-from duramen.controller.quorum.replica import Replica
+from duramen.controller.quorum.replica import Kept, Replica
 from duramen.controller.quorum.roles import Role
 from duramen.controller.quorum.voters import ReplicaId, Voters
 
-__all__ = ["BUGS"]
+__all__ = ["BUGS", "VOTE_DAMAGED"]
 
 Original = Callable[..., Any]
 
@@ -117,6 +117,22 @@ def _believe_late(right: Original) -> Original:
 
     return take
 
+
+def _count_on_damaged(right: Original) -> Original:
+    def __init__(
+        self: Replica, me: ReplicaId, kept: Kept, *, now_ms: int, chance: Any, timeouts: Any, seeds: tuple[int, ...]
+    ) -> None:
+        right(self, me, kept._replace(damaged=False), now_ms=now_ms, chance=chance, timeouts=timeouts, seeds=seeds)
+
+    return __init__
+
+
+VOTE_DAMAGED: Final = Bug(
+    "vote-damaged",
+    "",
+    (Place(Replica, "__init__", _count_on_damaged),),
+    "vote, and be counted on, with a metadata log that has lost synced entries to damage",
+)
 
 BUGS: Final = (
     Bug("vote-twice", "vote twice after restart", (Place(Replica, "promise", _promise_in_memory),)),

@@ -73,6 +73,8 @@ class Site:
 
     def crash(self) -> None:
         """The power goes."""
+        if self.machine is not None:
+            self.disk.damaged = self.machine.damaged
         self.machine = None
         self._queue.clear()
         self.disk.crash()

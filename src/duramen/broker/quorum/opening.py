@@ -208,7 +208,7 @@ class Opening:
         plan = self._plan
         machine = Machine(
             plan.me,
-            Kept(ballot, start, kit.applied.voters, self._batches),
+            Kept(ballot, start, kit.applied.voters, self._batches, damaged=self._store.damaged),
             now_ms=self._clock.monotonic_ms(),
             chance=self._chance,
             timeouts=plan.timeouts,

@@ -82,6 +82,12 @@ class Runner:
         self._saving = False
         self._problem: DuramenError | None = None  # the failure of the disk since which it is volatile
         self._over: DuramenError | None = None
+        self._damaged = machine.damaged
+        if self._damaged:
+            outside.report(
+                "damage on the disk may have cost entries of the metadata log that this node has acknowledged: it does not"
+                " vote before it has fetched them again from the leader"
+            )
         self._go_on()
 
     # -- what is known ------------------------------------------------------------------------------
@@ -237,6 +243,9 @@ class Runner:
         if self._agenda.going or self._over is not None:
             return
         self._agenda.go_on()
+        if self._damaged and not self._machine.damaged:
+            self._damaged = False
+            self._outside.report("the metadata log has all entries again: this node votes")
         self._sleep()
 
     def _sleep(self) -> None:

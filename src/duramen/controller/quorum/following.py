@@ -20,6 +20,7 @@ class Following:
         self._since = replica.fetches + 1
         self._waiting: Fetch | None = None
         self._snapshot: End | None = None
+        self._whole_offset: int | None = None  # where the leader's log ended once all of it was here
         self._until_ms = replica.now_ms + self._patience_ms()
         self._join_ms = replica.now_ms
         self._retry_ms = replica.now_ms
@@ -57,6 +58,7 @@ class Following:
     def synced(self) -> None:
         """More of the log is on disk: fetch, which reports it, unless a fetch is on its way that does."""
         log_end = self._replica.log.end.offset
+        self._heal()
         reported = self._waiting is not None and self._waiting.synced_offset == log_end
         if self._replica.synced_offset == log_end and self._snapshot is None and not reported:
             self._fetch()
@@ -87,6 +89,9 @@ class Following:
         else:
             self._take_batches(answer.batches)
             replica.commit(min(answer.high_watermark, replica.log.end.offset))
+            if newest and not answer.batches:
+                self._whole_offset = before.offset
+                self._heal()
         if newest or replica.log.end != before:
             self._waiting = None
             if replica.muted or replica.synced_offset == replica.log.end.offset or not answer.batches:
@@ -114,6 +119,17 @@ class Following:
         replica.install(answer)
 
     # -- steps --------------------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        """A damaged replica is whole once its disk has all that the leader's log had at any one time.
+
+        What it acknowledged to this leader before the damage, that log has; of what it acknowledged to others, that log
+        has what was committed, since it was elected without this replica. What is counted for this replica by leaders
+        of earlier epochs is not told to anybody any more: its ballot is of this epoch.
+        """
+        replica = self._replica
+        if replica.damaged and self._whole_offset is not None and replica.synced_offset >= self._whole_offset:
+            replica.damaged = False
 
     def _patience_ms(self) -> int:
         """How long to wait for an answer of the leader.
@@ -170,7 +186,7 @@ class Following:
         In the place of one of its node that has another directory, which is removed first, or as one more.
         """
         replica = self._replica
-        if replica.joins is None or replica.votes or replica.muted or replica.now_ms < self._join_ms:
+        if replica.joins is None or replica.votes or replica.muted or replica.damaged or replica.now_ms < self._join_ms:
             return
         self._join_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
         present = replica.voters.latest.of_node(replica.me.node_id)

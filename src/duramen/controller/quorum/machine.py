@@ -84,6 +84,11 @@ class Machine:
         return self._replica.leader
 
     @property
+    def damaged(self) -> bool:
+        """Whether it may lack entries that it has acknowledged; see `Kept`."""
+        return self._replica.damaged
+
+    @property
     def voters(self) -> Voters:
         """The voters, committed or not."""
         return self._replica.voters.latest

@@ -18,12 +18,16 @@ Chance = Callable[[int], int]
 
 
 class Kept(NamedTuple):
-    """What a replica finds on its disk: its ballot, its snapshot's end and voters, the batches behind it."""
+    """What a replica finds on its disk: its ballot, its snapshot's end and voters, the batches behind it.
+
+    `damaged`: damage may have cost entries that it had synced.
+    """
 
     ballot: Ballot = Ballot()
     snapshot: End = NOTHING
     voters: Voters = NO_VOTERS
     batches: Iterable[Batch] = ()
+    damaged: bool = False
 
 
 class Replica:
@@ -53,6 +57,9 @@ class Replica:
         """Nodes whose connections closed, and of which nothing was heard since."""
         self.muted = False
         """Whether its disk keeps nothing any more: it follows in memory, and neither votes nor stands."""
+        self.damaged = kept.damaged and self.voters.latest.ids != (me,)
+        """Whether it may lack entries that it has acknowledged: until a leader has given them to it again it neither
+        votes nor stands, nor says that it has anything."""
         self.joins: Voter | None = None
         """The voter that it wants to become."""
         self.doubts = 0
@@ -74,7 +81,7 @@ class Replica:
         Who is removed by its own log alone may have what the others need, and nobody else to lead them (Raft
         dissertation, 4.2.2).
         """
-        if self.muted:
+        if self.muted or self.damaged:
             return False
         if self.me in self.voters.latest:
             return True
@@ -94,7 +101,8 @@ class Replica:
     def next_fetch(self) -> Fetch:
         """What to ask a leader for."""
         self.fetches += 1
-        return Fetch(self.me, self.epoch, self.log.end, self.synced_offset, self.high_watermark, self.fetches)
+        synced_offset = 0 if self.damaged else self.synced_offset
+        return Fetch(self.me, self.epoch, self.log.end, synced_offset, self.high_watermark, self.fetches)
 
     # -- what is to be done -------------------------------------------------------------------------
 

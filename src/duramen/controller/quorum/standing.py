@@ -14,9 +14,9 @@ def grants(replica: Replica, vote: Vote) -> bool:
     A log that lacks what this one has is never granted anything: a majority holds whatever is committed. Nor is a
     pre-vote as long as this one has the leader: its connection is open and its answers come. Of two that ask at a time
     one yields, or they would take the votes of the next epoch from each other. A replica whose disk keeps no promise
-    gives none.
+    gives none; nor does one that may lack what it has acknowledged, for that may be on no other log that votes.
     """
-    if replica.muted or vote.end < replica.log.end or replica.role is Role.LEADER:
+    if replica.muted or replica.damaged or vote.end < replica.log.end or replica.role is Role.LEADER:
         return False
     if vote.pre:
         rival = replica.role is Role.PROSPECTIVE and vote.end == replica.log.end and vote.sender < replica.me
