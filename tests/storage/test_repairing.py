@@ -1,13 +1,13 @@
 """A damaged range of a segment is repaired with the right bytes, and with no others."""
 
 import pytest
-from tests.storage.test_quarantine import readable
-from tests.storage.test_scrubbing import checkpointed, scrub
 
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.log import Log
 from duramen.storage.repairing import Patch
 from duramen.storage.segment import Segment
+from tests.storage.test_quarantine import readable
+from tests.storage.test_scrubbing import checkpointed, scrub
 
 
 def damaged(places: list[int], at: int = 1) -> tuple[StoreOnDoubles, Log, Segment, bytes]:

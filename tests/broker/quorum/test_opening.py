@@ -186,3 +186,70 @@ def test_snapshots_stand_for_the_log_before_them() -> None:
     with pytest.raises(LogDamaged, match="no sound snapshot"):
         alone.start()
     assert any(max(kept) in report for report in alone.node.reports)
+
+
+def _proposed(quorum: World, names: Sequence[str]) -> None:
+    """The leader commits these groups, one after another."""
+    for name in names:
+        (leader,) = quorum.leaders()
+        assert leader.runner is not None
+        answers: list[Position | DuramenError] = []
+        leader.runner.propose([GroupConfigured(name, {"a": "b" * 50})], answers.append)
+        quorum.run_until(quorum.clock.now_us + 200_000)
+        assert isinstance(answers[0], Position)
+
+
+def _damage(quorum: World, node: Node, name: bytes) -> None:
+    """End a node that does not lead and flip a bit of that group's record in a segment of its metadata log."""
+    quorum.end(node, power=False)
+    path, content = next((one, node.disk.content(one)) for one in node.disk.paths() if _holds(node, one, name))
+    node.disk.corrupt(path, content.index(name))
+
+
+def _holds(node: Node, path: str, name: bytes) -> bool:
+    return path.endswith(".log") and name in node.disk.content(path)
+
+
+@pytest.mark.parametrize("snapshot_bytes", [1 << 20, 1_500], ids=["the log is whole", "a snapshot holds its beginning"])
+def test_a_damaged_metadata_log_is_fetched_again_before_its_voter_is_counted_on(snapshot_bytes: int) -> None:
+    quorum = World(3)
+    quorum.limits = Limits(snapshot_bytes=snapshot_bytes)
+    quorum.found(3)
+    quorum.run_until(2_000_000)
+    names = [f"group-{number}" for number in range(20)]
+    _proposed(quorum, names)
+    node = next(one for one in quorum.nodes if one not in quorum.leaders())
+    quorum.end(node, power=False)
+    quorum.run_until(quorum.clock.now_us + 2_000_000)
+    _damage(quorum, node, b"group-17")
+    quorum.run_until(quorum.clock.now_us + 2_000_000)
+    assert any("fetched again from the leader" in report for report in node.reports)
+    assert any("does not vote before" in report for report in node.reports)
+    assert any("this node votes" in report for report in node.reports)
+    assert node.runner is not None
+    assert not node.runner.machine.damaged
+    assert sorted(node.view.state.groups) == sorted(names)
+    others = [one for one in quorum.nodes if one is not node]
+    quorum.end(others[0], power=False)  # with the one that is left it is a majority
+    _proposed(quorum, [])
+    quorum.run_until(quorum.clock.now_us + 1_000_000)
+    _proposed(quorum, ["last"])
+
+
+def test_a_voter_whose_snapshots_are_damaged_begins_anew() -> None:
+    quorum = World(3)
+    quorum.limits = Limits(snapshot_bytes=500)
+    quorum.found(3)
+    quorum.run_until(2_000_000)
+    names = [f"group-{number}" for number in range(20)]
+    _proposed(quorum, names)
+    node = next(one for one in quorum.nodes if one not in quorum.leaders())
+    quorum.end(node, power=False)
+    for path in node.disk.paths():
+        if path.endswith(".snapshot"):
+            node.disk.corrupt(path, 40)
+    quorum.run_until(quorum.clock.now_us + 2_000_000)
+    assert any("it begins anew" in report for report in node.reports)
+    assert node.runner is not None
+    assert not node.runner.machine.damaged
+    assert sorted(node.view.state.groups) == sorted(names)

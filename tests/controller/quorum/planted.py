@@ -119,12 +119,12 @@ def _believe_late(right: Original) -> Original:
 
 
 def _count_on_damaged(right: Original) -> Original:
-    def __init__(
+    def begin(
         self: Replica, me: ReplicaId, kept: Kept, *, now_ms: int, chance: Any, timeouts: Any, seeds: tuple[int, ...]
     ) -> None:
         right(self, me, kept._replace(damaged=False), now_ms=now_ms, chance=chance, timeouts=timeouts, seeds=seeds)
 
-    return __init__
+    return begin
 
 
 VOTE_DAMAGED: Final = Bug(

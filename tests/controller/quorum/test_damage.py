@@ -1,4 +1,4 @@
-"""A voter that has lost synced entries to damage costs the quorum nothing that was committed, whatever else goes wrong."""
+"""A voter that has lost synced entries to damage costs the quorum nothing that was committed."""
 
 from typing import Final
 
@@ -91,12 +91,10 @@ def test_a_damaged_voter_votes_again_once_it_has_all_that_its_leader_had() -> No
     fetch = [message for message in sent(machine) if isinstance(message, Fetch)][-1]
     assert (fetch.end, fetch.synced_offset) == (End(4, 2), 0)  # it acknowledges nothing
     machine.receive(FetchAnswer(LEADER, 6, fetch, 4, batches=(Batch(4, 2, 2), Batch(6, 4, 1))))
-    assert machine.damaged
     machine.synced(End(6, 5))
     fetch = [message for message in sent(machine) if isinstance(message, Fetch)][-1]
     assert (fetch.end, fetch.synced_offset) == (End(6, 5), 0)
     machine.receive(FetchAnswer(LEADER, 6, fetch, 5))
-    assert not machine.damaged
     fetch = [message for message in sent(machine) if isinstance(message, Fetch)][-1]
     assert fetch.synced_offset == 5
     machine.receive(Vote(OTHER, 7, ME, End(6, 5), pre=False))

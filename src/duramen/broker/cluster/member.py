@@ -464,7 +464,7 @@ class Member:
         self._look_at_damage()
 
     def _look_at_damage(self) -> None:
-        """Nobody counts any more on what damage may have cost, once the controller knows, and the quorum has it again."""
+        """Nobody counts on what damage may have cost, once the controller knows and the metadata log is whole again."""
         if self._kit.store.damaged and self._begun_epoch >= 0 and not self._kit.runner.machine.damaged:
             self._kit.store.damaged = False
 

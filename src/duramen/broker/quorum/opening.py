@@ -1,7 +1,8 @@
 """A replica from its disk: ballot, snapshot and log are read, and judged, before anything is said.
 
 What a log without a ballot is: empty, a replica that nobody has heard of; otherwise the log of a node that was alone,
-which is a quorum of one. Wherever the disk may have forgotten what was promised, the start is refused.
+which is a quorum of one. Wherever the disk may have forgotten what was promised, the start is refused. A log that is
+damaged ends before that where other voters have it too: the replica is not counted on before it has all of it again.
 """
 
 from collections.abc import Callable
@@ -104,7 +105,8 @@ class Opening:
         start = NOTHING if found.snapshot is None else found.snapshot.end
         if self._log.start_offset > start.offset:
             where = f"the metadata log ({self._log.directory}) begins at offset {self._log.start_offset}"
-            done(LogDamaged(f"{where}, and no sound snapshot holds what is before that"))
+            error = LogDamaged(f"{where}, and no sound snapshot holds what is before that")
+            self._begin_anew(promised, error, done)
             return
 
         def scanned(error: DuramenError | OSError | None) -> None:
@@ -112,21 +114,65 @@ class Opening:
                 done(StorageFailed(f"the metadata log ({self._log.directory}) cannot be read: {error}"))
                 return
             if error is not None:
-                done(LogDamaged(f"the metadata log ({self._log.directory}) is damaged: {error}"))
-                return
-            founders = self._founders(promised)
-            applied = Applied(self._view, founders)
-            try:
-                self._judge(promised, start)
-                if found.snapshot is not None:
-                    applied.restore(found.snapshot)
-            except DuramenError as refused:
-                done(refused)
-                return
-            self._open(promised, applied, founders, start, done)
+                named = LogDamaged(f"the metadata log ({self._log.directory}) is damaged: {error}")
+                self._cut(promised, found, named, done)
+            else:
+                self._scanned(promised, found, done)
 
         # With an error: damage that the scan could be led over would be a hole in what is committed.
         scan_log(self._store, self._log, 0, partial(self._found, start), scanned)
+
+    def _scanned(self, promised: Promised | None, found: Found, done: OpenDone) -> None:
+        start = NOTHING if found.snapshot is None else found.snapshot.end
+        founders = self._founders(promised)
+        applied = Applied(self._view, founders)
+        try:
+            self._judge(promised, start)
+            if found.snapshot is not None:
+                applied.restore(found.snapshot)
+        except DuramenError as refused:
+            done(refused)
+            return
+        self._open(promised, applied, founders, start, done)
+
+    def _cut(self, promised: Promised | None, found: Found, error: LogDamaged, done: OpenDone) -> None:
+        """Let the log end before the damage, where other voters have what follows."""
+        known = None if promised is None else promised.founders if found.snapshot is None else found.snapshot.voters
+        for batch in self._batches:
+            known = known if batch.voters is None else batch.voters
+        if promised is None or known is None or known.ids == (self._plan.me,):
+            done(error)
+            return
+
+        def cut(failure: DuramenError | None) -> None:
+            if failure is not None:
+                done(StorageFailed(f"the metadata log could not be cut before its damage: {failure}"))
+            else:
+                self._scanned(promised, found, done)
+
+        last = self._batches[-1] if self._batches else None
+        below = self._log.start_offset if self._below is None else self._below.offset
+        end_offset = below if last is None else last.first + last.entries
+        self._outside.report(f"{error}: it is cut at offset {end_offset}, and fetched again from the leader")
+        self._store.damaged = True
+        self._store.truncate(self._log, end_offset, max(self._log.takeovers.latest_epoch, 0), cut)
+
+    def _begin_anew(self, promised: Promised | None, error: LogDamaged, done: OpenDone) -> None:
+        """Begin with nothing but the ballot, where the quorum never was this node alone: others have all of it."""
+        if promised is None or promised.founders.ids == (self._plan.me,):
+            done(error)
+            return
+
+        def deleted(failure: DuramenError | None) -> None:
+            if failure is not None:
+                done(StorageFailed(f"the metadata log could not be deleted: {failure}"))
+                return
+            self._log = self._store.ensure(self._log.key, self._log.config)
+            self._scanned(promised, Found(None, ()), done)
+
+        self._outside.report(f"{error}: it begins anew, and is fetched again from the leader")
+        self._store.damaged = True
+        self._store.delete(self._log, deleted)
 
     def _found(self, start: End, head: Header, data: bytes) -> None:
         if head.next_offset <= start.offset:

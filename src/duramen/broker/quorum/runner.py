@@ -85,8 +85,8 @@ class Runner:
         self._damaged = machine.damaged
         if self._damaged:
             outside.report(
-                "damage on the disk may have cost entries of the metadata log that this node has acknowledged: it does not"
-                " vote before it has fetched them again from the leader"
+                "damage on the disk may have cost entries of the metadata log that this node has acknowledged: it does"
+                " not vote before it has fetched them again from the leader"
             )
         self._go_on()
 
