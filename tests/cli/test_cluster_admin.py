@@ -50,10 +50,14 @@ def outcome(partition: int, error: str | None = None) -> dict[str, Any]:
     return {"stream": "a", "partition": partition, "error": error, "detail": None if error is None else "it is so"}
 
 
-def planned(*moves: dict[str, Any], kept: int = 0) -> Answer:
-    """A plan, after which so many partitions are where they should not be."""
-    first = [{"stream": "k", "partition": index} for index in range(kept)]
-    return 200, {"moves": moves, "kept": {"count": kept, "first": first}}
+def planned(*moves: dict[str, Any], kept: int = 0, leaderless: int = 0) -> Answer:
+    """A plan, after which so many partitions are where they should not be, and so many cannot be copied."""
+    return 200, {"moves": moves, "kept": named("k", kept), "leaderless": named("l", leaderless)}
+
+
+def named(stream: str, count: int) -> dict[str, Any]:
+    """The first partitions of a stream."""
+    return {"count": count, "first": [{"stream": stream, "partition": index} for index in range(count)]}
 
 
 def keeping(bodies: list[Any], answer: Answer | Callable[[Any], Answer]) -> Callable[[Any], Answer]:
@@ -329,6 +333,16 @@ def test_a_node_that_cannot_be_emptied_is_an_error() -> None:
         assert "one already: k:0 k:1 k:2 k:3 k:4 and 1 more; start another node" in one.err
     assert nothing.err.splitlines()[0] == "Nothing is to be moved."
     assert "duramen: 1 partition cannot leave node 4, 5" in nothing.err
+
+
+def test_a_partition_that_nobody_can_copy_is_an_error() -> None:
+    step = {"done": 1, "moving": 0, "waiting": 0, "void": 0, "leaderless": named("l", 0)}
+    answers: Answers = {PLAN: planned(MOVE, leaderless=2), BEGIN: (200, step), ELECT: ALL_WELL}
+    with FakeNode(answers) as node:
+        done = run("cluster", "rebalance", "--without", "4", "--yes", server=node.address)
+    assert (done.code, done.out) == (1, "1 moves are done, and 0 leaders moved.\n")
+    assert done.err.startswith("duramen: 2 partitions have no leader, and no other node can copy the records: l:0 l:1;")
+    assert "--unclean` where another replica is live, or delete the stream; then run this again" in done.err
 
 
 def test_a_plan_is_carried_out_step_by_step() -> None:

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import click
 
-from duramen.base.errors import NotController, OutcomeUnknown, ServerUnreachable
+from duramen.base.errors import LeaderUnavailable, NotController, OutcomeUnknown, ServerUnreachable
+from duramen.cli.cluster.places import leaderless_text
 from duramen.cli.progress import Bar
 from duramen.cli.server import Server
 
@@ -20,14 +21,15 @@ _PATIENCE_S: Final = 30.0  # how long the controller, or the node asked, may not
 def carry_out(server: Server, plan: Sequence[Mapping[str, Any]], at_once: int) -> dict[str, int]:
     """Carry a plan out; how many moves were `done` and `void`, and how many leaders were `elected` in the end.
 
-    Interrupted, it begins no more and says what goes on.
+    Interrupted, it begins no more and says what goes on. Raises LeaderUnavailable where all that is left has had no
+    leader for a while: then nobody copies it.
     """
     end = {"done": 0, "void": 0, "elected": 0}
     moving = 0
     try:
         with Bar(f"moving {len(plan)} partitions", len(plan)) as bar:
             for first in range(0, len(plan), _TOGETHER):
-                moves, ended = plan[first : first + _TOGETHER], 0
+                moves, ended, stuck_s = plan[first : first + _TOGETHER], 0, time.monotonic()
                 while True:
                     step = _begin(server, moves, at_once)
                     moving = step["moving"]
@@ -35,6 +37,10 @@ def carry_out(server: Server, plan: Sequence[Mapping[str, Any]], at_once: int) -
                     ended = step["done"] + step["void"]
                     if not moving and not step["waiting"]:
                         break
+                    if _goes_on(step):
+                        stuck_s = time.monotonic()
+                    elif time.monotonic() >= stuck_s + _PATIENCE_S:
+                        raise LeaderUnavailable(leaderless_text(step["leaderless"]))
                     time.sleep(_LOOK_S)
                 end["done"] += step["done"]
                 end["void"] += step["void"]
@@ -50,12 +56,18 @@ def carry_out(server: Server, plan: Sequence[Mapping[str, Any]], at_once: int) -
     return end
 
 
-def _begin(server: Server, moves: Sequence[Mapping[str, Any]], at_once: int) -> Mapping[str, int]:
+def _goes_on(step: Mapping[str, Any]) -> bool:
+    """Whether any move that is left has a leader to copy from."""
+    leaderless: int = step.get("leaderless", {"count": 0})["count"]  # older nodes do not say
+    return leaderless < step["moving"] + step["waiting"]
+
+
+def _begin(server: Server, moves: Sequence[Mapping[str, Any]], at_once: int) -> Mapping[str, Any]:
     """A step of the plan; where nobody answers it is asked again for a while, which does no harm."""
     until_s = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            step: Mapping[str, int] = server.post(
+            step: Mapping[str, Any] = server.post(
                 "/v1/cluster/rebalance/begin", {"moves": list(moves), "at_once": at_once}
             )
         except (NotController, OutcomeUnknown, ServerUnreachable):

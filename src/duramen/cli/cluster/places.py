@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from duramen.cli.tables import plain
 
-__all__ = ["named_places"]
+__all__ = ["leaderless_text", "named_places"]
 
 _NAMED: Final = 5
 
@@ -15,3 +15,13 @@ def named_places(found: Mapping[str, Any]) -> str:
     named = " ".join(f"{plain(place['stream'])}:{place['partition']}" for place in found["first"][:_NAMED])
     more = f" and {found['count'] - _NAMED} more" if found["count"] > _NAMED else ""
     return f"{named}{more}"
+
+
+def leaderless_text(found: Mapping[str, Any]) -> str:
+    """What an operator does about partitions that nobody can copy."""
+    partitions = "partition has" if found["count"] == 1 else "partitions have"
+    return (
+        f"{found['count']} {partitions} no leader, and no other node can copy the records: {named_places(found)};"
+        " start a node that holds one of the replicas in sync, or accept what is lost with `duramen cluster elect"
+        " STREAM PARTITION --unclean` where another replica is live, or delete the stream; then run this again"
+    )

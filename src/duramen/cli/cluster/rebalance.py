@@ -9,7 +9,7 @@ from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.cluster.moving import carry_out
 from duramen.cli.cluster.nodes import NODE_ID
 from duramen.cli.cluster.outcomes import print_outcomes
-from duramen.cli.cluster.places import named_places
+from duramen.cli.cluster.places import leaderless_text, named_places
 from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import table, terminal_width
@@ -57,11 +57,13 @@ def command(
             click.echo(_plan_text(plan), err=True)
             confirm(f"Carry out these {len(plan)} moves?", yes=yes)
         _print_end(carry_out(server, plan, at_once), format_)
-    _check_emptied(without_nodes, found["kept"])
+    _check_emptied(without_nodes, found["kept"], found["leaderless"])
 
 
-def _check_emptied(without_nodes: Sequence[int], kept: Mapping[str, Any]) -> None:
+def _check_emptied(without_nodes: Sequence[int], kept: Mapping[str, Any], leaderless: Mapping[str, Any]) -> None:
     """End with 1 where the nodes are not empty after the plan."""
+    if leaderless["count"]:
+        click.echo(f"duramen: {leaderless_text(leaderless)}", err=True)
     if kept["count"]:
         nodes = ", ".join(map(str, without_nodes))
         partitions = "partition" if kept["count"] == 1 else "partitions"
@@ -71,6 +73,7 @@ def _check_emptied(without_nodes: Sequence[int], kept: Mapping[str, Any]) -> Non
             " `duramen cluster reassign STREAM PARTITION --replicas NODE,NODE…`",
             err=True,
         )
+    if kept["count"] or leaderless["count"]:
         raise click.exceptions.Exit(1)
 
 

@@ -313,7 +313,8 @@ async def _reassign(call: Call, body: ReassignmentWishes) -> PartitionOutcomes:
 
 async def _plan(call: Call, body: PlanWish) -> PlanInfo:
     office = call.broker.standing.office
-    moves: Sequence[Move] = await _answer(lambda done: office.plan(body.without_nodes, done))
+    planned: Sequence[Move] = await _answer(lambda done: office.plan(body.without_nodes, done))
+    moves = [move for move in planned if not move.copies or _has_leader(office.state, move.place)]
     return PlanInfo(
         [
             MoveInfo(
@@ -323,16 +324,32 @@ async def _plan(call: Call, body: PlanWish) -> PlanInfo:
             for move in moves
         ],
         _places(office, _kept(office.state, moves, frozenset(body.without_nodes))),
+        _places(office, _leaderless(office.state, frozenset(body.without_nodes))),
     )  # fmt: skip
 
 
+def _has_leader(state: ControllerState, place: PartitionId) -> bool:
+    """Whether there is somebody to copy a partition from."""
+    partition = state.partitions.get(place)
+    return partition is not None and partition.leader is not None
+
+
 def _kept(state: ControllerState, moves: Iterable[Move], emptied: Collection[int]) -> list[PartitionId]:
-    """The partitions that would have a replica on such a node after the moves still."""
+    """The partitions with a leader that would have a replica on such a node after the moves still."""
     after = {move.place: move.after for move in moves}
     return [
         place
         for place, partition in (state.partitions if emptied else ())
-        if any(node_id in emptied for node_id in after.get(place, partition.target))
+        if partition.leader is not None and any(one in emptied for one in after.get(place, partition.target))
+    ]
+
+
+def _leaderless(state: ControllerState, emptied: Collection[int]) -> list[PartitionId]:
+    """The partitions without a leader that have a replica on such a node."""
+    return [
+        place
+        for place, partition in (state.partitions if emptied else ())
+        if partition.leader is None and any(node_id in emptied for node_id in partition.replicas)
     ]
 
 
@@ -349,28 +366,36 @@ def _moves(office: ClusterOffice, wishes: Iterable[MoveWish]) -> tuple[list[Move
     return moves, gone
 
 
-def _progress(progress: Progress, gone: int) -> ProgressInfo:
-    return ProgressInfo(progress.done, progress.moving, progress.waiting, progress.void + gone)
+def _progress(office: ClusterOffice, moves: Iterable[Move], progress: Progress, gone: int) -> ProgressInfo:
+    partitions = office.state.partitions
+    states = ((move, partitions.get(move.place)) for move in moves)
+    waiting = [
+        move.place
+        for move, one in states
+        if one is not None and one.leader is None and (one.is_moving or one.target == move.before)
+    ]
+    places = _places(office, waiting)
+    return ProgressInfo(progress.done, progress.moving, progress.waiting, progress.void + gone, places)
 
 
 async def _begin(call: Call, body: StepWish) -> ProgressInfo:
     office = call.broker.standing.office
     moves, gone = _moves(office, body.moves)
     step: Progress = await _answer(lambda done: office.begin(moves, body.at_once, done))
-    return _progress(step, gone)
+    return _progress(office, moves, step, gone)
 
 
 async def _show_progress(call: Call, body: MovesWish) -> ProgressInfo:
     office = call.broker.standing.office
     moves, gone = _moves(office, body.moves)
-    return _progress(office.progress(moves), gone)
+    return _progress(office, moves, office.progress(moves), gone)
 
 
 async def _cancel(call: Call, body: MovesWish) -> ProgressInfo:
     office = call.broker.standing.office
     moves, gone = _moves(office, body.moves)
     step: Progress = await _answer(lambda done: office.cancel(moves, done))
-    return _progress(step, gone)
+    return _progress(office, moves, step, gone)
 
 
 def _plan_bytes(_: Call) -> int:

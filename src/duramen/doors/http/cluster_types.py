@@ -236,10 +236,14 @@ class MoveInfo(msgspec.Struct):
 
 
 class PlanInfo(msgspec.Struct):
-    """A plan: nothing is done yet. `kept` stay on a node that was to be emptied: no other node can take them."""
+    """A plan: nothing is done yet. `kept` stay on a node that was to be emptied: no other node can take them.
+
+    `leaderless` stay there too: they have no leader from which another node could copy them.
+    """
 
     moves: list[MoveInfo]
     kept: PlacesInfo
+    leaderless: PlacesInfo
 
 
 class MoveWish(msgspec.Struct):
@@ -265,12 +269,16 @@ class StepWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ProgressInfo(msgspec.Struct):
-    """How many moves are done, under way, not begun, and void: their partition has changed since, or is gone."""
+    """How many moves are done, under way, not begun, and void: their partition has changed since, or is gone.
+
+    `leaderless` are those under way or not begun that have no leader now: nobody can copy them until they have one.
+    """
 
     done: int
     moving: int
     waiting: int
     void: int
+    leaderless: PlacesInfo
 
 
 class VoterWish(msgspec.Struct, forbid_unknown_fields=True):
