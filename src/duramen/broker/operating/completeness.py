@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from duramen.broker.operating.survey import Kept, Survey
-from duramen.broker.replicas.opening import takeovers_of
+from duramen.broker.replicas.opening import lost_ranges, takeovers_of
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
 from duramen.controller.partitions import PartitionId, without
@@ -95,4 +95,5 @@ class Completeness:
         log = stream.partitions[wish.partition].log
         takeovers = takeovers_of(log)
         epoch = takeovers[-1].epoch if takeovers else _NO_EPOCH
-        return Kept(epoch, log.end_offset, log.high_watermark)
+        damaged = sum(last - first + 1 for first, last in lost_ranges(log))
+        return Kept(epoch, log.end_offset, log.high_watermark, damaged)

@@ -11,11 +11,15 @@ __all__ = ["Kept", "Survey"]
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """What a replica has: the epoch of its last record, its end, and the highest high watermark that it knows."""
+    """What a replica has: the epoch of its last record, its end, and the highest high watermark that it knows.
+
+    `damaged_records` are those below its end that it has lost to damage, as far as it knows.
+    """
 
     leader_epoch: int
     end_offset: int
     high_watermark: int
+    damaged_records: int = 0
 
 
 class Survey(NamedTuple):
@@ -40,5 +44,5 @@ class Survey(NamedTuple):
     @property
     def lost(self) -> int:
         """How many records below the known end the most complete replica lacks."""
-        best = self.best
-        return 0 if best is None else max(0, self.known_end - self.kept[best].end_offset)
+        best = None if self.best is None else self.kept[self.best]
+        return 0 if best is None else max(0, self.known_end - best.end_offset) + best.damaged_records

@@ -58,8 +58,8 @@ def carry_out(server: Server, plan: Sequence[Mapping[str, Any]], at_once: int) -
 
 def _goes_on(step: Mapping[str, Any]) -> bool:
     """Whether any move that is left has a leader to copy from."""
-    leaderless: int = step.get("leaderless", {"count": 0})["count"]  # older nodes do not say
-    return leaderless < step["moving"] + step["waiting"]
+    leaderless = step.get("leaderless", {"count": 0})["count"]  # older nodes do not say
+    return bool(leaderless < step["moving"] + step["waiting"])
 
 
 def _begin(server: Server, moves: Sequence[Mapping[str, Any]], at_once: int) -> Mapping[str, Any]:
