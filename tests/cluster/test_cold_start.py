@@ -53,6 +53,13 @@ class Cold:
         assert producer.flush(_WAIT_S) == 0
         assert failed == []
 
+    def configure(self, name: str, value: str) -> None:
+        """Set a config of the stream."""
+        admin = untyped("confluent_kafka.admin")
+        entry = admin.ConfigEntry(name, value, incremental_operation=admin.AlterConfigOpType.SET)
+        resource = admin.ConfigResource(admin.ResourceType.TOPIC, _TOPIC, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([resource])[resource].result(_WAIT_S)
+
     def partitions(self, *names: str) -> list[tuple[int, int]]:
         """Leader and number of replicas in sync of each partition."""
         topics = self.admin.list_topics(timeout=_WAIT_S).topics
@@ -139,3 +146,21 @@ def test_the_last_replica_in_sync_is_not_waited_for_where_another_has_as_much(tm
         until(lambda: all(leader in {1, 2} for leader, _ in cold.partitions(_TOPIC)), _WAIT_S)
         until(lambda: cold.stored() == _RECORDS, _WAIT_S)
         cold.produce(_PARTITIONS)
+
+
+@pytest.mark.long
+def test_a_stream_that_allows_it_gets_the_most_complete_live_replica_as_its_leader(tmp_path: Path) -> None:
+    with _cold(tmp_path, 5) as cold:
+        cold.fill([[1, 2, 3]] * _PARTITIONS)
+        cold.configure("min.insync.replicas", "1")
+        for number in (1, 2):
+            cold.nodes.kill(number)
+            until(lambda: all(in_sync == 3 - number for _, in_sync in cold.partitions(_TOPIC)), _WAIT_S)  # noqa: B023
+            cold.produce(_RECORDS)
+        cold.nodes.kill(3)
+        cold.nodes.start([1, 2])
+        until(lambda: {leader for leader, _ in cold.partitions(_TOPIC)} == {-1}, _WAIT_S)
+        until(lambda: all(not unready(cold.nodes.nodes[number]) for number in (1, 2)), _WAIT_S)
+        cold.configure("unclean.leader.election.enable", "true")
+        until(lambda: {leader for leader, _ in cold.partitions(_TOPIC)} == {2}, _WAIT_S)
+        until(lambda: cold.stored() == 2 * _RECORDS, _WAIT_S)

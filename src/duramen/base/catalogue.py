@@ -469,8 +469,9 @@ STREAM = _by_name(
             "Preallocate segments.",
             scope="stream", kafka=True, dynamic=True, without_effect="the write-ahead log is preallocated instead"),
     Setting("unclean.leader.election.enable", "flag", False,
-            "Where every replica that has all acknowledged records is down, elect one that may lack some, which are "
-            "lost then. Each such election is a warning in the log of every node. A node that is alone never does.",
+            "Where every replica that has all acknowledged records is down for a second, elect the most complete live "
+            "one: the records that it lacks are lost then. Each such election is a warning in the log of every node. A "
+            "node that is alone never does.",
             scope="stream", kafka=True, dynamic=True),
     Setting("leader.replication.throttled.replicas", "list", "",
             "Replicas whose replication is throttled on the leader's side.",

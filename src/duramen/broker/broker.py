@@ -34,6 +34,7 @@ from duramen.broker.measures import Measures
 from duramen.broker.methods import wires_by
 from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.operating.completeness import Completeness
+from duramen.broker.operating.unclean import UncleanElections
 from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.reaching import wait_replicated
@@ -150,6 +151,7 @@ class Broker:
         self.caller = Caller(self.node_id, self.standing, wires, Server(wires), ports.clock, deadlines)
         self.bounds = BoundsOf(self.standing, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.standing, self.streams, self.caller)
+        self._unclean = UncleanElections(self.node_id, lambda: self.standing, self.completeness, ports.clock, deadlines)
         self.lags = Lags(
             self._offsets, self.streams, store, ports.clock, Elsewhere(self.bounds, ports.clock, store.soon),
             most_series=metrics.most_series,
@@ -182,7 +184,7 @@ class Broker:
         self.gaps = Gaps(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
         self.when_led: list[Callable[[Partition, int | None], object]] = []
-        self.when_happened: list[Callable[[Event | None], object]] = []
+        self.when_happened: list[Callable[[Event | None], object]] = [] if alone else [self._unclean.happened]
 
     # -- starting and stopping ----------------------------------------------------------------------
 
@@ -257,6 +259,7 @@ class Broker:
     def _joined(self, done: Done, error: DuramenError | None) -> None:
         if error is None:
             self._remove_orphans()
+            self._unclean.happened(None)
         done(error)
 
     def _tidy_shares(self) -> None:

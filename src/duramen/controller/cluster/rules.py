@@ -43,7 +43,8 @@ _PARTLY: Final = frozenset({(Loss.MEMORY, "memory"), (Loss.UNSYNCED, "memory"), 
 class Rules(NamedTuple):
     """`min_insync_replicas` as configured, None where it follows the number of replicas.
 
-    `unclean`: whether a leader may be elected that lacks records.
+    `unclean`: whether a leader is elected now that may lack records; `may_lose`: whether the stream's config allows
+    that, once it is known which live replica has most.
 
     `durability` says what of a partition a node still has after a restart.
     """
@@ -51,6 +52,7 @@ class Rules(NamedTuple):
     min_insync_replicas: int | None = 1
     unclean: bool = False
     durability: str = "sync"
+    may_lose: bool = False
 
     def least_in_sync(self, partition: PartitionState) -> int:
         """How many have to be in sync for the high watermark to rise: never more than the partition has replicas.
@@ -75,7 +77,8 @@ def rules_from(config: Mapping[str, str], defaults: Mapping[str, str], feature_l
         return setting.default if found is None else check(setting, found)
 
     follows = text(_MIN_INSYNC) is None and feature_level >= Feature.TWO_IN_SYNC
-    return Rules(None if follows else int(value(_MIN_INSYNC)), bool(value(_UNCLEAN)), str(value(_DURABILITY)))
+    least = None if follows else int(value(_MIN_INSYNC))
+    return Rules(least, durability=str(value(_DURABILITY)), may_lose=bool(value(_UNCLEAN)))
 
 
 def rules_of(state: ControllerState, stream_id: StreamId) -> Rules:
