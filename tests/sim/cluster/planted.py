@@ -24,6 +24,7 @@ from duramen.broker.operating.office import ClusterOffice
 from duramen.broker.operating.survey import Survey
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
+from duramen.broker.replicas.roles import Replicas
 from duramen.broker.transactions.coordinator import Transactions
 from duramen.codec.batch import Header
 from duramen.controller.cluster import settling
@@ -126,6 +127,15 @@ def _hide_damage(right: Original) -> Original:
         return right(state, wish._replace(damaged=False), end_offset=end_offset, is_live=is_live, renews=renews)
 
     return register
+
+
+def _leave_damage(right: Original) -> Original:
+    del right
+
+    def damaged(self: Replicas, place: Any) -> None:
+        """Nobody hears of it, and the node leads on."""
+
+    return damaged
 
 
 def _stay_out(right: Original) -> Original:
@@ -317,6 +327,12 @@ BUGS: Final = (
         "",
         (Place(ClusterOffice, "elect_unclean", _elect_blank),),
         "elect a blank replica before one that has everything",
+    ),
+    Bug(
+        "leave-damage",
+        "",
+        (Place(Replicas, "damaged", _leave_damage),),
+        "go on with a replica of which a range was found to be damaged",
     ),
     Bug("stay-out", "", (Place(Lifecycle, "storage_changed", _stay_out),), "stay out once a full disk has room again"),
 )

@@ -49,6 +49,7 @@ FOUND_BY: Final = {
     "lead-unwritable": 1,
     "stay-out": 1,
     "hide-damage": 12,
+    "leave-damage": 3,
 }
 
 MADE_BY: Final = {
@@ -60,6 +61,7 @@ MADE_BY: Final = {
     "send-anywhere": ("slow disk", "slow network"),
     "tell-of-gaps": ("pause", "partition", "one way cut"),
     "hide-damage": ("damaged disk", "kill", "kill of a leader"),
+    "leave-damage": ("damage while running", "kill"),
 }
 """The only faults that the short hunt injects, by bug: they cause the situation in which the bug shows."""
 

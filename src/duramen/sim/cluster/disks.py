@@ -4,19 +4,37 @@ import errno
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from duramen.controller.cluster.rules import rules_of
 from duramen.controller.partitions import PartitionId
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.victim import Cluster
 from duramen.sim.damage import flip_last
+from duramen.storage.scanning import scan_log
 
 __all__ = ["Disks"]
 
 _MOST_BATCHES: Final = 3
 _ALL_DOWN: Final = 0.5
+_LOOK_US: Final = 500_000
 _FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write"), ("read",))
+
+
+class _Flipped(NamedTuple):
+    """A byte of a segment that is not what it was."""
+
+    node: Node
+    path: str
+    place: int
+    byte: int
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it still is so."""
+        disk = self.node.disk
+        content = disk.content(self.path) if disk.exists(self.path) else b""
+        return self.place < len(content) and content[self.place] == self.byte
 
 
 class Disks:
@@ -28,6 +46,7 @@ class Disks:
         self.remembers = False
         self.spoilt = False  # whether a disk was lost, damaged or put back, which happens once in a run
         self._taken_bytes: dict[Node, int] = {}  # of disks that are full
+        self._flipped: _Flipped | None = None
         self._cluster = cluster
         self._chance = chance
         self._heal_later = heal_later
@@ -155,6 +174,41 @@ class Disks:
             self.spoilt = True
             self._cluster.witness.doubts(node)
         return bool(damaged)
+
+    def damage_running(self) -> bool:
+        """A bit flips in a segment of a node that runs, and somebody reads it before long; once in a run."""
+        node = self._any()
+        if not node.ready or self.spoilt or node.store is None:
+            return False
+        log_ids = self._held_by_others(node)
+        found = [
+            segment
+            for log in node.store.each_log()
+            for segment in log.segments
+            if log.id in log_ids and segment.synced and not segment.suspect and node.disk.exists(f"{segment.path}.log")
+        ]
+        if not found:
+            return False
+        segment = self._chance.choice(found)
+        path, place = f"{segment.path}.log", self._chance.randrange(segment.synced)
+        node.disk.corrupt(path, place, 1 << self._chance.randrange(8))
+        self._cluster.trace("node %d: byte %d of %s is damaged", node.node_id, place, path)
+        self.spoilt = True
+        self._flipped = _Flipped(node, path, place, node.disk.content(path)[place])
+        self._read_flipped()
+        return True
+
+    def _read_flipped(self) -> None:
+        """Read the logs of the node until the byte is right again, or gone."""
+        flipped = self._flipped
+        if flipped is None or not flipped.is_there:
+            return
+        store = flipped.node.store if flipped.node.ready else None
+        if store is not None:
+            for log in store.each_log():
+                if flipped.path.startswith(f"{log.directory}/"):
+                    scan_log(store, log, log.start_offset, lambda *_: None, lambda _: None, lambda *_: None)
+        self._cluster.at(_LOOK_US, self._read_flipped)
 
     def _held_by_others(self, node: Node) -> set[int]:
         """The ids of the node's logs of which others have all, and at least one of them may lead whoever else is gone.

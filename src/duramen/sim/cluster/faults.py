@@ -57,6 +57,9 @@ class Faults:
         drawn = not only and random.Random(f"{cluster.seed}/damaged disks").random() < _DAMAGED_SHARE
         if drawn or "damaged disk" in only:
             kinds += (("damaged disk", disks.damage, 6),)
+        drawn = not only and random.Random(f"{cluster.seed}/decay").random() < _DAMAGED_SHARE
+        if drawn or "damage while running" in only:
+            kinds += (("damage while running", disks.damage_running, 6),)
         if unknown := set(only).difference(name for name, _, _ in kinds):
             names = ", ".join(sorted(name for name, _, _ in kinds))
             raise ValueError(f"unknown fault: {', '.join(sorted(unknown))}; the faults are {names}")
