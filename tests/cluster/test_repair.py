@@ -100,13 +100,9 @@ def test_damage_found_while_running_is_repaired_from_other_nodes(tmp_path: Path)
         cluster.produce(0)
         flips = [cluster.flip(1, 4), cluster.flip(2, 9)]  # of the leader and of a follower
         until(lambda: cluster.repaired(1) and cluster.repaired(2), _WAIT_S)
-        assert cluster.leader == 3
         until(lambda: cluster.in_sync == [1, 2, 3], _WAIT_S)
-        cluster.produce(_RECORDS)
         assert all(_flipped_back(flips))
-        nodes.kill(3)
-        until(lambda: cluster.leader in (1, 2), _WAIT_S)
-        assert cluster.read() == [b"<%06d>" % number for number in range(2 * _RECORDS)]
+        assert cluster.read() == [b"<%06d>" % number for number in range(_RECORDS)]
         for node in (1, 2):
             assert "it neither leads nor is in sync until it is repaired" in nodes.logs()[node]
             assert "is repaired from other replicas" in nodes.logs()[node]

@@ -29,6 +29,7 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
 
     `number` is that of its file, 0 in those of older versions: so an older one in the place of a newer is known.
     `damaged`: recovery found damage that may have cost synced records, and the cluster does not know of it yet.
+    `metadata_damaged`: it may have cost entries of the metadata log, and they were not fetched again yet.
     """
 
     directory_id: bytes
@@ -40,6 +41,7 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     logs: list[msgspec.Raw]
     number: int = 0
     damaged: bool = False
+    metadata_damaged: bool = False
 
 
 def checkpoint_name(number: int) -> str:

@@ -33,6 +33,7 @@ class NodeState(Protocol):
     node_epoch: int
     next_log_id: int
     damaged: bool
+    metadata_damaged: bool
 
     def each_log(self) -> Iterable[Log]:
         """Every log that is not deleted."""
@@ -244,6 +245,7 @@ class Checkpointer:
             clean,
             [msgspec.Raw(entry.raw) for entry in entries if not entry.log.deleted],
             damaged=self._node.damaged,
+            metadata_damaged=self._node.metadata_damaged,
         )
 
         def job() -> list[tuple[SegmentSync, OSError]]:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from duramen.base.ids import LogId
+from duramen.base.ids import METADATA_STREAM_ID, LogId
 from duramen.base.ports import File, FileSystem
 from duramen.codec.crc import crc32c
 from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint, write_checkpoint
@@ -50,6 +50,7 @@ class Recovered(NamedTuple):
     findings: list[str]  # what an operator must hear of
     checkpoint: Checkpoint  # the newest, which stands at the beginning of the next file of the WAL
     damaged: bool = False  # whether damage may have cost any log records that were synced
+    metadata_damaged: bool = False  # whether it may have cost the metadata log any
 
 
 def wal_salt(directory_id: UUID) -> int:
@@ -89,7 +90,7 @@ class _Recovery:
         self._handles = handles
         self._found = LogsFound(files, handles, report)
         self._replayed_bytes = 0
-        self._damaged = False
+        self._damaged = self._metadata_damaged = False
 
     def run(self) -> Recovered:
         self._progress.begin("reading the checkpoint")
@@ -101,8 +102,12 @@ class _Recovery:
         if checkpoint is None or not checkpoint.clean:
             generation = max(generation, self._recover_logs(checkpoint, slots))
         # Kept until the cluster knows: what damage took from the end of a log leaves no gap behind.
+        believing, logs = self._found.believing, self._found.logs.values()
         known = checkpoint is not None and checkpoint.damaged
-        self._damaged = known or self._found.believing or any(map(_lacks_records, self._found.logs.values()))
+        self._damaged = known or believing or any(map(_lacks_records, logs))
+        known = checkpoint is not None and checkpoint.metadata_damaged
+        metadata = [log for log in logs if log.key.stream_id == METADATA_STREAM_ID]
+        self._metadata_damaged = known or believing or any(map(_lacks_records, metadata))
         epoch = max(
             checkpoint.node_epoch if checkpoint is not None else 0,
             *(log.takeovers.latest_epoch for log in self._found.logs.values()),
@@ -123,6 +128,7 @@ class _Recovery:
             self._found.findings,
             written,
             self._damaged,
+            self._metadata_damaged,
         )
 
     def _recover_logs(self, checkpoint: Checkpoint | None, slots: list[tuple[int, File]]) -> int:
@@ -209,6 +215,7 @@ class _Recovery:
             clean=False,
             logs=[msgspec.Raw(self._entry(log)) for log in self._found.logs.values()],
             damaged=self._damaged,
+            metadata_damaged=self._metadata_damaged,
         )
         # Both generations, because every WAL file is free for recycling from here on.
         for number in (newest + 1, newest + 2):

@@ -67,6 +67,8 @@ class Store:
         self.next_log_id = recovered.next_log_id
         self.damaged = recovered.damaged
         """Whether damage may have cost synced records, and the cluster does not know of it yet."""
+        self.metadata_damaged = recovered.metadata_damaged
+        """Whether it may have cost entries of the metadata log that were not fetched again yet."""
         self._worker = worker
         self._handles = handles
         self.quarantine = handles.quarantine

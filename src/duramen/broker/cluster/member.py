@@ -333,7 +333,7 @@ class Member:
         elif self._begins:
             self._begins = False
             self._begun_epoch = self.lifecycle.epoch
-            self._look_at_damage()
+            self._kit.store.damaged = False  # the controller knows by now: nobody counts on what may be lost
             self._keep_incarnation()
             self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
         if phase is Phase.LIVE and self._joining is not None:
@@ -461,12 +461,8 @@ class Member:
     def carried_out(self, effect: Effect) -> None:
         """The replica of the quorum has done that."""
         self.controller.happened(effect)
-        self._look_at_damage()
-
-    def _look_at_damage(self) -> None:
-        """Nobody counts on what damage may have cost, once the controller knows and the metadata log is whole again."""
-        if self._kit.store.damaged and self._begun_epoch >= 0 and not self._kit.runner.machine.damaged:
-            self._kit.store.damaged = False
+        if self._kit.store.metadata_damaged and not self._kit.runner.machine.damaged:
+            self._kit.store.metadata_damaged = False
 
     def _led(self, place: PartitionId, leader_epoch: int | None) -> None:
         if self._listener is not None:

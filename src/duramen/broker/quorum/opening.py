@@ -154,7 +154,7 @@ class Opening:
         below = self._log.start_offset if self._below is None else self._below.offset
         end_offset = below if last is None else last.first + last.entries
         self._outside.report(f"{error}: it is cut at offset {end_offset}, and fetched again from the leader")
-        self._store.damaged = True
+        self._store.metadata_damaged = True
         self._store.truncate(self._log, end_offset, max(self._log.takeovers.latest_epoch, 0), cut)
 
     def _begin_anew(self, promised: Promised | None, error: LogDamaged, done: OpenDone) -> None:
@@ -171,7 +171,7 @@ class Opening:
             self._scanned(promised, Found(None, ()), done)
 
         self._outside.report(f"{error}: it begins anew, and is fetched again from the leader")
-        self._store.damaged = True
+        self._store.metadata_damaged = True
         self._store.delete(self._log, deleted)
 
     def _found(self, start: End, head: Header, data: bytes) -> None:
@@ -254,7 +254,7 @@ class Opening:
         plan = self._plan
         machine = Machine(
             plan.me,
-            Kept(ballot, start, kit.applied.voters, self._batches, damaged=self._store.damaged),
+            Kept(ballot, start, kit.applied.voters, self._batches, damaged=self._store.metadata_damaged),
             now_ms=self._clock.monotonic_ms(),
             chance=self._chance,
             timeouts=plan.timeouts,
