@@ -99,9 +99,8 @@ def test_damage_found_while_running_is_repaired_from_other_nodes(tmp_path: Path)
         cluster = _Cluster(nodes, [1, 2, 3])
         cluster.produce(0)
         flips = [cluster.flip(1, 4), cluster.flip(2, 9)]  # of the leader and of a follower
-        until(lambda: cluster.repaired(1) and cluster.repaired(2), _WAIT_S)
+        until(lambda: all(_flipped_back(flips)) and cluster.repaired(1) and cluster.repaired(2), _WAIT_S)
         until(lambda: cluster.in_sync == [1, 2, 3], _WAIT_S)
-        assert all(_flipped_back(flips))
         assert cluster.read() == [b"<%06d>" % number for number in range(_RECORDS)]
         for node in (1, 2):
             assert "it neither leads nor is in sync until it is repaired" in nodes.logs()[node]
@@ -116,9 +115,8 @@ def test_two_copies_that_are_damaged_at_different_places_give_each_other_what_th
         cluster = _Cluster(nodes, [1, 2])
         cluster.produce(0)
         flips = [cluster.flip(1, 4), cluster.flip(1, 17), cluster.flip(2, 9), cluster.flip(2, 18)]
-        until(lambda: cluster.repaired(1) and cluster.repaired(2), _WAIT_S)
+        until(lambda: all(_flipped_back(flips)) and cluster.repaired(1) and cluster.repaired(2), _WAIT_S)
         until(lambda: cluster.in_sync == [1, 2], _WAIT_S)
-        assert all(_flipped_back(flips))
         for node in (1, 2):
             nodes.kill(node)
             until(lambda node=node: cluster.leader == 3 - node, _WAIT_S)  # type: ignore[misc]
