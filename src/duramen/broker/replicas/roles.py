@@ -242,7 +242,8 @@ class Replicas:
             for fetch in self._early.pop(place, _NONE).values():
                 replica.receive(fetch)
             if lost_ranges(log):
-                self._look_later(place)
+                # Damage that was found meanwhile, or that nobody can repair now.
+                self._look_later(place) if gaps is Gaps.KEPT else self.damaged(place)
 
         look(self._kit.store, log, found, gaps)
 
