@@ -48,7 +48,7 @@ FOUND_BY: Final = {
     "elect-blank": 4,
     "lead-unwritable": 1,
     "stay-out": 1,
-    "hide-damage": 12,
+    "hide-damage": 4,
     "leave-damage": 3,
 }
 
