@@ -157,11 +157,12 @@ class Disks:
     def damage(self) -> bool:
         """Bits flip in the last batches of a log while its node is down, and perhaps all others are; once in a run.
 
-        Where all were down, whoever is back first and may lead does.
+        Where all were down, whoever is back first and may lead does. The other voters can elect a controller: one that
+        is damaged does not vote.
         """
         node = self._any()
         log_ids = self._held_by_others(node)
-        if not node.ready or self.spoilt or not log_ids:
+        if not node.ready or self.spoilt or not log_ids or not self._cluster.witness.elects_without(node):
             return False
         for one in self._cluster.nodes.values() if self._chance.random() < _ALL_DOWN else [node]:
             if one.process is not None:
