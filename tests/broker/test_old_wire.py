@@ -30,7 +30,7 @@ SAID: list[tuple[Method[Any, Any], Any, bytes, Any, Any, Any]] = [
     ),
     (
         SURVEY_REPLICAS, SurveyReplicas([completeness.Wanted(ID, 3)]), b"\3", [[ID, 3]],
-        KeptReplicas([Kept(1, 2, 3), None]), [[1, 2, 3], None],
+        KeptReplicas([Kept(1, 2, 3), None]), [[1, 2, 3, 0], None],
     ),
     (
         method_of(requests.DeleteStream("s")), requests.DeleteStream("s"), b"",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from duramen.broker.bounds import FIND_BOUNDS
+from duramen.broker.cluster.repairs import FETCH_RANGE
 from duramen.broker.control.methods import METHODS as CONTROL
 from duramen.broker.coordinating.requests import JOIN, WRITE_MARKERS
 from duramen.broker.forwarding.requests import (
@@ -28,7 +29,7 @@ __all__ = ["NOT_READY", "TABLE", "wires_by"]
 
 TABLE: Final = Table(
     [
-        FIND_BOUNDS, SURVEY_REPLICAS, LIST_GROUPS,
+        FIND_BOUNDS, SURVEY_REPLICAS, LIST_GROUPS, FETCH_RANGE,
         JOIN, WRITE_MARKERS,
         APPEND, READ, DELETE_RECORDS, DELETE_ALL_RECORDS, SHOW_GROUP, CHANGE_GROUP,
         READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE, DROP,

@@ -178,6 +178,9 @@ _encoder: Final = msgspec.msgpack.Encoder()
 class OldWire:
     """The Wire of nodes below feature level 3."""
 
+    def knows(self, method: Method[Any, Any]) -> bool:
+        return method.name in _FORMS
+
     def encode_request(self, method: Method[Request, Response], request: Request) -> bytes:
         form = _FORMS[method.name]
         return form.mark + _encoder.encode(form.pack(request))

@@ -65,7 +65,7 @@ class Caller:
         if node_id == self.node_id:
             self.server.call(method, request, once)
             return
-        wire = self._wires.sends
+        wire = self._wires.of_method(method)
         answered = partial(_answered, wire, method, node_id, once)
         if not self._way.ask_node(node_id, wire.encode_request(method, request), answered):
             once(NotLeader(f"there is no connection to node {node_id}"))

@@ -72,6 +72,10 @@ class Table:
     def __iter__(self) -> Iterator[Method[Any, Any]]:
         return iter(self._methods.values())
 
+    def has(self, name: str) -> bool:
+        """Whether there is a method of that name."""
+        return name in self._methods
+
     def get(self, name: str) -> Method[Any, Any]:
         """The method of that name. Raises UnsupportedFeature."""
         method = self._methods.get(name)

@@ -36,7 +36,10 @@ class Asked(NamedTuple):
 
 
 class Wire(Protocol):
-    """One encoding of all methods."""
+    """One encoding of methods."""
+
+    def knows(self, method: Method[Any, Any]) -> bool:
+        """Whether the encoding has that method."""
 
     def encode_request(self, method: Method[Request, Response], request: Request) -> bytes:
         """The body of a request."""
@@ -59,6 +62,9 @@ class TableWire:
 
     def __init__(self, table: Table) -> None:
         self._table = table
+
+    def knows(self, method: Method[Any, Any]) -> bool:
+        return self._table.has(method.name)
 
     def encode_request(self, method: Method[Request, Response], request: Request) -> bytes:
         return VERSION + _encoder.encode((method.name, request))
@@ -102,10 +108,9 @@ class Wires(NamedTuple):
     older: Wire
     speaks_table: Callable[[], bool]
 
-    @property
-    def sends(self) -> Wire:
-        """The encoding in which this node asks now."""
-        return self.table if self.speaks_table() else self.older
+    def of_method(self, method: Method[Any, Any]) -> Wire:
+        """The encoding in which this node asks now: the table's too for a method that older nodes do not know."""
+        return self.table if self.speaks_table() or not self.older.knows(method) else self.older
 
     def of(self, body: Buffer) -> Wire:
         """The encoding of a request."""

@@ -16,7 +16,7 @@ from duramen.broker.cluster.chronicle import Chronicle
 from duramen.broker.cluster.leaving import Leaving
 from duramen.broker.cluster.nearest import nearest
 from duramen.broker.cluster.network import Network, ToControllers
-from duramen.broker.cluster.repairs import is_about_repairs, serve_repair
+from duramen.broker.cluster.repairs import FETCH_RANGE, serve_range
 from duramen.broker.cluster.replicating import Replicating
 from duramen.broker.cluster.tally import Tally
 from duramen.broker.cluster.telling import Telling
@@ -135,6 +135,7 @@ class Member:
         )  # fmt: skip
         for method in METHODS:
             self._caller.server.handle(method, self.controller.ask)
+        self._caller.server.handle(FETCH_RANGE, partial(serve_range, kit.store, self._partition_of))
         self.asker = Asker(self.controller, control)
         self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
@@ -148,7 +149,7 @@ class Member:
         )
         self.replicating = Replicating(
             self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
-            partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
+            self._caller, partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
             when_applied=self.controller.when_applied,
             led=self._led, failed=self._replica_failed, report=kit.report, carried_out=kit.carried_out,
             tell_again=self._tell, throttled_rate=kit.throttled_rate, bulk=kit.bulk,
@@ -489,9 +490,7 @@ class Member:
 
     def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks this one's; see `Listener.asked`."""
-        if is_about_repairs(body):
-            serve_repair(self._kit.store, self._partition_of, body, answer)
-        elif self._listener is not None:
+        if self._listener is not None:
             self._listener.asked(body, answer)
         else:
             NOT_READY.serve(body, answer)

@@ -28,6 +28,7 @@ from duramen.replication.machine import Behind
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
 from duramen.replication.partition import PartitionConfig
 from duramen.replication.timeouts import TIMEOUTS, Timeouts
+from duramen.rpc.caller import Caller
 from duramen.storage.segment import Segment
 from duramen.storage.store import Store
 
@@ -60,6 +61,7 @@ class Replicating:
         deadlines: Deadlines,
         network: Network,
         asker: Asker,
+        caller: Caller,
         *,
         partition_of: Callable[[PartitionId], Partition],
         config_of: Callable[[PartitionId], PartitionConfig],
@@ -93,6 +95,7 @@ class Replicating:
         self._deadlines = deadlines
         self._network = network
         self._asker = asker
+        self._caller = caller
         self._partition_of = partition_of
         self._config_of = config_of
         self._observers_of = observers_of
@@ -135,7 +138,7 @@ class Replicating:
         self._epoch = broker_epoch
         self._pace = Pace(self._throttled_rate, self._clock, self._deadlines)
         repairs = Repairs(
-            Member(self._node_id, broker_epoch), self._store, self._clock, self._deadlines, self._network, self._asker,
+            Member(self._node_id, broker_epoch), self._store, self._clock, self._deadlines, self._caller, self._asker,
             when_applied=self._when_applied, tell_again=self._tell_again,
             is_over=lambda: self._replicas is None or self._epoch != broker_epoch,
         )  # fmt: skip

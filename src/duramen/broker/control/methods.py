@@ -14,6 +14,7 @@ METHODS: Final[tuple[Method[Any, Answer], ...]] = (
     Method("heartbeat", requests.Beat, Answer, idempotent=True),
     Method("alter-partitions", requests.AlterPartitions, Answer, idempotent=True),
     Method("report-leaders", requests.ReportLeaders, Answer, idempotent=True),
+    Method("report-damage", requests.ReportDamage, Answer, idempotent=True),
     Method("allocate-producer-ids", requests.AllocateProducerIds, Answer, idempotent=True),
     Method("adopt-streams", requests.Adopt, Answer, idempotent=True),
     Method("create-stream", requests.CreateStream, Answer, idempotent=False),
