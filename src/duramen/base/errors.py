@@ -19,6 +19,7 @@ __all__ = [
     "CheckpointInvalid",
     "ClientClosed",
     "ClusterDiffers",
+    "ClusterNotAuthorized",
     "ConcurrentTransactions",
     "ConfigInvalid",
     "CoordinatorLoading",
@@ -37,6 +38,7 @@ __all__ = [
     "FencedMemberEpoch",
     "GroupFull",
     "GroupIdInvalid",
+    "GroupNotAuthorized",
     "GroupNotEmpty",
     "GroupNotFound",
     "GroupSubscribed",
@@ -49,6 +51,7 @@ __all__ = [
     "MemberIdRequired",
     "MethodNotAllowed",
     "NameInvalid",
+    "NameNotResolved",
     "NatsProtocolInvalid",
     "NodeBusy",
     "NodeDuplicate",
@@ -110,10 +113,12 @@ __all__ = [
     "TableStorageFailed",
     "TableUnsupported",
     "TimestampInvalid",
+    "TopicNotAuthorized",
     "TransactionAbortable",
     "TransactionStateInvalid",
     "TransactionTimeoutInvalid",
     "TransactionalIdMissing",
+    "TransactionalIdNotAuthorized",
     "TransactionalIdNotFound",
     "TransactionsFull",
     "UnknownLeaderEpoch",
@@ -848,6 +853,46 @@ class OffsetMetadataTooLarge(DuramenError):
     id = "offset-metadata-too-large"
     safe = "The offset was not committed."
     remedy = "Shorten the note, or raise offset.metadata.max.bytes."
+
+
+class NameNotResolved(DuramenError):
+    """A request names a topic, and whether there is one of that name was not known in the time that it waits."""
+
+    id = "name-not-resolved"
+    safe = "Nothing was done; asking again is safe."
+    remedy = "Ask again; clients do so by themselves."
+
+
+class TopicNotAuthorized(DuramenError):
+    """The principal lacks the right to do this to the topic."""
+
+    id = "topic-not-authorized"
+    safe = "Nothing was done."
+    remedy = "Have an administrator grant the operation that the message names."
+
+
+class GroupNotAuthorized(DuramenError):
+    """The principal lacks the right to do this to the group."""
+
+    id = "group-not-authorized"
+    safe = "Nothing was done."
+    remedy = "Have an administrator grant the operation that the message names."
+
+
+class ClusterNotAuthorized(DuramenError):
+    """The principal lacks the right to do this to the cluster."""
+
+    id = "cluster-not-authorized"
+    safe = "Nothing was done."
+    remedy = "Have an administrator grant the operation that the message names."
+
+
+class TransactionalIdNotAuthorized(DuramenError):
+    """The principal lacks the right to do this to the transactional id."""
+
+    id = "transactional-id-not-authorized"
+    safe = "Nothing was done."
+    remedy = "Have an administrator grant the operation that the message names."
 
 
 class NodeStarting(DuramenError):

@@ -42,6 +42,7 @@ from duramen.node.measuring import Measuring
 from duramen.node.overlaps import check_overlaps, resolved
 from duramen.node.readiness import Lasting, Readiness
 from duramen.node.ticking import Ticking
+from duramen.service.admission import Service
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
 from duramen.storage.progress import RecoveryProgress
@@ -152,8 +153,9 @@ class Node:
         self._add_obstacles(store, standing)
         await completion(self._broker.start)
         cluster_id = shown_cluster_id(self._broker.standing.cluster_id)
+        service = Service(self._broker)
         self._kafka = KafkaDoor(
-            self._broker, self._clock, self._deadlines,
+            self._broker, self._clock, self._deadlines, service=service,
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),
             faults=self._faults, admit=self._descriptors.admit,
         )  # fmt: skip

@@ -19,6 +19,7 @@ from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.groups.records import OffsetKey
+from duramen.service.admission import Service
 from duramen.sim.access import CommitDone, FetchDone, Found, OffsetDone, ProducerDone
 from duramen.sim.scheduler import SeededWorker
 from duramen.sim.trace import BrokenPromise
@@ -57,7 +58,9 @@ class AtTheDoor:
         self._worker = worker
         self._chance = chance
         self._stopping = stopping
-        self._door = KafkaDoor(broker, clock, worker.deadlines, cluster_id="simulated", advertise="")
+        self._door = KafkaDoor(
+            broker, clock, worker.deadlines, service=Service(broker), cluster_id="simulated", advertise=""
+        )
         self._context = self._door.context("node.example", 9092)
         self._connection = self.connect()
 

@@ -1,13 +1,15 @@
 """The Kafka door in a test's hand: a broker on doubles, time that stands still, and connections without sockets."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from duramen.broker.broker import Broker
 from duramen.codec.kafka.header import encode_request, response_body_start
 from duramen.codec.kafka.versions import ApiKey
 from duramen.doors.kafka.connection import KafkaConnection
 from duramen.doors.kafka.door import KafkaDoor
+from duramen.service.admission import Service
 from duramen.sim.broker import ManualBroker
 
 __all__ = ["ByHand", "ManualConnection"]
@@ -50,11 +52,16 @@ class _Transport(asyncio.Transport):
 class ByHand:
     """A door and the broker behind it."""
 
-    def __init__(self, settings: dict[str, object] | None = None, manual: ManualBroker | None = None) -> None:
+    def __init__(
+        self, settings: dict[str, object] | None = None, manual: ManualBroker | None = None,
+        service: Callable[[Broker], Service] | None = None,
+    ) -> None:  # fmt: skip
         self.manual = ManualBroker(settings) if manual is None else manual
         self.door = KafkaDoor(
-            self.manual.broker, self.manual.clock, self.manual.deadlines, cluster_id="c", advertise="localhost:9092"
-        )
+            self.manual.broker, self.manual.clock, self.manual.deadlines,
+            service=Service(self.manual.broker) if service is None else service(self.manual.broker),
+            cluster_id="c", advertise="localhost:9092",
+        )  # fmt: skip
 
     def connect(self, client_id: str = "by-hand") -> "ManualConnection":
         """A client."""

@@ -1,6 +1,7 @@
 """What a table of faults does to requests, and refusals of every API and version as other implementations read them."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from duramen.doors.kafka.measuring import error_codes
 from duramen.doors.kafka.refusals import refuse
 from duramen.doors.kafka.sessions import FetchSessions
 from duramen.doors.kafka.share_sessions import ShareSessions
+from duramen.service.admission import Service
 from duramen.sim.broker import ManualBroker
 from duramen.sim.clock import ManualClock
 
@@ -62,6 +64,12 @@ class Collecting:
     def answer_ready(self, exchange: Exchange) -> None:
         self.answers.append(exchange)
 
+    def hold(self) -> None:
+        """Nothing comes behind it."""
+
+    def go_on(self, action: Callable[[], None]) -> None:
+        action()
+
 
 @pytest.fixture(scope="module")
 def context() -> Context:
@@ -69,7 +77,14 @@ def context() -> Context:
     manual.create("there", 2)
     shares = ShareSessions(manual.broker.sharing, Counter(), most=1, most_partitions=1)
     return Context(
-        manual.broker, "cluster", "host", 9092, shares, FetchSessions(10, 100, itertools.count(1).__next__), 1 << 20
+        manual.broker,
+        Service(manual.broker),
+        "cluster",
+        "host",
+        9092,
+        shares,
+        FetchSessions(10, 100, itertools.count(1).__next__),
+        1 << 20,
     )
 
 

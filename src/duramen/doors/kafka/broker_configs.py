@@ -19,6 +19,7 @@ from duramen.doors.kafka.resources import (
     check_node,
     described,
 )
+from duramen.service.resolve import Topics
 
 __all__ = ["BrokerConfigs"]
 
@@ -30,16 +31,18 @@ _LIST: Final = 7
 class BrokerConfigs(Resource):
     """The settings of this node; an empty name stands for every node, of which there is what was changed for all."""
 
-    def describe(self, context: Context, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
         """Raises RequestInvalid for another node."""
+        del topics
         configs = context.broker.node_configs
         if not name:
             return [described(entry) for entry in configs.entries_of_all()]
         check_node(context.broker, name)
         return [*map(described, configs.entries()), *_listeners(context)]
 
-    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid for what is not changed while a node runs, ConfigInvalid for a wrong value."""
+        del topics
         if wish.name:
             check_node(broker, wish.name)
         of_all = not wish.name

@@ -9,7 +9,9 @@ from duramen.base.errors import DuramenError
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import error_code
 from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.service.resolve import Topics
 
 __all__ = ["Named"]
 
@@ -17,21 +19,24 @@ __all__ = ["Named"]
 class Named:
     """What one request names: `there` are the partitions that there are, with what it says of each."""
 
-    def __init__(self, context: Context, request: Message) -> None:
+    def __init__(self, context: Context, request: Message, named: Topics) -> None:
         self.there: list[tuple[OffsetKey, Message]] = []
         self._now_ms = context.broker.now_ms()
         self._topics: list[Message] = []
         self._answers: list[Message] = []
-        streams, group_id = context.broker.streams, request["group_id"]
+        group_id = request["group_id"]
         for topic in request["topics"]:
-            stream = streams.find(topic["name"])
+            stream = named.find(topic["name"])
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if stream is None:
+                missing = error_code(named.error(topic["name"]))
             answers = []
             for wanted in topic["partitions"]:
                 index = wanted["partition_index"]
                 answer: Message = {"partition_index": index, "error_code": ErrorCode.NONE}
                 answers.append(answer)
                 if stream is None or not 0 <= index < len(stream.partitions):
-                    answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    answer["error_code"] = missing
                     continue
                 self.there.append((OffsetKey(group_id, topic["name"], index), wanted))
                 self._answers.append(answer)

@@ -22,14 +22,26 @@ from duramen.doors.kafka.resources import (
     Resource,
     TopicConfigs,
 )
+from duramen.doors.kafka.rules import Asked
+from duramen.service.authorize import CLUSTER_NAME, Access, ResourceType
+from duramen.service.authorize import Operation as AccessOperation
 
-__all__ = ["handle_alter_configs", "handle_describe_configs", "handle_incremental_alter_configs"]
+__all__ = [
+    "cluster_names",
+    "group_names",
+    "handle_alter_configs",
+    "handle_describe_configs",
+    "handle_incremental_alter_configs",
+    "topic_names",
+]
 
+_TOPIC: Final = 2
+_GROUP: Final = 32
 _RESOURCES: Final[Mapping[int, Resource]] = {
-    2: TopicConfigs(),
+    _TOPIC: TopicConfigs(),
     4: BrokerConfigs(),
     8: BrokerLoggers(),
-    32: GroupResource(),
+    _GROUP: GroupResource(),
 }
 _OPERATIONS: Final[Sequence[Operation]] = ("set", "delete", "append", "subtract")
 
@@ -41,6 +53,34 @@ def _resource(asked: Message) -> Resource:
     if found is None:
         raise RequestInvalid(f"there are no configs of the resource type {asked['resource_type']}")
     return found
+
+
+def _names(asked: Asked, kind: int) -> list[str]:
+    return [one["resource_name"] for one in asked.request["resources"] if one["resource_type"] == kind]
+
+
+def topic_names(asked: Asked) -> Sequence[str]:
+    """The topics whose configs are meant."""
+    return _names(asked, _TOPIC)
+
+
+def group_names(asked: Asked) -> Sequence[str]:
+    """The groups whose configs are meant."""
+    return _names(asked, _GROUP)
+
+
+def cluster_names(asked: Asked) -> Sequence[str]:
+    """The cluster, where configs of nodes are meant."""
+    others = any(one["resource_type"] not in (_TOPIC, _GROUP) for one in asked.request["resources"])
+    return (CLUSTER_NAME,) if others else ()
+
+
+def _check_access(exchange: Exchange, operation: AccessOperation, asked: Message) -> None:
+    """Raise the refusal of what has to be done to a resource that is no topic; topics are refused with their names."""
+    if asked["resource_type"] == _GROUP:
+        exchange.admitted.check(Access(operation, ResourceType.GROUP), asked["resource_name"])
+    elif asked["resource_type"] != _TOPIC:
+        exchange.admitted.check(Access(operation, ResourceType.CLUSTER), CLUSTER_NAME)
 
 
 # -- describing ---------------------------------------------------------------------------------------
@@ -59,7 +99,8 @@ def handle_describe_configs(context: Context, exchange: Exchange) -> None:
         }
         try:
             room.check()
-            found = _resource(asked).describe(context, asked["resource_name"])
+            _check_access(exchange, AccessOperation.DESCRIBE_CONFIGS, asked)
+            found = _resource(asked).describe(context, exchange.admitted.topics, asked["resource_name"])
             # As in Apache Kafka, no key at all stands for every one.
             keys = asked["configuration_keys"]
             shown = [_shown(config, request) for config in found if not keys or config.name in keys]
@@ -118,7 +159,8 @@ def _alter(context: Context, exchange: Exchange, changes_of: Changes, *, whole: 
                 raise RequestInvalid(f"{name} is named more than once")
             changes = _distinct(changes_of(asked))
             wish = Alteration(name, changes, whole, request["validate_only"])
-            _resource(asked).alter(context.broker, wish, done)
+            _check_access(exchange, AccessOperation.ALTER_CONFIGS, asked)
+            _resource(asked).alter(context.broker, exchange.admitted.topics, wish, done)
         except DuramenError as error:
             done(error)
 

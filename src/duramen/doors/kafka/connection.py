@@ -16,6 +16,7 @@ from typing import Final, Protocol, cast
 from duramen.base.errors import RequestInvalid
 from duramen.base.metrics import Counter
 from duramen.base.ports import Clock
+from duramen.base.principal import ANONYMOUS
 from duramen.codec.kafka.header import FIXED_HEADER_BYTES, read_request_header
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka.context import Context
@@ -34,6 +35,7 @@ _CONTROL_FRAME_BYTES: Final = 8 * 1024 * 1024
 _UNANSWERED_REQUESTS: Final = 10_000
 _WRITE_HIGH_BYTES: Final = 0  # a socket that does not take all of a piece gets no other beside it
 
+_NAMES: Final = "names"
 _TURN: Final = "turn"
 _TURN_S: Final = 0.01
 _UNCOUNTED: Final = ("memory", _TURN)  # the account counts those that wait for memory
@@ -87,6 +89,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._context = context
         self._transport: asyncio.Transport | None = None
         self.peer_host = ""
+        self.principal = ANONYMOUS
         self.last_progress_ms = door.clock.monotonic_ms()
         self.last_produced_ms = -1
         self.unproven_bytes = 0
@@ -338,7 +341,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except RequestInvalid:
             self._door.memory.release(size)
             raise
-        exchange = Exchange(self, header, memoryview(frame), size, self._handled_s)
+        exchange = Exchange(self, header, memoryview(frame), size, self._handled_s, self.principal)
         self._exchanges.append(exchange)
         self._unanswered_bytes += size
         if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
@@ -353,6 +356,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._unanswered_bytes += size
         if self._unanswered_bytes > self._door.unanswered_bytes:
             self._pause("unanswered")
+
+    def hold(self) -> None:
+        """The newest request waits for its names: those behind it wait too, so that what they do keeps its order."""
+        self._pause(_NAMES)
+
+    def go_on(self, action: Callable[[], None]) -> None:
+        """The newest request has its names: handle it, and what is behind it."""
+        if self._transport is None:
+            return
+        try:
+            action()
+        except RequestInvalid as error:
+            self._refuse(str(error))
+        self._resume(_NAMES)
+        self._door.fed()
 
     def _pause(self, cause: str) -> None:
         if self._reading and self._transport is not None:

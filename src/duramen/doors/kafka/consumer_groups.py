@@ -19,9 +19,11 @@ from duramen.groups.consumer_values import (
     HeartbeatResult,
 )
 from duramen.groups.topics import TopicPartition
+from duramen.service.authorize import Access, Operation, ResourceType
 
 __all__ = ["by_topic", "handle_consumer_group_describe", "handle_consumer_group_heartbeat"]
 
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.GROUP)
 _CLIENT_MAKES_ID: Final = 1  # since this version members come with an id that they made themselves
 _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
@@ -123,6 +125,7 @@ def handle_consumer_group_describe(context: Context, exchange: Exchange) -> None
     for group_id in exchange.message()["group_ids"]:
         try:
             room.check()
+            exchange.admitted.check(_DESCRIBE, group_id)
             groups.check(group_id)
             groups.kinds.check(group_id, GroupKind.CONSUMER)
             described = _described(groups.consumer.get(group_id), groups.consumer.topics)

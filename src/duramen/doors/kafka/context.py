@@ -8,6 +8,7 @@ from duramen.doors.kafka.answering import AnswerRoom
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.sessions import FetchSessions
 from duramen.doors.kafka.share_sessions import ShareSessions
+from duramen.service.admission import Service
 
 __all__ = ["Context", "Handler"]
 
@@ -19,6 +20,7 @@ class Context(NamedTuple):
     """
 
     broker: Broker
+    service: Service
     cluster_id: str
     host: str
     port: int
@@ -33,4 +35,4 @@ class Context(NamedTuple):
 
 
 Handler = Callable[[Context, Exchange], None]
-"""Answers a request, now or later. Raises RequestInvalid where the connection cannot go on."""
+"""Answers a request that was admitted, now or later. Raises RequestInvalid where the connection cannot go on."""

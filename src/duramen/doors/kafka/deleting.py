@@ -10,22 +10,24 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.gathering import answer_partitions
+from duramen.service.resolve import Topics
 
 __all__ = ["handle_delete_records"]
 
 
 def handle_delete_records(context: Context, exchange: Exchange) -> None:
     """Delete records; answered once all of it is durable."""
-    answer_partitions(exchange, exchange.message(), {"low_watermark": -1}, partial(_delete, context))
+    del context
+    answer_partitions(exchange, exchange.message(), {"low_watermark": -1}, partial(_delete, exchange.admitted.topics))
 
 
-def _delete(context: Context, topic: str, wanted: Message, answer: Message, finish: Callable[[], None]) -> None:
+def _delete(topics: Topics, topic: str, wanted: Message, answer: Message, finish: Callable[[], None]) -> None:
     def deleted(low_watermark: int, error: DuramenError | None) -> None:
         answer["low_watermark"], answer["error_code"] = low_watermark, error_code(error)
         finish()
 
     try:
-        stream = context.broker.streams.get(topic)
+        stream = topics.get(topic)
         partition = stream.partition(wanted["partition_index"])
     except DuramenError as error:
         deleted(-1, error)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,38 +18,20 @@ from duramen.codec.kafka.header import encode_response
 from duramen.codec.kafka.messages import RESPONSES
 from duramen.codec.kafka.names import no_api
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.doors.kafka import (
-    batches,
-    configs,
-    consumer_groups,
-    deleting,
-    fetch,
-    group_admin,
-    group_offsets,
-    groups,
-    logdirs,
-    metadata,
-    offsets,
-    paging,
-    produce,
-    quorum,
-    quotas,
-    reassigning,
-    share_groups,
-    shares,
-    topics,
-    transactions,
-)
+from duramen.doors.kafka import metadata
 from duramen.doors.kafka.cold import ColdReads
 from duramen.doors.kafka.connection import KafkaConnection
-from duramen.doors.kafka.context import Context, Handler
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.entering import enter
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.faults import Faults
+from duramen.doors.kafka.handlers import HANDLERS
 from duramen.doors.kafka.injecting import Injector
 from duramen.doors.kafka.measuring import Measuring
 from duramen.doors.kafka.memory import RequestMemory
 from duramen.doors.kafka.sessions import CACHED_PARTITION_BYTES, FetchSessions
 from duramen.doors.kafka.share_sessions import ShareSessions
+from duramen.service.admission import Service
 
 __all__ = ["KafkaDoor"]
 
@@ -70,71 +52,12 @@ _SESSION_PARTITION_BYTES: Final = 256
 _LARGEST_COLD_PIECE: Final = 512 * 1024
 _BATCH_BYTES: Final = 1024 * 1024  # of a large producer
 
-_HANDLERS: Final[Mapping[ApiKey, Handler]] = {
-    ApiKey.PRODUCE: produce.handle_produce,
-    ApiKey.FETCH: fetch.handle_fetch,
-    ApiKey.LIST_OFFSETS: offsets.handle_list_offsets,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: offsets.handle_offset_for_leader_epoch,
-    ApiKey.METADATA: metadata.handle_metadata,
-    ApiKey.API_VERSIONS: metadata.handle_api_versions,
-    ApiKey.DESCRIBE_CLUSTER: metadata.handle_describe_cluster,
-    ApiKey.FIND_COORDINATOR: groups.handle_find_coordinator,
-    ApiKey.JOIN_GROUP: groups.handle_join_group,
-    ApiKey.SYNC_GROUP: groups.handle_sync_group,
-    ApiKey.HEARTBEAT: groups.handle_heartbeat,
-    ApiKey.LEAVE_GROUP: groups.handle_leave_group,
-    ApiKey.OFFSET_COMMIT: group_offsets.handle_offset_commit,
-    ApiKey.OFFSET_FETCH: group_offsets.handle_offset_fetch,
-    ApiKey.OFFSET_DELETE: group_offsets.handle_offset_delete,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.handle_consumer_group_heartbeat,
-    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.handle_consumer_group_describe,
-    ApiKey.LIST_GROUPS: group_admin.handle_list_groups,
-    ApiKey.DESCRIBE_GROUPS: group_admin.handle_describe_groups,
-    ApiKey.DELETE_GROUPS: group_admin.handle_delete_groups,
-    ApiKey.CREATE_TOPICS: topics.handle_create_topics,
-    ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
-    ApiKey.DELETE_RECORDS: deleting.handle_delete_records,
-    ApiKey.ALTER_CONFIGS: configs.handle_alter_configs,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: logdirs.handle_alter_replica_log_dirs,
-    ApiKey.DESCRIBE_LOG_DIRS: logdirs.handle_describe_log_dirs,
-    ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
-    ApiKey.INIT_PRODUCER_ID: transactions.handle_init_producer_id,
-    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.handle_add_partitions_to_txn,
-    ApiKey.ADD_OFFSETS_TO_TXN: transactions.handle_add_offsets_to_txn,
-    ApiKey.END_TXN: transactions.handle_end_txn,
-    ApiKey.TXN_OFFSET_COMMIT: transactions.handle_txn_offset_commit,
-    ApiKey.DESCRIBE_PRODUCERS: transactions.handle_describe_producers,
-    ApiKey.DESCRIBE_TRANSACTIONS: transactions.handle_describe_transactions,
-    ApiKey.LIST_TRANSACTIONS: transactions.handle_list_transactions,
-    ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
-    ApiKey.ELECT_LEADERS: reassigning.handle_elect_leaders,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: reassigning.handle_alter_partition_reassignments,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: reassigning.handle_list_partition_reassignments,
-    ApiKey.DESCRIBE_QUORUM: quorum.handle_describe_quorum,
-    ApiKey.UNREGISTER_BROKER: quorum.handle_unregister_broker,
-    ApiKey.ADD_RAFT_VOTER: quorum.handle_add_raft_voter,
-    ApiKey.REMOVE_RAFT_VOTER: quorum.handle_remove_raft_voter,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.handle_describe_client_quotas,
-    ApiKey.ALTER_CLIENT_QUOTAS: quotas.handle_alter_client_quotas,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: paging.handle_describe_topic_partitions,
-    ApiKey.SHARE_GROUP_HEARTBEAT: share_groups.handle_share_group_heartbeat,
-    ApiKey.SHARE_GROUP_DESCRIBE: share_groups.handle_share_group_describe,
-    ApiKey.SHARE_FETCH: shares.handle_share_fetch,
-    ApiKey.SHARE_ACKNOWLEDGE: shares.handle_share_acknowledge,
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_groups.handle_describe_share_group_offsets,
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_groups.handle_alter_share_group_offsets,
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_groups.handle_delete_share_group_offsets,
-    ApiKey.BEGIN_BATCH: batches.handle_begin_batch,
-    ApiKey.DECIDE_BATCH: batches.handle_decide_batch,
-}
-
 
 class KafkaDoor:
     """A listening socket and its connections."""
 
     def __init__(
-        self, broker: Broker, clock: Clock, deadlines: Deadlines, *, cluster_id: str, advertise: str,
+        self, broker: Broker, clock: Clock, deadlines: Deadlines, *, service: Service, cluster_id: str, advertise: str,
         faults: Faults | None = None, admit: Callable[[int], bool] = lambda _: True,
     ) -> None:  # fmt: skip
         """`advertise` is the HOST:PORT clients are told; empty: where it listens. `faults` are what a test asks for.
@@ -143,6 +66,7 @@ class KafkaDoor:
         """
         settings, metrics = broker.settings, broker.metrics
         self.broker = broker
+        self._service = service
         self.clock = clock
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._request_bytes = memory_share_bytes(settings.integer("memory.limit.bytes"))
@@ -173,7 +97,7 @@ class KafkaDoor:
         self._measuring = Measuring(metrics)
         self._paused = {
             cause: metrics.counter("duramen_kafka_paused_reads_total", cause)
-            for cause in ("slow reader", "unanswered", "throttled")
+            for cause in ("slow reader", "unanswered", "throttled", "names")
         }
         self._servers: list[asyncio.Server] = []
         self._listeners: tuple[str, ...] = ()
@@ -183,7 +107,8 @@ class KafkaDoor:
         """What handlers are handed for clients that come through this address."""
         answer_bytes = self._request_bytes // _ANSWERS_SHARE
         return Context(
-            self.broker, self._cluster_id, host, port, self._shares, self._sessions, answer_bytes, self._listeners
+            self.broker, self._service, self._cluster_id, host, port, self._shares, self._sessions, answer_bytes,
+            self._listeners,
         )  # fmt: skip
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
@@ -267,11 +192,10 @@ class KafkaDoor:
             self._refuse_version(exchange)
             return
         self._measuring.came(api.key)
-        handler = _HANDLERS[api.key]
         if self._injector is None:
-            handler(context, exchange)
+            enter(HANDLERS[api.key], context, exchange)
         else:
-            self._injector.handle(handler, context, exchange)
+            self._injector.handle(partial(enter, HANDLERS[api.key]), context, exchange)
 
     def fed(self) -> None:
         """What came through a connection has been handled."""

@@ -1,13 +1,15 @@
 """One request and its answer."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from duramen.base.ports import Buffer
+from duramen.base.principal import ANONYMOUS, Principal
 from duramen.codec.kafka.header import RequestHeader, encode_response
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.measuring import error_codes
+from duramen.service.admission import NOTHING_NEEDED, Admitted
 from duramen.storage.reader import Slice
 
 __all__ = ["Answer", "Channel", "Exchange", "StreamedAnswer"]
@@ -37,6 +39,12 @@ class Channel(Protocol):
     def answer_ready(self, exchange: "Exchange") -> None:
         """The exchange has its answer: it may go out once those before it have."""
 
+    def hold(self) -> None:
+        """Handle no request behind the newest one until `go_on`."""
+
+    def go_on(self, action: Callable[[], None]) -> None:
+        """Do `action` on behalf of the newest request, and handle those behind it; nothing where the client is gone."""
+
 
 class Exchange:
     """A request that was read, and the place of its answer in the order of the connection's answers."""
@@ -44,6 +52,7 @@ class Exchange:
     __slots__ = (
         "_channel",
         "abandoned",
+        "admitted",
         "answer",
         "answered",
         "began_s",
@@ -51,14 +60,24 @@ class Exchange:
         "errors",
         "frame",
         "header",
+        "principal",
+        "request",
         "size",
         "throttle_ms",
         "version",
     )
 
-    def __init__(self, channel: Channel, header: RequestHeader, frame: memoryview, size: int, began_s: float) -> None:
+    def __init__(
+        self, channel: Channel, header: RequestHeader, frame: memoryview, size: int, began_s: float,
+        principal: Principal = ANONYMOUS,
+    ) -> None:  # fmt: skip
         """`began_s` is when it was whole, by the clock's fine seconds."""
         self._channel = channel
+        self.principal = principal
+        self.request: Any = None
+        """What its API's `decode` has made of it."""
+        self.admitted: Admitted = NOTHING_NEEDED
+        """The topics that it names, and what of it was refused."""
         self.abandoned: Callable[[], object] | None = None
         """Called where the connection goes while the request waits for its answer."""
         self.began_s = began_s
@@ -84,10 +103,12 @@ class Exchange:
         return self._channel.peer_host
 
     def message(self) -> Message:
-        """The request's message. Raises RequestInvalid."""
-        header = self.header
-        message, elements = REQUESTS[header.api_key].decode_request(header.version, self.frame, header.end)
-        self.decoded(elements)
+        """The request's message, decoded once. Raises RequestInvalid."""
+        if self.request is None:
+            header = self.header
+            self.request, elements = REQUESTS[header.api_key].decode_request(header.version, self.frame, header.end)
+            self.decoded(elements)
+        message: Message = self.request
         return message
 
     def decoded(self, elements: int) -> None:
@@ -124,4 +145,6 @@ class Exchange:
         self.answer = answer
         self.answered = True
         self.frame = memoryview(b"")
+        self.request = None
+        self.admitted = NOTHING_NEEDED
         self._channel.answer_ready(self)

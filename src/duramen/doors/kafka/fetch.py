@@ -1,6 +1,7 @@
 """Fetch: whole batches go from the log to the socket, never decoded."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
@@ -23,20 +24,30 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.places import SAYS_LEADER, endpoints_of, leader_of
+from duramen.doors.kafka.rules import Asked
 from duramen.doors.kafka.sessions import FINAL_EPOCH, NO_SESSION, Session, Turn
+from duramen.service.resolve import Topics
 from duramen.storage.reader import Slice
 
-__all__ = ["handle_fetch"]
+__all__ = ["decode", "handle_fetch", "names", "resolved_within_ms"]
 
 _NO_TOPIC: Final = StreamNotFound("no such topic")
 _NO_PARTITION: Final = StreamNotFound("no such partition")
 _LARGE_REQUEST: Final = 1 << 20
 _LARGE_WAIT_MS: Final = 500
+_LEAST_RESOLUTION_MS: Final = 1_000
 _LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
 
 
-def handle_fetch(context: Context, exchange: Exchange) -> None:
-    """Answer with what there is, at once or as soon as there is enough. Raises RequestInvalid for a replica."""
+class _Begun(NamedTuple):
+    """A request, and what it means in its session."""
+
+    request: FetchRequest
+    turn: Turn
+
+
+def decode(context: Context, exchange: Exchange) -> None:
+    """The request is one of a session, or alone. Raises RequestInvalid for a replica."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
     if request.replica_id >= 0:
         raise RequestInvalid(
@@ -44,18 +55,42 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
             " --cluster-listen, never here"
         )
     turn = _turn(context, exchange, request)
+    exchange.decoded(sum(1 + len(partitions) for _, partitions in turn.topics))
+    exchange.request = _Begun(request, turn)
+
+
+def names(asked: Asked) -> Sequence[str | UUID]:
+    """The topics of the session as this request leaves it."""
+    begun: _Begun = asked.request
+    return [topic for topic, _ in begun.turn.topics]
+
+
+def resolved_within_ms(asked: Asked) -> int:
+    """As long as the client would wait for records; one that would not has a second."""
+    begun: _Begun = asked.request
+    return max(begun.request.max_wait_ms, _LEAST_RESOLUTION_MS)
+
+
+def _missing(topics: Topics, topic: str | UUID) -> DuramenError:
+    error = topics.error(topic)
+    return _NO_TOPIC if isinstance(error, StreamNotFound) else error
+
+
+def handle_fetch(context: Context, exchange: Exchange) -> None:
+    """Answer with what there is, at once or as soon as there is enough."""
+    begun: _Begun = exchange.request
+    request, turn = begun
     if turn.error:
         _refuse(exchange, turn.error)
         return
     broker = context.broker
-    isolation = request.isolation_level
-    exchange.decoded(sum(1 + len(partitions) for _, partitions in turn.topics))
+    isolation, topics = request.isolation_level, exchange.admitted.topics
     wanted: list[Wanted] = []
     for topic, partitions in turn.topics:
-        stream = broker.streams.find_id(topic) if isinstance(topic, UUID) else broker.streams.find(topic)
+        stream = topics.find(topic)
         for index, offset, max_bytes, leader_epoch in partitions:
             if stream is None or not 0 <= index < len(stream.partitions):
-                missing = _NO_TOPIC if stream is None else _NO_PARTITION
+                missing = _missing(topics, topic) if stream is None else _NO_PARTITION
                 wanted.append(Wanted(None, offset, max_bytes, error=missing))
             else:
                 wanted.append(

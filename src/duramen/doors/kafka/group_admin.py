@@ -1,6 +1,7 @@
 """The administration of groups: ListGroups, DescribeGroups, DeleteGroups."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from duramen.base.errors import DuramenError, GroupNotFound
 from duramen.broker.groups.kinds import GroupDescription, GroupKind
@@ -8,9 +9,19 @@ from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.rules import Asked
 from duramen.groups.values import GroupState
+from duramen.service.authorize import Access, Operation, ResourceType
 
-__all__ = ["handle_delete_groups", "handle_describe_groups", "handle_list_groups"]
+__all__ = ["handle_delete_groups", "handle_describe_groups", "handle_list_groups", "listed"]
+
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.GROUP)
+_DELETE: Final = Access(Operation.DELETE, ResourceType.GROUP)
+
+
+def listed(asked: Asked) -> Iterable[str]:
+    """The groups that there are."""
+    return [group.group_id for group in asked.context.broker.groups.listing()]
 
 
 def handle_list_groups(context: Context, exchange: Exchange) -> None:
@@ -29,6 +40,7 @@ def handle_list_groups(context: Context, exchange: Exchange) -> None:
                 }
                 for group in context.broker.groups.listing()
                 if (not states or group.state.value.lower() in states) and (not types or group.kind.value in types)
+                if exchange.admitted.refusal(_DESCRIBE, group.group_id) is None
             ]
         }
     )
@@ -41,6 +53,7 @@ def handle_describe_groups(context: Context, exchange: Exchange) -> None:
     for group_id in exchange.message()["groups"]:
         try:
             room.check()
+            exchange.admitted.check(_DESCRIBE, group_id)
             context.broker.groups.check_coordinated(group_id)
             context.broker.groups.kinds.check(group_id, GroupKind.CLASSIC)
             described = _described(context.broker.groups.describe(group_id))
@@ -92,4 +105,8 @@ def handle_delete_groups(context: Context, exchange: Exchange) -> None:
     if not names:
         exchange.reply({"results": []})
     for at, name in enumerate(names):
-        context.broker.groups.delete(name, put(at))
+        refusal = exchange.admitted.refusal(_DELETE, name)
+        if refusal is not None:
+            put(at)(refusal)
+        else:
+            context.broker.groups.delete(name, put(at))

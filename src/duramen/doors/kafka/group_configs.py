@@ -9,6 +9,7 @@ from duramen.broker.broker import Broker
 from duramen.broker.configs import ConfigEntry
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.resources import Alteration, Change, Described, Done, Resource, described, meant
+from duramen.service.resolve import Topics
 
 __all__ = ["GroupResource"]
 
@@ -19,13 +20,15 @@ _OF_A_GROUP: Final = 8
 class GroupResource(Resource):
     """The configs of groups. A group may have some before it is there, as in Apache Kafka."""
 
-    def describe(self, context: Context, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
         """Raises RequestInvalid where no group is named."""
+        del topics
         _check_name(name)
         return [_of_group(entry) for entry in context.broker.group_configs.entries(name)]
 
-    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, ConfigInvalid."""
+        del topics
         _check_name(wish.name)
         changes: dict[str, str | None] = {}
         if wish.whole:

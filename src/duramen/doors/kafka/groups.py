@@ -1,6 +1,6 @@
 """Groups: FindCoordinator and the members of the classic protocol."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError, GroupFull, MemberIdRequired, UnknownMember
@@ -15,10 +15,14 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.places import coordinator_place
+from duramen.doors.kafka.rules import Asked
 from duramen.groups.records import partition_for
 from duramen.groups.values import JoinRequest, JoinResult, SyncRequest, SyncResult
+from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
 
 __all__ = [
+    "found_groups",
+    "found_transactional_ids",
     "handle_find_coordinator",
     "handle_heartbeat",
     "handle_join_group",
@@ -40,20 +44,52 @@ _STORED: Final[Mapping[int, tuple[str, Callable[[str, int], int]]]] = {
 """Where what is coordinated is stored: the stream, and the partition for a key."""
 
 
+_ACCESS: Final[Mapping[int, Access]] = {
+    _GROUP_KEY: Access(Operation.DESCRIBE, ResourceType.GROUP),
+    _TRANSACTION_KEY: Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    _SHARE_KEY: Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
+}
+"""What has to be allowed to be told."""
+
+
+def _keys(exchange: Exchange) -> Sequence[str]:
+    request = exchange.message()
+    keys: Sequence[str] = request["coordinator_keys"] if exchange.version >= 4 else [request["key"]]
+    return keys
+
+
+def found_groups(asked: Asked) -> Sequence[str]:
+    """The groups whose coordinators are asked for."""
+    return _keys(asked.exchange) if asked.request["key_type"] == _GROUP_KEY else ()
+
+
+def found_transactional_ids(asked: Asked) -> Sequence[str]:
+    """The transactional ids whose coordinators are asked for."""
+    return _keys(asked.exchange) if asked.request["key_type"] == _TRANSACTION_KEY else ()
+
+
 def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
     """Which node coordinates a group or a transactional id: who leads the partition that stores it."""
     request = exchange.message()
-    keys = request["coordinator_keys"] if exchange.version >= 4 else [request["key"]]
-    broker = context.broker
+    keys = _keys(exchange)
+    broker, admitted = context.broker, exchange.admitted
 
     def reply(error: DuramenError | None) -> None:
         code, message = group_error_code(error), None if error is None else str(error)
         if request["key_type"] not in (_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY):
             code, message = ErrorCode.INVALID_REQUEST, f"there are no coordinators of the type {request['key_type']}"
         refused: dict[str, Any] = {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
-        found = [_coordinator(context, request["key_type"], key) if not code else refused for key in keys]
+        found = [told(key) if not code else refused for key in keys]
         coordinators = [one | {"key": key} for one, key in zip(found, keys, strict=True)]
         exchange.reply((found[0] if found else refused) | {"coordinators": coordinators})
+
+    def told(key: str) -> dict[str, Any]:
+        access = _ACCESS[request["key_type"]]
+        refusal = admitted.refusal(access, CLUSTER_NAME if access.resource_type is ResourceType.CLUSTER else key)
+        if refusal is None:
+            return _coordinator(context, request["key_type"], key)
+        code = group_error_code(refusal)
+        return {"error_code": code, "error_message": str(refusal), "node_id": -1, "host": "", "port": -1}
 
     if request["key_type"] == _TRANSACTION_KEY:
         broker.internal_streams.ensure_transactions(reply)

@@ -4,6 +4,7 @@ Only a node that was started for tests has one of these.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from duramen.base.deadlines import Deadlines
@@ -37,6 +38,12 @@ class _Late(Channel):
     def weighed(self, size: int) -> None:
         self._waiting.weigh(size)
 
+    def hold(self) -> None:
+        self._waiting.channel.hold()
+
+    def go_on(self, action: Callable[[], None]) -> None:
+        self._waiting.channel.go_on(action)
+
     def answer_ready(self, exchange: Exchange) -> None:
         self._deadlines.at(self._clock.monotonic_ms() + self._delay_ms, lambda: self._answer(exchange))
 
@@ -62,11 +69,13 @@ class Injector:
         fault = self._faults.take(ApiKey(exchange.header.api_key))
         if fault.delay_ms:
             late = _Late(exchange, fault.delay_ms, self._clock, self._deadlines)
-            exchange = Exchange(late, exchange.header, exchange.frame, exchange.size, exchange.began_s)
+            exchange = Exchange(
+                late, exchange.header, exchange.frame, exchange.size, exchange.began_s, exchange.principal
+            )
         if fault.code is ErrorCode.NONE:
             handler(context, exchange)
         else:
-            refuse(context, exchange, fault.code)
+            refuse(context, exchange, fault.code, f"{fault.code.name}, as the test asked for")
 
     def answered(self, exchange: Exchange) -> None:
         """A request has its answer: say so where there are errors in it."""

@@ -11,26 +11,39 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.controller.partitions import PartitionId
 from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.rules import Asked
+from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
 
-__all__ = ["handle_alter_replica_log_dirs", "handle_describe_log_dirs"]
+__all__ = ["handle_alter_replica_log_dirs", "handle_describe_log_dirs", "moved", "named"]
 
 _UNKNOWN = -1
+_ALTER_CLUSTER = Access(Operation.ALTER, ResourceType.CLUSTER)
+
+
+def named(asked: Asked) -> Iterable[str]:
+    """The topics that are asked for."""
+    return [topic["topic"] for topic in asked.request["topics"] or ()]
+
+
+def moved(asked: Asked) -> Iterable[str]:
+    """The topics whose replicas are to be moved."""
+    return [topic["name"] for wanted in asked.request["dirs"] for topic in wanted["topics"]]
 
 
 def handle_describe_log_dirs(context: Context, exchange: Exchange) -> None:
     """The partitions asked for, or all; those that do not exist are left out, as in Apache Kafka."""
     asked = exchange.message()["topics"]
-    streams = context.broker.streams
     topics: list[Message] = []
     if asked is None:
-        topics = [_topic(stream, stream.partitions) for stream in streams]
+        topics = [_topic(stream, stream.partitions) for stream in context.service.resolver.every()]
     else:
         wanted: dict[str, list[int]] = {}
         for topic in asked:
             wanted.setdefault(topic["topic"], []).extend(topic["partitions"])
         for name, partitions in wanted.items():
-            stream = streams.find(name)
+            stream = exchange.admitted.topics.find(name)
             if stream is not None:
                 indexes = (index for index in partitions if 0 <= index < len(stream.partitions))
                 topics.append(_topic(stream, [stream.partitions[index] for index in dict.fromkeys(indexes)]))
@@ -57,12 +70,18 @@ def _directory(context: Context) -> Path:
 def handle_alter_replica_log_dirs(context: Context, exchange: Exchange) -> None:
     """Move replicas to another directory (KIP-113): there is one, and all are in it already."""
     own = os.path.normpath(_directory(context))
+    refusal = exchange.admitted.refusal(_ALTER_CLUSTER, CLUSTER_NAME)
     codes: dict[str, dict[int, ErrorCode]] = {}
     for wanted in exchange.message()["dirs"]:
         is_own = os.path.normpath(wanted["path"]) == own
         for topic in wanted["topics"]:
             for index in topic["partitions"]:
-                code = _held(context, topic["name"], index) if is_own else ErrorCode.LOG_DIR_NOT_FOUND
+                if refusal is not None:
+                    code = error_code(refusal)
+                elif is_own:
+                    code = _held(context, exchange.admitted.topics.find(topic["name"]), index)
+                else:
+                    code = ErrorCode.LOG_DIR_NOT_FOUND
                 codes.setdefault(topic["name"], {})[index] = code
     results = [
         {
@@ -74,10 +93,9 @@ def handle_alter_replica_log_dirs(context: Context, exchange: Exchange) -> None:
     exchange.reply({"results": results})
 
 
-def _held(context: Context, name: str, index: int) -> ErrorCode:
+def _held(context: Context, stream: Stream | None, index: int) -> ErrorCode:
     """Whether this node has a replica of the partition."""
     broker = context.broker
-    stream = broker.streams.find(name)
     if stream is None or not 0 <= index < len(stream.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     holds = broker.node_id in broker.standing.partition(PartitionId(stream.id, index)).replicas

@@ -8,6 +8,7 @@ from duramen.base.errors import ConfigInvalid, RequestInvalid
 from duramen.broker.broker import Broker
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.resources import Alteration, Change, Described, Done, Resource, check_node
+from duramen.service.resolve import Topics
 
 __all__ = ["BrokerLoggers"]
 
@@ -29,16 +30,18 @@ _NAMES: Final = {level: name for name, level in _LEVELS.items()}
 class BrokerLoggers(Resource):
     """The loggers that have said something, by name, and `root`, from which the others have their level."""
 
-    def describe(self, context: Context, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
         """Raises RequestInvalid for another node."""
+        del topics
         check_node(context.broker, name)
         return [
             Described(logger, _NAMES.get(_get(logger).getEffectiveLevel(), "INFO"), _DYNAMIC_LOGGER, _UNKNOWN_TYPE)
             for logger in _known()
         ]
 
-    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, or ConfigInvalid naming a logger or level that there is not; then none is changed."""
+        del topics
         check_node(broker, wish.name)
         if wish.whole:
             raise RequestInvalid("levels of loggers are changed with IncrementalAlterConfigs")

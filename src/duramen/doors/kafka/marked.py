@@ -25,6 +25,7 @@ def describe_marked(context: Context, exchange: Exchange, topics: Sequence[Messa
 class _Describing:
     def __init__(self, context: Context, exchange: Exchange, topics: Sequence[Message]) -> None:
         self._broker = context.broker
+        self._topics = exchange.admitted.topics
         self._exchange = exchange
         self._room = context.answer_room()
         self._answers: list[Message] = []
@@ -59,7 +60,7 @@ class _Describing:
         check_name(name)
         if offset is None:
             raise RequestInvalid("marked_from has an offset for each of the partitions")
-        partition = self._broker.streams.get(name).partition(index)
+        partition = self._topics.get(name).partition(index)
         find_marked(self._broker.store, partition, offset, self._most, self._found)
 
     def _found(self, found: Marked | DuramenError) -> None:

@@ -1,11 +1,11 @@
 """Metadata, ApiVersions, DescribeCluster: what there is and where."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, NameInvalid, StreamExists
+from duramen.base.errors import DuramenError, NameInvalid, NameNotResolved, StreamExists, StreamNotFound
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -15,14 +15,21 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.places import brokers, fenced_brokers, live_brokers, partition_answer, shown_brokers
+from duramen.doors.kafka.rules import Asked
+from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
+from duramen.service.resolve import Found, TopicKey, Topics
 
 __all__ = [
     "TOPIC_OPERATIONS",
+    "absence",
     "absent",
+    "absent_names",
     "api_versions",
     "handle_api_versions",
     "handle_describe_cluster",
     "handle_metadata",
+    "listed",
+    "names",
     "nodes",
 ]
 
@@ -30,6 +37,9 @@ __all__ = [
 _CLUSTER_OPERATIONS: Final = 0b1111110100000
 TOPIC_OPERATIONS: Final = 0b110111111000
 
+_DESCRIBE_CLUSTER: Final = Access(Operation.DESCRIBE, ResourceType.CLUSTER)
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
+_CREATE: Final = Access(Operation.CREATE, ResourceType.TOPIC)
 _NO_OPERATIONS: Final = -2147483648
 _NULL_ID: Final = UUID(int=0)
 _BY_ID: Final = 12  # since this version topics are asked for by id; 10 and 11 have the field and no use for it
@@ -71,6 +81,8 @@ def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if endpoint == _CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         exchange.reply({"error_code": code, "error_message": f"this is a broker, not an endpoint of type {endpoint}"})
         return
+    # As in Apache Kafka, everybody is told of the nodes.
+    may = exchange.admitted.refusal(_DESCRIBE_CLUSTER, CLUSTER_NAME) is None
     wanted = request["include_cluster_authorized_operations"]
     fenced = request["include_fenced_brokers"]
     exchange.reply(
@@ -78,7 +90,7 @@ def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
             "cluster_id": context.cluster_id,
             "controller_id": context.broker.standing.controller_id,
             "brokers": _shown(context, fenced=fenced),
-            "cluster_authorized_operations": _CLUSTER_OPERATIONS if wanted else _NO_OPERATIONS,
+            "cluster_authorized_operations": (_CLUSTER_OPERATIONS if may else 0) if wanted else _NO_OPERATIONS,
         }
     )
 
@@ -120,13 +132,40 @@ class _Asked:
         self._exchange.reply(answer)
 
 
+def _names_none(asked: Asked) -> bool:
+    """Whether the request is about all topics."""
+    wanted = asked.request["topics"]
+    return wanted is None or (asked.exchange.version == 0 and not wanted)
+
+
+def names(asked: Asked) -> Sequence[TopicKey]:
+    """The topics that are asked for, by name or by id."""
+    wanted = () if _names_none(asked) else asked.request["topics"]
+    return [
+        topic["topic_id"] if topic["name"] is None or topic["topic_id"] != _NULL_ID else topic["name"]
+        for topic in wanted
+    ]
+
+
+def listed(asked: Asked) -> Iterable[str]:
+    """All topics, where the request is about all."""
+    return [topic.name for topic in asked.context.service.resolver.every()] if _names_none(asked) else ()
+
+
+def absent_names(asked: Asked) -> Iterable[str]:
+    """The topics that may have to be created."""
+    return [name for name in names(asked) if isinstance(name, str)]
+
+
 def handle_metadata(context: Context, exchange: Exchange) -> None:
     """The topics asked for, or all; those that do not exist are created where that is allowed."""
     request = exchange.message()
     wanted: Sequence[Message] | None = request["topics"]
     broker = context.broker
+    admitted = exchange.admitted
     if wanted is None or (exchange.version == 0 and not wanted):
-        streams = list(broker.streams)
+        every = context.service.resolver.every()
+        streams = [stream for stream in every if admitted.refusal(_DESCRIBE, stream.name) is None]
         asked = _Asked(context, exchange, request, len(streams))
         for at, stream in enumerate(streams):
             asked.put(at, _topic(context, stream))
@@ -141,20 +180,38 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
     for at, (name, topic_id) in enumerate(keys):
         put = partial(asked.put, at)
         if name is None or topic_id != _NULL_ID:
-            found = broker.streams.find_id(topic_id)
-            put(_missing(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID) if found is None else _topic(context, found))
+            found = admitted.topics.find(topic_id)
+            if found is not None:
+                put(_topic(context, found))
+            else:
+                put(_missing(None, topic_id, absence(admitted.topics, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)))
         else:
-            _by_name(context, name, put, may_create=may_create)
+            _by_name(context, exchange, name, put, may_create=may_create)
 
 
-def _by_name(context: Context, name: str, put: Callable[[Message], None], *, may_create: bool) -> None:
-    stream = context.broker.streams.find(name)
+def _by_name(
+    context: Context, exchange: Exchange, name: str, put: Callable[[Message], None], *, may_create: bool
+) -> None:  # fmt: skip
+    topics = exchange.admitted.topics
+    stream = topics.find(name)
+    creates = may_create and isinstance(topics.error(name), StreamNotFound)
+    refusal = exchange.admitted.refusal(_CREATE, name) if creates else None
     if stream is not None:
         put(_topic(context, stream))
-    elif may_create:
+    elif refusal is not None:
+        put(_missing(name, _NULL_ID, error_code(refusal)))
+    elif creates:
         _create(context, name, put)
     else:
-        put(_missing(name, _NULL_ID, absent(name)))
+        put(_missing(name, _NULL_ID, absence(topics, name, absent(name))))
+
+
+def absence(topics: Topics, key: TopicKey, missing: ErrorCode) -> ErrorCode:
+    """Why a topic is not described; `missing` where it does not exist."""
+    error = topics.error(key)
+    if isinstance(error, StreamNotFound):
+        return missing
+    return ErrorCode.LEADER_NOT_AVAILABLE if isinstance(error, NameNotResolved) else error_code(error)
 
 
 def absent(name: str) -> ErrorCode:
@@ -170,7 +227,10 @@ def _create(context: Context, name: str, put: Callable[[Message], None]) -> None
     broker = context.broker
 
     def created(error: DuramenError | None) -> None:
-        stream = broker.streams.find(name)
+        context.service.resolver.resolve([name], lambda found: answer(found, error))
+
+    def answer(found: Found, error: DuramenError | None) -> None:
+        stream = found.get(name)
         if stream is not None:
             put(_topic(context, stream))
         elif isinstance(error, StreamExists):

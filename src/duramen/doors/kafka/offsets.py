@@ -14,6 +14,7 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.gathering import answer_partitions
+from duramen.service.resolve import Topics
 
 __all__ = ["handle_list_offsets", "handle_offset_for_leader_epoch"]
 
@@ -23,16 +24,15 @@ _NEVER: Final = 1 << 15
 _SINCE: Final[Mapping[int, int]] = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
-def _partition(context: Context, topic: str, index: int) -> Partition:
-    return context.broker.streams.get(topic).partition(index)
-
-
 def handle_list_offsets(context: Context, exchange: Exchange) -> None:
     """Offsets by timestamp, or the first and the last."""
+    del context
     blank = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
     request = exchange.message()
     request["topics"], repeated = _distinct(request["topics"])
-    begin = partial(_find, context, exchange.version, repeated, committed=request["isolation_level"] == 1)
+    begin = partial(
+        _find, exchange.admitted.topics, exchange.version, repeated, committed=request["isolation_level"] == 1
+    )
     answer_partitions(exchange, request, blank, begin)
 
 
@@ -56,7 +56,7 @@ def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[tuple[str, 
 
 
 def _find(
-    context: Context,
+    topics: Topics,
     version: int,
     repeated: Collection[tuple[str, int]],
     topic: str,
@@ -77,7 +77,7 @@ def _find(
         finish()
         return
     try:
-        partition = _partition(context, topic, wanted["partition_index"])
+        partition = topics.get(topic).partition(wanted["partition_index"])
         partition.check_leads()
         partition.check_epoch(wanted["current_leader_epoch"])
     except DuramenError as error:
@@ -85,7 +85,7 @@ def _find(
         finish()
         return
     if wanted["says_origin"]:  # nobody asks for that but our own client
-        answer["created_ms"] = context.broker.streams.get(topic).state.created_at_ms
+        answer["created_ms"] = topics.get(topic).state.created_at_ms
         answer["start_moved_ms"] = partition.log.start_moved_ms
         answer["late_records"], answer["late_newest_ms"] = partition.log.late
     found = partial(_found, partition, wanted, answer, finish)
@@ -128,13 +128,15 @@ def _found(
 
 def handle_offset_for_leader_epoch(context: Context, exchange: Exchange) -> None:
     """Where leader epochs end, so that a consumer notices that what it has read was cut (KIP-320)."""
+    del context
     topics = []
+    named = exchange.admitted.topics
     for topic in exchange.message()["topics"]:
         answers = []
         for wanted in topic["partitions"]:
             answer = {"partition": wanted["partition"], "leader_epoch": -1, "end_offset": -1}
             try:
-                partition = _partition(context, topic["topic"], wanted["partition"])
+                partition = named.get(topic["topic"]).partition(wanted["partition"])
                 partition.check_leads()
                 partition.check_epoch(wanted["current_leader_epoch"])
                 answer["leader_epoch"], answer["end_offset"] = partition.end_of_epoch(wanted["leader_epoch"])

@@ -1,6 +1,7 @@
 """DescribeTopicPartitions: topics in the order of their names, a bounded number of partitions at once (KIP-966)."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
@@ -8,17 +9,38 @@ from duramen.codec.kafka.schema import Message
 from duramen.controller.partitions import PartitionId
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.exchange import Exchange
-from duramen.doors.kafka.metadata import TOPIC_OPERATIONS, absent
+from duramen.doors.kafka.metadata import TOPIC_OPERATIONS, absence, absent
 from duramen.doors.kafka.places import live_brokers, partition_answer
+from duramen.doors.kafka.rules import Asked
+from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.resolve import Topics
 
-__all__ = ["handle_describe_topic_partitions"]
+__all__ = ["handle_describe_topic_partitions", "listed", "names"]
+
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
+
+
+def names(asked: Asked) -> Sequence[str]:
+    """The topics that are asked for."""
+    return [topic["name"] for topic in asked.request["topics"]]
+
+
+def listed(asked: Asked) -> Sequence[str]:
+    """All topics, where none is named."""
+    return () if asked.request["topics"] else [topic.name for topic in asked.context.service.resolver.every()]
 
 
 def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> None:
     """The topics asked for, or all, from the cursor on; the answer's cursor says where the next page begins."""
     request = exchange.message()
     broker, cursor = context.broker, request["cursor"]
-    names = sorted({topic["name"] for topic in request["topics"]} or broker.streams.by_name)
+    topics = exchange.admitted.topics
+    if request["topics"]:
+        names = sorted({topic["name"] for topic in request["topics"]})
+    else:
+        every = list(context.service.resolver.every())
+        topics = Topics({topic.name: topic for topic in every}, {})
+        names = sorted(topic.name for topic in every if exchange.admitted.refusal(_DESCRIBE, topic.name) is None)
     first = 0
     if cursor is not None:
         names = [name for name in names if name >= cursor["topic_name"]]
@@ -31,18 +53,21 @@ def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> No
         if names and names[0] != cursor["topic_name"]:
             first = 0  # the topic that the page before ended in is gone
     left = max(1, min(request["response_partition_limit"], broker.settings.integer("max.request.partition.size.limit")))
-    topics, following = _page(context, names, first, left)
-    exchange.reply({"topics": topics, "next_cursor": following})
+    page, following = _page(context, topics, names, first, left)
+    exchange.reply({"topics": page, "next_cursor": following})
 
 
-def _page(context: Context, names: Sequence[str], first: int, left: int) -> tuple[list[Message], Message | None]:
+def _page(
+    context: Context, named: Topics, names: Sequence[str], first: int, left: int
+) -> tuple[list[Message], Message | None]:
     topics: list[Message] = []
     for name in names:
         if not left:
             return topics, {"topic_name": name, "partition_index": 0}
-        stream = context.broker.streams.find(name)
+        stream = named.find(name)
         if stream is None:
-            topics.append({"error_code": absent(name), "name": name, "topic_authorized_operations": TOPIC_OPERATIONS})
+            code = absence(named, name, absent(name))
+            topics.append({"error_code": code, "name": name, "topic_authorized_operations": TOPIC_OPERATIONS})
             first = 0
             continue
         shown = list(_partitions(context, stream, first, left))

@@ -1,5 +1,6 @@
 """Produce."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -8,6 +9,7 @@ from duramen.base.errors import (
     BatchInvalid,
     ConcurrentTransactions,
     DuramenError,
+    StreamNotFound,
     TimestampInvalid,
     TransactionAbortable,
 )
@@ -27,9 +29,11 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.places import SAYS_LEADER, endpoints_of, leader_of
-from duramen.doors.kafka.refused import note_refused, out_of_order
+from duramen.doors.kafka.refused import SENT_AGAIN, note_refused, out_of_order
+from duramen.doors.kafka.rules import Asked
+from duramen.service.resolve import Topics
 
-__all__ = ["handle_produce"]
+__all__ = ["decode", "handle_produce", "names", "transactional_ids"]
 
 _ALL_REPLICAS: Final = -1
 _ACKS: Final = (0, 1, _ALL_REPLICAS)
@@ -83,7 +87,7 @@ class _Pending:
             wrong = error.records if isinstance(error, BatchInvalid | TimestampInvalid) else ()
             code = _code(self._exchange.version, error)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                note_refused(self._context, partition.stream.name, partition.index, batch)
+                note_refused(self._context, partition.stream.name, partition.index, partition, batch)
             leader = leader_of(self._context, partition) if code in SAYS_LEADER else None
             self._leaders.append(leader)
             why = PartitionResponse(partition.index, code, -1, -1, -1, str(error), wrong, leader)
@@ -141,10 +145,11 @@ def _code(version: int, error: DuramenError) -> ErrorCode:
 
 
 def _refusal(
-    version: int, request: ProduceRequest, name: str, stream: Stream | None, index: int, records: memoryview | None
+    version: int, request: ProduceRequest, stream: Stream, index: int, records: memoryview | None
 ) -> tuple[ErrorCode, str] | None:
     """Why a batch is not taken, whatever is in it."""
-    if stream is None or not 0 <= index < len(stream.partitions):
+    name = stream.name
+    if not 0 <= index < len(stream.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {name}"
     if version < _FIRST_OF_THIS_FORMAT:
         return ErrorCode.UNSUPPORTED_VERSION, "record batches v2 come with Produce 3 and newer"
@@ -160,25 +165,57 @@ def _refusal(
     return None
 
 
-def handle_produce(context: Context, exchange: Exchange) -> None:
-    """Append batches; answered once all of them are acknowledged as their streams' durability says."""
+def _absence(topics: Topics, name: str, index: int) -> tuple[ErrorCode, str]:
+    """Why no batch for a topic is taken."""
+    error = topics.error(name)
+    if isinstance(error, StreamNotFound):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {name}"
+    return error_code(error), str(error)
+
+
+def decode(context: Context, exchange: Exchange) -> None:
+    """The request is a ProduceRequest."""
+    del context
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
     exchange.decoded(sum([1 + len(partitions) for _, partitions in request.topics]))
+    exchange.request = request
+
+
+def names(asked: Asked) -> Sequence[str]:
+    """The topics that are written to."""
+    return [name for name, _ in asked.request.topics]
+
+
+def transactional_ids(asked: Asked) -> Sequence[str]:
+    """The transactional id, where there is one."""
+    id_ = asked.request.transactional_id
+    return () if id_ is None else (id_,)
+
+
+def handle_produce(context: Context, exchange: Exchange) -> None:
+    """Append batches; answered once all of them are acknowledged as their streams' durability says."""
+    request: ProduceRequest = exchange.request
     pending = _Pending(context, exchange, request.acks)
-    find = context.broker.streams.find
+    topics = exchange.admitted.topics
     admit: Admission | None = None
     if request.transactional_id is not None:
         admit = context.broker.transactions.admission(request.transactional_id, joins=exchange.version >= _JOINS)
     all_replicas = request.acks == _ALL_REPLICAS
     for name, partitions in request.topics:
         places = pending.topic(name, len(partitions))
-        stream = find(name)
+        stream = topics.find(name)
         for place, (index, records) in enumerate(partitions):
-            refusal = _refusal(exchange.version, request, name, stream, index, records)
+            if stream is None:
+                refusal: tuple[ErrorCode, str] | None = _absence(topics, name, index)
+            else:
+                refusal = _refusal(exchange.version, request, stream, index, records)
             if stream is None or records is None or refusal is not None:
                 code, why = refusal or _NO_RECORDS
-                if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    note_refused(context, name, index, records)
+                if code in SENT_AGAIN:
+                    there = (
+                        None if stream is None or not 0 <= index < len(stream.partitions) else stream.partitions[index]
+                    )
+                    note_refused(context, name, index, there, records)
                 pending.refuse(places, place, PartitionResponse(index, code, -1, message=why))
                 continue
             partition = stream.partitions[index]

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.broker.streams import Stream
 from duramen.codec.kafka import fetch, produce
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -13,6 +12,7 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.metadata import nodes
 from duramen.doors.kafka.refused import SENT_AGAIN, note_all_refused
+from duramen.service.resolve import Found
 
 __all__ = ["refuse"]
 
@@ -72,7 +72,7 @@ _NULL_ID: Final = UUID(int=0)
 _NAMELESS: Final = 12
 
 
-def refuse(context: Context, exchange: Exchange, code: ErrorCode) -> None:
+def refuse(context: Context, exchange: Exchange, code: ErrorCode, why: str = "") -> None:
     """Answer with the error and do nothing. Raises RequestInvalid where the request is damaged."""
     api = ApiKey(exchange.header.api_key)
     if api is ApiKey.PRODUCE:
@@ -83,30 +83,30 @@ def refuse(context: Context, exchange: Exchange, code: ErrorCode) -> None:
         _refuse_metadata(context, exchange, code)
     else:
         request = exchange.message()
-        message = _entry(request, _ENTRIES.get(api, _TOPICS), code)
+        message = _entry(request, _ENTRIES.get(api, _TOPICS), code, why or code.name)
         exchange.reply({"member_id": request.get("member_id", ""), **message})
 
 
-def _entry(asked: Mapping[str, Any], arrays: Mapping[str, tuple[str, str]], code: ErrorCode) -> Message:
+def _entry(asked: Mapping[str, Any], arrays: Mapping[str, tuple[str, str]], code: ErrorCode, why: str) -> Message:
     """The answer about one thing that was asked about, with those that lie in it."""
     entry: Message = {
         **_NOTHING,
         "error_code": code,
         "partition_error_code": code,
-        "error_message": f"{code.name}, as the test asked for",
+        "error_message": why,
     }
     for name, (place, key) in arrays.items():
         things = asked.get(name)
         if isinstance(things, list):
-            entry[place] = [_about(thing, key, arrays, code) for thing in things]
+            entry[place] = [_about(thing, key, arrays, code, why) for thing in things]
     return entry
 
 
-def _about(thing: object, key: str, arrays: Mapping[str, tuple[str, str]], code: ErrorCode) -> Message:
+def _about(thing: object, key: str, arrays: Mapping[str, tuple[str, str]], code: ErrorCode, why: str) -> Message:
     if not isinstance(thing, dict):
-        return {**_entry({}, arrays, code), key: thing}
+        return {**_entry({}, arrays, code, why), key: thing}
     named = {name: value for name, value in thing.items() if isinstance(value, str | int | UUID)}
-    return {**named, **_entry(thing, arrays, code)}
+    return {**named, **_entry(thing, arrays, code, why)}
 
 
 def _refuse_produce(context: Context, exchange: Exchange, code: ErrorCode) -> None:
@@ -138,19 +138,21 @@ def _refuse_fetch(exchange: Exchange, code: ErrorCode) -> None:
 
 
 def _refuse_metadata(context: Context, exchange: Exchange, code: ErrorCode) -> None:
-    streams = context.broker.streams
+    resolver = context.service.resolver
     asked = exchange.message()["topics"]
-    if asked is None or (exchange.version == 0 and not asked):
-        topics = [_missing(stream.name, stream.id, code) for stream in streams]
-    else:
-        topics = []
-        for topic in asked:
+    every = asked is None or (exchange.version == 0 and not asked)
+
+    def answer(found: Found) -> None:
+        topics = [_missing(stream.name, stream.id, code) for stream in (resolver.every() if every else ())]
+        for topic in () if every else asked:
             topic_id = topic["topic_id"]
-            by_id: Stream | None = streams.find_id(topic_id) if topic_id != _NULL_ID else None
+            by_id = found.get(topic_id)
             name = topic["name"] if by_id is None else by_id.name
             # An answer by id needs a name too, until there is a version that may leave it out.
             topics.append(_missing(name or ("" if exchange.version < _NAMELESS else None), topic_id, code))
-    exchange.reply({**nodes(context), "topics": topics, "error_code": ErrorCode.NONE if topics else code})
+        exchange.reply({**nodes(context), "topics": topics, "error_code": ErrorCode.NONE if topics else code})
+
+    resolver.resolve([topic["topic_id"] for topic in asked or () if topic["topic_id"] != _NULL_ID], answer)
 
 
 def _missing(name: str | None, topic_id: UUID, code: ErrorCode) -> Message:

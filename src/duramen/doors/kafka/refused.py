@@ -3,10 +3,12 @@
 from typing import Final
 
 from duramen.base.errors import DuramenError
+from duramen.broker.partition import Partition
 from duramen.codec.batch import HEADER_BYTES, header
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import ProduceRequest
 from duramen.doors.kafka.context import Context
+from duramen.service.resolve import Found
 
 __all__ = ["SENT_AGAIN", "note_all_refused", "note_refused", "out_of_order"]
 
@@ -23,22 +25,29 @@ SENT_AGAIN: Final = frozenset(
 """Kafka's retriable errors of Produce: its producers send a batch again."""
 
 
-def note_refused(context: Context, name: str, index: int, records: memoryview | None) -> None:
+def note_refused(
+    context: Context, name: str, index: int, partition: Partition | None, records: memoryview | None
+) -> None:  # fmt: skip
     """A batch was refused that will be sent again. Its partition may not be there yet, or not any more."""
     if records is None or len(records) < HEADER_BYTES:
         return
-    stream = context.broker.streams.find(name)
-    if stream is None or not 0 <= index < len(stream.partitions):
+    if partition is None or partition.stream.deleted:
         context.broker.refused.note((name, index), header(records))
     else:
-        stream.partitions[index].note_refused(records)
+        partition.note_refused(records)
 
 
 def note_all_refused(context: Context, request: ProduceRequest) -> None:
     """As `note_refused`, of every batch of a request."""
-    for name, partitions in request.topics:
-        for index, records in partitions:
-            note_refused(context, name, index, records)
+
+    def note(found: Found) -> None:
+        for name, partitions in request.topics:
+            stream = found.get(name)
+            there = [] if stream is None else stream.partitions
+            for index, records in partitions:
+                note_refused(context, name, index, there[index] if 0 <= index < len(there) else None, records)
+
+    context.service.resolver.resolve([name for name, _ in request.topics], note)
 
 
 def out_of_order(context: Context, name: str, index: int, records: memoryview) -> DuramenError | None:

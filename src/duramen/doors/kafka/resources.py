@@ -14,6 +14,7 @@ from duramen.broker.min_in_sync import config_entries
 from duramen.broker.streams import Stream
 from duramen.controller.decisions import check_config, check_name, configure_stream
 from duramen.doors.kafka.context import Context
+from duramen.service.resolve import Topics
 
 __all__ = [
     "Alteration",
@@ -77,10 +78,10 @@ class Alteration(NamedTuple):
 class Resource(Protocol):
     """A kind of resource. Errors are raised, or handed to `done`."""
 
-    def describe(self, context: Context, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
         """Every config of the resource of that name."""
 
-    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
         """Change configs, then `done(None)`."""
 
 
@@ -109,22 +110,22 @@ def _type(setting: Setting) -> int:
 class TopicConfigs(Resource):
     """The configs of streams."""
 
-    def describe(self, context: Context, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
         """Raises NameInvalid or StreamNotFound."""
         check_name(name)
-        stream = context.broker.streams.get(name)
+        stream = topics.get(name)
         return [described(entry) for entry in config_entries(context.broker.metadata_state, stream)]
 
-    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""
         if not wish.name:
             raise RequestInvalid("there are no configs for all topics at once: name one")
         # In Apache Kafka's order: what cannot be a config of any topic is refused before the name of the topic.
-        found = broker.streams.find(wish.name)
+        found = topics.find(wish.name)
         values = {change.name: _value(found, change) for change in meant(wish.changes, STREAM)}
         check_name(wish.name)
         check_config({name: value for name, value in values.items() if value is not None})
-        broker.streams.get(wish.name)
+        topics.get(wish.name)
         configure_stream(broker.metadata_state, wish.name, values, whole=wish.whole)
         if wish.only_check:
             done(None)

@@ -1,20 +1,23 @@
 """Share groups as a whole (KIP-932): heartbeats, descriptions, and where a group is in its partitions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.broker.partition import Partition
 from duramen.broker.sharing.shares import ShareOffset
-from duramen.broker.streams import Stream
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code, group_error_code, share_error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.rules import Asked
 from duramen.groups.share_assignor import Place
 from duramen.groups.share_group import JOINING, LEAVING, HeartbeatResult, ShareGroup, ShareHeartbeat
 from duramen.groups.share_records import ShareKey
+from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.resolve import Topics
 
 __all__ = [
     "handle_alter_share_group_offsets",
@@ -22,10 +25,12 @@ __all__ = [
     "handle_describe_share_group_offsets",
     "handle_share_group_describe",
     "handle_share_group_heartbeat",
+    "offset_topics",
 ]
 
 _ASSIGNOR = "simple"
 _NULL_ID = UUID(int=0)
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.GROUP)
 
 Places = Mapping[ShareKey, ShareOffset | DuramenError | None]
 
@@ -103,6 +108,7 @@ def handle_share_group_describe(context: Context, exchange: Exchange) -> None:
     for group_id in exchange.message()["group_ids"]:
         try:
             room.check()
+            exchange.admitted.check(_DESCRIBE, group_id)
             context.broker.groups.check(group_id)
             described = _described(context, context.broker.share_groups.find(group_id))
             room.take(described)
@@ -115,8 +121,9 @@ def handle_share_group_describe(context: Context, exchange: Exchange) -> None:
 def _described(context: Context, group: ShareGroup) -> Message:
     def named(places: frozenset[Place]) -> list[Message]:
         """Without topics that are gone, which members hear of with their next heartbeat."""
-        found = [(topic, context.broker.streams.find_id(topic["topic_id"])) for topic in _by_topic_id(places)]
-        return [topic | {"topic_name": stream.name} for topic, stream in found if stream is not None]
+        name_of = context.broker.groups.consumer.topics.name_of
+        found = [(topic, name_of(topic["topic_id"])) for topic in _by_topic_id(places)]
+        return [topic | {"topic_name": name} for topic, name in found if name is not None]
 
     return {
         "group_id": group.id,
@@ -142,13 +149,26 @@ def _described(context: Context, group: ShareGroup) -> Message:
 # -- offsets ------------------------------------------------------------------------------------------
 
 
+def offset_topics(asked: Asked) -> Iterator[str]:
+    """The topics in which offsets are asked for; where that is all, those that a group has something of."""
+    for wanted in asked.request["groups"]:
+        if wanted["topics"] is not None:
+            yield from (topic["topic_name"] for topic in wanted["topics"])
+            continue
+        with suppress(DuramenError):  # the handler says so
+            asked.context.broker.groups.check(wanted["group_id"])
+            yield from asked.context.broker.share_groups.offsets(wanted["group_id"])
+
+
 def handle_describe_share_group_offsets(context: Context, exchange: Exchange) -> None:
     """Where groups are in their partitions (KIP-932), and how far behind (KIP-1226)."""
     wanted: dict[str, dict[str, Sequence[int]] | DuramenError] = {}
     known: list[ShareKey] = []
+    admitted = exchange.admitted
     for asked in exchange.message()["groups"]:
         group_id, topics = asked["group_id"], asked["topics"]
         try:
+            admitted.check(_DESCRIBE, group_id)
             context.broker.groups.check(group_id)
             found = context.broker.share_groups.offsets(group_id)
         except DuramenError as error:
@@ -158,25 +178,29 @@ def handle_describe_share_group_offsets(context: Context, exchange: Exchange) ->
             if topics is not None:
                 named = {topic["topic_name"]: topic["partitions"] for topic in topics}
             wanted[group_id] = named
-            known += _keys(context, group_id, found, named)
+            known += _keys(context, admitted.topics, group_id, found, named)
     context.broker.share_nodes.locate(
-        known, lambda places: exchange.reply({"groups": _groups(context, wanted, places)})
+        known, lambda places: exchange.reply({"groups": _groups(context, admitted.topics, wanted, places)})
     )
 
 
 def _keys(
-    context: Context, group_id: str, known: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[int]]
+    context: Context,
+    named: Topics,
+    group_id: str,
+    known: Mapping[str, Sequence[int]],
+    wanted: Mapping[str, Sequence[int]],
 ) -> Iterator[ShareKey]:
     """The share partitions that a group has among those that are wanted."""
     for topic, indexes in wanted.items():
-        stream = context.broker.streams.find(topic)
+        stream = named.find(topic)
         for index in sorted({*indexes} & {*known.get(topic, ())}):
             if stream is not None and 0 <= index < len(stream.partitions):
                 yield context.broker.sharing.key(group_id, stream.partitions[index])
 
 
 def _groups(
-    context: Context, wanted: Mapping[str, Mapping[str, Sequence[int]] | DuramenError], places: Places
+    context: Context, named: Topics, wanted: Mapping[str, Mapping[str, Sequence[int]] | DuramenError], places: Places
 ) -> list[Message]:
     groups: list[Message] = []
     room = context.answer_room()
@@ -185,7 +209,7 @@ def _groups(
             if isinstance(topics, DuramenError):
                 raise topics
             room.check()
-            described = [_offsets(context, group_id, *topic, places) for topic in topics.items()]
+            described = [_offsets(context, named, group_id, *topic, places) for topic in topics.items()]
             room.take(described)
             groups.append({"group_id": group_id, "topics": described})
         except DuramenError as error:
@@ -193,12 +217,17 @@ def _groups(
     return groups
 
 
-def _offsets(context: Context, group_id: str, topic: str, indexes: Sequence[int], places: Places) -> Message:
-    stream = context.broker.streams.find(topic)
+def _offsets(
+    context: Context, named: Topics, group_id: str, topic: str, indexes: Sequence[int], places: Places
+) -> Message:  # fmt: skip
+    stream = named.find(topic)
+    refusal = named.error(topic) if stream is None else None
     partitions = []
     for index in indexes:
         answer: dict[str, Any] = {"partition_index": index, "start_offset": -1, "leader_epoch": 0}
         # As in Apache Kafka, a group has no offset in a partition that is not there: no error.
+        if refusal is not None and not isinstance(refusal, StreamNotFound):
+            answer |= {"error_code": share_error_code(refusal), "error_message": str(refusal)}
         if stream is not None and 0 <= index < len(stream.partitions):
             found = places.get(context.broker.sharing.key(group_id, stream.partitions[index]))
             if isinstance(found, DuramenError):
@@ -210,24 +239,19 @@ def _offsets(context: Context, group_id: str, topic: str, indexes: Sequence[int]
     return {"topic_name": topic, "topic_id": _NULL_ID if stream is None else stream.id, "partitions": partitions}
 
 
-def _partition(stream: Stream | None, topic: str, index: int) -> Partition:
-    if stream is None:
-        raise StreamNotFound(f"there is no stream {topic}")
-    return stream.partition(index)
-
-
 def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> None:
     """Have a group without members begin anew at other offsets; answered once that is durable."""
     request = exchange.message()
     starts: list[tuple[Partition, int]] = []
     topics: list[Message] = []
     for topic in request["topics"]:
-        stream = context.broker.streams.find(topic["topic_name"])
+        stream = exchange.admitted.topics.find(topic["topic_name"])
         answers: list[Message] = []
         for asked in topic["partitions"]:
             answer: dict[str, Any] = {"partition_index": asked["partition_index"]}
             try:
-                found = _partition(stream, topic["topic_name"], asked["partition_index"])
+                named = exchange.admitted.topics.get(topic["topic_name"])
+                found = named.partition(asked["partition_index"])
             except DuramenError as error:
                 answer |= _failure(error)
             else:
@@ -279,12 +303,15 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
         return lambda error: finish(answer, error)
 
     for name in dict.fromkeys(topic["topic_name"] for topic in request["topics"]):
-        stream = context.broker.streams.find(name)
+        stream = exchange.admitted.topics.find(name)
         # As in Apache Kafka, without its id where the group has nothing of it.
         answer: dict[str, Any] = {"topic_name": name, "topic_id": _NULL_ID}
         answers.append(answer)
         left += 1
-        if stream is None or name not in known:
+        refusal = exchange.admitted.topics.error(name) if stream is None else None
+        if refusal is not None and not isinstance(refusal, StreamNotFound):
+            finish(answer, refusal)
+        elif stream is None or name not in known:
             finish(answer, StreamNotFound(f"share group {group_id} has nothing of a stream {name}"))
         else:
             answer["topic_id"] = stream.id

@@ -4,8 +4,9 @@ A session is a consumer's: group and member id. It ends with its connection. The
 partitions they have together.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
+from uuid import UUID
 
 from duramen.base.errors import ShareSessionEpochInvalid, ShareSessionLimitReached, ShareSessionNotFound
 from duramen.base.metrics import Counter
@@ -80,6 +81,11 @@ class ShareSessions:
                 raise ShareSessionEpochInvalid(f"the share session is in epoch {found.epoch}, not {epoch}")
             found.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         return found
+
+    def topic_ids(self, group: str, member_id: str) -> Sequence[UUID]:
+        """The topics of a session, if there is one."""
+        found = self._sessions.get((group, member_id))
+        return () if found is None else list({key.topic_id: None for key in found.partitions})
 
     def change(self, session: ShareSession, added: Iterable[ShareKey], forgotten: Iterable[ShareKey]) -> None:
         """Partitions come to the session, and others go. Raises ShareSessionLimitReached."""

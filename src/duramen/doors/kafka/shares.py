@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid
+from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid, StreamNotFound
 from duramen.broker.sharing.fetch import ShareFetched, ShareLimits
 from duramen.broker.sharing.partition import Acknowledged
 from duramen.codec.kafka.errors import ErrorCode
@@ -15,14 +15,24 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code, share_error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.places import SAYS_LEADER, endpoints_of, leader_of
+from duramen.doors.kafka.rules import Asked
 from duramen.doors.kafka.share_sessions import CLOSING, OPENING, ShareSession
 from duramen.groups.share_records import ShareKey
+from duramen.service.resolve import Topics
 
-__all__ = ["handle_share_acknowledge", "handle_share_fetch"]
+__all__ = ["handle_share_acknowledge", "handle_share_fetch", "topic_ids"]
 
 _RENEW: Final = 4
 _STRICT: Final = 1
 _NOBODY: Final = Leader(-1, -1)
+
+
+def topic_ids(asked: Asked) -> Sequence[UUID]:
+    """The topics that the request names, and those of its session."""
+    request = asked.request
+    named = [topic["topic_id"] for topic in request["topics"]]
+    return [*named, *asked.context.shares.topic_ids(request["group_id"], request["member_id"])]
+
 
 Spoken = Mapping[ShareKey, Sequence[Acknowledged]]
 Results = Mapping[ShareKey, DuramenError | None]
@@ -33,7 +43,7 @@ def handle_share_fetch(context: Context, exchange: Exchange) -> None:
     request = exchange.message()
     try:
         _check(request)
-        spoken, invalid = _spoken(context, request)
+        spoken, invalid = _spoken(context, request, exchange.admitted.topics)
         if (spoken or invalid) and request["share_session_epoch"] == OPENING:
             raise RequestInvalid("a share session does not begin with acknowledgements")
         session = _take(context, exchange, request)
@@ -50,7 +60,7 @@ def handle_share_acknowledge(context: Context, exchange: Exchange) -> None:
         _check(request)
         if request["share_session_epoch"] == OPENING:
             raise ShareSessionEpochInvalid("a share session begins with a fetch")
-        spoken, invalid = _spoken(context, request)
+        spoken, invalid = _spoken(context, request, exchange.admitted.topics)
         session = context.shares.take(
             request["group_id"], request["member_id"], request["share_session_epoch"], exchange.channel
         )
@@ -58,18 +68,20 @@ def handle_share_acknowledge(context: Context, exchange: Exchange) -> None:
         _refuse(exchange, error)
         return
 
+    topics = exchange.admitted.topics
+
     def acknowledged(results: Results) -> None:
         results = {**results, **invalid}
         _after_closing(context, request, session, lambda: exchange.reply(answer(results)))
 
     def answer(results: Results) -> Message:
-        leaders = _leaders(context, {key: [error] for key, error in results.items()})
+        leaders = _leaders(context, topics, {key: [error] for key, error in results.items()})
         return {
             "acquisition_lock_timeout_ms": context.broker.sharing.config(session.group).lock_ms,
             "responses": _by_topic(
                 results,
                 lambda key: {
-                    "error_code": _code(context, key, results[key]),
+                    "error_code": _code(topics, key, results[key]),
                     "error_message": _text(results[key]),
                     **_led(leaders, key),
                 },
@@ -98,6 +110,7 @@ def _take(context: Context, exchange: Exchange, request: Message) -> ShareSessio
             [
                 ShareKey(group, topic["topic_id"], partition["partition_index"])
                 for topic in request["topics"]
+                if _refusal(exchange.admitted.topics, topic["topic_id"]) is None
                 for partition in topic["partitions"]
             ],
             [
@@ -112,7 +125,7 @@ def _take(context: Context, exchange: Exchange, request: Message) -> ShareSessio
 # -- acknowledgements ---------------------------------------------------------------------------------
 
 
-def _spoken(context: Context, request: Message) -> tuple[Spoken, dict[ShareKey, DuramenError]]:
+def _spoken(context: Context, request: Message, named: Topics) -> tuple[Spoken, dict[ShareKey, DuramenError]]:
     """What is said of which share partition, and which of it cannot be meant."""
     group = request["group_id"]
     renews = request["is_renew_ack"] and context.broker.sharing.config(group).renews
@@ -121,6 +134,10 @@ def _spoken(context: Context, request: Message) -> tuple[Spoken, dict[ShareKey, 
     for topic in request["topics"]:
         for partition in topic["partitions"]:
             key = ShareKey(group, topic["topic_id"], partition["partition_index"])
+            refusal = _refusal(named, topic["topic_id"])
+            if refusal is not None:
+                invalid[key] = refusal
+                continue
             batches = [
                 Acknowledged(batch["first_offset"], batch["last_offset"], batch["acknowledge_types"])
                 for batch in partition["acknowledgement_batches"]
@@ -133,6 +150,12 @@ def _spoken(context: Context, request: Message) -> tuple[Spoken, dict[ShareKey, 
                 if batches:
                     spoken[key] = batches
     return spoken, invalid
+
+
+def _refusal(named: Topics, topic_id: UUID) -> DuramenError | None:
+    """Why nothing may be done with a topic; None also where it is not there: the partition says so."""
+    error = named.error(topic_id) if named.find(topic_id) is None else None
+    return None if isinstance(error, StreamNotFound) else error
 
 
 def _check_batches(batches: Sequence[Acknowledged], last_type: int) -> None:
@@ -237,7 +260,8 @@ class _ShareFetch:
         whole = self._request["share_session_epoch"] == OPENING
         told = [key for key, found in self._fetched.items() if whole or found.taken is not None or found.error]
         keys = list(dict.fromkeys([*self._results, *told]))
-        leaders = _leaders(self._context, {key: self._errors(key) for key in keys})
+        topics = exchange.admitted.topics
+        leaders = _leaders(self._context, topics, {key: self._errors(key) for key in keys})
         exchange.reply(
             {
                 "throttle_time_ms": exchange.throttle_ms,
@@ -252,11 +276,12 @@ class _ShareFetch:
 
     def _partition(self, key: ShareKey) -> Message:
         found, said = self._fetched.get(key, ShareFetched()), self._results.get(key)
+        topics = self._exchange.admitted.topics
         taken = found.taken
         answer: dict[str, Any] = {
-            "error_code": _code(self._context, key, found.error),
+            "error_code": _code(topics, key, found.error),
             "error_message": _text(found.error),
-            "acknowledge_error_code": _code(self._context, key, said),
+            "acknowledge_error_code": _code(topics, key, said),
             "acknowledge_error_message": _text(said),
         }
         if taken is not None:
@@ -268,18 +293,21 @@ class _ShareFetch:
         return answer
 
 
-def _code(context: Context, key: ShareKey, error: DuramenError | None) -> ErrorCode:
-    if error is not None and context.broker.streams.find_id(key.topic_id) is None:
+def _code(topics: Topics, key: ShareKey, error: DuramenError | None) -> ErrorCode:
+    stream = topics.find(key.topic_id)
+    if error is not None and (stream.deleted if stream is not None else _refusal(topics, key.topic_id) is None):
         return ErrorCode.UNKNOWN_TOPIC_ID
     return share_error_code(error)
 
 
-def _leaders(context: Context, errors: Mapping[ShareKey, Sequence[DuramenError | None]]) -> dict[ShareKey, Leader]:
+def _leaders(
+    context: Context, topics: Topics, errors: Mapping[ShareKey, Sequence[DuramenError | None]]
+) -> dict[ShareKey, Leader]:
     """Who leads the partitions of which this node is not the leader (as KIP-951 has it for other fetches)."""
     leaders = {}
     for key, told in errors.items():
-        stream = context.broker.streams.find_id(key.topic_id)
-        elsewhere = any(_code(context, key, error) in SAYS_LEADER for error in told)
+        stream = topics.find(key.topic_id)
+        elsewhere = any(_code(topics, key, error) in SAYS_LEADER for error in told)
         if elsewhere and stream is not None and key.partition < len(stream.partitions):
             leaders[key] = leader_of(context, stream.partitions[key.partition])
     return leaders

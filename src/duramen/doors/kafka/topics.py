@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import ConfigInvalid, DuramenError, ReplicaAssignmentInvalid, RequestInvalid
+from duramen.base.errors import ConfigInvalid, DuramenError, ReplicaAssignmentInvalid, RequestInvalid, StreamNotFound
 from duramen.broker.broker import Assignment
 from duramen.broker.min_in_sync import config_entries
-from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.controller.decisions import Definition
@@ -19,11 +18,15 @@ from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.gathering import gather
 from duramen.doors.kafka.resources import Described, described
+from duramen.doors.kafka.rules import Asked
+from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.resolve import Found, TopicKey, Topics
 
-__all__ = ["handle_create_partitions", "handle_create_topics", "handle_delete_topics"]
+__all__ = ["created", "deleted", "handle_create_partitions", "handle_create_topics", "handle_delete_topics"]
 
 _NULL_ID = UUID(int=0)
 _BY_DEFAULT = -1
+_CREATE: Final = Access(Operation.CREATE, ResourceType.TOPIC)
 
 
 def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[str]]:
@@ -33,6 +36,11 @@ def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[str]]:
 
 
 # -- create -------------------------------------------------------------------------------------------
+
+
+def created(asked: Asked) -> Sequence[str]:
+    """The topics that are to be created."""
+    return [topic["name"] for topic in asked.request["topics"]]
 
 
 def handle_create_topics(context: Context, exchange: Exchange) -> None:
@@ -45,6 +53,7 @@ def handle_create_topics(context: Context, exchange: Exchange) -> None:
         try:
             if topic["name"] in repeated:
                 raise RequestInvalid(f"{topic['name']} is named more than once")
+            exchange.admitted.check(_CREATE, topic["name"])
             wish, replication_factor, assignment = _wish(context, topic)
             if request["validate_only"]:
                 context.broker.check_stream(wish, replication_factor=replication_factor, assignment=assignment)
@@ -93,15 +102,23 @@ def _created(
         "error_message": None if error is None else str(error),
         "configs": [],
     }
-    stream = context.broker.streams.find(name)
-    if error is None and stream is not None and not only_checked:
-        answer |= {
-            "topic_id": stream.id,
-            "num_partitions": len(stream.partitions),
-            "replication_factor": len(context.broker.standing.partition(PartitionId(stream.id, 0)).replicas),
-            "configs": [_config(described(entry)) for entry in config_entries(context.broker.metadata_state, stream)],
-        }
-    put(answer)
+    if error is not None or only_checked:
+        put(answer)
+        return
+
+    def found(topics: Found) -> None:
+        stream = topics.get(name)
+        if stream is not None:
+            entries = config_entries(context.broker.metadata_state, stream)
+            answer.update(
+                topic_id=stream.id,
+                num_partitions=len(stream.partitions),
+                replication_factor=len(context.broker.standing.partition(PartitionId(stream.id, 0)).replicas),
+                configs=[_config(described(entry)) for entry in entries],
+            )
+        put(answer)
+
+    context.service.resolver.resolve([name], found)
 
 
 def _config(config: Described) -> Message:
@@ -109,6 +126,12 @@ def _config(config: Described) -> Message:
 
 
 # -- delete -------------------------------------------------------------------------------------------
+
+
+def deleted(asked: Asked) -> Sequence[TopicKey]:
+    """The topics that are to be deleted, by name or by id."""
+    named: list[TopicKey] = [_key(topic["name"], topic["topic_id"]) for topic in asked.request["topics"]]
+    return [*named, *asked.request["topic_names"]]
 
 
 def handle_delete_topics(context: Context, exchange: Exchange) -> None:
@@ -119,25 +142,32 @@ def handle_delete_topics(context: Context, exchange: Exchange) -> None:
     counts = Counter(named)
     wanted = list(counts)
     put = gather(len(wanted), lambda responses: exchange.reply({"responses": responses}))
-    ids = Counter(stream.id for stream in (_find(context, *one) for one in wanted) if stream is not None)
+    topics = exchange.admitted.topics
+    ids = Counter(stream.id for stream in (topics.find(_key(*one)) for one in wanted) if stream is not None)
     for at, (name, topic_id) in enumerate(wanted):
-        stream = _find(context, name, topic_id)
+        stream = topics.find(_key(name, topic_id))
         answer = {"name": name, "topic_id": topic_id}
         if (name is None) == (topic_id == _NULL_ID):
             _refuse(partial(put, at), answer, ErrorCode.INVALID_REQUEST, "a topic is given by its name or by its id")
         elif counts[name, topic_id] > 1 or (stream is not None and ids[stream.id] > 1):
             _refuse(partial(put, at), answer, ErrorCode.INVALID_REQUEST, "a topic is named more than once")
         elif stream is None:
-            missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            _refuse(partial(put, at), answer, missing, "there is no such topic")
+            _refuse(partial(put, at), answer, *_absence(topics, name, topic_id))
         else:
             answer = {"name": stream.name, "topic_id": stream.id}
             context.broker.delete_stream(stream.name, partial(_deleted, partial(put, at), answer))
 
 
-def _find(context: Context, name: str | None, topic_id: UUID) -> Stream | None:
-    streams = context.broker.streams
-    return streams.find_id(topic_id) if name is None else streams.find(name)
+def _key(name: str | None, topic_id: UUID) -> TopicKey:
+    return topic_id if name is None else name
+
+
+def _absence(topics: Topics, name: str | None, topic_id: UUID) -> tuple[ErrorCode, str]:
+    error = topics.error(_key(name, topic_id))
+    if not isinstance(error, StreamNotFound):
+        return error_code(error), str(error)
+    missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return missing, "there is no such topic"
 
 
 def _refuse(put: Callable[[Message], None], answer: Message, code: ErrorCode, why: str) -> None:
@@ -161,7 +191,7 @@ def handle_create_partitions(context: Context, exchange: Exchange) -> None:
         try:
             if topic["name"] in repeated:
                 raise RequestInvalid(f"{topic['name']} is named more than once")
-            assignment = _growth(context, topic)
+            assignment = _growth(context, exchange.admitted.topics, topic)
         except DuramenError as error:
             finish(error)
             continue
@@ -171,9 +201,9 @@ def handle_create_partitions(context: Context, exchange: Exchange) -> None:
             context.broker.add_partitions(topic["name"], topic["count"], finish, assignment=assignment)
 
 
-def _growth(context: Context, topic: Message) -> Assignment | None:
+def _growth(context: Context, topics: Topics, topic: Message) -> Assignment | None:
     """The replicas of the new partitions, where they are given. Raises what the request would end with."""
-    stream = context.broker.streams.get(topic["name"])
+    stream = topics.get(topic["name"])
     assignments = topic["assignments"]
     assignment = None if assignments is None else tuple(tuple(one["broker_ids"]) for one in assignments)
     context.broker.check_partitions(topic["name"], topic["count"])

@@ -1,14 +1,14 @@
 """Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, and looking at them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from duramen.base.errors import (
     DuramenError,
-    NameInvalid,
     ProducerFenced,
     RequestInvalid,
-    StreamNotFound,
+    TopicNotAuthorized,
     TransactionAbortable,
 )
 from duramen.broker.groups.coordinator import CommitMember
@@ -21,9 +21,13 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code, group_error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.marked import describe_marked
+from duramen.doors.kafka.rules import Asked
+from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
 from duramen.transactions.values import NO_EPOCH, NO_PRODUCER, Identity, TopicPartition, TransactionState
 
 __all__ = [
+    "described_ids",
+    "described_topics",
     "handle_add_offsets_to_txn",
     "handle_add_partitions_to_txn",
     "handle_describe_producers",
@@ -32,8 +36,14 @@ __all__ = [
     "handle_init_producer_id",
     "handle_list_transactions",
     "handle_txn_offset_commit",
+    "idempotent_only",
+    "initialised_ids",
+    "listed_ids",
+    "producer_names",
 ]
 
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+_DESCRIBE_TOPIC: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 _KNOWS_FENCED: Final = {  # the first versions that know PRODUCER_FENCED
     ApiKey.INIT_PRODUCER_ID: 4,
     ApiKey.ADD_PARTITIONS_TO_TXN: 2,
@@ -55,6 +65,17 @@ def _code(exchange: Exchange, error: Exception | None) -> ErrorCode:
 
 
 # -- producers ----------------------------------------------------------------------------------------
+
+
+def initialised_ids(asked: Asked) -> Sequence[str]:
+    """The transactional id, where there is one."""
+    id_ = asked.request["transactional_id"]
+    return () if id_ is None else (id_,)
+
+
+def idempotent_only(asked: Asked) -> Sequence[str]:
+    """The cluster, where a producer wants an id without a transactional one."""
+    return () if initialised_ids(asked) else (CLUSTER_NAME,)
 
 
 def handle_init_producer_id(context: Context, exchange: Exchange) -> None:
@@ -92,16 +113,19 @@ def handle_add_partitions_to_txn(context: Context, exchange: Exchange) -> None:
     """Partitions join a transaction, all of them or none."""
     request = exchange.message()
     topics = request["v3_and_below_topics"]
-    find = context.broker.streams.find
+    named = exchange.admitted.topics
     wanted: list[TopicPartition] = []
     unknown: set[TopicPartition] = set()
-    internal: set[TopicPartition] = set()
+    internal: set[TopicPartition] = set()  # and those that are not allowed: Apache Kafka says the same of both
     for topic in topics:
-        stream = find(topic["name"])
+        stream = named.find(topic["name"])
+        denied = stream is None and isinstance(named.error(topic["name"]), TopicNotAuthorized)
         for index in topic["partitions"]:
             partition = TopicPartition(topic["name"], index)
             wanted.append(partition)
-            if stream is None or not 0 <= index < len(stream.partitions):
+            if denied:
+                internal.add(partition)
+            elif stream is None or not 0 <= index < len(stream.partitions):
                 unknown.add(partition)
             elif stream.internal:
                 internal.add(partition)
@@ -179,7 +203,7 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
     """Offsets of a group that count once the transaction is committed."""
     request = exchange.message()
     broker = context.broker
-    named = Named(context, request)
+    named = Named(context, request, exchange.admitted.topics)
 
     def code(result: DuramenError | None) -> ErrorCode:
         abortable = isinstance(result, TransactionAbortable) and exchange.version < _KNOWS_ABORTABLE
@@ -208,6 +232,29 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
 # -- looking ------------------------------------------------------------------------------------------
 
 
+def producer_names(asked: Asked) -> Sequence[str]:
+    """The topics whose producers are asked for."""
+    return [topic["name"] for topic in asked.request["topics"]]
+
+
+def described_ids(asked: Asked) -> Sequence[str]:
+    """The transactional ids that are asked for."""
+    ids: Sequence[str] = asked.request["transactional_ids"]
+    return ids
+
+
+def described_topics(asked: Asked) -> Iterator[str]:
+    """The topics of their transactions."""
+    for id_ in described_ids(asked):
+        with suppress(DuramenError):  # the handler says so
+            yield from (topic for topic, _ in asked.context.broker.transactions.describe(id_).partitions)
+
+
+def listed_ids(asked: Asked) -> Sequence[str]:
+    """The transactional ids that there are."""
+    return [one.id for one in asked.context.broker.transactions.listing(set(), set(), -1)]
+
+
 def handle_describe_producers(context: Context, exchange: Exchange) -> None:
     """Who writes to partitions, and where the transaction that is open begins; or which ended where, and are open."""
     message = exchange.message()
@@ -222,9 +269,9 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
             try:
                 room.check()
                 check_name(topic["name"])
-                writers = context.broker.streams.get(topic["name"]).partition(index).producers()
+                writers = exchange.admitted.topics.get(topic["name"]).partition(index).producers()
                 room.take(writers)
-            except (NameInvalid, StreamNotFound, RequestInvalid) as error:
+            except DuramenError as error:
                 answers.append({"partition_index": index, "error_code": error_code(error), "error_message": str(error)})
                 continue
             active = [
@@ -250,6 +297,7 @@ def handle_describe_transactions(context: Context, exchange: Exchange) -> None:
     for id_ in exchange.message()["transactional_ids"]:
         try:
             room.check()
+            exchange.admitted.check(_DESCRIBE, id_)
             one = context.broker.transactions.describe(id_)
             room.take(one.partitions)
         except DuramenError as error:
@@ -257,7 +305,8 @@ def handle_describe_transactions(context: Context, exchange: Exchange) -> None:
             continue
         topics: dict[str, list[int]] = {}
         for topic, index in sorted(one.partitions):
-            topics.setdefault(topic, []).append(index)
+            if exchange.admitted.refusal(_DESCRIBE_TOPIC, topic) is None:
+                topics.setdefault(topic, []).append(index)
         states.append(
             {
                 "transactional_id": id_,
@@ -292,6 +341,7 @@ def handle_list_transactions(context: Context, exchange: Exchange) -> None:
                     "transaction_state": one.state.label,
                 }
                 for one in listed
+                if exchange.admitted.refusal(_DESCRIBE, one.id) is None
             ],
         }
     )

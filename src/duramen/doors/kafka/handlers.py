@@ -1,0 +1,278 @@
+"""What answers the requests of each API, and beside it what they need: names to be resolved, and operations.
+
+Operations and resources are those of Kafka's own table:
+https://kafka.apache.org/documentation/#operations_resources_and_protocols
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from duramen.codec.kafka.versions import ApiKey
+from duramen.doors.kafka import (
+    batches,
+    configs,
+    consumer_groups,
+    deleting,
+    fetch,
+    group_admin,
+    group_offsets,
+    groups,
+    logdirs,
+    metadata,
+    offsets,
+    paging,
+    produce,
+    quorum,
+    quotas,
+    reassigning,
+    share_groups,
+    shares,
+    topics,
+    transactions,
+)
+from duramen.doors.kafka.rules import ApiHandler, Asked, group, groups_named, topics_named, transactional_id
+from duramen.service.admission import LONGEST_RESOLUTION_MS, Need, Refuses, Rules, cluster
+from duramen.service.authorize import Access, Operation, ResourceType
+
+__all__ = ["HANDLERS"]
+
+_READ, _WRITE, _CREATE, _DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
+_ALTER, _DESCRIBE = Operation.ALTER, Operation.DESCRIBE
+_DESCRIBE_CONFIGS, _ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+_CREATE_IN_CLUSTER: Final = Access(_CREATE, ResourceType.CLUSTER)
+_DESCRIBE_CLUSTER: Final = Access(_DESCRIBE, ResourceType.CLUSTER)
+_WRITE_TOPICS: Final = Access(_WRITE, ResourceType.TOPIC)
+
+
+def _of(array: str, field: str = "name") -> Callable[[Asked], Sequence[str]]:
+    """Finds names in an array of the request."""
+    return lambda asked: [one[field] for one in asked.request[array] or ()]
+
+
+def _list(field: str) -> Callable[[Asked], Sequence[str]]:
+    """Finds names in a list of the request."""
+
+    def names(asked: Asked) -> Sequence[str]:
+        found: Sequence[str] = asked.request[field] or ()
+        return found
+
+    return names
+
+
+def _one(field: str) -> Callable[[Asked], Sequence[str]]:
+    return lambda asked: (asked.request[field],)
+
+
+def _timeout_ms(asked: Asked) -> int:
+    """As long as the request waits; it may be of a version that does not say."""
+    timeout_ms: int = asked.request["timeout_ms"] or LONGEST_RESOLUTION_MS
+    return min(timeout_ms, LONGEST_RESOLUTION_MS)
+
+
+def _produce_timeout_ms(asked: Asked) -> int:
+    timeout_ms: int = asked.request.timeout_ms
+    return min(timeout_ms, LONGEST_RESOLUTION_MS)
+
+
+def _configs(operation: Operation) -> Rules[Asked]:
+    """Each resource of these requests says of which type it is."""
+    return Rules(
+        topics_named(operation, configs.topic_names),
+        groups_named(operation, configs.group_names),
+        Need(Access(operation, ResourceType.CLUSTER), configs.cluster_names, Refuses.ENTRY),
+    )
+
+
+HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
+    ApiKey.PRODUCE: ApiHandler(
+        produce.handle_produce,
+        Rules(
+            transactional_id(_WRITE, produce.transactional_ids), topics_named(_WRITE, produce.names),
+            within_ms=_produce_timeout_ms,
+        ),
+        produce.decode,
+    ),
+    ApiKey.FETCH: ApiHandler(
+        fetch.handle_fetch, Rules(topics_named(_READ, fetch.names), within_ms=fetch.resolved_within_ms), fetch.decode
+    ),
+    ApiKey.LIST_OFFSETS: ApiHandler(
+        offsets.handle_list_offsets, Rules(topics_named(_DESCRIBE, _of("topics")), within_ms=_timeout_ms)
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiHandler(
+        offsets.handle_offset_for_leader_epoch, Rules(topics_named(_DESCRIBE, _of("topics", "topic")))
+    ),
+    ApiKey.METADATA: ApiHandler(
+        metadata.handle_metadata,
+        Rules(
+            topics_named(_DESCRIBE, metadata.names),
+            topics_named(_DESCRIBE, metadata.listed, Refuses.ENTRY),
+            topics_named(_CREATE, metadata.absent_names, Refuses.ENTRY, _CREATE_IN_CLUSTER),
+            cluster(_DESCRIBE, Refuses.ENTRY),
+        ),
+    ),
+    ApiKey.API_VERSIONS: ApiHandler(
+        metadata.handle_api_versions, Rules(open_because="a client asks for it before it authenticates")
+    ),
+    ApiKey.DESCRIBE_CLUSTER: ApiHandler(
+        metadata.handle_describe_cluster, Rules(cluster(_DESCRIBE, Refuses.ENTRY))
+    ),
+    ApiKey.FIND_COORDINATOR: ApiHandler(
+        groups.handle_find_coordinator,
+        Rules(
+            groups_named(_DESCRIBE, groups.found_groups),
+            transactional_id(_DESCRIBE, groups.found_transactional_ids, Refuses.ENTRY),
+            cluster(Operation.CLUSTER_ACTION, Refuses.ENTRY),
+        ),
+    ),
+    ApiKey.JOIN_GROUP: ApiHandler(groups.handle_join_group, Rules(group(_READ))),
+    ApiKey.SYNC_GROUP: ApiHandler(groups.handle_sync_group, Rules(group(_READ))),
+    ApiKey.HEARTBEAT: ApiHandler(groups.handle_heartbeat, Rules(group(_READ))),
+    ApiKey.LEAVE_GROUP: ApiHandler(groups.handle_leave_group, Rules(group(_READ))),
+    ApiKey.OFFSET_COMMIT: ApiHandler(
+        group_offsets.handle_offset_commit, Rules(group(_READ), topics_named(_READ, _of("topics")))
+    ),
+    ApiKey.OFFSET_FETCH: ApiHandler(
+        group_offsets.handle_offset_fetch,
+        Rules(
+            groups_named(_DESCRIBE, group_offsets.fetched_groups),
+            topics_named(_DESCRIBE, group_offsets.fetched_topics, Refuses.ENTRY),
+        ),
+    ),
+    ApiKey.OFFSET_DELETE: ApiHandler(
+        group_offsets.handle_offset_delete, Rules(group(_DELETE), topics_named(_READ, _of("topics")))
+    ),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiHandler(
+        consumer_groups.handle_consumer_group_heartbeat,
+        Rules(group(_READ), topics_named(_DESCRIBE, _list("subscribed_topic_names"), Refuses.REQUEST)),
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ApiHandler(
+        consumer_groups.handle_consumer_group_describe, Rules(groups_named(_DESCRIBE, _list("group_ids")))
+    ),
+    ApiKey.LIST_GROUPS: ApiHandler(
+        group_admin.handle_list_groups, Rules(groups_named(_DESCRIBE, group_admin.listed, _DESCRIBE_CLUSTER))
+    ),
+    ApiKey.DESCRIBE_GROUPS: ApiHandler(
+        group_admin.handle_describe_groups, Rules(groups_named(_DESCRIBE, _list("groups")))
+    ),
+    ApiKey.DELETE_GROUPS: ApiHandler(
+        group_admin.handle_delete_groups, Rules(groups_named(_DELETE, _list("groups_names")))
+    ),
+    ApiKey.CREATE_TOPICS: ApiHandler(
+        topics.handle_create_topics, Rules(topics_named(_CREATE, _of("topics"), Refuses.ENTRY, _CREATE_IN_CLUSTER))
+    ),
+    ApiKey.DELETE_TOPICS: ApiHandler(
+        topics.handle_delete_topics, Rules(topics_named(_DELETE, topics.deleted), within_ms=_timeout_ms)
+    ),
+    ApiKey.DELETE_RECORDS: ApiHandler(
+        deleting.handle_delete_records, Rules(topics_named(_DELETE, _of("topics")), within_ms=_timeout_ms)
+    ),
+    ApiKey.ALTER_CONFIGS: ApiHandler(configs.handle_alter_configs, _configs(_ALTER_CONFIGS)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ApiHandler(
+        logdirs.handle_alter_replica_log_dirs, Rules(cluster(_ALTER, Refuses.ENTRY), names=logdirs.moved)
+    ),
+    ApiKey.DESCRIBE_LOG_DIRS: ApiHandler(
+        logdirs.handle_describe_log_dirs, Rules(cluster(_DESCRIBE), names=logdirs.named)
+    ),
+    ApiKey.CREATE_PARTITIONS: ApiHandler(
+        topics.handle_create_partitions, Rules(topics_named(_ALTER, _of("topics")), within_ms=_timeout_ms)
+    ),
+    ApiKey.INIT_PRODUCER_ID: ApiHandler(
+        transactions.handle_init_producer_id,
+        Rules(
+            transactional_id(_WRITE, transactions.initialised_ids),
+            # As in Apache Kafka, whoever may write to some topic may do so idempotently (KIP-679).
+            Need(
+                Access(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), transactions.idempotent_only,
+                Refuses.REQUEST, (_WRITE_TOPICS,),
+            ),
+        ),
+    ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ApiHandler(
+        transactions.handle_add_partitions_to_txn,
+        Rules(
+            transactional_id(_WRITE, _one("v3_and_below_transactional_id")),
+            topics_named(_WRITE, _of("v3_and_below_topics")),
+        ),
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: ApiHandler(
+        transactions.handle_add_offsets_to_txn, Rules(transactional_id(_WRITE, _one("transactional_id")), group(_READ))
+    ),
+    ApiKey.END_TXN: ApiHandler(
+        transactions.handle_end_txn, Rules(transactional_id(_WRITE, _one("transactional_id")))
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: ApiHandler(
+        transactions.handle_txn_offset_commit,
+        Rules(
+            transactional_id(_WRITE, _one("transactional_id")), group(_READ), topics_named(_READ, _of("topics"))
+        ),
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: ApiHandler(
+        transactions.handle_describe_producers, Rules(topics_named(_READ, _of("topics")))
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: ApiHandler(
+        transactions.handle_describe_transactions,
+        Rules(
+            transactional_id(_DESCRIBE, _list("transactional_ids"), Refuses.ENTRY),
+            topics_named(_DESCRIBE, transactions.described_topics, Refuses.ENTRY),
+        ),
+    ),
+    ApiKey.LIST_TRANSACTIONS: ApiHandler(
+        transactions.handle_list_transactions,
+        Rules(transactional_id(_DESCRIBE, transactions.listed_ids, Refuses.ENTRY)),
+    ),
+    ApiKey.DESCRIBE_CONFIGS: ApiHandler(configs.handle_describe_configs, _configs(_DESCRIBE_CONFIGS)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiHandler(
+        configs.handle_incremental_alter_configs, _configs(_ALTER_CONFIGS)
+    ),
+    ApiKey.ELECT_LEADERS: ApiHandler(reassigning.handle_elect_leaders, Rules(cluster(_ALTER))),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiHandler(
+        reassigning.handle_alter_partition_reassignments, Rules(cluster(_ALTER))
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiHandler(
+        reassigning.handle_list_partition_reassignments, Rules(cluster(_DESCRIBE))
+    ),
+    ApiKey.DESCRIBE_QUORUM: ApiHandler(quorum.handle_describe_quorum, Rules(cluster(_DESCRIBE))),
+    ApiKey.UNREGISTER_BROKER: ApiHandler(quorum.handle_unregister_broker, Rules(cluster(_ALTER))),
+    ApiKey.ADD_RAFT_VOTER: ApiHandler(quorum.handle_add_raft_voter, Rules(cluster(_ALTER))),
+    ApiKey.REMOVE_RAFT_VOTER: ApiHandler(quorum.handle_remove_raft_voter, Rules(cluster(_ALTER))),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ApiHandler(
+        quotas.handle_describe_client_quotas, Rules(cluster(_DESCRIBE_CONFIGS))
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: ApiHandler(quotas.handle_alter_client_quotas, Rules(cluster(_ALTER_CONFIGS))),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiHandler(
+        paging.handle_describe_topic_partitions,
+        Rules(topics_named(_DESCRIBE, paging.names), topics_named(_DESCRIBE, paging.listed, Refuses.ENTRY)),
+    ),
+    ApiKey.SHARE_GROUP_HEARTBEAT: ApiHandler(
+        share_groups.handle_share_group_heartbeat,
+        Rules(group(_READ), topics_named(_DESCRIBE, _list("subscribed_topic_names"), Refuses.REQUEST)),
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: ApiHandler(
+        share_groups.handle_share_group_describe, Rules(groups_named(_DESCRIBE, _list("group_ids")))
+    ),
+    ApiKey.SHARE_FETCH: ApiHandler(
+        shares.handle_share_fetch, Rules(group(_READ), topics_named(_READ, shares.topic_ids))
+    ),
+    ApiKey.SHARE_ACKNOWLEDGE: ApiHandler(
+        shares.handle_share_acknowledge, Rules(group(_READ), topics_named(_READ, shares.topic_ids))
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ApiHandler(
+        share_groups.handle_describe_share_group_offsets,
+        Rules(groups_named(_DESCRIBE, _of("groups", "group_id")), topics_named(_DESCRIBE, share_groups.offset_topics)),
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ApiHandler(
+        share_groups.handle_alter_share_group_offsets,
+        Rules(group(_READ), topics_named(_READ, _of("topics", "topic_name"))),
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ApiHandler(
+        share_groups.handle_delete_share_group_offsets,
+        Rules(group(_DELETE), topics_named(_READ, _of("topics", "topic_name"))),
+    ),
+    # Duramen's own: a query's transactional ids begin with its id.
+    ApiKey.BEGIN_BATCH: ApiHandler(
+        batches.handle_begin_batch, Rules(transactional_id(_WRITE, _one("query_id")))
+    ),
+    ApiKey.DECIDE_BATCH: ApiHandler(
+        batches.handle_decide_batch, Rules(transactional_id(_WRITE, _one("query_id")))
+    ),
+}  # fmt: skip

@@ -1,0 +1,208 @@
+"""The way of every request to its handler: its names are resolved, the gate is asked, then it is admitted or refused.
+
+What a request needs is data beside its handler: `Rules`. Pure.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from duramen.base.deadlines import Deadline
+from duramen.base.errors import DuramenError, NameNotResolved
+from duramen.base.principal import Principal
+from duramen.broker.broker import Broker
+from duramen.service.authorize import CLUSTER_NAME, Access, Authorizer, Gate, Operation, ResourceType
+from duramen.service.resolve import Found, Resolver, StreamResolver, TopicKey, Topics
+
+__all__ = [
+    "LONGEST_RESOLUTION_MS",
+    "NOTHING_NEEDED",
+    "Admitted",
+    "Need",
+    "Refuses",
+    "Rules",
+    "Service",
+    "Verdicts",
+    "cluster",
+]
+
+LONGEST_RESOLUTION_MS: Final = 15_000
+"""How long a request waits for its names that does not say how long it waits itself."""
+
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+
+Verdicts = Mapping[tuple[Access, str], DuramenError]
+"""What is refused of a request, with the reason."""
+
+
+class Refuses(Enum):
+    """What of a request is refused where a need of it is not met."""
+
+    REQUEST = "all of it"
+    TOPIC = "the topic, as if it were not there, with another error"
+    ENTRY = "what the handler says: it looks at the verdict"
+
+
+@dataclass(frozen=True, slots=True)
+class Need(Generic[S_contra]):
+    """An access that a request needs to each resource that `names` finds in it.
+
+    One of `instead` is as good, to the cluster or to any resource of its type. Topics may be named by their ids.
+    """
+
+    access: Access
+    names: Callable[[S_contra], Iterable[TopicKey]]
+    refuses: Refuses
+    instead: tuple[Access, ...] = ()
+
+
+def cluster(operation: Operation, refuses: Refuses = Refuses.REQUEST) -> Need[object]:
+    """An access to the cluster."""
+    return Need(Access(operation, ResourceType.CLUSTER), lambda _: (CLUSTER_NAME,), refuses)
+
+
+class Rules(Generic[S]):
+    """What a kind of request needs. A kind that needs nothing says why that is so with `open_because`."""
+
+    __slots__ = ("needs", "open_because", "resolved", "within_ms")
+
+    def __init__(
+        self,
+        *needs: Need[S],
+        names: Callable[[S], Iterable[TopicKey]] | None = None,
+        within_ms: Callable[[S], int] = lambda _: LONGEST_RESOLUTION_MS,
+        open_because: str = "",
+    ) -> None:
+        """`names` are resolved beside those of needs; a request waits for them `within_ms`."""
+        self.needs = needs
+        self.within_ms = within_ms
+        self.open_because = open_because
+        of_needs = [need.names for need in needs if need.refuses is Refuses.TOPIC]
+        self.resolved = tuple(of_needs if names is None else [*of_needs, names])
+        """What finds the names of topics in a request that are to be resolved."""
+
+
+class Admitted:
+    """What a handler gets beside its request: topics, and what of the request was refused."""
+
+    __slots__ = ("topics", "verdicts")
+
+    def __init__(self, topics: Topics, verdicts: Verdicts) -> None:
+        self.topics = topics
+        self.verdicts = verdicts
+
+    def refusal(self, access: Access, name: str) -> DuramenError | None:
+        """Why the request may not have this access; None where it may."""
+        return self.verdicts.get((access, name)) if self.verdicts else None
+
+    def check(self, access: Access, name: str) -> None:
+        """Raise the refusal, where there is one."""
+        refusal = self.refusal(access, name)
+        if refusal is not None:
+            raise refusal
+
+
+_NONE: Final[Mapping[TopicKey, DuramenError]] = {}
+_NO_VERDICTS: Final[Verdicts] = {}
+_NOTHING_NAMED: Final = Topics({}, _NONE)
+NOTHING_NEEDED: Final = Admitted(_NOTHING_NAMED, _NO_VERDICTS)
+"""What a request is admitted with that names no topics, where nothing is refused."""
+
+Done = Callable[[Admitted | DuramenError], None]
+
+
+class _Resolution(Generic[S]):
+    """A request whose names are being resolved. It ends once: with the answer, at its deadline, or by `cancel`."""
+
+    __slots__ = ("_done", "_keys", "_principal", "_rules", "_service", "_source", "deadline", "over")
+
+    def __init__(
+        self, service: "Service", principal: Principal, rules: Rules[S], source: S, keys: Collection[TopicKey],
+        done: Done,
+    ) -> None:  # fmt: skip
+        self._service = service
+        self._principal = principal
+        self._rules = rules
+        self._source = source
+        self._keys = keys
+        self._done = done
+        self.over = False
+        self.deadline: Deadline | None = None
+
+    def found(self, found: Found) -> None:
+        self._end(found, _NONE)
+
+    def late(self) -> None:
+        self._end({}, {key: NameNotResolved(f"the name {key} was not resolved in time") for key in self._keys})
+
+    def cancel(self) -> None:
+        self.over = True
+        if self.deadline is not None:
+            self.deadline.cancel()
+
+    def _end(self, found: Found, errors: Mapping[TopicKey, DuramenError]) -> None:
+        if not self.over:
+            self.cancel()
+            self._done(self._service.judge(self._principal, self._rules, self._source, found, errors))
+
+
+class Service:
+    """What the doors ask before they handle a request."""
+
+    def __init__(
+        self, broker: Broker, *, resolver: Resolver | None = None, authorizer: Authorizer | None = None
+    ) -> None:  # fmt: skip
+        """Without a resolver names are those of the broker's streams, without an authorizer all is allowed."""
+        self.resolver = resolver or StreamResolver(broker.streams)
+        self._later = broker.later
+        self._gate = Gate(authorizer)
+
+    def admit(self, principal: Principal, rules: Rules[S], source: S, done: Done) -> Callable[[], None] | None:
+        """Resolve the names of a request and judge it: `done` gets what it is admitted with, or why it is refused.
+
+        Returns None where `done` was called already; else what makes it not be called.
+        """
+        keys: Collection[TopicKey] = ()
+        if len(rules.resolved) == 1:
+            keys = dict.fromkeys(rules.resolved[0](source))
+        elif rules.resolved:
+            keys = dict.fromkeys(key for names in rules.resolved for key in names(source))
+        if not keys:
+            done(self.judge(principal, rules, source, {}, _NONE))
+            return None
+        resolution = _Resolution(self, principal, rules, source, keys, done)
+        self.resolver.resolve(keys, resolution.found)
+        if resolution.over:
+            return None
+        resolution.deadline = self._later(max(0, rules.within_ms(source)), resolution.late)
+        return resolution.cancel
+
+    def judge(
+        self, principal: Principal, rules: Rules[S], source: S, found: Found, errors: Mapping[TopicKey, DuramenError]
+    ) -> Admitted | DuramenError:
+        """Ask the gate for all that the request needs."""
+        if self._gate.open:
+            return Admitted(Topics(found, errors), _NO_VERDICTS) if found or errors else NOTHING_NEEDED
+        refused: dict[TopicKey, DuramenError] = {}
+        verdicts: dict[tuple[Access, str], DuramenError] = {}
+        for need in rules.needs:
+            if any(self._refusal(principal, access, None) is None for access in need.instead):
+                continue
+            for key in need.names(source):
+                name = key if isinstance(key, str) else found[key].name if key in found else None
+                refusal = None if name is None else self._refusal(principal, need.access, name)
+                if refusal is None or name is None:
+                    continue
+                if need.refuses is Refuses.REQUEST:
+                    return refusal
+                if need.refuses is Refuses.TOPIC:
+                    refused[key] = refusal
+                verdicts[need.access, name] = refusal
+        return Admitted(Topics(found, {**errors, **refused}), verdicts)
+
+    def _refusal(self, principal: Principal, access: Access, name: str | None) -> DuramenError | None:
+        if access.resource_type is ResourceType.CLUSTER:
+            name = CLUSTER_NAME
+        return self._gate.refusal(principal, access, name)

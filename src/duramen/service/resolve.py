@@ -1,0 +1,77 @@
+"""Names and ids of requests become topics here, now or later: what knows them may have to be asked first. Pure."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+from uuid import UUID
+
+from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.broker.streams import Stream, Streams
+
+__all__ = ["Found", "Resolver", "StreamResolver", "Topic", "TopicKey", "Topics"]
+
+Topic = Stream
+"""What a name may stand for."""
+
+TopicKey = str | UUID
+"""How a request names a topic."""
+
+Found = Mapping[TopicKey, Topic]
+
+
+class Resolver(Protocol):
+    """Finds topics."""
+
+    def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
+        """Call `done` once, now or later, with those topics that exist."""
+
+    def every(self) -> Iterable[Topic]:
+        """All topics that may be listed."""
+
+
+class StreamResolver:
+    """The Resolver of a node's streams: it answers at once."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
+        """Look each of them up."""
+        streams = self._streams
+        found: dict[TopicKey, Topic] = {}
+        for key in keys:
+            stream = streams.find(key) if isinstance(key, str) else streams.find_id(key)
+            if stream is not None:
+                found[key] = stream
+        done(found)
+
+    def every(self) -> Iterable[Topic]:
+        """Every stream."""
+        return self._streams
+
+
+class Topics:
+    """The topics that a request names, each found or refused."""
+
+    __slots__ = ("_errors", "_found")
+
+    def __init__(self, found: Found, errors: Mapping[TopicKey, DuramenError]) -> None:
+        """`errors` say why the request gets some of the topics that it names not; they count where both have one."""
+        self._found = found
+        self._errors = errors
+
+    def find(self, key: TopicKey) -> Topic | None:
+        """The topic; None where `error` says why not."""
+        if self._errors and key in self._errors:
+            return None
+        return self._found.get(key)
+
+    def error(self, key: TopicKey) -> DuramenError:
+        """Why `find` does not find it."""
+        return self._errors.get(key) or StreamNotFound(f"there is no stream {key}")
+
+    def get(self, key: TopicKey) -> Topic:
+        """The topic. Raises StreamNotFound, TopicNotAuthorized, NameNotResolved."""
+        topic = self.find(key)
+        if topic is None:
+            raise self.error(key)
+        return topic
