@@ -85,8 +85,14 @@ class ManualConnection:
 
     def send(self, api: ApiKey, version: int, body: bytes) -> None:
         """A request comes, and what can be done at once is done."""
-        self._correlation_id += 1
-        frame = encode_request(api, version, self._correlation_id, self._client_id, body)
+        self.send_together((api, version, body))
+
+    def send_together(self, *requests: tuple[ApiKey, int, bytes]) -> None:
+        """Requests come in one piece."""
+        frame = b""
+        for api, version, body in requests:
+            self._correlation_id += 1
+            frame += encode_request(api, version, self._correlation_id, self._client_id, body)
         while frame:
             buffer = self._connection.get_buffer(-1)
             size = min(len(buffer), len(frame))

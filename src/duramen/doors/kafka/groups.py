@@ -83,15 +83,20 @@ def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
         coordinators = [one | {"key": key} for one, key in zip(found, keys, strict=True)]
         exchange.reply((found[0] if found else refused) | {"coordinators": coordinators})
 
-    def told(key: str) -> dict[str, Any]:
+    def refusal(key: str) -> DuramenError | None:
         access = _ACCESS[request["key_type"]]
-        refusal = admitted.refusal(access, CLUSTER_NAME if access.resource_type is ResourceType.CLUSTER else key)
-        if refusal is None:
-            return _coordinator(context, request["key_type"], key)
-        code = group_error_code(refusal)
-        return {"error_code": code, "error_message": str(refusal), "node_id": -1, "host": "", "port": -1}
+        return admitted.refusal(access, CLUSTER_NAME if access.resource_type is ResourceType.CLUSTER else key)
 
-    if request["key_type"] == _TRANSACTION_KEY:
+    def told(key: str) -> dict[str, Any]:
+        error = refusal(key)
+        if error is None:
+            return _coordinator(context, request["key_type"], key)
+        code = group_error_code(error)
+        return {"error_code": code, "error_message": str(error), "node_id": -1, "host": "", "port": -1}
+
+    if request["key_type"] in _ACCESS and all(refusal(key) is not None for key in keys):
+        reply(None)  # nothing is created for whoever is told nothing
+    elif request["key_type"] == _TRANSACTION_KEY:
         broker.internal_streams.ensure_transactions(reply)
     elif request["key_type"] == _GROUP_KEY:
         broker.internal_streams.ensure_offsets(reply)

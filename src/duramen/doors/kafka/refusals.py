@@ -38,6 +38,7 @@ _ENTRIES: Final[Mapping[ApiKey, Mapping[str, tuple[str, str]]]] = {
         "topic_partitions": ("replica_election_results", ""), "partitions": ("partition_result", "partition_id"),
     },
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: {"topics": ("responses", ""), "partitions": ("partitions", "")},
+    ApiKey.ALTER_CLIENT_QUOTAS: {"entries": ("entries", ""), "entity": ("entity", "")},
     ApiKey.LIST_PARTITION_REASSIGNMENTS: {},
     ApiKey.DESCRIBE_PRODUCERS: {"topics": ("topics", ""), "partition_indexes": ("partitions", "partition_index")},
     ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ("transaction_states", "transactional_id")},
