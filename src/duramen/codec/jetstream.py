@@ -15,6 +15,7 @@ __all__ = [
     "BAD_REQUEST",
     "INSUFFICIENT_RESOURCES",
     "MESSAGE_TOO_LARGE",
+    "NOT_AUTHORIZED",
     "NOT_AVAILABLE",
     "STORAGE_FULL",
     "STORE_FAILED",
@@ -35,6 +36,7 @@ class ApiError(NamedTuple):
 
 
 BAD_REQUEST: Final = ApiError(400, 10003, "bad request")
+NOT_AUTHORIZED: Final = ApiError(403, 0, "not authorized")  # JetStream has no number for it: its server refuses earlier
 NOT_AVAILABLE: Final = ApiError(503, 10008, "JetStream system temporarily unavailable")
 INSUFFICIENT_RESOURCES: Final = ApiError(503, 10023, "insufficient resources")
 STORAGE_FULL: Final = ApiError(500, 10047, "insufficient storage resources available")

@@ -17,6 +17,7 @@ from duramen.broker.broker import Broker
 from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.broker.forwarding.room import Room
 from duramen.node.addresses import Address
+from duramen.service.admission import Service
 
 if TYPE_CHECKING:
     from duramen.doors.http.door import HttpDoor
@@ -46,7 +47,7 @@ class HttpSide:
         self._listeners: Sequence[socket.socket] = ()
         self._opening: asyncio.Task[None] | None = None
         self._door: HttpDoor | None = None
-        self._ready: tuple[Broker, str, Callable[[], str], Forwarding, Callable[[], Usage]] | None = None
+        self._ready: tuple[Broker, Service, str, Callable[[], str], Forwarding, Callable[[], Usage]] | None = None
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
         """Take connections from bound sockets; returns the address of the first. Raises SettingInvalid."""
@@ -81,11 +82,11 @@ class HttpSide:
             self._door.ready(*self._ready)
 
     def ready(
-        self, broker: Broker, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding,
+        self, broker: Broker, service: Service, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding,
         usage: Callable[[], Usage],
     ) -> None:  # fmt: skip
         """The broker is there; `problem` says why not every door takes requests, empty where they do."""
-        self._ready = broker, cluster_id, problem, forwarding, usage
+        self._ready = broker, service, cluster_id, problem, forwarding, usage
         if self._door is not None:
             self._door.ready(*self._ready)
 

@@ -14,6 +14,7 @@ from duramen.doors.nats.door import NatsDoor
 from duramen.node.addresses import Address
 from duramen.node.children import NatsServer
 from duramen.node.nats_routes import Routing, places
+from duramen.service.admission import Service
 
 __all__ = ["NatsSide"]
 
@@ -57,7 +58,7 @@ class NatsSide:
         if self._launching is not None:
             await self._launching
 
-    async def open(self, broker: Broker, files: FileSystem) -> None:
+    async def open(self, broker: Broker, service: Service, files: FileSystem) -> None:
         """Listen for everything that streams are bound to. Raises AddressInUse, NatsServerFailed or OSError.
 
         A server elsewhere that does not answer is waited for a little; then the node goes on without it for now.
@@ -71,7 +72,7 @@ class NatsSide:
         self.address = str(place)
         if self._server is not None and broker.standing.first_role is not None:
             self._follow_nodes(broker, self._server)
-        self._door = NatsDoor(broker, files, self._randomness, place, server_name=self._name)
+        self._door = NatsDoor(broker, service, files, self._randomness, place, server_name=self._name)
         await self._door.start()
         if not await self._door.wait_ready(_WAIT_S):
             _log.error("%s; the other doors are open", self._door.problem())

@@ -163,13 +163,13 @@ class Node:
         self.addresses["kafka"] = await self._kafka.start(kafka_sockets)
         self._progress.begin("opening the doors")
         if self._nats is not None:
-            await self._nats.open(self._broker, files)
+            await self._nats.open(self._broker, service, files)
             self.addresses["nats"] = self._nats.address
         self._write_addresses()
         forwarding = Forwarding(self._broker, self._joining or Nowhere(), self._http.room)
         if self._joining is not None:
             self._joining.serve_records(forwarding.asked)
-        self._http.ready(self._broker, cluster_id, self.problem, forwarding, self._usage)
+        self._http.ready(self._broker, service, cluster_id, self.problem, forwarding, self._usage)
         # A test's node does not live long enough for the time that a collection takes.
         self._collecting.start(collect=self._faults is None)
         self._measuring.start()

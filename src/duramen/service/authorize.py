@@ -17,7 +17,7 @@ from duramen.base.errors import (
 )
 from duramen.base.principal import Principal
 
-__all__ = ["CLUSTER_NAME", "Access", "Authorizer", "Gate", "Operation", "ResourceType"]
+__all__ = ["CLUSTER_NAME", "REFUSALS", "Access", "Authorizer", "Gate", "Operation", "ResourceType"]
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """What Kafka calls the only resource of the type CLUSTER."""
@@ -61,12 +61,13 @@ class Authorizer(Protocol):
         """Whether the principal may do that to the resource; None: to any resource of the type."""
 
 
-_REFUSALS: Final[Mapping[ResourceType, type[DuramenError]]] = {
+REFUSALS: Final[Mapping[ResourceType, type[DuramenError]]] = {
     ResourceType.TOPIC: TopicNotAuthorized,
     ResourceType.GROUP: GroupNotAuthorized,
     ResourceType.CLUSTER: ClusterNotAuthorized,
     ResourceType.TRANSACTIONAL_ID: TransactionalIdNotAuthorized,
 }
+"""What a refusal is, by the type of the resource."""
 
 
 class Gate:
@@ -89,4 +90,4 @@ class Gate:
         what = access.resource_type.name.lower().replace("_", " ")
         if access.resource_type is not ResourceType.CLUSTER:
             what = f"any {what}" if name is None else f"{what} {name}"
-        return _REFUSALS[access.resource_type](f"{principal} is not authorized to {access.operation.name} on {what}")
+        return REFUSALS[access.resource_type](f"{principal} is not authorized to {access.operation.name} on {what}")

@@ -47,7 +47,7 @@ def alone(hand: ManualBroker) -> Forwarding:
 
 
 def storing(hand: ManualBroker, name: str, wishes: list[RecordWish]) -> Coroutine[Any, Any, RecordPlaces]:
-    return produce(hand.broker, alone(hand), name, wishes, 1000)
+    return produce(hand.broker, alone(hand), hand.broker.streams.get(name), wishes, 1000)
 
 
 def read_all(hand: ManualBroker, name: str, partition: int, **query: Any) -> list[RecordInfo]:
@@ -58,7 +58,9 @@ def read_all(hand: ManualBroker, name: str, partition: int, **query: Any) -> lis
     async def pages() -> None:
         nonlocal offset
         while True:
-            page = await reading.read(hand.broker, alone(hand), name, RecordsQuery(partition, offset, **query))
+            page = await reading.read(
+                hand.broker, alone(hand), hand.broker.streams.get(name), RecordsQuery(partition, offset, **query)
+            )
             if not page.records:
                 assert page.next == page.end
                 return

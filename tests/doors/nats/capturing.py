@@ -17,6 +17,7 @@ from duramen.codec.nats import Message, encode_header_block
 from duramen.controller.decisions import Definition
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.recall import recall
+from duramen.service.admission import Service
 from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.disk import MemoryFileSystem
 from duramen.sim.views import MemoryViewStore
@@ -55,6 +56,7 @@ class Place:
         self.wait(self.broker.start)
         self.writes: list[bytes] = []
         self.room = 0
+        self.service = Service(self.broker)
         self.capture = self.new_capture()
 
     def new_capture(self, *, duplicate_entries: int = 1000, limit_bytes: int = 1 << 20) -> Capture:
@@ -62,8 +64,8 @@ class Place:
             self.room += 1
 
         capture = Capture(
-            self.broker, fingerprint_key=b"k", duplicate_entries=duplicate_entries, limit_bytes=limit_bytes,
-            soon=self.worker.soon, send=self.writes.append, on_room=on_room,
+            self.broker, self.service, fingerprint_key=b"k", duplicate_entries=duplicate_entries,
+            limit_bytes=limit_bytes, soon=self.worker.soon, send=self.writes.append, on_room=on_room,
         )  # fmt: skip
         for stream in self.broker.streams:
             capture.bind(stream)

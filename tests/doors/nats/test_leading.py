@@ -23,6 +23,7 @@ from duramen.controller.decisions import Definition
 from duramen.doors.nats.bound import Taken
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.leading import Leading
+from duramen.service.admission import Service
 from duramen.sim.broker import Answer
 from duramen.storage.scanning import scan_log
 
@@ -41,7 +42,7 @@ class Ear:
         self.awaited: list[Callable[[], None]] | None = None  # what waits for a server that takes its time
         self.reports: list[str] = []
         self.capture = Capture(
-            self.broker, fingerprint_key=b"k", duplicate_entries=1000, limit_bytes=1 << 20,
+            self.broker, Service(self.broker), fingerprint_key=b"k", duplicate_entries=1000, limit_bytes=1 << 20,
             soon=hand.worker.soon, send=self.writes.append, on_room=lambda: None,
         )  # fmt: skip
         self.leading = Leading(

@@ -1,5 +1,6 @@
 """The routes as an application: paths to handlers, types checked on the way in, errors as problems on the way out."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from duramen.doors.http.hosts import Guard, Hosts
 from duramen.doors.http.openapi import document
 from duramen.doors.http.queries import read_query
 from duramen.doors.http.routes import Call, Node, Route
+from duramen.service.admission import Admitted, Rules
 
 __all__ = ["ROUTES", "application"]
 
@@ -39,7 +41,13 @@ ROUTES: Final[Sequence[Route]] = (
     *records.ROUTES,
     *replicated.ROUTES,
     *groups.ROUTES,
-    Route("GET", "/v1/openapi.json", _openapi, "This description of all routes (OpenAPI 3.1)"),
+    Route(
+        "GET",
+        "/v1/openapi.json",
+        _openapi,
+        Rules(open_because="it says what there is, to everybody"),
+        "This description of all routes (OpenAPI 3.1)",
+    ),
 )
 """All there are; each is described in the module that has its handler."""
 
@@ -99,6 +107,24 @@ def application(node: Node, hosts: Hosts, room: Room) -> Starlette:
     )
 
 
+async def _admit(route: Route, call: Call) -> None:
+    """Have the names of a request resolved and its operations authorized. Raises why it is refused."""
+    if not route.rules.needs:
+        return
+    future: asyncio.Future[Admitted | DuramenError] = asyncio.get_running_loop().create_future()
+    cancel = call.service.admit(
+        call.principal, route.rules, call, lambda verdict: None if future.done() else future.set_result(verdict)
+    )
+    try:
+        verdict = await future
+    finally:
+        if cancel is not None:
+            cancel()
+    if isinstance(verdict, DuramenError):
+        raise verdict
+    call.admitted = verdict
+
+
 def _choosing(endpoints: Mapping[str, _Endpoint]) -> _Endpoint:
     async def choose(request: Request) -> Response:
         # A path that takes GET takes HEAD too.
@@ -115,8 +141,12 @@ def _endpoint(route: Route, node: Node, bodies: Bodies) -> _Endpoint:
         given: dict[str, object] = {}
         if "query" in types:
             given["query"] = read_query(request, types["query"])
+        if not route.by_body:
+            await _admit(route, call)
         if "body" in types:
-            given["body"] = await bodies.read(request, types["body"], route.body_limit_bytes(call))
+            given["body"] = call.body = await bodies.read(request, types["body"], route.body_limit_bytes(call))
+        if route.by_body:
+            await _admit(route, call)
         answer = await route.handler(call, **given)
         if isinstance(answer, Response):
             return answer

@@ -53,7 +53,8 @@ from duramen.doors.http.cluster_types import (
     UpgradeInfo,
     VoterWish,
 )
-from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.routes import Call, Route, on_cluster
+from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES", "addresses_of"]
 
@@ -402,73 +403,78 @@ def _plan_bytes(_: Call) -> int:
     return _LARGEST_PLAN_BYTES
 
 
+_READS: Final = on_cluster(Operation.DESCRIBE)
+_CHANGES: Final = on_cluster(Operation.ALTER)
 _ASKING: Final = (errors.NotController, errors.OutcomeUnknown, errors.RequestInvalid)
 _VOTING: Final = (errors.VoterDuplicate, errors.VoterNotFound, errors.VotersUnsettled)
 
 ROUTES = (
     Route(
-        "GET", "/v1/cluster", _show, "The cluster at a glance: quorum, nodes, partitions that need a look",
+        "GET", "/v1/cluster", _show, _READS, "The cluster at a glance: quorum, nodes, partitions that need a look",
         (errors.NotController,),
     ),
-    Route("GET", "/v1/cluster/nodes", _list_nodes, "The nodes of the cluster", (errors.NotController,)),
+    Route("GET", "/v1/cluster/nodes", _list_nodes, _READS, "The nodes of the cluster", (errors.NotController,)),
     Route(
-        "POST", "/v1/cluster/nodes/{id}/drain", _drain,
+        "POST", "/v1/cluster/nodes/{id}/drain", _drain, _CHANGES,
         "Let leaders leave a node, and none come to it, until it is restarted", (errors.NodeNotFound, *_ASKING), (204,),
     ),
     Route(
-        "DELETE", "/v1/cluster/nodes/{id}", _remove,
+        "DELETE", "/v1/cluster/nodes/{id}", _remove, _CHANGES,
         "Take a node out of the cluster that is stopped and holds no replicas; it votes no more",
         (errors.NodeNotFound, *_VOTING, *_ASKING), (204,),
     ),
     Route(
-        "GET", "/v1/cluster/quorum", _show_quorum, "The quorum of the controller, as its leader sees it",
+        "GET", "/v1/cluster/quorum", _show_quorum, _READS, "The quorum of the controller, as its leader sees it",
         (errors.NotController,),
     ),
     Route(
-        "POST", "/v1/cluster/voters", _add_voter, "Let a node vote that takes part and has caught up",
+        "POST", "/v1/cluster/voters", _add_voter, _CHANGES, "Let a node vote that takes part and has caught up",
         (errors.NodeNotFound, *_VOTING, *_ASKING), (204,),
     ),
     Route(
-        "DELETE", "/v1/cluster/voters/{id}", _remove_voter, "Let a node vote no more", (*_VOTING, *_ASKING), (204,),
+        "DELETE", "/v1/cluster/voters/{id}", _remove_voter, _CHANGES,
+        "Let a node vote no more", (*_VOTING, *_ASKING), (204,),
     ),
     Route(
-        "GET", "/v1/cluster/feature-level", _show_upgrade,
+        "GET", "/v1/cluster/feature-level", _show_upgrade, _READS,
         "The feature level of the cluster, the highest that all its nodes know, and what changes with that",
     ),
     Route(
-        "POST", "/v1/cluster/feature-level", _set_feature_level,
+        "POST", "/v1/cluster/feature-level", _set_feature_level, _CHANGES,
         "Let the cluster use what a level has that all its nodes know; it never goes down",
         (errors.UnsupportedFeature, *_ASKING), (204,),
     ),
     Route(
-        "POST", "/v1/cluster/elections", _elect, "Elect leaders: preferred ones, a node, or anybody where nobody leads",
+        "POST", "/v1/cluster/elections", _elect, _CHANGES,
+        "Elect leaders: preferred ones, a node, or anybody where nobody leads",
         (errors.StreamNotFound,),
     ),
     Route(
-        "POST", "/v1/cluster/elections/unclean/plan", _survey,
+        "POST", "/v1/cluster/elections/unclean/plan", _survey, _READS,
         "What an unclean election would choose and lose, of partitions without a leader; nothing is done",
         (errors.StreamNotFound,),
     ),
-    Route("GET", "/v1/cluster/reassignments", _list_reassignments, "Reassignments that are under way"),
+    Route("GET", "/v1/cluster/reassignments", _list_reassignments, _READS, "Reassignments that are under way"),
     Route(
-        "POST", "/v1/cluster/reassignments", _reassign, "Give partitions other replicas, or take that back",
+        "POST", "/v1/cluster/reassignments", _reassign, _CHANGES, "Give partitions other replicas, or take that back",
         (errors.StreamNotFound,),
     ),
     Route(
-        "POST", "/v1/cluster/rebalance/plan", _plan,
+        "POST", "/v1/cluster/rebalance/plan", _plan, _READS,
         "Plan how to spread replicas and leaders over the nodes, and to empty some; nothing is done",
         (errors.NodeNotFound, *_ASKING),
     ),
     Route(
-        "POST", "/v1/cluster/rebalance/begin", _begin, "Carry a plan on, so that `at_once` of its moves are under way",
+        "POST", "/v1/cluster/rebalance/begin", _begin, _CHANGES,
+        "Carry a plan on, so that `at_once` of its moves are under way",
         (errors.ReplicaAssignmentInvalid, *_ASKING), body_limit_bytes=_plan_bytes,
     ),
     Route(
-        "POST", "/v1/cluster/rebalance/progress", _show_progress, "How far a plan has been carried out",
+        "POST", "/v1/cluster/rebalance/progress", _show_progress, _READS, "How far a plan has been carried out",
         body_limit_bytes=_plan_bytes,
     ),
     Route(
-        "POST", "/v1/cluster/rebalance/cancel", _cancel, "Take back what is under way of a plan", _ASKING,
+        "POST", "/v1/cluster/rebalance/cancel", _cancel, _CHANGES, "Take back what is under way of a plan", _ASKING,
         body_limit_bytes=_plan_bytes,
     ),
 )  # fmt: skip

@@ -8,7 +8,8 @@ from duramen.base.settings import config_text
 from duramen.broker.configs import ConfigEntry
 from duramen.broker.min_in_sync import config_entries
 from duramen.doors.http.config_types import ConfigInfo, ConfigList, SettingInfo, SettingList
-from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.routes import Call, Route, on_cluster, on_topic
+from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES"]
 
@@ -30,7 +31,7 @@ def _config(entry: ConfigEntry) -> ConfigInfo:
 
 
 async def _of_stream(call: Call) -> ConfigList:
-    stream = call.broker.streams.get(call.path["name"])
+    stream = call.topic
     return ConfigList([_config(entry) for entry in config_entries(call.broker.metadata_state, stream)])
 
 
@@ -54,8 +55,11 @@ async def _of_node(call: Call) -> SettingList:
 
 ROUTES = (
     Route(
-        "GET", "/v1/streams/{name}/configs", _of_stream,
+        "GET", "/v1/streams/{name}/configs", _of_stream, on_topic(Operation.DESCRIBE_CONFIGS),
         "The configs of a stream: values in force, where they come from, defaults", (StreamNotFound,),
     ),
-    Route("GET", "/v1/configs", _of_node, "The settings of the node: values, where they come from, defaults"),
+    Route(
+        "GET", "/v1/configs", _of_node, on_cluster(Operation.DESCRIBE_CONFIGS),
+        "The settings of the node: values, where they come from, defaults",
+    ),
 )  # fmt: skip

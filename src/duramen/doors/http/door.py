@@ -18,6 +18,7 @@ from duramen.doors.http.groups import WORKS
 from duramen.doors.http.hosts import Hosts
 from duramen.doors.http.routes import Node
 from duramen.doors.http.server import Server
+from duramen.service.admission import Service
 
 __all__ = ["HttpDoor"]
 
@@ -49,13 +50,14 @@ class HttpDoor:
         return addresses[0]
 
     def ready(
-        self, broker: Broker, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding,
+        self, broker: Broker, service: Service, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding,
         usage: Callable[[], Usage],
     ) -> None:  # fmt: skip
         """The broker is there; `problem` says why not every door takes requests, empty where they do."""
         self._node.problem = problem
         self._node.usage = usage
         self._node.broker = broker
+        self._node.service = service
         self._node.forwarding = forwarding
         forwarding.serve_groups(serving(broker, WORKS))
         self._node.cluster_id = cluster_id

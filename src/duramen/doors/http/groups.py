@@ -1,7 +1,7 @@
 """Consumer groups: listed, shown with their lag, moved to other offsets, and deleted."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,7 @@ from duramen.broker.groups.resets import Move, Reset
 from duramen.codec.kafka.membership import decode_assignment
 from duramen.doors.completion import completion
 from duramen.doors.http.coordinated import Work, coordinated
-from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.routes import Call, Route, on_cluster, on_group, topics_named
 from duramen.doors.http.types import (
     AssignedPartition,
     GroupInfo,
@@ -35,6 +35,8 @@ from duramen.doors.http.types import (
 )
 from duramen.groups.records import OffsetKey
 from duramen.groups.values import MemberSnapshot
+from duramen.service.admission import Refuses
+from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES", "WORKS"]
 
@@ -118,6 +120,12 @@ def _member(member: MemberSnapshot, described: GroupDescription) -> MemberInfo:
     return MemberInfo(member.member_id, member.instance_id, member.client_id, host, partitions)
 
 
+def _moved(call: Call) -> Sequence[str]:
+    """The streams in which a group is to go on elsewhere, where they are named."""
+    streams: Sequence[str] | None = call.body.streams
+    return streams or ()
+
+
 async def _move(call: Call, body: OffsetsWish) -> OffsetMoves:
     answer = await coordinated(call, _reset, Manage("move", call.path["id"], msgspec.json.encode(body)))
     return msgspec.json.decode(answer, type=OffsetMoves)
@@ -166,18 +174,21 @@ _ELSEWHERE: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.No
 _WRITING: Final = (*_ELSEWHERE, errors.NodeStopping, errors.OutcomeUnknown, errors.StorageFull, errors.StorageFailed)
 
 ROUTES = (
-    Route("GET", "/v1/groups", _list, "Consumer groups by id, page by page"),
+    Route("GET", "/v1/groups", _list, on_cluster(Operation.DESCRIBE), "Consumer groups by id, page by page"),
     Route(
         "POST", "/v1/groups/{id:any}/offsets", _move,
+        on_group(Operation.READ, topics_named(Operation.READ, _moved, Refuses.REQUEST)),
         "Have a group without members go on elsewhere: its committed offsets are set, durably, in each partition",
-        (errors.GroupNotFound, errors.GroupNotEmpty, errors.StreamNotFound, errors.LogDamaged, *_WRITING),
+        (errors.GroupNotFound, errors.GroupNotEmpty, errors.StreamNotFound, errors.LogDamaged, *_WRITING), by_body=True,
     ),
     Route(
-        "GET", "/v1/groups/{id:any}", _show, "One group: its members, committed offsets and lag",
+        "GET", "/v1/groups/{id:any}", _show, on_group(Operation.DESCRIBE),
+        "One group: its members, committed offsets and lag",
         (errors.GroupNotFound, *_ELSEWHERE),
     ),
     Route(
-        "DELETE", "/v1/groups/{id:any}", _delete, "Delete a group without members, with its committed offsets",
+        "DELETE", "/v1/groups/{id:any}", _delete, on_group(Operation.DELETE),
+        "Delete a group without members, with its committed offsets",
         (errors.GroupNotFound, errors.GroupNotEmpty, *_WRITING), (204,),
     ),
 )  # fmt: skip

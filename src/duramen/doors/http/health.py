@@ -1,12 +1,17 @@
 """Health and metrics: answered from the moment the socket is open."""
 
+from typing import Final
+
 from starlette.responses import PlainTextResponse, Response
 
 from duramen.base.errors import StorageFailed
 from duramen.doors.http import exposition
 from duramen.doors.http.routes import Call, Route
+from duramen.service.admission import Rules
 
 __all__ = ["ROUTES"]
+
+_PROBE: Final[Rules[Call]] = Rules(open_because="probes have no credentials, and ask before the node is ready")
 
 
 async def _healthz(call: Call) -> Response:
@@ -39,6 +44,7 @@ ROUTES = (
         "GET",
         "/healthz",
         _healthz,
+        _PROBE,
         "200 while the process is alive, 503 with the reason where only a restart helps: a sync has failed",
         statuses=(200, 503),
     ),
@@ -46,8 +52,15 @@ ROUTES = (
         "GET",
         "/readyz",
         _readyz,
+        _PROBE,
         "200 when every door takes requests, else 503 with the reason",
         statuses=(200, 503),
     ),
-    Route("GET", "/metrics", _metrics, "The metrics in the text format of Prometheus"),
+    Route(
+        "GET",
+        "/metrics",
+        _metrics,
+        Rules(open_because="it is answered before the node knows who may do what"),
+        "The metrics in the text format of Prometheus",
+    ),
 )

@@ -6,8 +6,9 @@ from typing import Final
 from duramen import __version__
 from duramen.base.errors import StorageFull
 from duramen.doors.http.cluster import addresses_of
-from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.routes import Call, Route, on_cluster
 from duramen.doors.http.types import FollowerLag, KnownNode, NodeHealth, NodeInfo, NodeList
+from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES"]
 
@@ -57,6 +58,18 @@ async def _nodes(call: Call) -> NodeList:
 
 
 ROUTES = (
-    Route("GET", "/v1/node", _node, "The node that answers: version, ids, the addresses of its doors, and how it is"),
-    Route("GET", "/v1/nodes", _nodes, "All nodes of the cluster that are live; the versions of others are null"),
+    Route(
+        "GET",
+        "/v1/node",
+        _node,
+        on_cluster(Operation.DESCRIBE),
+        "The node that answers: version, ids, the addresses of its doors, and how it is",
+    ),
+    Route(
+        "GET",
+        "/v1/nodes",
+        _nodes,
+        on_cluster(Operation.DESCRIBE),
+        "All nodes of the cluster that are live; the versions of others are null",
+    ),
 )

@@ -17,6 +17,7 @@ from duramen.base.errors import DuramenError
 from duramen.doors.http.problems import PROBLEM_JSON, status_of
 from duramen.doors.http.routes import Route
 from duramen.doors.http.types import Problem
+from duramen.service.authorize import REFUSALS
 
 __all__ = ["document", "errors_of", "plain_path"]
 
@@ -45,6 +46,9 @@ def errors_of(route: Route) -> list[type[DuramenError]]:
     found: list[type[DuramenError]] = [*route.errors, *_ALWAYS]
     if types["return"] is not Response:
         found.append(errors.NodeStarting)
+    found += [REFUSALS[access.resource_type] for need in route.rules.needs for access in (need.access, *need.instead)]
+    if route.rules.resolved:
+        found.append(errors.NameNotResolved)
     if "query" in types:
         found.append(errors.RequestInvalid)
     if "body" in types:

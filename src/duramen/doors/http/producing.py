@@ -84,18 +84,17 @@ def largest_body_bytes(stream: Stream) -> int:
 
 
 async def produce(
-    broker: Broker, forwarding: Forwarding, name: str, wishes: list[RecordWish], within_ms: int
+    broker: Broker, forwarding: Forwarding, stream: Stream, wishes: list[RecordWish], within_ms: int
 ) -> RecordPlaces:
     """Store records; returns their places once all are acknowledged as the stream's durability says.
 
     Nothing is stored where one of them does not fit. Raises PartlyStored where some were, or may have been.
     """
-    stream = broker.streams.get(name)
     if stream.internal:
         raise RequestInvalid(f"{stream.name} is the broker's own")
     built = await _build(stream, wishes, broker.now_ms(), random.choice(_takers(broker, stream)))
     if stream.deleted:
-        raise StreamNotFound(f"stream {name} was deleted meanwhile")
+        raise StreamNotFound(f"stream {stream.name} was deleted meanwhile")
     for batch in built:
         batch.partition.check(batch.content)
     # What this node leads is appended before anything else can come between that and the checks.

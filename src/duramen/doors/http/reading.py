@@ -12,6 +12,7 @@ from duramen.broker.forwarding.here import Found
 from duramen.broker.forwarding.requests import Bytes
 from duramen.broker.forwarding.room import Room
 from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
 from duramen.codec.batch import CONTROL, Record, batches, records
 from duramen.codec.jsonbytes import Base64, JsonBytes, json_of
 from duramen.doors.http.types import RecordInfo, RecordPage, RecordsQuery
@@ -52,9 +53,8 @@ class Reading:
         self._waiting = 0
         self._decoding = asyncio.Semaphore(_AT_ONCE)
 
-    async def read(self, broker: Broker, forwarding: Forwarding, name: str, query: RecordsQuery) -> RecordPage:
-        """A page of records below the high watermark. Raises StreamNotFound, OffsetOutOfRange, LogDamaged …"""
-        stream = broker.streams.get(name)
+    async def read(self, broker: Broker, forwarding: Forwarding, stream: Stream, query: RecordsQuery) -> RecordPage:
+        """A page of records below the high watermark. Raises OffsetOutOfRange, LogDamaged …"""
         partition = stream.partition(query.partition)
         found = await self._find(forwarding, partition, _position(query.offset, broker.now_ms()), query)
         page = _Page(

@@ -8,7 +8,7 @@ from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.broker.forwarding.requests import Deleted as DeletedRecords
 from duramen.broker.partition import LATEST, Partition
 from duramen.doors.http.producing import largest_body_bytes, produce
-from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.routes import Call, Route, on_topic
 from duramen.doors.http.types import (
     Deleted,
     Deletions,
@@ -20,22 +20,21 @@ from duramen.doors.http.types import (
     RecordWishes,
 )
 from duramen.doors.http.waiting import unless_gone
+from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES"]
 
 
 def _limit(call: Call) -> int:
-    return largest_body_bytes(call.broker.streams.get(call.path["name"]))
+    return largest_body_bytes(call.topic)
 
 
 async def _produce(call: Call, query: ProduceQuery, body: RecordWishes) -> RecordPlaces:
-    return await produce(call.broker, call.forwarding, call.path["name"], body.records, query.timeout_ms)
+    return await produce(call.broker, call.forwarding, call.topic, body.records, query.timeout_ms)
 
 
 async def _read(call: Call, query: RecordsQuery) -> RecordPage:
-    return await unless_gone(
-        call.request, call.node.reading.read(call.broker, call.forwarding, call.path["name"], query)
-    )
+    return await unless_gone(call.request, call.node.reading.read(call.broker, call.forwarding, call.topic, query))
 
 
 async def _delete_in(forwarding: Forwarding, partition: Partition, before: int) -> Deleted:
@@ -48,7 +47,7 @@ async def _delete_in(forwarding: Forwarding, partition: Partition, before: int) 
 
 
 async def _delete(call: Call, body: DeletionWish) -> Deletions:
-    stream = call.broker.streams.get(call.path["name"])
+    stream = call.topic
     partitions = list(stream.partitions) if body.partition is None else [stream.partition(body.partition)]
     before = LATEST if body.before is None else body.before
     for partition in partitions:
@@ -59,7 +58,7 @@ async def _delete(call: Call, body: DeletionWish) -> Deletions:
 
 ROUTES = (
     Route(
-        "POST", "/v1/streams/{name}/records", _produce,
+        "POST", "/v1/streams/{name}/records", _produce, on_topic(Operation.WRITE),
         "Store records; answered with their places once they are acknowledged as with acks=all",
         (
             errors.StreamNotFound, errors.BatchInvalid, errors.BatchTooLarge, errors.TimestampInvalid,
@@ -69,7 +68,7 @@ ROUTES = (
         body_limit_bytes=_limit,
     ),
     Route(
-        "GET", "/v1/streams/{name}/records", _read,
+        "GET", "/v1/streams/{name}/records", _read, on_topic(Operation.READ),
         "Read records of a partition, at once or as soon as there are some",
         (
             errors.StreamNotFound, errors.OffsetOutOfRange, errors.LogDamaged, errors.BatchCorrupt, errors.NodeBusy,
@@ -77,7 +76,7 @@ ROUTES = (
         ),
     ),
     Route(
-        "POST", "/v1/streams/{name}/records/delete", _delete,
+        "POST", "/v1/streams/{name}/records/delete", _delete, on_topic(Operation.DELETE),
         "Delete the oldest records, up to an offset; answered once that is durable",
         (
             errors.StreamNotFound, errors.OffsetOutOfRange, errors.DeletionRefused, errors.NodeStopping,

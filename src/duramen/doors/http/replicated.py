@@ -8,10 +8,11 @@ from duramen.base.errors import NodeBusy, OffsetOutOfRange, RecordCut, RequestIn
 from duramen.base.ids import Position
 from duramen.broker.broker import Broker
 from duramen.broker.partition import Partition
-from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.routes import Call, Route, on_topic
 from duramen.doors.http.types import ReplicatedInfo, ReplicatedQuery
 from duramen.doors.http.waiting import unless_gone
 from duramen.replication.reaching import Outcome
+from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES"]
 
@@ -30,7 +31,7 @@ async def _replicated(call: Call, query: ReplicatedQuery) -> ReplicatedInfo:
     if query.max_wait_ms and len(waits) >= _MOST_WAITING:
         raise NodeBusy(f"{_MOST_WAITING} wait for records already: ask again, or with max_wait_ms=0")
     broker = call.broker
-    partition = broker.streams.get(call.path["name"]).partition(_number(call))
+    partition = call.topic.partition(_number(call))
     outcome = await unless_gone(call.request, _outcome(broker, partition, query, waits))
     where = f"partition {partition.index} of {partition.stream.name}"
     if outcome is Outcome.CUT:
@@ -63,7 +64,7 @@ async def _outcome(
 
 ROUTES = (
     Route(
-        "GET", "/v1/streams/{name}/partitions/{partition}/replicated", _replicated,
+        "GET", "/v1/streams/{name}/partitions/{partition}/replicated", _replicated, on_topic(Operation.DESCRIBE),
         "Whether this node has a record that no later leader will lack, at once or as soon as it does",
         (
             errors.StreamNotFound, errors.NotLeader, errors.RecordCut, errors.OffsetOutOfRange, errors.NodeBusy,

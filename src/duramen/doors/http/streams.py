@@ -2,7 +2,8 @@
 
 import asyncio
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from duramen.base import errors
@@ -15,7 +16,7 @@ from duramen.broker.streams import Stream
 from duramen.controller.decisions import Definition, wide_subjects
 from duramen.controller.partitions import PartitionId
 from duramen.doors.completion import completion
-from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.routes import Call, Route, on_topic, topics_named
 from duramen.doors.http.types import (
     DamagedRange,
     GapInfo,
@@ -28,6 +29,8 @@ from duramen.doors.http.types import (
     StreamsQuery,
     StreamWish,
 )
+from duramen.service.admission import Refuses, Rules
+from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.storage.log import Log
 
 __all__ = ["ROUTES"]
@@ -40,6 +43,9 @@ _MEANS: Final = {
     " a power failure may lose those not synced yet",
     "memory": "records are in bounded memory only; nothing survives a restart",
 }
+
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
+_CREATE_IN_CLUSTER: Final = Access(Operation.CREATE, ResourceType.CLUSTER)
 
 _LATE: Final = "deleted by retention soon after they were written: their timestamps were older than retention.ms"
 
@@ -118,29 +124,39 @@ def _warnings_for(stream: Stream) -> list[str]:
     ]  # fmt: skip
 
 
+def _listed(call: Call) -> list[str]:
+    return [stream.name for stream in call.service.resolver.every()]
+
+
 async def _list(call: Call, query: StreamsQuery) -> StreamList:
-    streams = call.broker.streams
-    names = heapq.nsmallest(
-        query.limit + 1,
-        (name for name in streams.by_name if name > query.after and name.startswith(query.prefix)),
+    wanted = (
+        stream
+        for stream in call.service.resolver.every()
+        if stream.name > query.after
+        and stream.name.startswith(query.prefix)
+        and call.admitted.refusal(_DESCRIBE, stream.name) is None
     )
-    page = names[: query.limit]
+    found = heapq.nsmallest(query.limit + 1, wanted, key=attrgetter("name"))
+    page = found[: query.limit]
     described: list[StreamInfo] = []
     partitions = 0
-    for name in page:
-        stream = streams.find(name)
-        if stream is None:
-            continue  # deleted meanwhile
+    for stream in page:
+        if stream.deleted:
+            continue  # meanwhile
         described.append(_describe(stream, call.broker))
         partitions += len(stream.partitions)
         if partitions >= _AT_ONCE:
             partitions = 0
             await asyncio.sleep(0)
-    return StreamList(described, page[-1] if len(names) > len(page) else None)
+    return StreamList(described, page[-1].name if len(found) > len(page) else None)
 
 
 async def _show(call: Call) -> StreamInfo:
-    return _describe(call.broker.streams.get(call.path["name"]), call.broker)
+    return _describe(call.topic, call.broker)
+
+
+def _created(call: Call) -> Sequence[str]:
+    return (call.body.name,)
 
 
 async def _create(call: Call, body: StreamWish) -> StreamInfo:
@@ -148,11 +164,11 @@ async def _create(call: Call, body: StreamWish) -> StreamInfo:
     partitions = body.partitions
     if partitions is None:
         partitions = 1 if body.subjects else broker.settings.integer("num.partitions")
-    existed = broker.streams.find(body.name) is not None
+    existed = call.admitted.topics.find(body.name) is not None
     definition = Definition(body.name, partitions, _config_texts(body.config), tuple(body.subjects))
     replicas = body.replication_factor
     await completion(lambda done: broker.create_stream(definition, done, idempotent=True, replication_factor=replicas))
-    stream = broker.streams.get(body.name)
+    stream = await call.find(body.name)
     info = _describe(stream, broker)
     has = len(info.partitions[0].replicas)
     if existed and replicas not in (None, has):
@@ -166,9 +182,26 @@ async def _create(call: Call, body: StreamWish) -> StreamInfo:
     return info
 
 
+def _named(call: Call) -> Sequence[str]:
+    return (call.path["name"],)
+
+
+def _configured(call: Call) -> Sequence[str]:
+    return _named(call) if call.body.config else ()
+
+
+def _grown(call: Call) -> Sequence[str]:
+    return () if call.body.partitions is None else _named(call)
+
+
+_CHANGING: Final = Rules(
+    topics_named(Operation.ALTER, _grown), topics_named(Operation.ALTER_CONFIGS, _configured), names=_named
+)
+
+
 async def _change(call: Call, body: StreamChange) -> StreamInfo:
-    broker, name = call.broker, call.path["name"]
-    stream = broker.streams.get(name)
+    broker, stream = call.broker, call.topic
+    name = stream.name
     texts = {key: None if value is None else config_text(value) for key, value in body.config.items()}
     wanted = body.partitions if body.partitions != len(stream.partitions) else None
     # Both are checked before either is done: what is refused changes nothing.
@@ -178,12 +211,12 @@ async def _change(call: Call, body: StreamChange) -> StreamInfo:
         await completion(lambda done: broker.configure_stream(name, texts, done))
     if wanted is not None:
         await completion(lambda done: broker.add_partitions(name, wanted, done))
-    return _describe(broker.streams.get(name), broker)
+    return _describe(await call.find(name), broker)
 
 
 async def _delete(call: Call) -> None:
     broker = call.broker
-    stream = broker.streams.get(call.path["name"])
+    stream = call.topic
     if stream.internal:
         raise RequestInvalid(f"{stream.name} is the broker's own")
     await completion(lambda done: broker.delete_stream(stream.name, done))
@@ -194,20 +227,25 @@ _DEFINING: Final = (errors.ConfigInvalid, errors.PartitionsInvalid)
 _NAMING: Final = (errors.NameInvalid, errors.SubjectInvalid, errors.StreamExists, errors.StreamDiffers)
 
 ROUTES = (
-    Route("GET", "/v1/streams", _list, "Streams by name, page by page"),
+    Route(
+        "GET", "/v1/streams", _list, Rules(topics_named(Operation.DESCRIBE, _listed, Refuses.ENTRY)),
+        "Streams by name, page by page",
+    ),
     Route(
         "POST", "/v1/streams", _create,
+        Rules(topics_named(Operation.CREATE, _created, Refuses.REQUEST, _CREATE_IN_CLUSTER), names=_created),
         "Make a stream; one that exists with the same definition is as good (200 instead of 201)",
         (*_NAMING, errors.ReplicationFactorInvalid, *_DEFINING, *_WRITING),
-        (201, 200),
+        (201, 200), by_body=True,
     ),
-    Route("GET", "/v1/streams/{name}", _show, "One stream", (errors.StreamNotFound,)),
+    Route("GET", "/v1/streams/{name}", _show, on_topic(Operation.DESCRIBE), "One stream", (errors.StreamNotFound,)),
     Route(
-        "PATCH", "/v1/streams/{name}", _change, "Set configs, null sets one back to its default; add partitions",
-        (errors.StreamNotFound, *_DEFINING, *_WRITING),
+        "PATCH", "/v1/streams/{name}", _change, _CHANGING,
+        "Set configs, null sets one back to its default; add partitions",
+        (errors.StreamNotFound, *_DEFINING, *_WRITING), by_body=True,
     ),
     Route(
-        "DELETE", "/v1/streams/{name}", _delete, "Delete a stream with all its records",
+        "DELETE", "/v1/streams/{name}", _delete, on_topic(Operation.DELETE), "Delete a stream with all its records",
         (errors.StreamNotFound, *_WRITING), (204,),
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ The messages of one chunk are grouped into one batch for each partition; a batch
 and answered once it is acknowledged. Bytes of batches under way are counted, so that the door can stop reading.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -14,9 +14,11 @@ from duramen.base.errors import (
     DuplicateTableFull,
     DuramenError,
     ExpectedStreamDiffers,
+    NameNotResolved,
     OffsetNotAvailable,
     UnsupportedFeature,
 )
+from duramen.base.principal import ANONYMOUS
 from duramen.broker.broker import Broker
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
@@ -24,11 +26,13 @@ from duramen.codec.builder import RECORD_OVERHEAD_BYTES, encode_headers
 from duramen.codec.jetstream import encode_error
 from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.codec.partitioner import partition_of
+from duramen.doors.nats.actions import PUBLISH
 from duramen.doors.nats.bound import Appended, BoundStream, Taken
 from duramen.doors.nats.duplicates import Allowance, fingerprint
 from duramen.doors.nats.headers import SUBJECT_HEADER, Headers, special, text
 from duramen.doors.nats.refusals import api_error
 from duramen.doors.nats.subjects import SubjectTree
+from duramen.service.admission import Admitted, Service
 
 __all__ = ["Capture"]
 
@@ -42,11 +46,15 @@ Way = tuple[BoundStream, Partition, bytes]
 
 
 class Route(NamedTuple):
-    """Where messages of a subject go. Those without headers: `taken`; `early` are led here and not taken yet."""
+    """Where messages of a subject go. Those without headers: `taken`; `early` are led here and not taken yet.
+
+    `refused` are led here, and messages for them are not taken, with the reason.
+    """
 
     all: tuple[Way, ...]
     taken: tuple[Way, ...]
     early: tuple[Way, ...]
+    refused: tuple[tuple[BoundStream, DuramenError], ...] = ()
 
 
 class Capture:
@@ -55,6 +63,7 @@ class Capture:
     def __init__(
         self,
         broker: Broker,
+        service: Service,
         *,
         fingerprint_key: bytes,
         duplicate_entries: int,
@@ -65,6 +74,8 @@ class Capture:
     ) -> None:
         """`send` is handed the answers of one sync in one piece; `on_room` is called when `full` may have ended."""
         self._broker = broker
+        self._service = service
+        self.principal = ANONYMOUS  # of all publishers: NATS does not say who they are
         self._key = fingerprint_key
         self._allowance = Allowance(duplicate_entries)
         self._limit_bytes = limit_bytes
@@ -86,6 +97,10 @@ class Capture:
         self._answers: list[bytes] = []
         self._gauge = broker.metrics.counter("duramen_nats_inflight_bytes")
         self.on_idle: Callable[[], None] | None = None
+        self._held: list[Message] | None = None  # what came since the streams of a subject are being resolved
+        self._held_ms = 0
+        self.on_resolved: Callable[[], None] = lambda: None
+        """Called when `waits` has ended."""
 
     # -- bindings -----------------------------------------------------------------------------------
 
@@ -163,45 +178,99 @@ class Capture:
         self._routes.clear()
         self._routes_bytes = 0
 
-    def _route(self, subject: bytes) -> Route:
+    def _route(self, subject: bytes) -> Route | None:
+        """Where messages of a subject go; None where that is not known yet, and `waits` until it is."""
+        matched = self._tree.match(subject)
+        known: list[Route] = []
+
+        def judged(verdict: Admitted | DuramenError) -> None:
+            known.append(self._judged(subject, matched, verdict))
+            if self._held is not None:
+                self._resolved(subject, known[0])
+
+        names = [bound.name for bound in matched]
+        if self._service.admit(self.principal, PUBLISH, names, judged) is None:
+            return known[0]
+        self._held, self._held_ms = [], self._broker.now_ms()
+        return None
+
+    def _judged(self, subject: bytes, matched: Sequence[BoundStream], verdict: Admitted | DuramenError) -> Route:
         headers = encode_headers([(SUBJECT_HEADER, subject)])
-        ways = tuple(
-            (bound, bound.stream.partitions[partition_of(subject, len(bound.stream.partitions))], headers)
-            for bound in self._tree.match(subject)
-        )
+        ways: list[Way] = []
+        refused: list[tuple[BoundStream, DuramenError]] = []
+        for bound in matched:
+            if bound.stream.deleted:
+                continue
+            partition = bound.stream.partitions[partition_of(subject, len(bound.stream.partitions))]
+            error = verdict if isinstance(verdict, DuramenError) else None
+            if isinstance(verdict, Admitted) and verdict.topics.find(bound.name) is None:
+                error = verdict.topics.error(bound.name)
+            if error is None:
+                ways.append((bound, partition, headers))
+            elif self._readiness(partition) is not None:
+                refused.append((bound, error))
         route = Route(
-            ways,
+            tuple(ways),
             tuple(way for way in ways if self._readiness(way[1])),
             tuple(way for way in ways if self._readiness(way[1]) is False),
+            tuple(refused),
         )
-        size = (_ROUTE_OVERHEAD_BYTES + len(subject)) * (1 + len(ways))
+        if any(isinstance(error, NameNotResolved) for _, error in refused):
+            return route  # of these messages: the next may fare better
+        size = (_ROUTE_OVERHEAD_BYTES + len(subject)) * (1 + len(matched))
         if self._routes_bytes + size > _ROUTES_BYTES:
             self._forget_routes()
         self._routes[subject] = route
         self._routes_bytes += size
         return route
 
+    def _resolved(self, subject: bytes, route: Route) -> None:
+        """The streams of a subject are known: go on with what came meanwhile."""
+        held, self._held = self._held or [], None
+        self._take(held, {**self._routes, subject: route} if subject not in self._routes else self._routes)
+        if self._held is None:
+            self.on_resolved()
+
     # -- taking -------------------------------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
         """Whether nothing is under way."""
-        return not self._under_way
+        return not self._under_way and self._held is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether messages wait for the streams of a subject to be resolved: no more of them are wanted."""
+        return self._held is not None
 
     def oldest_ms(self) -> int | None:
         """When the oldest message under way was received; None where there is none."""
-        return next(iter(self._under_way)).received_ms if self._under_way else None
+        if self._under_way:
+            return next(iter(self._under_way)).received_ms
+        return None if self._held is None else self._held_ms
 
     def take(self, messages: Sequence[Message]) -> None:
         """Take in the messages of one chunk."""
+        if self._held is None:
+            self._take(messages, self._routes)
+        else:
+            self._held += messages
+
+    def _take(self, messages: Sequence[Message], routes: Mapping[bytes, Route]) -> None:
         now_ms = self._broker.now_ms()
-        routes, open_ = self._routes, self._open
-        for subject, reply, block, payload in messages:
+        open_ = self._open
+        left = iter(messages)
+        for subject, reply, block, payload in left:
             route = routes.get(subject)
             if route is None:
                 route = self._route(subject)
+                if route is None:
+                    self._held = [(subject, reply, block, payload), *left]
+                    break
             if block is not None:
                 self._take_headed(route.all, subject, reply, parse_header_block(block), payload or b"", now_ms)
+                for bound, error in route.refused:
+                    self._refuse(bound, [reply if bound.acks else None], error)
                 continue
             for bound, partition, headers in route.taken:
                 taken = open_.get(partition)
@@ -216,6 +285,8 @@ class Capture:
                     taken.replies.append(answer_to)
                 else:
                     self._take_one(bound, partition, answer_to, None, payload, headers, now_ms)
+            for bound, error in route.refused:
+                self._refuse(bound, [reply if bound.acks else None], error)
             for bound, partition, _ in route.early:
                 self._refuse_early(bound, partition, reply if bound.acks else None)
         self._open = {}

@@ -18,6 +18,7 @@ from duramen.doors.nats.duplicates import ENTRY_BYTES
 from duramen.doors.nats.leading import Leading
 from duramen.doors.nats.presence import Presence
 from duramen.doors.nats.recall import recall
+from duramen.service.admission import Service
 
 __all__ = ["NatsDoor"]
 
@@ -46,6 +47,7 @@ class NatsDoor:
     def __init__(
         self,
         broker: Broker,
+        service: Service,
         files: FileSystem,
         randomness: Randomness,
         address: ServerAddress,
@@ -54,6 +56,7 @@ class NatsDoor:
     ) -> None:
         """`server_name` is what the server must call itself, if not empty. Raises OSError."""
         self._broker = broker
+        self._service = service
         self._randomness = randomness
         self._address = address
         self._server_name = server_name
@@ -62,6 +65,7 @@ class NatsDoor:
         memory_bytes = broker.settings.integer("memory.limit.bytes")
         self._capture = Capture(
             broker,
+            service,
             fingerprint_key=randomness.token(16),
             duplicate_entries=memory_bytes // _DUPLICATE_SHARE // ENTRY_BYTES,
             limit_bytes=memory_bytes // _INFLIGHT_SHARE,
@@ -69,6 +73,7 @@ class NatsDoor:
             send=self._send,
             on_room=self._on_room,
         )
+        self._capture.on_resolved = self._on_resolved
         self._followed: dict[Stream, tuple[bytes, ...]] = {}  # the streams of which messages are taken
         self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
         self._leading: Leading | None = None  # None: the node is alone
@@ -98,7 +103,7 @@ class NatsDoor:
                 self._broker, self._capture,
                 listened_ms=listened_ms, report=_report, follow=self._follow, ready=self._when_come,
             )  # fmt: skip
-        for stream in self._broker.streams:
+        for stream in self._service.resolver.every():
             self._changed(stream)
         self._broker.streams.listeners.append(self._changed)
         self._broker.when_listening = self._when_listening
@@ -362,6 +367,12 @@ class NatsDoor:
         self._capture.take(messages)
         if self._capture.full and self._connection is not None:
             self._connection.pause("memory")
+        if self._capture.waits and self._connection is not None:
+            self._connection.pause("names")
+
+    def _on_resolved(self) -> None:
+        if self._connection is not None:
+            self._connection.resume("names")
 
     def _on_room(self) -> None:
         if self._connection is not None:

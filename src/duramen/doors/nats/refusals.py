@@ -15,6 +15,7 @@ _API_ERRORS: Final[Mapping[type[DuramenError], ApiError]] = {
     errors.BatchTooLarge: jetstream.MESSAGE_TOO_LARGE,
     errors.DuplicateTableFull: jetstream.INSUFFICIENT_RESOURCES,
     errors.ExpectedStreamDiffers: jetstream.WRONG_STREAM,
+    errors.NameNotResolved: jetstream.NOT_AVAILABLE,
     errors.NodeStopping: jetstream.NOT_AVAILABLE,
     errors.NotEnoughReplicas: jetstream.NOT_AVAILABLE,
     errors.NotEnoughReplicasAfterAppend: jetstream.NOT_AVAILABLE,
@@ -23,6 +24,7 @@ _API_ERRORS: Final[Mapping[type[DuramenError], ApiError]] = {
     errors.StorageFull: jetstream.STORAGE_FULL,
     errors.StreamNotFound: jetstream.STREAM_NOT_FOUND,
     errors.TimestampInvalid: jetstream.BAD_REQUEST,
+    errors.TopicNotAuthorized: jetstream.NOT_AUTHORIZED,
     errors.UnsupportedFeature: jetstream.BAD_REQUEST,
 }
 

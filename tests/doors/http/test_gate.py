@@ -1,0 +1,195 @@
+"""What each route needs is data beside its handler; who lacks it gets 403, and names may resolve later."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from duramen.base.catalogue import BROKER
+from duramen.base.settings import Settings
+from duramen.base.units import MIB
+from duramen.broker.broker import Broker
+from duramen.broker.forwarding.forwarding import Forwarding, Nowhere
+from duramen.broker.forwarding.room import Room
+from duramen.doors.http.application import ROUTES, application
+from duramen.doors.http.hosts import Hosts
+from duramen.doors.http.openapi import errors_of
+from duramen.doors.http.routes import Node, Route
+from duramen.service.admission import LONGEST_RESOLUTION_MS, Service
+from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.resolve import Found, StreamResolver, Topic, TopicKey
+from duramen.sim.broker import ManualBroker
+
+FREE = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json"}
+QUERIES = {
+    "/v1/streams/{name}/partitions/{partition}/replicated": "?offset=0&epoch=0",
+}
+WISHES: dict[str, Any] = {
+    "/v1/streams": {"name": "new"},
+    "/v1/streams/{name}": {"config": {"retention.ms": 1}, "partitions": 3},
+    "/v1/streams/{name}/records": {"records": [{"value": "a"}]},
+    "/v1/streams/{name}/records/delete": {"before": 0},
+    "/v1/groups/{id:any}/offsets": {"to": "start", "streams": ["there"]},
+    "/v1/cluster/voters": {"node_id": 1},
+    "/v1/cluster/feature-level": {"level": 1},
+    "/v1/cluster/elections": {},
+    "/v1/cluster/elections/unclean/plan": {},
+    "/v1/cluster/reassignments": {"partitions": [{"stream": "there", "partition": 0, "replicas": [1]}]},
+    "/v1/cluster/rebalance/plan": {},
+    "/v1/cluster/rebalance/begin": {"moves": [], "at_once": 1},
+    "/v1/cluster/rebalance/progress": {"moves": []},
+    "/v1/cluster/rebalance/cancel": {"moves": []},
+}
+
+
+class Only:
+    """An authorizer that allows nothing but what is said."""
+
+    def __init__(self, *allowed: tuple[Access, str]) -> None:
+        self._allowed = {*allowed}
+
+    def allows(self, _: object, access: Access, name: str | None) -> bool:
+        return (access, name) in self._allowed
+
+
+class Later:
+    """A resolver that answers when it is told to."""
+
+    def __init__(self, streams: StreamResolver) -> None:
+        self._streams = streams
+        self._answer: Callable[[], None] | None = None
+        self.asked = asyncio.Event()
+
+    def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
+        self._answer = lambda: self._streams.resolve(keys, done)
+        self.asked.set()
+
+    def answer(self) -> None:
+        """Now it knows."""
+        assert self._answer is not None
+        self._answer()
+        self.asked.clear()
+
+    def every(self) -> Iterable[Topic]:
+        return self._streams.every()
+
+
+class World:
+    """The application without sockets, and the broker behind it."""
+
+    def __init__(self, service: Callable[[Broker], Service]) -> None:
+        self.manual = ManualBroker()
+        self.manual.create("there", 1)
+        settings = Settings(BROKER)
+        hosts = Hosts(settings)
+        hosts.listen("127.0.0.1", 9644)
+        node = Node(self.manual.metrics, {}, str)
+        node.broker = self.manual.broker
+        node.service = service(self.manual.broker)
+        node.forwarding = Forwarding(self.manual.broker, Nowhere(), Room(MIB))
+        self._application = application(node, hosts, Room(MIB))
+
+    def begin(self, method: str, path: str, body: object = None) -> "asyncio.Task[tuple[int, Any]]":
+        """A request is on its way."""
+        return asyncio.ensure_future(self._ask(method, path, body))
+
+    async def _ask(self, method: str, target: str, body: object) -> tuple[int, Any]:
+        path, _, rest = target.partition("?")
+        query = rest.encode()
+        sent = asyncio.Event()
+        came: list[Mapping[str, Any]] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            if sent.is_set():
+                await asyncio.Event().wait()
+            sent.set()
+            return {"type": "http.request", "body": b"" if body is None else msgspec.json.encode(body)}
+
+        async def send(message: Any) -> None:
+            came.append(message)
+
+        headers = [(b"host", b"127.0.0.1:9644"), (b"content-type", b"application/json")]
+        scope = {
+            "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query,
+            "headers": headers, "scheme": "http", "server": ("127.0.0.1", 9644), "client": ("127.0.0.1", 1),
+            "http_version": "1.1", "root_path": "", "asgi": {"version": "3.0"},
+        }  # fmt: skip
+        await self._application(scope, receive, send)
+        content = b"".join(message.get("body", b"") for message in came)
+        return came[0]["status"], msgspec.json.decode(content) if content else None
+
+    async def settled(self, task: "asyncio.Task[tuple[int, Any]]") -> tuple[int, Any]:
+        """What is answered, once all that can be done is done."""
+        while not task.done():
+            await asyncio.sleep(0)
+            self.manual.settle()
+        return task.result()
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Status and content of the answer to a request."""
+
+        async def asking() -> tuple[int, Any]:
+            return await self.settled(self.begin(method, path, body))
+
+        return asyncio.run(asking())
+
+
+def guarded(only: Only) -> World:
+    """A node with an authorizer."""
+    return World(lambda broker: Service(broker, authorizer=only))
+
+
+def test_every_route_says_what_it_needs() -> None:
+    for route in ROUTES:
+        free = route.path in FREE
+        assert bool(route.rules.needs) is not free, route.path
+        assert bool(route.rules.open_because) is free
+
+
+GUARDED = [route for route in ROUTES if route.rules.needs and (route.method, route.path) != ("GET", "/v1/streams")]
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
+def test_a_refusal_is_a_problem_with_403(route: Route) -> None:
+    path = route.path.replace("{name}", "there").replace("{id:any}", "g").replace("{id}", "1")
+    body = WISHES.get(route.path) if "body" in route.types() else None
+    status, problem = guarded(Only()).ask(
+        route.method, path.replace("{partition}", "0") + QUERIES.get(route.path, ""), body
+    )
+    assert status == 403, problem
+    assert problem["type"] in {"topic-not-authorized", "group-not-authorized", "cluster-not-authorized"}
+    assert "User:ANONYMOUS is not authorized to" in problem["detail"]
+    assert problem["type"] in {error.id for error in errors_of(route)}
+
+
+def test_streams_that_must_not_be_described_are_left_out() -> None:
+    describe = Access(Operation.DESCRIBE, ResourceType.TOPIC)
+    for allowed, names in (((), []), (((describe, "there"),), ["there"])):
+        status, listed = guarded(Only(*allowed)).ask("GET", "/v1/streams")
+        assert (status, [stream["name"] for stream in listed["streams"]]) == (200, names)
+
+
+def test_a_name_that_resolves_later_is_waited_for() -> None:
+    async def asking() -> None:
+        resolvers: list[Later] = []
+
+        def service(broker: Broker) -> Service:
+            resolvers.append(Later(StreamResolver(broker.streams)))
+            return Service(broker, resolver=resolvers[0])
+
+        world = World(service)
+        (later,) = resolvers
+        shown = world.begin("GET", "/v1/streams/there")
+        await later.asked.wait()
+        assert not shown.done()
+        later.answer()
+        assert (await world.settled(shown))[0] == 200
+        unknown = world.begin("GET", "/v1/streams/there")
+        await later.asked.wait()
+        world.manual.advance(LONGEST_RESOLUTION_MS)
+        status, problem = await world.settled(unknown)
+        assert (status, problem["type"]) == (503, "name-not-resolved")
+
+    asyncio.run(asking())
