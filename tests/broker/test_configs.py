@@ -4,7 +4,7 @@ from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.settings import Settings
 from duramen.broker.configs import Changed, StreamConfig, broker_entries
 from duramen.sim.broker import Answer, ManualBroker
-from duramen.storage.log import NEVER, Held
+from duramen.storage.log import NEVER, StreamFloor
 
 
 def entry(config: StreamConfig, name: str) -> tuple[object, str, list[tuple[str, object, str]]]:
@@ -160,7 +160,9 @@ def test_streams_follow_the_node_s_settings_while_it_runs() -> None:
 def test_retention_waits_for_a_table_where_there_is_one() -> None:
     settings = Settings(BROKER)
     table = {"table.format": "delta", "table.location": "/lake", "table.kept.offsets": "0:5, 12:7"}
-    assert StreamConfig(settings, table).log_config().held == Held({0: 5, 12: 7}, 2)
-    assert StreamConfig(settings, {**table, "table.kept.offsets": ""}).log_config().held == Held({}, 2)
-    assert StreamConfig(settings, {**table, "table.retention.multiple": "1"}).log_config().held is None
-    assert StreamConfig(settings, {**table, "table.format": "none"}).log_config().held is None
+    assert StreamConfig(settings, table).log_config().floors == (StreamFloor("table", {0: 5, 12: 7}, 2),)
+    assert StreamConfig(settings, {**table, "table.kept.offsets": ""}).log_config().floors == (
+        StreamFloor("table", {}, 2),
+    )
+    assert StreamConfig(settings, {**table, "table.retention.multiple": "1"}).log_config().floors == ()
+    assert StreamConfig(settings, {**table, "table.format": "none"}).log_config().floors == ()

@@ -17,8 +17,15 @@ from duramen.storage.planning.compaction import (
     cleanable,
     groups,
 )
+from duramen.storage.planning.floors import Floor
 
 NOW = 1_000_000
+
+
+def committed(bound: int) -> list[Floor]:
+    return [Floor("high watermark", bound)]
+
+
 ANY = Rules(min_dirty_ratio=0)
 
 
@@ -88,40 +95,40 @@ def marker(type_: int, base: int, producer: int, horizon: int = -1) -> bytes:
 
 def test_dirty_is_what_lies_between_the_cleaned_offset_and_the_bound() -> None:
     segments = facts(100, 100, 100, 100)
-    found = cleanable(segments, 20, 40, ANY, NOW)
+    found = cleanable(segments, 20, committed(40), ANY, NOW)
     assert found is not None
     assert (found.start, found.end, found.dirty_bytes, found.ratio) == (20, 40, 200, 0.5)
-    assert cleanable(segments, 20, 40, Rules(min_dirty_ratio=0.5), NOW) is None, "Kafka: more than the ratio"
-    bounded = cleanable(segments, 0, 35, ANY, NOW)
+    assert cleanable(segments, 20, committed(40), Rules(min_dirty_ratio=0.5), NOW) is None, "Kafka: more than the ratio"
+    bounded = cleanable(segments, 0, committed(35), ANY, NOW)
     assert bounded is not None
     assert bounded.end == 30, "a segment that reaches beyond min(high watermark, last stable offset) waits"
-    assert cleanable(segments, 40, 40, ANY, NOW) is None
-    assert cleanable([], 0, 40, ANY, NOW) is None
+    assert cleanable(segments, 40, committed(40), ANY, NOW) is None
+    assert cleanable([], 0, committed(40), ANY, NOW) is None
 
 
 def test_what_is_not_settled_yet_and_what_is_young_wait_with_all_behind_them() -> None:
     segments = facts(100, 100, 100)
     segments[1] = segments[1]._replace(settled=False)
-    found = cleanable(segments, 0, 30, ANY, NOW)
+    found = cleanable(segments, 0, committed(30), ANY, NOW)
     assert found is not None
     assert found.end == 10
     young = [
         segment._replace(max_timestamp=NOW - 50) if at == 1 else segment for at, segment in enumerate(facts(1, 1, 1))
     ]
-    lagging = cleanable(young, 0, 30, Rules(0, min_lag_ms=100), NOW)
+    lagging = cleanable(young, 0, committed(30), Rules(0, min_lag_ms=100), NOW)
     assert lagging is not None
     assert lagging.end == 10
-    assert cleanable(young, 10, 30, Rules(0, min_lag_ms=100), NOW) is None
+    assert cleanable(young, 10, committed(30), Rules(0, min_lag_ms=100), NOW) is None
 
 
 def test_a_record_that_waits_too_long_makes_a_log_overdue_whatever_its_ratio() -> None:
     segments = facts(1000, 1)
     rules = Rules(min_dirty_ratio=0.9, max_lag_ms=500)
-    assert cleanable(segments, 10, 20, rules, 400) is None
-    found = cleanable(segments, 10, 20, rules, 600)
+    assert cleanable(segments, 10, committed(20), rules, 400) is None
+    found = cleanable(segments, 10, committed(20), rules, 600)
     assert found is not None
     assert found.overdue
-    dirtier = cleanable(facts(1, 1000), 10, 20, ANY, 600)
+    dirtier = cleanable(facts(1, 1000), 10, committed(20), ANY, 600)
     assert dirtier is not None
     assert found.urgency > dirtier.urgency
 

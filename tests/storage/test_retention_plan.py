@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duramen.storage.planning.floors import Floor, compaction_bound
 from duramen.storage.planning.retention import Late, Limits, SegmentFacts, late, new_start
+
+
+def committed(bound: int) -> list[Floor]:
+    return [Floor("high watermark", bound)]
+
 
 LIMIT = st.integers(-1, 60)
 
@@ -21,7 +27,7 @@ def segments(draw: st.DrawFn) -> list[SegmentFacts]:
 @given(segments(), LIMIT, LIMIT, LIMIT, st.integers(0, 60), st.integers(0, 120))
 def test_against_a_model(found: list[SegmentFacts], ms: int, size: int, count: int, bound: int, now_ms: int) -> None:
     start_offset = found[0].base_offset if found else 0
-    start = new_start(found, Limits(ms, size, count), start_offset, bound, now_ms)
+    start = new_start(found, Limits(ms, size, count), committed(bound), start_offset, now_ms)
     kept = list(found)
     while kept and kept[0].end_offset <= bound:
         first, rest = kept[0], kept[1:]
@@ -41,27 +47,36 @@ def test_what_is_held_goes_where_there_is_many_times_as_much(
 ) -> None:
     start_offset, bound = (found[0].base_offset, found[-1].end_offset) if found else (0, 0)
     near, far = Limits(ms, size, count), Limits(ms * multiple, size * multiple, count * multiple)
-    held = near._replace(held_from=held_from, multiple=multiple)
-    first, last = (new_start(found, one, start_offset, bound, now_ms) for one in (far, near))
-    start = new_start(found, held, start_offset, bound, now_ms)
+    held = [*committed(bound), Floor("table", held_from, compaction=False, multiple=multiple)]
+    first, last = (new_start(found, one, committed(bound), start_offset, now_ms) for one in (far, near))
+    start = new_start(found, near, held, start_offset, now_ms)
     free = max((one.end_offset for one in found if one.end_offset <= held_from), default=start_offset)
     assert start == max(first, min(last, free))
 
 
 def test_the_last_segment_goes_by_age_but_never_by_size() -> None:
     only = [SegmentFacts(0, 10, 1000, 5)]
-    assert new_start(only, Limits(ms=10), 0, 10, 100) == 10
-    assert new_start(only, Limits(bytes=0, records=0), 0, 10, 100) == 0
+    assert new_start(only, Limits(ms=10), committed(10), 0, 100) == 10
+    assert new_start(only, Limits(bytes=0, records=0), committed(10), 0, 100) == 0
 
 
 def test_nothing_at_or_above_the_high_watermark_goes() -> None:
     found = [SegmentFacts(0, 10, 5, 1), SegmentFacts(10, 20, 5, 1)]
-    assert new_start(found, Limits(ms=0), 0, 15, 100) == 10
-    assert new_start(found, Limits(ms=0), 0, 9, 100) == 0
+    assert new_start(found, Limits(ms=0), committed(15), 0, 100) == 10
+    assert new_start(found, Limits(ms=0), committed(9), 0, 100) == 0
+
+
+def test_of_several_floors_the_lowest_counts_and_one_that_holds_compaction_only_does_not() -> None:
+    found = [SegmentFacts(at, at + 10, 5, 1) for at in (0, 10, 20)]
+    transaction = Floor("open transaction", 5, retention=False)
+    for lease, start in ((25, 20), (15, 10), (3, 0)):
+        floors = [*committed(30), transaction, Floor("lease", lease)]
+        assert new_start(found, Limits(ms=0), floors, 0, 100) == start
+        assert compaction_bound(floors) == min(5, lease)
 
 
 def test_records_without_a_timestamp_do_not_age() -> None:
-    assert new_start([SegmentFacts(0, 10, 5, -1)], Limits(ms=0), 0, 10, 100) == 0
+    assert new_start([SegmentFacts(0, 10, 5, -1)], Limits(ms=0), committed(10), 0, 100) == 0
 
 
 def test_what_was_too_old_when_it_was_written_is_counted() -> None:

@@ -7,7 +7,7 @@ from duramen.base.catalogue import STREAM
 from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE
 from duramen.base.lists import entries
 from duramen.base.settings import Setting, Settings, Value, check
-from duramen.storage.log import Held, LogConfig
+from duramen.storage.log import LogConfig, StreamFloor
 from duramen.storage.planning.compaction import CompactionLimits, Rules
 
 __all__ = [
@@ -120,16 +120,16 @@ class StreamConfig:
             ),
             min(self.integer("segment.jitter.ms"), segment_ms),
             self.integer("file.delete.delay.ms"),
-            self._held(),
+            self._floors(),
         )
 
-    def _held(self) -> Held | None:
+    def _floors(self) -> tuple[StreamFloor, ...]:
         """What retention is to wait for: that it is in the stream's table."""
         multiple = self.integer("table.retention.multiple")
         if self.text("table.format") == NONE or multiple == 1:
-            return None
+            return ()
         pairs = (entry.split(":") for entry in entries(self.text(KEPT_OFFSETS)) if entry)
-        return Held({int(partition): int(offset) for partition, offset in pairs}, multiple)
+        return (StreamFloor("table", {int(partition): int(offset) for partition, offset in pairs}, multiple),)
 
     def entries(self) -> list[ConfigEntry]:
         """Every config, in the order of the catalogue."""

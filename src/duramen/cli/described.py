@@ -87,6 +87,7 @@ def print_stream(stream: Mapping[str, Any], *, in_cluster: bool) -> None:
     _print_partitions(parts, in_cluster=in_cluster)
     _print_damaged(parts)
     _print_late(parts)
+    _print_floors(parts)
     if stream["nats_gaps"] is not None:
         _print_gaps(stream["nats_gaps"])
     _print_groups(stream["groups"], stream["groups_missing"])
@@ -136,6 +137,18 @@ def _print_late(parts: Sequence[Mapping[str, Any]]) -> None:
     for partition, gone in late:
         newest = moment(gone["newest_ms"])
         click.echo(f"  partition {partition}, {gone['records']} records up to the time {newest}: {gone['reason']}")
+
+
+def _print_floors(parts: Sequence[Mapping[str, Any]]) -> None:
+    floors = [(part["partition"], floor) for part in parts for floor in part.get("floors", ())]
+    if not floors:
+        return
+    click.echo()
+    click.echo("Floors, from which on records are needed still:")
+    for partition, floor in floors:
+        until = f", up to {floor['multiple']} times its limits" if floor["multiple"] else ""
+        held = " and ".join(floor["holds"])
+        click.echo(f"  partition {partition}, offset {floor['offset']}: {floor['name']}, holds back {held}{until}")
 
 
 def _print_gaps(gaps: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from duramen.client.http import Server
 __all__ = ["Stream", "leaders_elsewhere", "led", "with_leaders"]
 
 _OF_THE_LEADER: Final = (
-    "start_offset", "high_watermark", "end_offset", "bytes", "segments", "damaged", "late", "leads",
+    "start_offset", "high_watermark", "end_offset", "bytes", "segments", "damaged", "late", "floors", "leads",
 )  # fmt: skip
 
 Stream = dict[str, Any]

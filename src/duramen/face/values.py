@@ -11,6 +11,7 @@ from duramen.base.errors import ServerUnreachable
 
 __all__ = [
     "DamagedRange",
+    "FloorInfo",
     "GapInfo",
     "GroupDetails",
     "GroupInfo",
@@ -73,6 +74,22 @@ class LateRecords(msgspec.Struct, frozen=True):
     reason: str
 
 
+class FloorInfo(msgspec.Struct, frozen=True):
+    """An offset from which on records are needed still; `name` says what for.
+
+    They are kept from what `holds` names: `retention`, `compaction`. With a `multiple` retention goes past it where
+    there is so many times as much as its limits allow; None: never.
+
+    >>> FloorInfo(name="table", offset=5, holds=["retention"], multiple=2).offset
+    5
+    """
+
+    name: str
+    offset: int
+    holds: list[str]
+    multiple: int | None = None
+
+
 class PartitionInfo(msgspec.Struct, frozen=True):
     """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
 
@@ -96,6 +113,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     replicas: list[int] = []
     in_sync: list[int] = []
     late: LateRecords | None = None
+    floors: list[FloorInfo] = []
 
 
 class GapInfo(msgspec.Struct, frozen=True):

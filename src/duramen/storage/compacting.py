@@ -15,6 +15,7 @@ from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Lane, Worker
 from duramen.storage.cleaning import Unhurried, rewrite, survey
+from duramen.storage.floors import floors_of
 from duramen.storage.handles import Handles
 from duramen.storage.index import IndexHeader
 from duramen.storage.log import Log
@@ -180,7 +181,7 @@ class Compactor:
             if log.obsolete or self._waits(log):
                 continue
             start = max(log.dirty_offset, self._reached.get(log, 0))
-            found = cleanable(facts(log), start, log.last_stable_offset, log.config.compaction, now_ms)
+            found = cleanable(facts(log), start, floors_of(log), log.config.compaction, now_ms)
             if found is not None and (best is None or found.urgency > best[1].urgency):
                 best = log, found
         return best

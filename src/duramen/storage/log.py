@@ -31,9 +31,10 @@ class LogKey(NamedTuple):
     partition: int
 
 
-class Held(NamedTuple):
-    """What retention lets go only where there is `multiple` times as much: from these `offsets` on, by partition."""
+class StreamFloor(NamedTuple):
+    """A floor that a stream's config sets: `offsets` by partition, 0 where there is none; see `planning.floors`."""
 
+    name: str
     offsets: Mapping[int, int]
     multiple: int
 
@@ -54,7 +55,7 @@ class LogConfig(NamedTuple):
     compaction: Rules = Rules()
     segment_jitter_ms: int = 0
     file_delete_delay_ms: int = 0
-    held: Held | None = None
+    floors: tuple[StreamFloor, ...] = ()
 
 
 def log_directory(log_id: int) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 from duramen.base.errors import DuramenError, StreamNotFound
 from duramen.base.ports import Clock, FileSystem, Worker
+from duramen.storage.floors import floors_of
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
 from duramen.storage.lingering import Lingering, set_aside
@@ -90,18 +91,8 @@ class Removal:
             SegmentFacts(segment.base_offset, end, segment.size, _newest_ms(segment), segment.begun_ms)
             for segment, end in log.with_ends()
         ]
-        # A segment that still waits for its copy goes another time: the copy comes within a second.
-        waiting = (s.base_offset for s in log.segments if s.copied < s.size and not s.volatile)
-        held = config.held
-        limits = Limits(
-            config.retention_ms,
-            config.retention_bytes,
-            config.retention_records,
-            None if held is None else held.offsets.get(log.key.partition, 0),
-            1 if held is None else held.multiple,
-        )
-        bound = min(log.high_watermark, next(waiting, log.high_watermark))
-        start = new_start(facts, limits, log.start_offset, bound, now_ms)
+        limits = Limits(config.retention_ms, config.retention_bytes, config.retention_records)
+        start = new_start(facts, limits, floors_of(log), log.start_offset, now_ms)
         if start > log.start_offset:
             gone = late(facts, limits, log.start_offset, start)
             self.move_start(log, start)

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Final
+from typing import Final, Literal
 
 from duramen.base import errors
 from duramen.base.errors import RequestInvalid
@@ -19,6 +19,7 @@ from duramen.doors.completion import completion
 from duramen.doors.http.routes import Call, Route, on_topic, topics_named
 from duramen.doors.http.types import (
     DamagedRange,
+    FloorInfo,
     GapInfo,
     LateRecords,
     NatsGaps,
@@ -31,7 +32,9 @@ from duramen.doors.http.types import (
 )
 from duramen.service.admission import Refuses, Rules
 from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.storage.floors import floors_of
 from duramen.storage.log import Log
+from duramen.storage.planning.floors import Floor
 
 __all__ = ["ROUTES"]
 
@@ -86,7 +89,17 @@ def _partition(partition: Partition, stream: Stream, broker: Broker) -> Partitio
         sum(1 for segment in log.segments if segment.size),
         _damaged(log),
         _late(log),
+        [_floor(floor) for floor in floors_of(log) if floor.offset < log.high_watermark],
     )
+
+
+def _floor(floor: Floor) -> FloorInfo:
+    holds: list[Literal["retention", "compaction"]] = []
+    if floor.retention:
+        holds.append("retention")
+    if floor.compaction:
+        holds.append("compaction")
+    return FloorInfo(floor.name, floor.offset, holds, floor.multiple or None)
 
 
 def _damaged(log: Log) -> list[DamagedRange]:

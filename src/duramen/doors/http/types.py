@@ -1,6 +1,6 @@
 """What the HTTP door takes and gives, as types: checked on the way in, JSON on the way out."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,7 @@ __all__ = [
     "DeletionWish",
     "Deletions",
     "FollowerLag",
+    "FloorInfo",
     "GapInfo",
     "GroupInfo",
     "GroupList",
@@ -190,6 +191,19 @@ class LateRecords(msgspec.Struct):
     reason: str
 
 
+class FloorInfo(msgspec.Struct):
+    """An offset below the high watermark from which on records are needed still, and what they are needed for.
+
+    They are kept from what `holds` names: retention, compaction. With a `multiple` retention goes past the floor where
+    there is so many times as much as `retention.ms`, `retention.bytes` and `retention.records` allow; null: never.
+    """
+
+    name: str
+    offset: int
+    holds: list[Literal["retention", "compaction"]]
+    multiple: int | None
+
+
 class PartitionInfo(msgspec.Struct):
     """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
 
@@ -210,6 +224,7 @@ class PartitionInfo(msgspec.Struct):
     segments: int
     damaged: list[DamagedRange]
     late: LateRecords | None = None
+    floors: list[FloorInfo] = []
 
 
 class GapInfo(msgspec.Struct):

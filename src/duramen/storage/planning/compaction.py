@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header
 from duramen.codec.filtering import Span
+from duramen.storage.planning.floors import Floor, compaction_bound
 
 __all__ = [
     "Aborted",
@@ -80,12 +81,13 @@ class Cleanable(NamedTuple):
 
 
 def cleanable(
-    segments: Sequence[SegmentFacts], cleaned_offset: int, bound: int, rules: Rules, now_ms: int
+    segments: Sequence[SegmentFacts], cleaned_offset: int, floors: Sequence[Floor], rules: Rules, now_ms: int
 ) -> Cleanable | None:
     """What of a log is dirty and may be compacted now; None where nothing is, or not enough of it.
 
-    `segments` are in order and do not hold the active one; `bound` is min(high watermark, last stable offset).
+    `segments` are in order and do not hold the active one.
     """
+    bound = compaction_bound(floors)
     start = max(cleaned_offset, segments[0].base_offset) if segments else cleaned_offset
     end, clean_bytes, dirty_bytes, earliest = start, 0, 0, -1
     for segment in segments:

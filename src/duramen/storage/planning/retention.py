@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from duramen.storage.planning.floors import Floor, retention_bound, retention_multiple
+
 __all__ = ["Late", "Limits", "SegmentFacts", "late", "new_start"]
 
 
@@ -27,33 +29,30 @@ class Late(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Kafka's retention.ms and retention.bytes and our retention.records; negative means no limit.
-
-    From `held_from` on, where it is given, records are held until there is `multiple` times as much.
-    """
+    """Kafka's retention.ms and retention.bytes and our retention.records; negative means no limit."""
 
     ms: int = -1
     bytes: int = -1
     records: int = -1
-    held_from: int | None = None
-    multiple: int = 1
 
 
-def new_start(segments: Sequence[SegmentFacts], limits: Limits, start_offset: int, bound: int, now_ms: int) -> int:
-    """The log start that retention asks for: at or after `start_offset`, at the end of a segment, not after `bound`.
+def new_start(
+    segments: Sequence[SegmentFacts], limits: Limits, floors: Sequence[Floor], start_offset: int, now_ms: int
+) -> int:
+    """The log start that retention asks for: at or after `start_offset`, at the end of a segment, not past `floors`.
 
     A segment goes when its newest record is older than `ms`, or when what remains without it still has `bytes`
-    bytes or `records` records, as Kafka does it; oldest first, and none that reaches beyond `bound` (the high
-    watermark). The last one may go by age.
+    bytes or `records` records, as Kafka does it; oldest first, and none that reaches past a floor, unless that gives
+    way. The last one may go by age.
     """
     total_bytes = sum(segment.size for segment in segments)
     end_offset = segments[-1].end_offset if segments else start_offset
-    start = start_offset
+    start, bound = start_offset, retention_bound(floors)
     for at, segment in enumerate(segments):
         last = at == len(segments) - 1
         if segment.end_offset > bound or segment.end_offset == segment.base_offset:
             break
-        times = limits.multiple if limits.held_from is not None and segment.end_offset > limits.held_from else 1
+        times = retention_multiple(floors, segment.end_offset)
         expired = limits.ms >= 0 and segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > limits.ms * times
         too_large = limits.bytes >= 0 and total_bytes - segment.size >= limits.bytes * times
         too_many = limits.records >= 0 and end_offset - segment.end_offset >= limits.records * times
