@@ -84,14 +84,19 @@ class Rules(Generic[S]):
         """What finds the names of topics in a request that are to be resolved."""
 
 
-class Admitted:
-    """What a handler gets beside its request: topics, and what of the request was refused."""
+class Admitted(Topics):
+    """What a handler gets beside its request: its topics, and what of the request was refused."""
 
-    __slots__ = ("topics", "verdicts")
+    __slots__ = ("verdicts",)
 
-    def __init__(self, topics: Topics, verdicts: Verdicts) -> None:
-        self.topics = topics
+    def __init__(self, found: Found, errors: Mapping[TopicKey, DuramenError], verdicts: Verdicts) -> None:
+        super().__init__(found, errors)
         self.verdicts = verdicts
+
+    @property
+    def topics(self) -> Topics:
+        """The topics alone."""
+        return self
 
     def refusal(self, access: Access, name: str) -> DuramenError | None:
         """Why the request may not have this access; None where it may."""
@@ -106,11 +111,17 @@ class Admitted:
 
 _NONE: Final[Mapping[TopicKey, DuramenError]] = {}
 _NO_VERDICTS: Final[Verdicts] = {}
-_NOTHING_NAMED: Final = Topics({}, _NONE)
-NOTHING_NEEDED: Final = Admitted(_NOTHING_NAMED, _NO_VERDICTS)
+NOTHING_NEEDED: Final = Admitted({}, _NONE, _NO_VERDICTS)
 """What a request is admitted with that names no topics, where nothing is refused."""
 
 Done = Callable[[Admitted | DuramenError], None]
+
+
+def _keys(rules: Rules[S], source: S) -> Collection[TopicKey]:
+    """The names that are to be resolved, each once."""
+    if len(rules.resolved) == 1:
+        return dict.fromkeys(rules.resolved[0](source))
+    return dict.fromkeys(key for names in rules.resolved for key in names(source))
 
 
 class _Resolution(Generic[S]):
@@ -159,19 +170,30 @@ class Service:
         self._later = broker.later
         self._gate = Gate(authorizer)
 
+    def admit_now(self, principal: Principal, rules: Rules[S], source: S) -> Admitted | DuramenError | None:
+        """What a request is admitted with, or why it is refused; None where its names have to be waited for.
+
+        That is the usual way of a request, made short; the other is `admit`.
+        """
+        if not rules.resolved:
+            return NOTHING_NEEDED if self._gate.open else self.judge(principal, rules, source, {}, _NONE)
+        found = self.resolver.known(_keys(rules, source))
+        if found is None:
+            return None
+        if self._gate.open:
+            return Admitted(found, _NONE, _NO_VERDICTS)
+        return self.judge(principal, rules, source, found, _NONE)
+
     def admit(self, principal: Principal, rules: Rules[S], source: S, done: Done) -> Callable[[], None] | None:
         """Resolve the names of a request and judge it: `done` gets what it is admitted with, or why it is refused.
 
         Returns None where `done` was called already; else what makes it not be called.
         """
-        keys: Collection[TopicKey] = ()
-        if len(rules.resolved) == 1:
-            keys = dict.fromkeys(rules.resolved[0](source))
-        elif rules.resolved:
-            keys = dict.fromkeys(key for names in rules.resolved for key in names(source))
-        if not keys:
-            done(self.judge(principal, rules, source, {}, _NONE))
+        verdict = self.admit_now(principal, rules, source)
+        if verdict is not None:
+            done(verdict)
             return None
+        keys = _keys(rules, source)
         resolution = _Resolution(self, principal, rules, source, keys, done)
         self.resolver.resolve(keys, resolution.found)
         if resolution.over:
@@ -184,7 +206,7 @@ class Service:
     ) -> Admitted | DuramenError:
         """Ask the gate for all that the request needs."""
         if self._gate.open:
-            return Admitted(Topics(found, errors), _NO_VERDICTS) if found or errors else NOTHING_NEEDED
+            return Admitted(found, errors, _NO_VERDICTS)
         refused: dict[TopicKey, DuramenError] = {}
         verdicts: dict[tuple[Access, str], DuramenError] = {}
         for need in rules.needs:
@@ -200,7 +222,7 @@ class Service:
                 if need.refuses is Refuses.TOPIC:
                     refused[key] = refusal
                 verdicts[need.access, name] = refusal
-        return Admitted(Topics(found, {**errors, **refused}), verdicts)
+        return Admitted(found, {**errors, **refused}, verdicts)
 
     def _refusal(self, principal: Principal, access: Access, name: str | None) -> DuramenError | None:
         if access.resource_type is ResourceType.CLUSTER:

@@ -21,6 +21,9 @@ Found = Mapping[TopicKey, Topic]
 class Resolver(Protocol):
     """Finds topics."""
 
+    def known(self, keys: Collection[TopicKey]) -> Found | None:
+        """Those of the topics that exist; None where that has to be found out first: see `resolve`."""
+
     def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
         """Call `done` once, now or later, with those topics that exist."""
 
@@ -34,7 +37,7 @@ class StreamResolver:
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
 
-    def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
+    def known(self, keys: Collection[TopicKey]) -> Found:
         """Look each of them up."""
         streams = self._streams
         found: dict[TopicKey, Topic] = {}
@@ -42,7 +45,11 @@ class StreamResolver:
             stream = streams.find(key) if isinstance(key, str) else streams.find_id(key)
             if stream is not None:
                 found[key] = stream
-        done(found)
+        return found
+
+    def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
+        """Answer at once."""
+        done(self.known(keys))
 
     def every(self) -> Iterable[Topic]:
         """Every stream."""

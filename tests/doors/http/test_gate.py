@@ -55,6 +55,9 @@ class Later:
         self._answer: Callable[[], None] | None = None
         self.asked = asyncio.Event()
 
+    def known(self, _: Collection[TopicKey]) -> Found | None:
+        return None
+
     def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
         self._answer = lambda: self._streams.resolve(keys, done)
         self.asked.set()

@@ -31,6 +31,9 @@ class Later:
         self.slow: set[TopicKey] = {SLOW}
         self._waiting: list[Callable[[], None]] = []
 
+    def known(self, keys: Collection[TopicKey]) -> Found | None:
+        return None if self.slow & {*keys} else self._streams.known(keys)
+
     def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
         if self.slow & {*keys}:
             self._waiting.append(lambda: self._streams.resolve(keys, done))

@@ -28,6 +28,9 @@ class Later:
         self._streams = streams
         self.waiting: list[Callable[[], None]] = []
 
+    def known(self, _: Collection[TopicKey]) -> Found | None:
+        return None
+
     def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
         self.waiting.append(lambda: self._streams.resolve(keys, done))
 

@@ -16,9 +16,12 @@ __all__ = ["enter"]
 def enter(api: ApiHandler, context: Context, exchange: Exchange) -> None:
     """Have a request handled once its names are resolved. Raises RequestInvalid where the connection cannot go on."""
     api.decode(context, exchange)
-    cancel = context.service.admit(
-        exchange.principal, api.rules, Asked(context, exchange), partial(_judged, api, context, exchange)
-    )
+    asked = Asked(context, exchange)
+    verdict = context.service.admit_now(exchange.principal, api.rules, asked)
+    if verdict is not None:
+        _handle(api, context, exchange, verdict)
+        return
+    cancel = context.service.admit(exchange.principal, api.rules, asked, partial(_judged, api, context, exchange))
     if cancel is not None:
         exchange.abandoned = cancel
         exchange.channel.hold()
