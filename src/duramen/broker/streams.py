@@ -171,7 +171,7 @@ class Streams:
             stream.update(state, config)
         log_config = config.log_config()
         for partition in stream.partitions:
-            partition.log.config = log_config
+            self._store.configure(partition.log, log_config)
         if growing is None:
             self._growing[state.id] = stream
             self._grow(stream, state.partitions if at_once else _PARTITIONS_AT_ONCE)

@@ -24,6 +24,7 @@ from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
 from duramen.storage.bulk import Bulk
 from duramen.storage.condition import Condition
+from duramen.storage.due import DueLogs
 from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
 from duramen.storage.fullness import Fullness
@@ -59,11 +60,13 @@ class Appends:
         wal: Wal,
         upkeep: Upkeep,
         condition: Condition,
+        due: DueLogs,
         *,
         node_id: int,
         limits: StoreLimits,
     ) -> None:
         self.stopping = False
+        self.due = due
         self.fullness = Fullness(clock, deadlines, lambda: bool(upkeep.trouble or wal.full or wal.preparing))
         self.notes = Notes(wal, worker, clock, deadlines, self.flush_soon)
         self._worker = worker
@@ -424,6 +427,7 @@ class Appends:
             log.active.begun_ms = self._clock.wall_ms()
         log.end_offset = next_offset
         log.version += 1
+        self.due.changed[log] = None
         if log.replicated is not None:
             log.replicated.on_append(append.epoch, base_offset, next_offset)
 

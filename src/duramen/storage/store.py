@@ -20,6 +20,7 @@ from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
 from duramen.storage.condition import Condition
 from duramen.storage.directory import Directory
+from duramen.storage.due import DueLogs
 from duramen.storage.handles import Handles
 from duramen.storage.leading import drop_empty_leaderships, forget_producers, introduce
 from duramen.storage.lingering import Lingering
@@ -75,6 +76,9 @@ class Store:
         self.quarantine.begin(metrics)
         self.scrubber = Scrubber(files, worker, clock, deadlines, self.quarantine, self.each_log, metrics)
         self._logs: dict[LogKey, Log] = {log.key: log for log in recovered.logs.values()}
+        self._due = DueLogs(self._logs.values())
+        self._compacted: dict[Log, None] = {log: None for log in self._logs.values() if log.obsolete}
+        self._producing: dict[Log, None] = {}  # those that know idempotent producers
         self._wal = Wal(
             files, worker, clock, metrics,
             directory_id=directory.id.bytes, salt=wal_salt(directory.id),
@@ -89,7 +93,7 @@ class Store:
             on_room=self._go_on, wanted=lambda: self._appends.waiting,
         )  # fmt: skip
         self._appends = Appends(
-            files, worker, clock, deadlines, metrics, self._wal, self._upkeep, self.condition,
+            files, worker, clock, deadlines, metrics, self._wal, self._upkeep, self.condition, self._due,
             node_id=node_id, limits=limits,
         )  # fmt: skip
         # From here on a WAL without a file of this generation has lost it.
@@ -126,11 +130,20 @@ class Store:
             log.producers.forget_up_to(forgotten_id)
             self.next_log_id += 1
             self._logs_gauge.value = len(self._logs)
+            self.configure(log, config)
             return log
-        log.config = config
+        self.configure(log, config)
         if not log.written:
             log.set_durability(log.wanted_durability)
         return log
+
+    def configure(self, log: Log, config: LogConfig) -> None:
+        """The log has this config from here on."""
+        log.config = config
+        if config.compact:
+            self._compacted[log] = None
+        if log.written:
+            self._due.changed[log] = None
 
     def when_failed(self, action: Callable[[DuramenError], None]) -> None:
         """Have `action` called when writing ends until a restart."""
@@ -313,12 +326,15 @@ class Store:
         """
         if self._appends.stopping:
             return
-        for log in list(self._logs.values()):
+        self._note_producing()
+        for log in self._due.take(now_ms):
             if self._appends.holds(log):
+                self._due.changed[log] = None
                 continue  # of one that is being cut, segments may come back in another form
             if log.active.size and 0 <= log.active.first_timestamp < now_ms - log.roll_ms:
                 self._roll_untouched(log)
             self._removal.enforce_retention(log, now_ms)
+            self._due.looked_at(log)
 
     def _roll_untouched(self, log: Log) -> None:
         if not log.failed and self._wal.failed is None and self._wal.room(FRAME_ROOM):
@@ -328,7 +344,12 @@ class Store:
 
     def compact(self) -> None:
         """Compact the logs that are dirty enough, unless that is under way."""
-        self.compactor.look(self.each_log)
+        self.compactor.look(self._to_compact)
+
+    def _to_compact(self) -> list[Log]:
+        for log in [log for log in self._compacted if log.deleted or not (log.config.compact or log.obsolete)]:
+            del self._compacted[log]
+        return sorted(self._compacted, key=lambda log: log.id)
 
     def delete_before(self, log: Log, offset: int, done: Done) -> None:
         """Let go of everything before `offset`, at most the high watermark; `done` once that is durable."""
@@ -359,9 +380,15 @@ class Store:
 
     def expire_producers(self, before_ms: int) -> None:
         """Forget idempotent producers that have written nothing since `before_ms`."""
-        for log in self._logs.values():
-            if len(log.producers) and log.producers.expire(before_ms):
+        self._note_producing()
+        for log in list(self._producing):
+            if log.producers.expire(before_ms):
                 log.version += 1
+            if log.deleted or not len(log.producers):
+                del self._producing[log]
+
+    def _note_producing(self) -> None:
+        self._producing.update(dict.fromkeys(log for log in self._due.changed if len(log.producers)))
 
     # -- reading ------------------------------------------------------------------------------------
 

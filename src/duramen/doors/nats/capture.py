@@ -88,6 +88,7 @@ class Capture:
         self._led: dict[Partition, bool] | None = None if broker.standing.first_role is None else {}
         self._tree: SubjectTree[BoundStream] = SubjectTree()
         self._bound: dict[Stream, BoundStream] = {}
+        self._remembering: dict[BoundStream, None] = {}  # those with message ids
         self._routes: dict[bytes, Route] = {}
         self._routes_bytes = 0
         self._open: dict[Partition, Taken] = {}
@@ -113,6 +114,7 @@ class Capture:
         if stream.deleted:
             if bound is not None:
                 del self._bound[stream]
+                self._remembering.pop(bound, None)
                 for subject in bound.subjects:
                     self._tree.release(subject, bound)
                 bound.seen.clear()
@@ -148,7 +150,7 @@ class Capture:
         if self._led is not None:
             self._led.pop(partition, None)
             self._forget_routes()
-            for bound in self._bound.values():
+            for bound in self._remembering:
                 if bound.appended:
                     bound.release(partition)
 
@@ -171,8 +173,14 @@ class Capture:
     def purge(self, share: int) -> None:
         """Forget ids that are older than their stream's window, in a `share`-th of each table."""
         now_ms = self._broker.now_ms()
-        for bound in self._bound.values():
+        for bound in list(self._remembering):
             bound.purge(now_ms - bound.window_ms, share)
+            if not (len(bound.seen) or bound.pending or bound.appended):
+                del self._remembering[bound]
+
+    def remember(self, bound: BoundStream) -> None:
+        """The stream has message ids that are to be forgotten some time."""
+        self._remembering[bound] = None
 
     def _forget_routes(self) -> None:
         self._routes.clear()
@@ -348,6 +356,7 @@ class Capture:
             return
         print_ = self.fingerprint(message_id, partition) if message_id and bound.window_ms else None
         if print_ is not None:
+            self.remember(bound)
             if self._repeats(bound, print_, reply, now_ms):
                 return
             if not bound.seen.reserve():

@@ -57,6 +57,7 @@ class _Recall:
             self._done()
             return
         bound, partition = following
+        self._capture.remember(bound)
         since_ms = self._broker.now_ms() - bound.window_ms
 
         def found(offset: int, _: int, error: DuramenError | OSError | None) -> None:
