@@ -1,5 +1,6 @@
 """The streams of a node: what the metadata says they are, with their partitions and the config in force."""
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -121,6 +122,7 @@ class Streams:
         self._clock = clock
         self._metrics = metrics
         self._by_name: dict[str, Stream] = {}
+        self._names: list[str] = []  # in order, so that a page of them costs no look at the others
         self._by_id: dict[StreamId, Stream] = {}
         self._growing: dict[StreamId, Stream] = {}  # those whose partitions are being made
         self._waiting: dict[StreamId, list[Callable[[], None]]] = {}  # for the partitions of such a stream
@@ -140,6 +142,11 @@ class Streams:
     def by_name(self) -> Mapping[str, Stream]:
         """Streams by name."""
         return MappingProxyType(self._by_name)
+
+    def from_name(self, first: str) -> Iterator[Stream]:
+        """The streams in the order of their names, from that one on, or from the next where there is none."""
+        for at in range(bisect_left(self._names, first), len(self._names)):
+            yield self._by_name[self._names[at]]
 
     def find(self, name: str) -> Stream | None:
         """The stream of that name."""
@@ -190,6 +197,8 @@ class Streams:
             self._store.soon(lambda: self._grow(stream, count))
             return
         del self._growing[stream.id]
+        if stream.name not in self._by_name:
+            insort(self._names, stream.name)
         self._by_name[stream.name] = self._by_id[stream.id] = stream
         self._gauge.value = len(self._by_name)
         self._tell(stream)
@@ -244,6 +253,7 @@ class Streams:
         stream = self._by_id.pop(stream_id, None)
         if stream is not None:
             del self._by_name[stream.name]
+            del self._names[bisect_left(self._names, stream.name)]
         stream = stream or growing
         if stream is None:
             return None

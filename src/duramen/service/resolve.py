@@ -1,6 +1,6 @@
 """Names and ids of requests become topics here, now or later: what knows them may have to be asked first. Pure."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -30,6 +30,9 @@ class Resolver(Protocol):
     def every(self) -> Iterable[Topic]:
         """All topics that may be listed."""
 
+    def from_name(self, first: str) -> Iterator[Topic]:
+        """Those in the order of their names, from that name on: a page of them costs no look at the others."""
+
 
 class StreamResolver:
     """The Resolver of a node's streams: it answers at once."""
@@ -54,6 +57,10 @@ class StreamResolver:
     def every(self) -> Iterable[Topic]:
         """Every stream."""
         return self._streams
+
+    def from_name(self, first: str) -> Iterator[Topic]:
+        """The streams from a name on."""
+        return self._streams.from_name(first)
 
 
 class Topics:

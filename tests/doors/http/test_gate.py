@@ -1,7 +1,7 @@
 """What each route needs is data beside its handler; who lacks it gets 403, and names may resolve later."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -70,6 +70,9 @@ class Later:
 
     def every(self) -> Iterable[Topic]:
         return self._streams.every()
+
+    def from_name(self, first: str) -> Iterator[Topic]:
+        return self._streams.from_name(first)
 
 
 def guarded(only: Only) -> World:

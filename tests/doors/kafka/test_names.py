@@ -1,6 +1,6 @@
 """Names that resolve later: requests wait for them until their deadline, in order, each connection for itself."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -42,6 +42,9 @@ class Later:
 
     def every(self) -> Iterable[Topic]:
         return self._streams.every()
+
+    def from_name(self, first: str) -> Iterator[Topic]:
+        return self._streams.from_name(first)
 
     def answer(self) -> None:
         """Now it knows."""

@@ -1,6 +1,6 @@
 """What a publisher needs is data; who lacks it gets JetStream's error, and a subject's streams may resolve later."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from tests.doors.nats.capturing import Place, message
@@ -36,6 +36,9 @@ class Later:
 
     def every(self) -> Iterable[Topic]:
         return self._streams.every()
+
+    def from_name(self, first: str) -> Iterator[Topic]:
+        return self._streams.from_name(first)
 
 
 def stored(place: Place, name: str) -> list[Any]:

@@ -1,9 +1,8 @@
 """Streams: listed, made, shown, changed and deleted."""
 
 import asyncio
-import heapq
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from itertools import islice, takewhile
 from typing import Final, Literal
 
 from duramen.base import errors
@@ -142,14 +141,13 @@ def _listed(call: Call) -> list[str]:
 
 
 async def _list(call: Call, query: StreamsQuery) -> StreamList:
+    following = call.service.resolver.from_name(max(query.after, query.prefix))
     wanted = (
         stream
-        for stream in call.service.resolver.every()
-        if stream.name > query.after
-        and stream.name.startswith(query.prefix)
-        and call.admitted.refusal(_DESCRIBE, stream.name) is None
+        for stream in takewhile(lambda one: one.name.startswith(query.prefix), following)
+        if stream.name > query.after and call.admitted.refusal(_DESCRIBE, stream.name) is None
     )
-    found = heapq.nsmallest(query.limit + 1, wanted, key=attrgetter("name"))
+    found = list(islice(wanted, query.limit + 1))
     page = found[: query.limit]
     described: list[StreamInfo] = []
     partitions = 0

@@ -1,6 +1,7 @@
 """DescribeTopicPartitions: topics in the order of their names, a bounded number of partitions at once (KIP-966)."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from duramen.broker.streams import Stream
@@ -34,13 +35,15 @@ def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> No
     """The topics asked for, or all, from the cursor on; the answer's cursor says where the next page begins."""
     request = exchange.message()
     broker, cursor = context.broker, request["cursor"]
+    left = max(1, min(request["response_partition_limit"], broker.settings.integer("max.request.partition.size.limit")))
     topics = exchange.admitted.topics
     if request["topics"]:
         names = sorted({topic["name"] for topic in request["topics"]})
     else:
-        every = list(context.service.resolver.every())
-        topics = Topics({topic.name: topic for topic in every}, {})
-        names = sorted(topic.name for topic in every if exchange.admitted.refusal(_DESCRIBE, topic.name) is None)
+        later = context.service.resolver.from_name("" if cursor is None else cursor["topic_name"])
+        allowed = (topic for topic in later if exchange.admitted.refusal(_DESCRIBE, topic.name) is None)
+        page_of = {topic.name: topic for topic in islice(allowed, left + 1)}  # each has a partition at least
+        topics, names = Topics({topic.name: topic for topic in page_of.values()}, {}), list(page_of)
     first = 0
     if cursor is not None:
         names = [name for name in names if name >= cursor["topic_name"]]
@@ -52,7 +55,6 @@ def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> No
             return
         if names and names[0] != cursor["topic_name"]:
             first = 0  # the topic that the page before ended in is gone
-    left = max(1, min(request["response_partition_limit"], broker.settings.integer("max.request.partition.size.limit")))
     page, following = _page(context, topics, names, first, left)
     exchange.reply({"topics": page, "next_cursor": following})
 

@@ -1,0 +1,40 @@
+"""No handler looks up a topic that a request names: the service does, in one place."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import duramen
+
+DOORS = Path(duramen.__file__).parent / "doors"
+LOOKUPS = {"find", "find_id", "get", "by_name"}
+OWN = {  # streams that no request names
+    "kafka/groups.py": "the broker's own streams, which store groups and transactions",
+    "http/coordinated.py": "the broker's own stream of offsets",
+    "http/groups.py": "topics of committed offsets, at the coordinator",
+    "nats/leading.py": "streams of events of the metadata",
+}
+
+
+def lookups(tree: ast.AST) -> Iterator[int]:
+    """Lines in which a stream is looked up in the broker."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Attribute(attr="streams"), attr=name) if name in LOOKUPS:
+                yield node.lineno
+            case _:
+                pass
+
+
+def test_topics_of_requests_are_looked_up_by_the_service() -> None:
+    found = {}
+    for path in sorted(DOORS.rglob("*.py")):
+        lines = list(lookups(ast.parse(path.read_text())))
+        if lines:
+            found[str(path.relative_to(DOORS))] = lines
+    assert set(found) == set(OWN), found
+
+
+def test_an_authorizer_is_asked_in_one_place() -> None:
+    asking = [path.name for path in DOORS.parent.rglob("*.py") if ".allows(" in path.read_text()]
+    assert asking == ["authorize.py"]
