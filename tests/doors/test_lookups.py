@@ -36,5 +36,5 @@ def test_topics_of_requests_are_looked_up_by_the_service() -> None:
 
 
 def test_an_authorizer_is_asked_in_one_place() -> None:
-    asking = [path.name for path in DOORS.parent.rglob("*.py") if ".allows(" in path.read_text()]
+    asking = [path.name for path in DOORS.parent.rglob("*.py") if "authorizer.allows(" in path.read_text()]
     assert asking == ["authorize.py"]
