@@ -25,7 +25,7 @@ def test_the_floors_of_a_partition_have_names(capsys: pytest.CaptureFixture[str]
     assert floors["table"] == {"name": "table", "offset": 2, "holds": ["retention"], "multiple": 2}
     transaction = {"name": "open transaction", "offset": 3, "holds": ["compaction"], "multiple": None}
     assert floors["open transaction"] == transaction
-    print_stream({**shown, "groups": [], "nats_gaps": None}, in_cluster=False)
+    print_stream({**shown, "groups": [], "groups_missing": [], "nats_gaps": None}, in_cluster=False)
     printed = capsys.readouterr().out
     assert "partition 0, offset 2: table, holds back retention, up to 2 times its limits" in printed
     assert "partition 0, offset 3: open transaction, holds back compaction\n" in printed
