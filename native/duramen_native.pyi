@@ -16,3 +16,26 @@ _Buffer: TypeAlias = bytes | bytearray | memoryview
 def decode(data: _Buffer, position: int, first: int, end: int, columns: Sequence[str]) -> tuple[int, Rows]: ...
 def scan_keys(data: _Buffer, position: int, first: int, end: int) -> tuple[int, Rows]: ...
 def encode(rows: object, batch_bytes: int, codec: int, now_ms: int) -> tuple[Batches, list[tuple[int, int]]]: ...
+def apply(
+    data: _Buffer,
+    position: int,
+    first: int,
+    end: int,
+    partitions: Sequence[memoryview],
+    counts: memoryview,
+    base: int,
+    secret: bytes,
+    distances: memoryview,
+) -> tuple[int, int, int, int, list[tuple[int, int]], list[tuple[int, int]]]: ...
+def copy(old: memoryview, new: memoryview, gone: _Buffer, first: int, base: int) -> int: ...
+def visible(
+    bits: bytearray | memoryview,
+    base: int,
+    runs: memoryview,
+    distances: memoryview,
+    far: memoryview,
+    step: int,
+) -> None: ...
+def filter(
+    data: _Buffer, position: int, first: int, end: int, bits: _Buffer, base: int
+) -> tuple[int, list[tuple[int, int]]]: ...

@@ -1,7 +1,8 @@
-//! Record batches to Arrow and back, and the key scan: the loops of Duramen that run once per record.
+//! Record batches to Arrow and back, the key scan, and views of keyed streams: the loops that run once per record.
 //!
-//! Each function has a twin in `duramen.spark`, written in Python, which is its reference. What is here knows no
-//! Python but in `python`, and no pointers but there; `prefetch` gives the processor a hint.
+//! Each function has a twin in `duramen.spark` or `duramen.keyed`, written in Python, which is its reference. What is
+//! here knows no Python but in `python` and `views`, and no pointers but in `python`; `prefetch` gives the processor a
+//! hint.
 
 pub mod batches;
 pub mod binary;
@@ -11,15 +12,21 @@ pub mod crc;
 pub mod decode;
 pub mod encode;
 pub mod keys;
+pub mod latest;
 pub mod lz4;
 pub mod portions;
 pub mod prefetch;
 pub mod records;
 pub mod refused;
+pub mod siphash;
+pub mod supersedes;
 pub mod varint;
+pub mod visible;
 
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod views;
 
 /// Arrays of megabytes come and go: glibc gives such memory back and asks for it again, page by page.
 #[global_allocator]

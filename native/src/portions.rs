@@ -53,25 +53,12 @@ impl<'a> Portion<'a> {
             if self.held_bytes > 0 && self.held_bytes + batch.len() - HEADER_BYTES > LARGEST_PORTION_BYTES {
                 return Ok(false);
             }
-            check(&head, batch)?;
-            let codec = head.attributes & CODEC_MASK;
-            let body = if codec == 0 {
-                &batch[HEADER_BYTES..]
-            } else {
-                decompress(codec, &batch[HEADER_BYTES..], LARGEST_BODY_BYTES, &mut self.scratch)?
-            };
+            let body = checked(&head, batch, &mut self.scratch)?;
             self.position = next;
             if head.attributes & CONTROL != 0 || head.records == 0 {
                 continue;
             }
             let records = head.records as usize;
-            if records > body.len() / SMALLEST_RECORD_BYTES {
-                return corrupt(format!(
-                    "a record of the batch at offset {} is damaged: {records} do not fit into {} bytes",
-                    head.base_offset,
-                    body.len()
-                ));
-            }
             self.last_bytes = batch.len();
             self.held_bytes += body.len();
             self.held_records += records;
@@ -93,6 +80,25 @@ impl<'a> Portion<'a> {
         let there = (self.buffer.len() - self.position) / self.last_bytes.max(1);
         room.min(there)
     }
+}
+
+/// The records of a batch that matches its CRC and its header, decompressed; those of compressed ones lie in `scratch`.
+pub fn checked<'a>(head: &Header, batch: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Refused> {
+    check(head, batch)?;
+    let codec = head.attributes & CODEC_MASK;
+    let body = match codec {
+        0 => &batch[HEADER_BYTES..],
+        _ => decompress(codec, &batch[HEADER_BYTES..], LARGEST_BODY_BYTES, scratch)?,
+    };
+    if head.attributes & CONTROL == 0 && head.records as usize > body.len() / SMALLEST_RECORD_BYTES {
+        return corrupt(format!(
+            "a record of the batch at offset {} is damaged: {} do not fit into {} bytes",
+            head.base_offset,
+            head.records,
+            body.len()
+        ));
+    }
+    Ok(body)
 }
 
 fn check(head: &Header, batch: &[u8]) -> Result<(), Refused> {

@@ -30,18 +30,29 @@ impl<'a> Ahead<'a> {
     }
 }
 
+/// Asks for the line in which `word` lies.
+#[inline(always)]
+pub fn line_of(word: &u64) {
+    hint(std::ptr::from_ref(word).cast());
+}
+
+#[inline(always)]
+fn prefetch(byte: &u8) {
+    hint(std::ptr::from_ref(byte).cast());
+}
+
 #[inline(always)]
 #[allow(unsafe_code)]
-fn prefetch(byte: &u8) {
+fn hint(place: *const i8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction is part of x86-64, and only a hint: it reads nothing that a program can tell and never
     // faults, whatever the address. This one is of a byte that is there.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(byte).cast());
+        _mm_prefetch::<_MM_HINT_T1>(place);
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = byte;
+    let _ = place;
 }
 
 #[cfg(test)]

@@ -96,6 +96,11 @@ __all__ = [
     "ShareSessionEpochInvalid",
     "ShareSessionLimitReached",
     "ShareSessionNotFound",
+    "SnapshotLeaseExpired",
+    "SnapshotLeaseNotFound",
+    "SnapshotNotReached",
+    "SnapshotStartOver",
+    "SnapshotTooOld",
     "SparkFailed",
     "StaleMemberEpoch",
     "StorageFailed",
@@ -390,6 +395,46 @@ class ShareSessionNotFound(DuramenError):
     id = "share-session-not-found"
     safe = "What the consumer held is delivered again."
     remedy = "Open a new share session; clients do so by themselves."
+
+
+class SnapshotLeaseExpired(DuramenError):
+    """A snapshot was held open by a lease, and that has ended."""
+
+    id = "snapshot-lease-expired"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Open a new snapshot, and renew its lease before `snapshot.lease.ms` are over."
+
+
+class SnapshotLeaseNotFound(DuramenError):
+    """There is no such lease on a snapshot."""
+
+    id = "snapshot-lease-not-found"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Look with `duramen snapshot list` which there are."
+
+
+class SnapshotNotReached(DuramenError):
+    """A snapshot lies ahead of what the view of its stream has applied, or of where a reader is."""
+
+    id = "snapshot-not-reached"
+    safe = "Nothing was read; repeating is safe."
+    remedy = "Repeat in a moment, or open the newest snapshot."
+
+
+class SnapshotStartOver(DuramenError):
+    """A reader asks for changes since a snapshot that is so old that deletions since then may be missing."""
+
+    id = "snapshot-start-over"
+    safe = "Nothing was read; repeating gives the same answer."
+    remedy = "Drop the state and read a whole snapshot; `delete.retention.ms` says how long deletions are kept."
+
+
+class SnapshotTooOld(DuramenError):
+    """A snapshot is older than those that can still be opened, so some of its records may be gone."""
+
+    id = "snapshot-too-old"
+    safe = "Nothing was read; repeating gives the same answer."
+    remedy = "Open a newer one; `snapshot.retention.ms`, or a lease, keeps snapshots for longer."
 
 
 class StorageFailed(DuramenError):

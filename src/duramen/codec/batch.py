@@ -47,6 +47,7 @@ __all__ = [
     "Record",
     "batches",
     "check",
+    "checked_body",
     "encode",
     "encode_record",
     "first_timestamp",
@@ -74,6 +75,7 @@ DELETE_HORIZON: Final = 0x40
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 _SMALLEST_RECORD_BYTES = 7
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_LARGEST_BASE_OFFSET = (1 << 63) - (1 << 31)  # so that every record's offset is a 64-bit number
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")  # as many fields as Header has, which `tuple.__new__` does not check
 _INT64 = struct.Struct(">q")
@@ -278,6 +280,25 @@ def batches(buffer: Buffer) -> Iterator[tuple[int, Header]]:
             return
         yield position, found
         position += size
+
+
+def checked_body(buffer: memoryview, position: int, head: Header) -> tuple[Buffer, int, int]:
+    """The records of the whole batch at `position`: they lie in `data[start:end]`, decompressed.
+
+    Raises BatchCorrupt for a batch that does not match its CRC or its header.
+    """
+    end = position + head.size
+    if head.magic != 2:
+        raise BatchCorrupt(f"record batches have the magic 2; the one at offset {head.base_offset} has {head.magic}")
+    if crc32c(buffer[position + CRC_START : end]) != head.crc:
+        raise BatchCorrupt(f"the record batch at offset {head.base_offset} does not match its CRC")
+    if head.records < 0 or not 0 <= head.base_offset < _LARGEST_BASE_OFFSET:
+        raise BatchCorrupt(f"the record batch at offset {head.base_offset} has {head.records} records")
+    codec = head.attributes & CODEC_MASK
+    if not codec:
+        return buffer, position + HEADER_BYTES, end
+    data = decompress(codec, buffer[position + HEADER_BYTES : end], MAX_DECOMPRESSED_BYTES)
+    return data, 0, len(data)
 
 
 def records(buffer: Buffer, *, verify: bool = True, limit_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:

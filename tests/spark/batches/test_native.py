@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -411,7 +412,9 @@ class TestTheChoice:
         assert keys.to_pylist() == [{"key": b"k", "offset": 0, "tombstone": False}]
 
     def test_a_package_of_another_version_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(native, "_INTERFACE", 0)
+        package = ModuleType("duramen_native")
+        package.__dict__["INTERFACE"] = 0
+        monkeypatch.setitem(sys.modules, "duramen_native", package)
         native.is_installed.cache_clear()
         assert not native.is_installed()
         native.is_installed.cache_clear()

@@ -3,18 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from duramen.base.errors import BatchCorrupt
 from duramen.base.ports import Buffer
-from duramen.codec.batch import CODEC_MASK, CONTROL, CRC_START, HEADER_BYTES, Header, batches
-from duramen.codec.batch import MAX_DECOMPRESSED_BYTES as LARGEST_BODY_BYTES
-from duramen.codec.compression import decompress
-from duramen.codec.crc import crc32c
+from duramen.codec.batch import CONTROL, Header, batches, checked_body
 
 __all__ = ["Body", "joined", "portions"]
 
 _PORTION_BYTES: Final = 2 * 1024 * 1024
 _LARGEST_PORTION_BYTES: Final = 1 << 30  # Arrow's offsets have 31 bits
-_LARGEST_OFFSET: Final = (1 << 63) - (1 << 31)  # so that every record's offset is a 64-bit number
 _PORTION_RECORDS: Final = 16 * 1024
 
 
@@ -39,7 +34,7 @@ def portions(buffer: memoryview, first: int, end: int) -> Iterator[list[Body]]:
             break
         if head.next_offset <= first:
             continue
-        body = _body(buffer, position, head)
+        body = Body(head, *checked_body(buffer, position, head))
         if head.attributes & CONTROL or head.records == 0:
             continue
         size = body.end - body.position
@@ -54,21 +49,6 @@ def portions(buffer: memoryview, first: int, end: int) -> Iterator[list[Body]]:
             portion, held_bytes, held_records = [], 0, 0
     if portion:
         yield portion
-
-
-def _body(buffer: memoryview, position: int, head: Header) -> Body:
-    end = position + head.size
-    if head.magic != 2:
-        raise BatchCorrupt(f"record batches have the magic 2; the one at offset {head.base_offset} has {head.magic}")
-    if crc32c(buffer[position + CRC_START : end]) != head.crc:
-        raise BatchCorrupt(f"the record batch at offset {head.base_offset} does not match its CRC")
-    if head.records < 0 or not 0 <= head.base_offset < _LARGEST_OFFSET:
-        raise BatchCorrupt(f"the record batch at offset {head.base_offset} has {head.records} records")
-    codec = head.attributes & CODEC_MASK
-    if not codec:
-        return Body(head, buffer, position + HEADER_BYTES, end)
-    data = decompress(codec, buffer[position + HEADER_BYTES : end], LARGEST_BODY_BYTES)
-    return Body(head, data, 0, len(data))
 
 
 def joined(bodies: Sequence[Body]) -> tuple[Buffer, list[Body]]:

@@ -5,30 +5,15 @@ Of a buffer that can be written it takes a copy first.
 """
 
 from collections.abc import Collection, Iterator
-from functools import cache
-from typing import Final
 
 import pyarrow as pa
 
 from duramen.base.errors import BatchCorrupt, BatchInvalid
+from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
 from duramen.spark.columns import check_columns
 
 __all__ = ["decode", "encode", "is_installed", "scan_keys"]
-
-_INTERFACE: Final = 2
-"""Which signatures we know: a package of another version is none."""
-
-
-@cache
-def is_installed() -> bool:
-    """Whether the native package is there, and is one that we know."""
-    try:
-        import duramen_native
-    except ImportError:
-        return False
-    return getattr(duramen_native, "INTERFACE", None) == _INTERFACE
-
 
 def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
     """As `arrow.decode`."""

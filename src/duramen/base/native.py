@@ -1,0 +1,19 @@
+"""Whether the native package is installed: `duramen_native`, which does what its Python twins do, faster."""
+
+from functools import cache
+from typing import Final
+
+__all__ = ["is_installed"]
+
+_INTERFACE: Final = 3
+"""Which signatures we know: a package of another version is none."""
+
+
+@cache
+def is_installed() -> bool:
+    """Whether the native package is there, and is one that we know."""
+    try:
+        import duramen_native
+    except ImportError:
+        return False
+    return getattr(duramen_native, "INTERFACE", None) == _INTERFACE

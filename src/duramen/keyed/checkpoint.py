@@ -1,0 +1,170 @@
+"""A view's checkpoint: where it stands, and all of it but its written pages. Two generations are kept. Pure.
+
+    8 bytes magic, uint32 CRC-32C of what follows, msgpack:
+    generation, stream id, partition, hash, secret, base, position, epoch of the record before it, S0, horizon,
+    samples, open transactions, pages written, the page that is not, partitions of the table, pieces of live
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from duramen.base.errors import CheckpointInvalid
+from duramen.base.ports import Buffer
+from duramen.codec.crc import crc32c
+from duramen.keyed.hashing import SECRET_BYTES
+from duramen.keyed.kernel import Kernel
+from duramen.keyed.latest import PARTITIONS
+from duramen.keyed.prev import PAGE_RECORDS, PageFacts, PageStore
+from duramen.keyed.samples import Sample
+from duramen.keyed.view import View
+
+__all__ = ["Checkpoint", "LogFacts", "decode", "encode", "newest", "problem", "restore"]
+
+_MAGIC: Final = b"DURKEY01"
+_HEAD_BYTES: Final = 12
+_PIECE_BYTES: Final = 1 << 20
+
+_Range = tuple[int, int]
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds; `epoch` is the leader epoch of the record before `position`, or -1."""
+
+    generation: int
+    stream_id: bytes
+    partition: int
+    hash_id: int
+    secret: bytes
+    base: int
+    position: int
+    epoch: int
+    s0: int
+    horizon: int
+    samples: list[Sample]
+    open: dict[int, list[_Range]]
+    next_page: int
+    pages: list[PageFacts]
+    page: bytes
+    table: list[tuple[int, bytes]]
+    live: list[tuple[int, bytes]]
+
+
+class LogFacts(NamedTuple):
+    """What is known of the log beside which a checkpoint lies; `epoch_at` says the leader epoch of a record, or -1."""
+
+    stream_id: bytes
+    partition: int
+    start_offset: int
+    end_offset: int
+    epoch_at: Callable[[int], int]
+
+
+_decoder = msgspec.msgpack.Decoder(Checkpoint)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(view: View, log: LogFacts, generation: int) -> bytes:
+    """A checkpoint of the view as it is; of two, the one with the larger generation counts."""
+    next_page, pages, page = view.prev.state()
+    content = _encoder.encode(
+        Checkpoint(
+            generation=generation,
+            stream_id=log.stream_id,
+            partition=log.partition,
+            hash_id=view.kernel.hash_id,
+            secret=view.latest.secret,
+            base=view.base,
+            position=view.position,
+            epoch=_epoch_before(log, view.position),
+            s0=view.s0,
+            horizon=view.horizon,
+            samples=view.samples.rows(),
+            open=view.counting.open,
+            next_page=next_page,
+            pages=pages,
+            page=page,
+            table=[(count, bytes(words.cast("B"))) for count, words in view.latest.parts()],
+            live=[(number, bytes(piece)) for number, piece in view.live.pieces()],
+        )
+    )
+    return _MAGIC + crc32c(content).to_bytes(4, "little") + content
+
+
+def decode(content: Buffer) -> Checkpoint:
+    """The checkpoint. Raises CheckpointInvalid where it is cut off, damaged or another version's."""
+    view = memoryview(content).toreadonly().cast("B")
+    if len(view) < _HEAD_BYTES or view[:8] != _MAGIC:
+        raise CheckpointInvalid("this is no checkpoint of a view")
+    if crc32c(view[_HEAD_BYTES:]) != int.from_bytes(view[8:_HEAD_BYTES], "little"):
+        raise CheckpointInvalid("the checkpoint of a view does not match its checksum")
+    try:
+        found = _decoder.decode(view[_HEAD_BYTES:])
+    except (msgspec.DecodeError, ValueError) as error:
+        raise CheckpointInvalid(f"the checkpoint of a view is damaged: {error}") from None
+    if (
+        len(found.secret) != SECRET_BYTES
+        or len(found.table) != PARTITIONS
+        or not 0 <= found.base <= found.s0 <= found.position
+        or any(len(words) % 16 or not words for _, words in found.table)
+        or any(len(piece) != _PIECE_BYTES for _, piece in found.live)
+    ):
+        raise CheckpointInvalid("the checkpoint of a view contradicts itself")
+    return found
+
+
+def problem(found: Checkpoint, log: LogFacts, hash_id: int) -> str:
+    """Why the checkpoint cannot be used beside this log; empty where it can. The view is derived anew then."""
+    if (found.stream_id, found.partition) != (log.stream_id, log.partition):
+        return "it is another stream's"
+    if found.hash_id != hash_id:
+        return "it was made with another hash"
+    if found.position > log.end_offset:
+        return f"it stands at {found.position}, and the log ends at {log.end_offset}"
+    if found.position < log.start_offset:
+        return f"it stands at {found.position}, and the log begins at {log.start_offset}"
+    if found.position > log.start_offset and _epoch_before(log, found.position) != found.epoch:
+        return f"it stands at {found.position} of a history that was cut"
+    return ""
+
+
+def newest(contents: Sequence[Buffer | None], log: LogFacts, hash_id: int) -> tuple[Checkpoint | None, list[str]]:
+    """The checkpoint to go on from, of two generations, of which some may be absent; and what is wrong with others."""
+    usable: list[Checkpoint] = []
+    wrong: list[str] = []
+    for content in contents:
+        if content is None:
+            continue
+        try:
+            found = decode(content)
+        except CheckpointInvalid as error:
+            wrong.append(str(error))
+            continue
+        reason = problem(found, log, hash_id)
+        if reason:
+            wrong.append(f"the checkpoint of a view is not used: {reason}")
+        else:
+            usable.append(found)
+    return max(usable, key=lambda one: one.generation, default=None), wrong
+
+
+def restore(
+    found: Checkpoint, kernel: Kernel, store: PageStore, *, page_records: int = PAGE_RECORDS
+) -> View:
+    """The view as it was. Raises CheckpointInvalid where a page that it needs is not what it was."""
+    view = View(kernel, found.base, found.secret, store, page_records=page_records)
+    view.position, view.s0, view.horizon = found.position, found.s0, found.horizon
+    for sample in found.samples:
+        view.samples.add(sample)
+    view.counting.open.update(found.open)
+    view.prev.load((found.next_page, found.pages, found.page))
+    for partition, (count, words) in enumerate(found.table):
+        view.latest.load(partition, count, words)
+    for number, piece in found.live:
+        view.live.load(number, piece)
+    return view
+
+
+def _epoch_before(log: LogFacts, position: int) -> int:
+    return log.epoch_at(position - 1) if position > log.start_offset else -1

@@ -1,0 +1,85 @@
+"""Which records count, and in which order: those of transactions at their commit marker. Pure."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from duramen.base.errors import BatchCorrupt
+from duramen.base.ports import Buffer
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, batches, checked_body
+from duramen.codec.filtering import marker_type
+from duramen.codec.markers import COMMIT
+
+__all__ = ["OWN", "Counting", "Held", "Piece"]
+
+OWN = -1
+"""Records count at their own offsets."""
+
+Held = list[tuple[int, int]]
+"""First and next offsets of batches, those that follow one another as one."""
+
+
+class Piece(NamedTuple):
+    """Records that count one after another: of `data[start:stop]` at their own offsets, or those `held`, at `at`.
+
+    `next_offset` is behind everything that has been looked at. What is taken of `held` is removed from it, so that a
+    walk that begins again goes on there.
+    """
+
+    start: int
+    stop: int
+    held: Held
+    at: int
+    next_offset: int
+
+
+class Counting:
+    """Walks over batches in the order of the log; what open transactions have written is held by their producers' ids."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, Held] = {}
+
+    def first_open(self, position: int) -> int:
+        """Everything that counts at or behind `position`, which is where this stands, is at or behind this offset."""
+        return min((held[0][0] for held in self.open.values()), default=position)
+
+    def pieces(self, data: Buffer, position: int) -> Iterator[Piece]:
+        """What counts of the whole batches in `data`, from the offset `position` on, in the order in which it counts.
+
+        Where what is yielded was not taken, begin again with what was there before. Raises BatchCorrupt.
+        """
+        view = memoryview(data).toreadonly().cast("B")
+        start = stop = 0
+        for at, head in batches(view):
+            stop = at + head.size
+            if head.next_offset <= position or not head.attributes & (CONTROL | TRANSACTIONAL):
+                position = max(position, head.next_offset)
+                continue
+            if at > start:
+                yield Piece(start, at, [], OWN, head.base_offset)
+            start, position = stop, head.next_offset
+            if not head.attributes & CONTROL:
+                _hold(self.open.setdefault(head.producer_id, []), head.base_offset, head.next_offset)
+                continue
+            held = self.open.get(head.producer_id, [])
+            if held and _commits(view, at, head):
+                yield Piece(stop, stop, held, head.base_offset, position)
+            self.open.pop(head.producer_id, None)
+        if stop:
+            yield Piece(start, stop, [], OWN, position)
+
+
+def _commits(view: memoryview, at: int, head: Header) -> bool:
+    content, start, stop = checked_body(view, at, head)
+    kind = marker_type(bytes(content[start:stop]))
+    if kind is None:
+        raise BatchCorrupt(f"the control batch at offset {head.base_offset} has no marker")
+    return kind == COMMIT
+
+
+def _hold(held: Held, first: int, end: int) -> None:
+    if held and held[-1][1] >= end:
+        return  # the walk began again
+    if held and held[-1][1] == first:
+        held[-1] = (held[-1][0], end)
+    else:
+        held.append((first, end))

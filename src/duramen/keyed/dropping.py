@@ -1,0 +1,64 @@
+"""What compaction of a keyed stream may drop: what is dead as of S0, and tombstones that are old enough. Pure.
+
+No key is looked at. A record may go where it counts below S0 and something supersedes it there. A tombstone that is
+its key's newest may go once readers have had `delete.retention.ms`, and once every older record of its key has gone
+from the segments before it, which are cleaned first: else an older one would be the newest again.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from duramen.base.ports import Buffer
+from duramen.keyed.samples import Sample, Samples
+
+__all__ = ["Dropping", "next_s0", "tombstone_bound"]
+
+
+class Dropping(NamedTuple):
+    """A decision for the records below `end`: `bits` from the offset `base` on say which stay.
+
+    Tombstones below `tombstones_below` go too. What is at or behind `end` stays.
+    """
+
+    base: int
+    end: int
+    bits: Buffer
+    tombstones_below: int = 0
+
+    def stays(self, offset: int, *, tombstone: bool) -> bool:
+        """Whether a record stays."""
+        place = offset - self.base
+        if offset >= self.end or place < 0:
+            return True
+        if tombstone and offset < self.tombstones_below:
+            return False
+        return bool(self.bits[place >> 3] >> (place & 7) & 1)
+
+    def dead(self, first: int, end: int) -> int:
+        """How many of the offsets `[first, end)` hold nothing that stays; those that are free already count too."""
+        low, high = max(first, self.base) - self.base, min(end, self.end) - self.base
+        if low >= high:
+            return 0
+        some = int.from_bytes(self.bits[low >> 3 : (high + 7) >> 3], "little") >> (low & 7)
+        return high - low - (some & ((1 << (high - low)) - 1)).bit_count()
+
+
+def next_s0(s0: int, wanted: int, oldest_lease: int | None, position: int) -> int:
+    """S0 as it is from now on: it never falls, and does not pass an open lease or the view.
+
+    `wanted` is where the view stood `snapshot.retention.ms` ago.
+    """
+    bound = min(wanted, position) if oldest_lease is None else min(wanted, position, oldest_lease)
+    return max(s0, bound)
+
+
+def tombstone_bound(
+    samples: Samples, now_ms: int, delete_retention_ms: int, s0: int, cleaned_as_of: Iterable[int]
+) -> Sample:
+    """Tombstones with offsets below the sample's `floor` may go; readers need to have come to its `position`.
+
+    `cleaned_as_of`: for each segment before the one in question, the S0 as of which it was cleaned last.
+    """
+    found = samples.as_of(now_ms - delete_retention_ms)
+    bound = min([s0, *cleaned_as_of])
+    return found if found.position <= bound else samples.at(bound)

@@ -1,0 +1,159 @@
+"""The loops over records, as a port: the native package's, or their twins in Python. Pure.
+
+All buffers are memory that the caller keeps: words of 64 bits for tables, of 32 bits for distances, bytes for bits.
+While a call runs nobody else touches them.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from duramen.base.ports import Buffer
+
+__all__ = [
+    "BACK",
+    "DEAD",
+    "FAR",
+    "FEWEST_SLOTS",
+    "FORWARD",
+    "KEEP",
+    "MOST_OFFSETS",
+    "NOTHING",
+    "NO_PARTITION",
+    "OFFSET_BITS",
+    "Applied",
+    "Apply",
+    "Copy",
+    "Filter",
+    "Kernel",
+    "Visible",
+    "most_keys",
+]
+
+NOTHING: Final = 0
+"""The distance of a record that supersedes nothing."""
+DEAD: Final = (1 << 32) - 2
+"""That of a record that is never visible: one of its key with a higher offset counted before it."""
+FAR: Final = (1 << 32) - 1
+"""That of a record whose distance does not fit; what it supersedes is in the list beside the distances."""
+
+FORWARD: Final = 0
+"""Records become visible, and what they supersede is not any more."""
+BACK: Final = 1
+"""What records supersede becomes visible again, and they are not any more. The newest records come first."""
+KEEP: Final = 2
+"""What records supersede becomes visible again; they stay what they are."""
+
+OFFSET_BITS: Final = 40
+MOST_OFFSETS: Final = (1 << OFFSET_BITS) - 1
+"""How many offsets from its base on a table can tell apart."""
+FEWEST_SLOTS: Final = 4
+NO_PARTITION: Final = -1
+
+_MOST_PARTITIONS: Final = 64
+
+
+def most_keys(slots: int) -> int:
+    """How many keys a partition of so many slots takes."""
+    return slots - slots // 4
+
+
+class Applied(NamedTuple):
+    """What `apply` has done; `position` and `next_offset` (as `first`) are where it goes on.
+
+    `full`: the partition that has no room for the next key. `records`: how many were applied, as many distances are
+    written. `runs`: first offset and count of those that follow one another. `far`: offset and superseded offset of
+    those whose distance is FAR.
+    """
+
+    position: int
+    next_offset: int
+    full: int
+    records: int
+    runs: Sequence[tuple[int, int]]
+    far: Sequence[tuple[int, int]]
+
+
+class Apply(Protocol):
+    """Makes records the newest of their keys."""
+
+    def __call__(
+        self,
+        data: Buffer,
+        position: int,
+        first: int,
+        end: int,
+        partitions: Sequence[memoryview],
+        counts: memoryview,
+        base: int,
+        secret: bytes,
+        distances: memoryview,
+    ) -> Applied:
+        """Apply the records with offsets in `[first, end)` of the whole batches from `position` on; control batches not.
+
+        Ends early where a partition or the distances are full. Compressed batches are decompressed. Raises BatchCorrupt
+        where the batch that it begins with is damaged, and then nothing of that is entered; a damaged one behind others
+        ends the call before it.
+        """
+
+
+class Copy(Protocol):
+    """Copies a partition into another one."""
+
+    def __call__(self, old: memoryview, new: memoryview, gone: Buffer, first: int, base: int) -> int:
+        """Copy all keys, but for those whose newest offset has its bit in `gone`, which begins at the offset `first`.
+
+        Returns how many keys there are. Raises ValueError where they do not fit.
+        """
+
+
+class Visible(Protocol):
+    """Changes bits by what records supersede."""
+
+    def __call__(
+        self, bits: bytearray | memoryview, base: int, runs: memoryview, distances: memoryview, far: memoryview, step: int
+    ) -> None:
+        """Take `step` for each record: `runs` and `far` are pairs of 64-bit numbers, one behind the other, `far` sorted.
+
+        Bit `i % 8` of byte `i // 8` is the offset `base + i`; offsets that have no bit are passed over. Raises
+        ValueError where runs, distances and far ones do not fit together.
+        """
+
+
+class Filter(Protocol):
+    """Finds the batches that a snapshot needs."""
+
+    def __call__(
+        self, data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int
+    ) -> tuple[int, Sequence[tuple[int, int]]]:
+        """Where to go on, and where the batches lie that have a visible record with an offset in `[first, end)`.
+
+        Batches that follow one another are one place. Only headers are read. Raises BatchCorrupt as Apply does.
+        """
+
+
+class Kernel(NamedTuple):
+    """One way to run the loops; `hash_id` says which hash its tables are made with."""
+
+    name: str
+    hash_id: int
+    apply: Apply
+    copy: Copy
+    visible: Visible
+    filter: Filter
+
+
+def check_table(partitions: Sequence[memoryview], counts: memoryview, base: int) -> None:
+    """Raise ValueError where this cannot be a table."""
+    count = len(partitions)
+    if not 0 < count <= _MOST_PARTITIONS or count & (count - 1) or len(counts) != count:
+        raise ValueError(f"a table has 1, 2, 4 … 64 partitions and as many counts, not {count}")
+    for one in partitions:
+        check_partition(one)
+    if base < 0:
+        raise ValueError("a table counts from an offset")
+
+
+def check_partition(words: memoryview) -> None:
+    """Raise ValueError where this cannot be a partition of a table."""
+    if len(words) % 2 or len(words) < 2 * FEWEST_SLOTS:
+        raise ValueError("a partition has two words a slot and at least four slots")

@@ -1,0 +1,89 @@
+"""`latest`: of each key the offset of its newest record, in partitions that grow one by one. Pure.
+
+A slot has 16 bytes: 88 bits of the key's hash and the offset, counted from the table's base. Two keys with the same 88
+bits are taken for one: by chance once in 10^11 tables of 50 million keys, and nobody can make it happen who does not
+know the secret.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from duramen.base.ports import Buffer
+from duramen.keyed.kernel import FEWEST_SLOTS, MOST_OFFSETS, NO_PARTITION, Applied, Kernel, most_keys
+
+__all__ = ["PARTITIONS", "SLOT_BYTES", "Latest"]
+
+SLOT_BYTES: Final = 16
+PARTITIONS: Final = 64
+
+
+class Latest:
+    """A table of keys; `base` is the offset that it counts from, `secret` that of its hash."""
+
+    def __init__(self, kernel: Kernel, base: int, secret: bytes, slots: Sequence[int] = (FEWEST_SLOTS,) * 64) -> None:
+        self.base = base
+        self.secret = secret
+        self._kernel = kernel
+        self._partitions = [_words(2 * count) for count in slots]
+        self._counts = _words(len(self._partitions))
+
+    def __len__(self) -> int:
+        return sum(self._counts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the table."""
+        return sum(map(len, self._partitions)) * 8
+
+    def apply(self, data: Buffer, position: int, first: int, end: int, distances: memoryview) -> Applied:
+        """Apply records as `Apply` says it, as many as there are distances for; partitions grow as they fill."""
+        records, runs, far = 0, list[tuple[int, int]](), list[tuple[int, int]]()
+        while True:
+            done = self._kernel.apply(
+                data, position, first, end, self._partitions, self._counts, self.base, self.secret, distances[records:]
+            )
+            records += done.records
+            runs += done.runs
+            far += done.far
+            if done.full == NO_PARTITION:
+                return done._replace(records=records, runs=runs, far=far)
+            position, first = done.position, done.next_offset
+            self._resize(done.full, b"", 0)
+
+    def forget(self, gone: Buffer, first: int) -> None:
+        """Remove the keys whose newest offset has its bit in `gone`, which begins at the offset `first`."""
+        for partition in range(len(self._partitions)):
+            self._resize(partition, gone, first)
+
+    def _resize(self, partition: int, gone: Buffer, first: int) -> None:
+        old, count = self._partitions[partition], self._counts[partition]
+        slots = len(old) // 2
+        if not gone:
+            slots += max(slots // 2, FEWEST_SLOTS)
+        new = _words(2 * slots)
+        kept = self._kernel.copy(old, new, gone, first, self.base)
+        if kept < count and kept < most_keys(slots) // 3:
+            fewer = max(FEWEST_SLOTS, 2 * kept)
+            old, new = new, _words(2 * fewer)
+            kept = self._kernel.copy(old, new, b"", 0, self.base)
+        self._partitions[partition] = new
+        self._counts[partition] = kept
+
+    def parts(self) -> list[tuple[int, memoryview]]:
+        """Of each partition its count of keys and its words."""
+        return list(zip(self._counts, self._partitions, strict=True))
+
+    def load(self, partition: int, count: int, content: Buffer) -> None:
+        """Take over a partition as `parts` had it."""
+        words = _words(len(content) // 8)
+        words.cast("B")[:] = content
+        self._partitions[partition] = words
+        self._counts[partition] = count
+
+    def reaches(self, offset: int) -> bool:
+        """Whether the offset can be in the table: else the view is made anew, with a base of its own."""
+        return self.base <= offset < self.base + MOST_OFFSETS
+
+
+def _words(count: int) -> memoryview:
+    return memoryview(bytearray(8 * count)).cast("Q")

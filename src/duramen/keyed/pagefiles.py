@@ -1,0 +1,99 @@
+"""Where a view lies on disk: pages of `prev` in files of their own, and two generations of its checkpoint.
+
+    prev-00000000000000000012   a page, written once, synced before the checkpoint that names it
+    view.0, view.1              checkpoints, written in turn: the older one is replaced
+
+Every call is blocking but for `get` of what was just put: they are made in jobs.
+"""
+
+from typing import Final
+
+from duramen.base.errors import CheckpointInvalid
+from duramen.base.ports import Buffer, FileSystem
+from duramen.storage.io import write_all
+
+__all__ = ["PageFiles", "read_checkpoints", "write_checkpoint"]
+
+_PREFIX: Final = "prev-"
+_CHECKPOINTS: Final = ("view.0", "view.1")
+_LARGEST_PAGE_BYTES: Final = 64 << 20
+
+
+class PageFiles:
+    """Pages in files of a directory; those that no checkpoint names yet are in memory."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        """The directory is made where it is absent."""
+        self._files = files
+        self._directory = directory
+        self._new: dict[int, bytes] = {}
+        self._below = 0
+        files.make_directory(directory)
+
+    def put(self, number: int, content: bytes) -> None:
+        """Keep a page, in memory until `write`."""
+        self._new[number] = content
+
+    def get(self, number: int) -> Buffer:
+        """A page. Raises CheckpointInvalid where its file is gone."""
+        found = self._new.get(number)
+        if found is not None:
+            return found
+        try:
+            file = self._files.open(self._path(number), read_only=True)
+        except FileNotFoundError:
+            raise CheckpointInvalid(f"the page {number} of a view is gone") from None
+        size = file.size()
+        if size > _LARGEST_PAGE_BYTES:
+            raise CheckpointInvalid(f"the page {number} of a view has {size} bytes")
+        return file.read(0, size)
+
+    def drop_below(self, number: int) -> None:
+        """Pages with smaller numbers are removed by `sweep`, once no checkpoint needs them."""
+        self._below = max(self._below, number)
+
+    def write(self) -> None:
+        """Bring new pages to the disk, before a checkpoint names them."""
+        for number, content in sorted(self._new.items()):
+            _write(self._files, self._path(number), content)
+        if self._new:
+            self._files.sync_directory(self._directory)
+            self._new.clear()
+
+    def sweep(self, below: int, end: int) -> None:
+        """Remove the pages below `below`, and those from `end` on, which no checkpoint knows of."""
+        for name in self._files.names(self._directory):
+            if name.startswith(_PREFIX) and not below <= int(name.removeprefix(_PREFIX)) < end:
+                self._files.unlink(f"{self._directory}/{name}")
+
+    def _path(self, number: int) -> str:
+        return f"{self._directory}/{_PREFIX}{number:020}"
+
+
+def read_checkpoints(files: FileSystem, directory: str) -> list[Buffer | None]:
+    """What lies there of the two generations."""
+    found: list[Buffer | None] = []
+    for name in _CHECKPOINTS:
+        try:
+            file = files.open(f"{directory}/{name}", read_only=True)
+        except FileNotFoundError:
+            found.append(None)
+        else:
+            found.append(file.read(0, file.size()))
+    return found
+
+
+def write_checkpoint(files: FileSystem, directory: str, content: bytes, generation: int) -> None:
+    """Replace the older checkpoint; the other one stays whatever happens meanwhile."""
+    name = f"{directory}/{_CHECKPOINTS[generation % 2]}"
+    _write(files, f"{name}.new", content)
+    files.rename(f"{name}.new", name)
+    files.sync_directory(directory)
+
+
+def _write(files: FileSystem, path: str, content: bytes) -> None:
+    files.unlink(path)
+    file = files.open(path, create=True)
+    write_all(file, [content], 0)
+    file.sync()
+    file.close()

@@ -1,0 +1,248 @@
+"""`prev`: for each record, in the order in which records count, how far back the one is that it supersedes. Pure.
+
+It lies in pages of 65,536 distances, which are written once. Beside the distances a page has runs of records that
+follow one another, with the offset at which they count, and the distances that do not fit.
+
+    page:  uint32 CRC-32C of what follows, uint32 counts of runs, distances, far ones
+           runs: int64 first offset, count, offset of the marker at which they count or -1
+           far:  int64 offset, superseded offset
+           uint32 distances
+"""
+
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from duramen.base.errors import CheckpointInvalid
+from duramen.base.ports import Buffer
+from duramen.codec.crc import crc32c
+from duramen.keyed.counting import OWN
+
+__all__ = ["PAGE_RECORDS", "Entries", "MemoryPages", "PageFacts", "PageStore", "Prev"]
+
+PAGE_RECORDS: Final = 1 << 16
+
+_FOREVER: Final = (1 << 63) - 1
+_HEAD: Final = struct.Struct("<IIII")
+
+
+class Entries(NamedTuple):
+    """Records in the order in which they count, as `Visible` takes them; `lowest` is their smallest offset."""
+
+    runs: memoryview
+    distances: memoryview
+    far: memoryview
+    lowest: int
+
+
+class PageFacts(NamedTuple):
+    """What is known of a written page without reading it; what counts in it counts at `first` to `last`."""
+
+    number: int
+    first: int
+    last: int
+    lowest: int
+    records: int
+
+
+class PageStore(Protocol):
+    """Where written pages are."""
+
+    def put(self, number: int, content: bytes) -> None:
+        """Keep a page; numbers rise by one."""
+
+    def get(self, number: int) -> Buffer:
+        """A page that was put."""
+
+    def drop_below(self, number: int) -> None:
+        """Pages with smaller numbers are not asked for again."""
+
+
+class MemoryPages:
+    """Pages in memory."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, bytes] = {}
+
+    def put(self, number: int, content: bytes) -> None:
+        """Keep a page."""
+        self._pages[number] = content
+
+    def get(self, number: int) -> Buffer:
+        """A page that was put."""
+        return self._pages[number]
+
+    def drop_below(self, number: int) -> None:
+        """Forget pages with smaller numbers."""
+        for old in [one for one in self._pages if one < number]:
+            del self._pages[old]
+
+
+class _Run(NamedTuple):
+    first: int
+    count: int
+    at: int
+
+    @property
+    def counts_first(self) -> int:
+        return self.first if self.at == OWN else self.at
+
+    @property
+    def counts_last(self) -> int:
+        return self.first + self.count - 1 if self.at == OWN else self.at
+
+
+class _Page:
+    """A page that is in memory."""
+
+    def __init__(self, records: int) -> None:
+        self.runs: list[_Run] = []
+        self.far: list[tuple[int, int]] = []
+        self.room = memoryview(bytearray(4 * records)).cast("I")
+        self.records = 0
+
+    def took(self, runs: Sequence[tuple[int, int]], far: Sequence[tuple[int, int]], at: int) -> None:
+        for first, count in runs:
+            last = self.runs[-1] if self.runs else None
+            if last is not None and last.at == at and last.first + last.count == first:
+                self.runs[-1] = _Run(last.first, last.count + count, at)
+            else:
+                self.runs.append(_Run(first, count, at))
+            self.records += count
+        self.far += far
+
+    def facts(self, number: int) -> PageFacts:
+        lowest = min(run.first for run in self.runs)
+        return PageFacts(number, self.runs[0].counts_first, self.runs[-1].counts_last, lowest, self.records)
+
+    def encode(self) -> bytes:
+        runs = array("q", [field for run in self.runs for field in run])
+        far = array("q", [field for pair in self.far for field in pair])
+        head = _HEAD.pack(0, len(self.runs), self.records, len(self.far))[4:]
+        content = b"".join((head, runs.tobytes(), far.tobytes(), self.room[: self.records].tobytes()))
+        return crc32c(content).to_bytes(4, "little") + content
+
+
+def _decode(content: Buffer, room: int) -> _Page:
+    """The page that was encoded. Raises CheckpointInvalid."""
+    view = memoryview(content).toreadonly().cast("B")
+    if len(view) < _HEAD.size or crc32c(view[4:]) != int.from_bytes(view[:4], "little"):
+        raise CheckpointInvalid("a page of a view does not match its checksum")
+    _, runs, records, far = _HEAD.unpack_from(view)
+    split = _HEAD.size + 24 * runs
+    end = split + 16 * far
+    page = _Page(room)
+    if len(view) != end + 4 * records or records > room:
+        raise CheckpointInvalid("a page of a view has not the size that it says")
+    page.runs = [_Run(*fields) for fields in struct.iter_unpack("<qqq", view[_HEAD.size : split])]
+    page.far = [(offset, previous) for offset, previous in struct.iter_unpack("<qq", view[split:end])]
+    page.room[:records] = view[end:].cast("I")
+    page.records = records
+    if sum(run.count for run in page.runs) != records:
+        raise CheckpointInvalid("a page of a view has not the records that it says")
+    return page
+
+
+class Prev:
+    """Distances of what counts from S0 on; pages are dropped as S0 rises."""
+
+    def __init__(self, store: PageStore, page_records: int) -> None:
+        self._store = store
+        self._page_records = page_records
+        self._written: list[PageFacts] = []
+        self._next = 0
+        self._page = _Page(page_records)
+
+    @property
+    def records(self) -> int:
+        """How many records it has."""
+        return self._page.records + sum(page.records for page in self._written)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is in memory, but for what the store keeps there."""
+        return 4 * self._page_records + 56 * len(self._page.runs) + 64 * len(self._written)
+
+    def room(self) -> memoryview:
+        """Distances to be written; `took` says what has been."""
+        if self._page.records == self._page_records:
+            raise AssertionError("a full page was not written")
+        return self._page.room[self._page.records :]
+
+    def took(self, runs: Sequence[tuple[int, int]], far: Sequence[tuple[int, int]], at: int) -> None:
+        """The records whose distances were written, in order; they count at the offset `at`, or at their own."""
+        self._page.took(runs, far, at)
+
+    def full(self) -> bool:
+        """Whether the page is full."""
+        return self._page.records == self._page_records
+
+    def write(self) -> None:
+        """Hand the page, as full as it is, to the store, and begin another one."""
+        if self._page.records:
+            self._store.put(self._next, self._page.encode())
+            self._written.append(self._page.facts(self._next))
+            self._next += 1
+            self._page = _Page(self._page_records)
+
+    def between(self, first: int, end: int) -> Iterator[Entries]:
+        """The records that count in `[first, end)`, page by page."""
+        yield from self._read([page for page in self._written if page.last >= first and page.first < end], first, end)
+        yield from self.unwritten(first, end)
+
+    def unwritten(self, first: int, end: int) -> Iterator[Entries]:
+        """Of the page that is not written, the records that count in `[first, end)`."""
+        found = _within(self._page, first, end)
+        if found is not None:
+            yield found
+
+    def back_to(self, first: int) -> Iterator[Entries]:
+        """The written records that count from `first` on; the page with the newest comes first."""
+        return self._read([page for page in reversed(self._written) if page.last >= first], first, _FOREVER)
+
+    def _read(self, pages: Sequence[PageFacts], first: int, end: int) -> Iterator[Entries]:
+        for facts in pages:
+            found = _within(_decode(self._store.get(facts.number), self._page_records), first, end)
+            if found is not None:
+                yield found
+
+    def drop_below(self, offset: int) -> None:
+        """What counts below the offset is not asked for any more."""
+        kept = [page for page in self._written if page.last >= offset]
+        if len(kept) < len(self._written):
+            self._written = kept
+            self._store.drop_below(kept[0].number if kept else self._next)
+
+    def state(self) -> tuple[int, list[PageFacts], bytes]:
+        """The number of the next page, the written ones, and the one that is not, for a checkpoint."""
+        return self._next, list(self._written), self._page.encode()
+
+    def load(self, state: tuple[int, list[PageFacts], bytes]) -> None:
+        """Go on from what `state` had. Raises CheckpointInvalid."""
+        page = _decode(state[2], self._page_records)
+        self._next, self._written, self._page = state[0], list(state[1]), page
+
+
+def _within(page: _Page, first: int, end: int) -> Entries | None:
+    """Of a page what counts in `[first, end)`."""
+    kept: list[int] = []
+    start = stop = at = 0
+    lowest = -1
+    for run in page.runs:
+        low, high = 0, run.count
+        if run.at == OWN:
+            low, high = max(0, first - run.first), min(run.count, end - run.first)
+        elif not first <= run.at < end:
+            high = 0
+        if low < high:
+            if not kept:
+                start = at + low
+            stop = at + high
+            kept += (run.first + low, high - low)
+            lowest = run.first + low if lowest < 0 else min(lowest, run.first + low)
+        at += run.count
+    if not kept:
+        return None
+    far = array("q", [field for pair in sorted(page.far) for field in pair])
+    return Entries(memoryview(array("q", kept)), page.room[start:stop], memoryview(far), lowest)

@@ -1,0 +1,55 @@
+"""Where a view stood at which time: so an age becomes a position. Pure."""
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+__all__ = ["Sample", "Samples"]
+
+_MOST: Final = 1024
+
+
+class Sample(NamedTuple):
+    """At `time_ms` the view stood at `position`; all that counts from there on has offsets from `floor` on.
+
+    The floor is the position, or where the oldest transaction begins that was open.
+    """
+
+    time_ms: int
+    position: int
+    floor: int
+
+
+class Samples:
+    """At most 1,024 samples, in order; when there are more, every other one goes."""
+
+    def __init__(self, base: int) -> None:
+        self._base = base
+        self._kept: list[Sample] = []
+
+    def add(self, sample: Sample) -> None:
+        """A sample; one that goes back in time or position is passed over."""
+        last = self._kept[-1] if self._kept else None
+        if last is not None and (sample.time_ms <= last.time_ms or sample.position <= last.position):
+            return
+        self._kept.append(sample)
+        if len(self._kept) > _MOST:
+            self._kept = self._kept[::2]
+
+    def as_of(self, time_ms: int) -> Sample:
+        """The last sample that is not younger; the beginning where there is none."""
+        at = bisect_right(self._kept, time_ms, key=lambda one: one.time_ms)
+        return self._kept[at - 1] if at else Sample(0, self._base, self._base)
+
+    def at(self, position: int) -> Sample:
+        """The last sample at or before the position; the beginning where there is none."""
+        at = bisect_right(self._kept, position, key=lambda one: one.position)
+        return self._kept[at - 1] if at else Sample(0, self._base, self._base)
+
+    def drop_before(self, time_ms: int) -> None:
+        """Keep what `as_of` needs for this time and later ones."""
+        at = bisect_right(self._kept, time_ms, key=lambda one: one.time_ms)
+        del self._kept[: max(0, at - 1)]
+
+    def rows(self) -> list[Sample]:
+        """All of them, for a checkpoint."""
+        return list(self._kept)

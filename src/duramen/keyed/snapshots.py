@@ -1,0 +1,35 @@
+"""Which snapshots and increments can be had of a view. Pure."""
+
+from typing import NamedTuple
+
+from duramen.base.errors import SnapshotNotReached, SnapshotStartOver, SnapshotTooOld
+
+__all__ = ["Bounds"]
+
+
+class Bounds(NamedTuple):
+    """What there is of a partition: snapshots from `s0` to `position`, which is what the view has applied.
+
+    `horizon`: of what counts below it tombstones may have been dropped.
+    """
+
+    s0: int
+    position: int
+    horizon: int
+
+    def check_snapshot(self, at: int) -> None:
+        """Raise SnapshotTooOld, or SnapshotNotReached where the view is not there yet."""
+        if at < self.s0:
+            raise SnapshotTooOld(f"snapshots can be opened from {self.s0} on, and this one is at {at}")
+        if at > self.position:
+            raise SnapshotNotReached(f"the view has come to {self.position}, and the snapshot is at {at}")
+
+    def check_changes(self, since: int, at: int) -> None:
+        """Raise as `check_snapshot`, or SnapshotStartOver where deletions since then may be missing."""
+        self.check_snapshot(at)
+        if since > at:
+            raise SnapshotNotReached(f"the snapshot at {at} is before {since}, since when changes are asked for")
+        if since < self.horizon:
+            raise SnapshotStartOver(
+                f"tombstones are kept from {self.horizon} on, and changes are asked for since {since}: start over"
+            )

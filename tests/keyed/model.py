@@ -1,0 +1,262 @@
+"""A keyed stream as a list, and what its snapshots show by definition; beside it the log, and a view of it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from duramen.base.native import is_installed
+from duramen.base.ports import Buffer
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, encode, header, records, stamp
+from duramen.codec.filtering import body, rebuild, spans
+from duramen.codec.markers import encode_marker
+from duramen.keyed.dropping import next_s0, tombstone_bound
+from duramen.keyed.hashing import SIPHASH, HashKey, siphash
+from duramen.keyed.kernel import Applied, Kernel
+from duramen.keyed.leases import Lease, Leases
+from duramen.keyed.native import native_kernel
+from duramen.keyed.plain import PLAIN, apply_hashed
+from duramen.keyed.prev import MemoryPages, PageStore
+from duramen.keyed.vectors import VECTORS
+from duramen.keyed.view import Shown, View
+
+SECRET = b"0123456789abcdef"
+BASE = (1 << 23) - 40
+"""Where logs begin: a little before the end of a piece of `live`."""
+
+
+def hashed_by(name: str, hash_id: int, make: Callable[[bytes], HashKey]) -> Kernel:
+    """Plain Python with another hash."""
+
+    def apply(
+        data: Buffer,
+        position: int,
+        first: int,
+        end: int,
+        partitions: Sequence[memoryview],
+        counts: memoryview,
+        base: int,
+        secret: bytes,
+        distances: memoryview,
+    ) -> Applied:
+        return apply_hashed(data, position, first, end, partitions, counts, base, make(secret), distances)
+
+    return PLAIN._replace(name=name, hash_id=hash_id, apply=apply)
+
+
+def weak(_: bytes) -> HashKey:
+    """All keys are looked for first in one of two slots of one of two partitions."""
+
+    def hashed(key: bytes) -> tuple[int, int]:
+        number = int.from_bytes(key[:2], "big")
+        return (number & 1) << 63 | number, (number & 2) << 22 | number
+
+    return hashed
+
+
+SIPHASHED = hashed_by("siphash", SIPHASH, siphash)
+WEAK = hashed_by("weak", 77, weak)
+KERNELS = [PLAIN, VECTORS, SIPHASHED, WEAK, *([native_kernel()] if is_installed() else [])]
+
+
+class Entry(NamedTuple):
+    """A record; `counts` is where it does, None where it does not, or not yet."""
+
+    offset: int
+    key: bytes
+    tombstone: bool
+    producer: int
+    counts: int | None
+
+
+class World:
+    """A log that grows, is compacted and whose view comes and goes."""
+
+    def __init__(self, chance: Random, kernel: Kernel, *, keys: int, page_records: int) -> None:
+        self.chance = chance
+        self.kernel = kernel
+        self.keys = keys
+        self.page_records = page_records
+        self.entries: list[Entry] = []
+        self.segments: list[list[bytes]] = [[]]
+        self.cleaned_as_of = [0]
+        self.dropped: set[int] = set()
+        self.end = BASE
+        self.now_ms = 0
+        self.open: set[int] = set()
+        self.leases = Leases()
+        self.store: PageStore = MemoryPages()
+        self.view = self.new_view()
+
+    def new_view(self) -> View:
+        self.store = MemoryPages()
+        return View(self.kernel, BASE, SECRET, self.store, page_records=self.page_records)
+
+    # -- the log ------------------------------------------------------------------------------------
+
+    def _append(self, batch: bytearray) -> None:
+        if self.segments[-1] and self.chance.random() < 0.1:
+            self.segments.append([])
+            self.cleaned_as_of.append(0)
+        stamp(batch, self.end, 0)
+        self.end = header(batch).next_offset
+        self.segments[-1].append(bytes(batch))
+
+    def produce(self, producer: int = -1) -> None:
+        """A batch, of an open transaction where a producer is named."""
+        new = []
+        for at in range(self.chance.choice((1, 1, 2, 5, 12))):
+            key = self.chance.randrange(self.keys).to_bytes(2, "big")
+            tombstone = self.chance.random() < 0.2
+            own = None if producer >= 0 else self.end + at
+            self.entries.append(Entry(self.end + at, key, tombstone, producer, own))
+            new.append(NewRecord(1, key, None if tombstone else b"v"))
+        if producer >= 0:
+            self.open.add(producer)
+        attributes = TRANSACTIONAL if producer >= 0 else 0
+        codec = self.chance.choice((0, 0, 3, 4))
+        self._append(encode(new, producer_id=producer, producer_epoch=0, attributes=attributes, codec=codec))
+
+    def finish(self, producer: int, *, commit: bool) -> None:
+        """A marker."""
+        for at, entry in enumerate(self.entries):
+            if entry.producer == producer and entry.counts is None:
+                self.entries[at] = entry._replace(counts=self.end) if commit else entry._replace(producer=-2)
+        self.open.discard(producer)
+        self._append(encode_marker(producer, 0, commit=commit, coordinator_epoch=0, now_ms=1))
+
+    def read(self, first: int, end: int) -> bytes:
+        """The batches that hold these offsets."""
+        found = [batch for segment in self.segments for batch in segment]
+        heads = [(header(batch), batch) for batch in found]
+        return b"".join(batch for head, batch in heads if head.base_offset < end and head.next_offset > first)
+
+    def there(self) -> dict[int, Entry]:
+        """The records that are in the log."""
+        known = {entry.offset: entry for entry in self.entries}
+        batches = [batch for segment in self.segments for batch in segment]
+        kept = [batch for batch in batches if not header(batch).attributes & CONTROL]
+        return {record.offset: known[record.offset] for batch in kept for record in records(batch)}
+
+    # -- what is right ------------------------------------------------------------------------------
+
+    def visible(self, at: int) -> dict[bytes, Entry]:
+        """By key, of all that was ever written."""
+        found: dict[bytes, Entry] = {}
+        for entry in self.entries:
+            if entry.counts is not None and entry.counts < at:
+                found[entry.key] = entry
+        return found
+
+    def state(self, at: int) -> dict[bytes, int]:
+        """The offset of each key that there is."""
+        return {key: entry.offset for key, entry in self.visible(at).items() if not entry.tombstone}
+
+    def applied(self, state: dict[bytes, int], shown: Iterable[int]) -> dict[bytes, int]:
+        """What a reader has made of a state, of the records that it was shown and that are there."""
+        state, there = dict(state), self.there()
+        keys: set[bytes] = set()
+        for offset in shown:
+            entry = there.get(offset)
+            if entry is None:
+                assert offset in self.dropped
+                continue
+            assert entry.key not in keys, "a key comes twice"
+            keys.add(entry.key)
+            if entry.tombstone:
+                state.pop(entry.key, None)
+            else:
+                state[entry.key] = offset
+        return state
+
+    # -- the view -----------------------------------------------------------------------------------
+
+    def apply(self, upto: int | None = None) -> None:
+        """The view goes on, at times with batches that it has already."""
+        self.now_ms += 10
+        first = self.view.position - self.chance.choice((0, 0, 5))
+        data = self.read(max(first, BASE), self.end if upto is None else upto)
+        self.view.apply(data, self.read)
+        self.view.sample(self.now_ms)
+
+    def move_s0(self, age_ms: int) -> None:
+        """S0 rises as far as age and leases allow."""
+        wanted = self.view.samples.as_of(self.now_ms - age_ms).position
+        self.view.raise_s0(next_s0(self.view.s0, wanted, self.leases.oldest(0), self.view.position))
+
+    def lease(self, name: str) -> None:
+        at = self.chance.randint(self.view.s0, self.view.position)
+        self.leases.put(Lease(name, {0: at}, 1 << 60))
+
+    def compact(self, *, tombstones_ms: int, forget: bool = True) -> None:
+        """From the oldest segment up; some are passed over, and the round may end before the last."""
+        for number in range(len(self.segments) - 1):
+            if self.chance.random() < 0.2:
+                continue
+            if self.chance.random() < 0.05:
+                return
+            self._clean(number, tombstones_ms, forget=forget)
+
+    def _clean(self, number: int, tombstones_ms: int, *, forget: bool) -> None:
+        segment = self.segments[number]
+        first = header(segment[0]).base_offset
+        bound = tombstone_bound(
+            self.view.samples, self.now_ms, tombstones_ms, self.view.s0, self.cleaned_as_of[:number]
+        )
+        dropping = self.view.dropping(first, bound)
+        gone = bytearray(1 << 12)
+        for at, batch in enumerate(segment):
+            head = header(batch)
+            if head.attributes & CONTROL:
+                continue
+            data = body(batch, head)
+            every = list(spans(data, head.records))
+            kept = [
+                one
+                for one in every
+                if dropping.stays(head.base_offset + one.offset_delta, tombstone=one.tombstone)
+            ]
+            segment[at] = rebuild(head, data, kept)
+            for one in every:
+                offset = head.base_offset + one.offset_delta
+                if one not in kept:
+                    self.dropped.add(offset)
+                    if one.tombstone:
+                        gone[offset - BASE >> 3] |= 1 << (offset - BASE & 7)
+        self.cleaned_as_of[number] = self.view.s0
+        if forget and any(gone):
+            self.view.forget(gone, BASE)
+
+    def goes_on_with(self, view: View) -> None:
+        """Another view takes over; S0 and the horizon are known from elsewhere."""
+        view.apply(self.read(view.position, self.end), self.read)
+        view.raise_s0(self.view.s0)
+        view.horizon = self.view.horizon
+        self.view = view
+
+
+def whole(view: View, at: int) -> Shown:
+    """A whole snapshot."""
+    return view.snapshot(at, BASE, at)
+
+
+def check(world: World) -> None:
+    """Everything that is promised of the view, at places that chance takes."""
+    view, chance = world.view, world.chance
+    at = chance.randint(view.s0, view.position)
+    shown = whole(view, at).offsets()
+    right = {entry.offset for entry in world.visible(at).values()}
+    assert set(shown) - world.dropped == right - world.dropped
+    assert world.applied({}, shown) == world.state(at)
+    since = chance.randint(min(view.horizon, at), at)
+    if since < view.horizon:
+        return
+    changes = view.changes(since, at).offsets()
+    assert world.applied(world.state(since), changes) == world.state(at)
+    if since >= view.s0:
+        new = {entry.offset for entry in world.visible(at).values() if entry.counts is not None and entry.counts >= since}
+        assert set(changes) == new
+        # Of a snapshot only a part was read; another one is gone on with.
+        upto = chance.randint(BASE, since)
+        part = [offset for offset in whole(view, since).offsets() if offset < upto]
+        rest = {offset for offset in shown if offset >= upto} | set(changes)
+        assert world.applied(world.applied({}, part), sorted(rest)) == world.state(at)

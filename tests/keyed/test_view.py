@@ -1,0 +1,127 @@
+"""A view against a stream that is a list: snapshots, changes, compaction, restarts."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duramen.base.errors import BatchCorrupt, SnapshotNotReached, SnapshotStartOver, SnapshotTooOld
+from duramen.codec.batch import NewRecord, encode
+from duramen.keyed import checkpoint
+from duramen.keyed.checkpoint import LogFacts
+from duramen.keyed.kernel import Kernel
+from duramen.keyed.prev import PageStore
+from duramen.keyed.view import View
+from tests.keyed.model import BASE, KERNELS, SECRET, World, check, whole
+
+kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda one: one.name)
+
+
+def run(chance: Random, kernel: Kernel, steps: int) -> None:
+    """Chance writes, commits, moves S0, compacts, restarts; after each step the promises are looked at."""
+    world = World(chance, kernel, keys=chance.choice((3, 20, 200)), page_records=chance.choice((1, 7, 64, 4096)))
+    saved: tuple[bytes, PageStore] | None = None
+    log = LogFacts(b"i" * 16, 3, BASE, 1 << 60, lambda _: 0)
+    for step in range(steps):
+        match chance.randrange(14):
+            case 0 | 1 | 2 | 3:
+                world.produce()
+            case 4 | 5:
+                world.produce(chance.randrange(3))
+            case 6 if world.open:
+                world.finish(chance.choice(sorted(world.open)), commit=chance.random() < 0.7)
+            case 7 | 8:
+                world.apply(None if chance.random() < 0.7 else chance.randint(BASE, world.end))
+            case 9:
+                world.move_s0(chance.choice((0, 30, 200)))
+            case 10:
+                world.compact(tombstones_ms=chance.choice((0, 50)), forget=chance.random() < 0.8)
+            case 11 if chance.random() < 0.3:
+                world.lease(f"lease {step}")
+            case 11 if len(world.leases):
+                world.leases.remove(chance.choice([one.lease_id for one in world.leases.all()]))
+            case 12:
+                saved = checkpoint.encode(world.view, log, step), world.store
+            case 13 if chance.random() < 0.3:
+                if saved is None or chance.random() < 0.5:
+                    world.goes_on_with(world.new_view())
+                else:
+                    world.goes_on_with(restored(world, log, *saved))
+                saved = None
+        check(world)
+
+
+def restored(world: World, log: LogFacts, content: bytes, store: PageStore) -> View:
+    """The view of a checkpoint."""
+    found, wrong = checkpoint.newest([None, content], log, world.kernel.hash_id)
+    assert found is not None
+    assert wrong == []
+    return checkpoint.restore(found, world.kernel, store, page_records=world.page_records)
+
+
+@kernels
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=15)
+def test_what_is_promised_holds(kernel: Kernel, chance: Random) -> None:
+    run(Random(chance.random()), kernel, 60)
+
+
+@pytest.mark.long
+@kernels
+def test_what_is_promised_holds_for_long(kernel: Kernel) -> None:
+    for seed in range(150):
+        run(Random(seed), kernel, 250)
+
+
+@kernels
+def test_a_damaged_batch_stops_the_view_before_it(kernel: Kernel) -> None:
+    view = View(kernel, 0, SECRET)
+    good = bytes(encode([NewRecord(1, b"a", b"1"), NewRecord(1, b"b", b"2")]))
+    bad = bytearray(encode([NewRecord(1, b"a", b"3")], base_offset=2))
+    bad[-1] ^= 1
+    for _ in range(2):
+        with pytest.raises(BatchCorrupt):
+            view.apply(good + bytes(bad))
+        assert view.position == 2
+    view.apply(bytes(encode([NewRecord(1, b"a", b"3")], base_offset=2)))
+    assert whole_of(view) == [1, 2]
+
+
+def whole_of(view: View) -> list[int]:
+    return view.snapshot(view.position, 0, view.position).offsets()
+
+
+def test_snapshots_that_are_not_there_are_refused() -> None:
+    view = View(KERNELS[0], 0, SECRET)
+    for offset in range(10):
+        view.apply(bytes(encode([NewRecord(1, b"a", None)], base_offset=offset)))
+        view.sample(offset)
+    view.raise_s0(5)
+    view.dropping(0, view.samples.as_of(3))
+    assert view.bounds == (5, 10, 4)
+    with pytest.raises(SnapshotTooOld):
+        view.snapshot(4, 0, 4)
+    with pytest.raises(SnapshotNotReached):
+        view.snapshot(11, 0, 11)
+    with pytest.raises(SnapshotNotReached):
+        view.changes(8, 7)
+    with pytest.raises(SnapshotStartOver):
+        view.changes(3, 7)
+    assert view.changes(4, 7).offsets() == [6]
+
+
+@kernels
+def test_keys_that_were_deleted_take_no_room(kernel: Kernel) -> None:
+    world = World(Random(1), kernel, keys=500, page_records=64)
+    for number in range(1000):
+        world.entries.clear()
+        data = encode([NewRecord(1, number.to_bytes(2, "big"), None)], base_offset=BASE + number)
+        world.view.apply(bytes(data))
+    assert len(world.view.latest) == 1000
+    before = world.view.memory_bytes
+    gone = bytearray(b"\xff" * 124 + b"\0")
+    world.view.forget(gone, BASE)
+    assert len(world.view.latest) == 8
+    assert world.view.memory_bytes < before
+    assert whole(world.view, BASE + 1000).offsets() == list(range(BASE + 992, BASE + 1000))
