@@ -210,10 +210,14 @@ pub fn apply(
         let Some(head) = taken else {
             return Ok(done);
         };
+        let behind = i64::try_from(head.next_offset()).unwrap_or(i64::MAX);
+        if behind <= done.next {
+            done.position += head.size();
+            continue;
+        }
         if !table.enter(&keys, distances, &mut done) {
             return Ok(done);
         }
-        let behind = i64::try_from(head.next_offset()).unwrap_or(i64::MAX);
         if behind > end {
             done.next = done.next.max(end);
             return Ok(done);

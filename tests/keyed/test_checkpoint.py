@@ -1,0 +1,158 @@
+"""Checkpoints of views: lost, behind, ahead, damaged; two generations on a disk that may fail."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duramen.base.errors import CheckpointInvalid
+from duramen.base.ports import FileSystem
+from duramen.codec.batch import NewRecord, encode
+from duramen.host.files import HostFileSystem
+from duramen.keyed import checkpoint
+from duramen.keyed.checkpoint import LogFacts
+from duramen.keyed.pagefiles import PageFiles, read_checkpoints, write_checkpoint
+from duramen.keyed.plain import PLAIN
+from duramen.keyed.prev import MemoryPages
+from duramen.keyed.view import View
+from duramen.sim.disk import MemoryFileSystem
+from tests.keyed.model import SECRET
+
+HASH = PLAIN.hash_id
+
+
+def log_facts(start: int = 0, end: int = 1000, epoch_at: Callable[[int], int] = lambda _: 4) -> LogFacts:
+    return LogFacts(b"i" * 16, 0, start, end, epoch_at)
+
+
+def small_view() -> View:
+    view = View(PLAIN, 0, SECRET, MemoryPages(), page_records=4)
+    for offset in range(10):
+        view.apply(bytes(encode([NewRecord(1, b"%d" % (offset % 3), None)], base_offset=offset)))
+        view.sample(offset)
+    return view
+
+
+def taken(content: bytes, log: LogFacts, hash_id: int = HASH) -> tuple[bool, str]:
+    found, wrong = checkpoint.newest([content, None], log, hash_id)
+    return found is not None, "".join(wrong)
+
+
+def test_a_checkpoint_beside_its_log_is_taken() -> None:
+    content = checkpoint.encode(small_view(), log_facts(), 1)
+    assert taken(content, log_facts()) == (True, "")
+    assert taken(content, log_facts(end=10)) == (True, "")
+    assert taken(content, log_facts(start=10, epoch_at=lambda _: 9)) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (log_facts(end=9), "it stands at 10, and the log ends at 9"),
+        (log_facts(start=11), "it stands at 10, and the log begins at 11"),
+        (log_facts(epoch_at=lambda offset: 5 if offset == 9 else 4), "it stands at 10 of a history that was cut"),
+        (LogFacts(b"j" * 16, 0, 0, 10, lambda _: 4), "it is another stream's"),
+        (LogFacts(b"i" * 16, 1, 0, 10, lambda _: 4), "it is another stream's"),
+    ],
+)
+def test_a_checkpoint_of_another_log_is_discarded(log: LogFacts, why: str) -> None:
+    content = checkpoint.encode(small_view(), log_facts(), 1)
+    assert taken(content, log) == (False, f"the checkpoint of a view is not used: {why}")
+
+
+def test_a_checkpoint_with_another_hash_is_discarded() -> None:
+    content = checkpoint.encode(small_view(), log_facts(), 1)
+    assert taken(content, log_facts(), HASH + 1)[1].endswith("it was made with another hash")
+
+
+def test_of_two_generations_the_newer_one_that_is_sound_is_taken() -> None:
+    old, new = (checkpoint.encode(small_view(), log_facts(), generation) for generation in (6, 7))
+    log = log_facts()
+    for contents in ([old, new], [new, old]):
+        found, wrong = checkpoint.newest(contents, log, HASH)
+        assert found is not None
+        assert (found.generation, wrong) == (7, [])
+    found, wrong = checkpoint.newest([old, new[:-1]], log, HASH)
+    assert found is not None
+    assert (found.generation, wrong) == (6, ["the checkpoint of a view does not match its checksum"])
+    assert checkpoint.newest([None, b"DURKEY01"], log, HASH)[0] is None
+
+
+@given(st.integers(0, 1 << 30), st.integers(0, 7), st.booleans())
+@settings(max_examples=60)
+def test_damage_is_found(at: int, bit: int, cut: bool) -> None:  # noqa: FBT001
+    content = bytearray(checkpoint.encode(small_view(), log_facts(), 1))
+    at %= len(content)
+    if cut:
+        del content[at:]
+    else:
+        content[at] ^= 1 << bit
+    with pytest.raises(CheckpointInvalid):
+        checkpoint.decode(content)
+
+
+def test_what_goes_on_from_a_checkpoint_is_the_same() -> None:
+    view, pages = View(PLAIN, 0, SECRET, store := MemoryPages(), page_records=4), store
+    chance = Random(5)
+    batches = [
+        bytes(encode([NewRecord(1, b"%d" % chance.randrange(9), b"v")] * 2, base_offset=2 * at)) for at in range(40)
+    ]
+    for batch in batches[:20]:
+        view.apply(batch)
+    found = checkpoint.decode(checkpoint.encode(view, log_facts(), 1))
+    other = checkpoint.restore(found, PLAIN, pages, page_records=4)
+    for batch in batches[20:]:
+        view.apply(batch)
+        other.apply(batch)
+    for at in range(81):
+        assert view.snapshot(at, 0, at) == other.snapshot(at, 0, at)
+        assert view.changes(at // 2, at) == other.changes(at // 2, at)
+
+
+@pytest.fixture(params=["host", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: object) -> FileSystem:
+    return MemoryFileSystem() if request.param == "memory" else HostFileSystem(str(tmp_path))
+
+
+def test_a_view_lies_in_files(files: FileSystem) -> None:
+    assert_absent = read_checkpoints(files, "view")
+    assert assert_absent == [None, None]
+    store = PageFiles(files, "view")
+    view = View(PLAIN, 0, SECRET, store, page_records=4)
+    for generation in range(1, 4):
+        for _ in range(10):
+            at = view.position
+            view.apply(bytes(encode([NewRecord(1, b"%d" % (at % 3), b"v")], base_offset=at)))
+        store.write()
+        write_checkpoint(files, "view", checkpoint.encode(view, log_facts(), generation), generation)
+    view.raise_s0(9)
+    found, wrong = checkpoint.newest(read_checkpoints(files, "view"), log_facts(), HASH)
+    assert found is not None
+    assert (found.generation, wrong) == (3, [])
+    again = PageFiles(files, "view")
+    again.put(found.next_page, b"a page of later that no checkpoint names")
+    again.write()
+    again.sweep(found.pages[2].number, found.next_page)
+    restored = checkpoint.restore(found, PLAIN, again, page_records=4)
+    restored.raise_s0(9)
+    for at in range(9, 31):
+        assert view.snapshot(at, 0, at) == restored.snapshot(at, 0, at)
+    names = [name for name in files.names("view") if name.startswith("prev-")]
+    assert [int(name[5:]) for name in names] == [page.number for page in found.pages[2:]]
+
+
+def test_a_page_that_is_damaged_or_gone_is_said_to_be(files: FileSystem) -> None:
+    store = PageFiles(files, "view")
+    view = View(PLAIN, 0, SECRET, store, page_records=4)
+    for at in range(12):
+        view.apply(bytes(encode([NewRecord(1, b"k", b"v")], base_offset=at)))
+    store.write()
+    name = next(name for name in files.names("view") if name.startswith("prev-"))
+    files.open(f"view/{name}").write([b"\xff"], 30)
+    with pytest.raises(CheckpointInvalid, match="does not match its checksum"):
+        view.snapshot(2, 0, 2)
+    files.unlink(f"view/{name}")
+    with pytest.raises(CheckpointInvalid, match="is gone"):
+        view.snapshot(2, 0, 2)
