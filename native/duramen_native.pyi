@@ -36,6 +36,6 @@ def visible(
     far: memoryview,
     step: int,
 ) -> None: ...
-def filter(
+def filter_batches(
     data: _Buffer, position: int, first: int, end: int, bits: _Buffer, base: int
 ) -> tuple[int, list[tuple[int, int]]]: ...

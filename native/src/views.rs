@@ -99,7 +99,7 @@ pub fn visible_(
 
 /// Where to go on, and where the batches lie that have a visible record.
 #[pyfunction]
-#[pyo3(name = "filter")]
+#[pyo3(name = "filter_batches")]
 pub fn filter_(
     py: Python<'_>,
     data: &Bound<'_, PyAny>,

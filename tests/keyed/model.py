@@ -211,9 +211,7 @@ class World:
             data = body(batch, head)
             every = list(spans(data, head.records))
             kept = [
-                one
-                for one in every
-                if dropping.stays(head.base_offset + one.offset_delta, tombstone=one.tombstone)
+                one for one in every if dropping.stays(head.base_offset + one.offset_delta, tombstone=one.tombstone)
             ]
             segment[at] = rebuild(head, data, kept)
             for one in every:
@@ -253,7 +251,9 @@ def check(world: World) -> None:
     changes = view.changes(since, at).offsets()
     assert world.applied(world.state(since), changes) == world.state(at)
     if since >= view.s0:
-        new = {entry.offset for entry in world.visible(at).values() if entry.counts is not None and entry.counts >= since}
+        new = {
+            entry.offset for entry in world.visible(at).values() if entry.counts is not None and entry.counts >= since
+        }
         assert set(changes) == new
         # Of a snapshot only a part was read; another one is gone on with.
         upto = chance.randint(BASE, since)

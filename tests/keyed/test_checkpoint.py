@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.keyed.model import SECRET
 
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import FileSystem
@@ -18,7 +19,6 @@ from duramen.keyed.plain import PLAIN
 from duramen.keyed.prev import MemoryPages
 from duramen.keyed.view import View
 from duramen.sim.disk import MemoryFileSystem
-from tests.keyed.model import SECRET
 
 HASH = PLAIN.hash_id
 
@@ -82,7 +82,7 @@ def test_of_two_generations_the_newer_one_that_is_sound_is_taken() -> None:
 
 @given(st.integers(0, 1 << 30), st.integers(0, 7), st.booleans())
 @settings(max_examples=60)
-def test_damage_is_found(at: int, bit: int, cut: bool) -> None:  # noqa: FBT001
+def test_damage_is_found(at: int, bit: int, cut: bool) -> None:
     content = bytearray(checkpoint.encode(small_view(), log_facts(), 1))
     at %= len(content)
     if cut:
@@ -94,7 +94,8 @@ def test_damage_is_found(at: int, bit: int, cut: bool) -> None:  # noqa: FBT001
 
 
 def test_what_goes_on_from_a_checkpoint_is_the_same() -> None:
-    view, pages = View(PLAIN, 0, SECRET, store := MemoryPages(), page_records=4), store
+    pages = MemoryPages()
+    view = View(PLAIN, 0, SECRET, pages, page_records=4)
     chance = Random(5)
     batches = [
         bytes(encode([NewRecord(1, b"%d" % chance.randrange(9), b"v")] * 2, base_offset=2 * at)) for at in range(40)
@@ -117,8 +118,7 @@ def files(request: pytest.FixtureRequest, tmp_path: object) -> FileSystem:
 
 
 def test_a_view_lies_in_files(files: FileSystem) -> None:
-    assert_absent = read_checkpoints(files, "view")
-    assert assert_absent == [None, None]
+    assert read_checkpoints(files, "view") == [None, None]
     store = PageFiles(files, "view")
     view = View(PLAIN, 0, SECRET, store, page_records=4)
     for generation in range(1, 4):

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.keyed.model import KERNELS, SECRET, SIPHASHED
 
 from duramen.base.errors import BatchCorrupt
 from duramen.base.native import is_installed
@@ -17,7 +18,6 @@ from duramen.keyed.hashing import siphash
 from duramen.keyed.kernel import BACK, DEAD, FAR, FORWARD, KEEP, MOST_OFFSETS, Applied, Kernel, most_keys
 from duramen.keyed.native import kernel, native_kernel
 from duramen.keyed.plain import PLAIN
-from tests.keyed.model import KERNELS, SECRET, SIPHASHED
 
 installed = pytest.mark.skipif(not is_installed(), reason="the native package is not installed")
 kernels = pytest.mark.parametrize("one", KERNELS, ids=lambda one: one.name)
@@ -59,7 +59,7 @@ def resealed(batch: bytearray) -> bytes:
 
 
 def hostile(draw: st.DataObject) -> bytes:
-    """Batches; mostly one of them is changed, in its header or its records, compressed then, and sealed again or not."""
+    """Batches; mostly some are changed, in the header or the records, compressed then, and sealed again or not."""
     out, offset = b"", draw.draw(st.sampled_from((0, 0, 5, (1 << 62))))
     for _ in range(draw.draw(st.integers(1, 3))):
         new = draw.draw(lists)
@@ -113,7 +113,7 @@ def filtered(one: Kernel, data: bytes, first: int, end: int, bits: bytes, base: 
         position, found = one.filter(data, 0, first, end, bits, base)
     except BatchCorrupt:
         return None
-    return position, [*map(tuple, found)]
+    return position, [tuple(span) for span in found]
 
 
 small = st.integers(-3, 70)
@@ -186,7 +186,9 @@ def test_a_distance_that_does_not_fit(one: Kernel) -> None:
     offsets = [3, 3 + DEAD - 1, 2 + 2 * DEAD, 5 + 2 * DEAD]
     found = []
     for offset in offsets:
-        done = table.apply(one, bytes(encode([NewRecord(1, b"k", b"")], base_offset=offset)), 0, offset, FOREVER, base=3)
+        done = table.apply(
+            one, bytes(encode([NewRecord(1, b"k", b"")], base_offset=offset)), 0, offset, FOREVER, base=3
+        )
         assert done is not None
         found.append((table.distances[0], [*map(tuple, done.far)]))
     assert found == [(0, []), (DEAD - 1, []), (FAR, [(offsets[2], offsets[1])]), (3, [])]
@@ -206,7 +208,10 @@ def test_records_that_count_late_are_dead(one: Kernel) -> None:
 
 @kernels
 def test_batches_without_visible_records_are_left_out(one: Kernel) -> None:
-    parts = [bytes(encode([NewRecord(1, b"k", b"")] * 3, base_offset=at, attributes=CONTROL * (at == 9))) for at in (0, 3, 6, 9)]
+    parts = [
+        bytes(encode([NewRecord(1, b"k", b"")] * 3, base_offset=at, attributes=CONTROL * (at == 9)))
+        for at in (0, 3, 6, 9)
+    ]
     ends = [sum(map(len, parts[:at])) for at in range(5)]
     data = b"".join(parts)
 
@@ -215,7 +220,7 @@ def test_batches_without_visible_records_are_left_out(one: Kernel) -> None:
         for offset in offsets:
             bits[offset >> 3] |= 1 << (offset & 7)
         position, spans = one.filter(data, 0, first, end, bits, 0)
-        return position, [*map(tuple, spans)]
+        return position, [(start, stop) for start, stop in spans]
 
     assert found(0, 99, 0, 5, 10) == (ends[4], [(0, ends[2])])
     assert found(0, 99, 2, 8) == (ends[4], [(0, ends[1]), (ends[2], ends[3])])
@@ -245,7 +250,9 @@ def test_buffers_that_are_not_what_they_have_to_be() -> None:
     refused(lambda: one.apply(batch, 0, 0, 9, words, counts, 0, SECRET, counts), BufferError)
     refused(lambda: one.apply(batch, 1 << 70, 0, 9, words, counts, 0, SECRET, room), OverflowError)
     refused(lambda: one.copy(words[0], words[0], b"", 0, 0), ValueError)
-    refused(lambda: duramen_native.visible(bytearray(1), 0, counts.cast("B").cast("q")[:0], room, counts, 9), ValueError)
+    refused(
+        lambda: duramen_native.visible(bytearray(1), 0, counts.cast("B").cast("q")[:0], room, counts, 9), ValueError
+    )
     full = Table(1, 4, 9)
     full.partitions[0].cast("B")[:] = b"\x5a" * 64  # a table that is full although its count says otherwise
     done = full.apply(one, batch, 0, 0, FOREVER)

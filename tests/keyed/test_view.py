@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.keyed.model import BASE, KERNELS, SECRET, World, check, whole
 
 from duramen.base.errors import BatchCorrupt, SnapshotNotReached, SnapshotStartOver, SnapshotTooOld
 from duramen.codec.batch import NewRecord, encode
@@ -13,7 +14,6 @@ from duramen.keyed.checkpoint import LogFacts
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.prev import PageStore
 from duramen.keyed.view import View
-from tests.keyed.model import BASE, KERNELS, SECRET, World, check, whole
 
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda one: one.name)
 
@@ -25,31 +25,37 @@ def run(chance: Random, kernel: Kernel, steps: int) -> None:
     log = LogFacts(b"i" * 16, 3, BASE, 1 << 60, lambda _: 0)
     for step in range(steps):
         match chance.randrange(14):
-            case 0 | 1 | 2 | 3:
-                world.produce()
-            case 4 | 5:
-                world.produce(chance.randrange(3))
-            case 6 if world.open:
-                world.finish(chance.choice(sorted(world.open)), commit=chance.random() < 0.7)
-            case 7 | 8:
-                world.apply(None if chance.random() < 0.7 else chance.randint(BASE, world.end))
-            case 9:
-                world.move_s0(chance.choice((0, 30, 200)))
-            case 10:
-                world.compact(tombstones_ms=chance.choice((0, 50)), forget=chance.random() < 0.8)
-            case 11 if chance.random() < 0.3:
-                world.lease(f"lease {step}")
-            case 11 if len(world.leases):
-                world.leases.remove(chance.choice([one.lease_id for one in world.leases.all()]))
             case 12:
                 saved = checkpoint.encode(world.view, log, step), world.store
             case 13 if chance.random() < 0.3:
-                if saved is None or chance.random() < 0.5:
-                    world.goes_on_with(world.new_view())
-                else:
-                    world.goes_on_with(restored(world, log, *saved))
+                view = world.new_view() if saved is None or chance.random() < 0.5 else restored(world, log, *saved)
+                world.goes_on_with(view)
                 saved = None
+            case kind:
+                take_step(world, kind, step)
         check(world)
+
+
+def take_step(world: World, kind: int, step: int) -> None:
+    """One thing that happens to the stream or its view."""
+    chance = world.chance
+    match kind:
+        case 0 | 1 | 2 | 3:
+            world.produce()
+        case 4 | 5:
+            world.produce(chance.randrange(3))
+        case 6 if world.open:
+            world.finish(chance.choice(sorted(world.open)), commit=chance.random() < 0.7)
+        case 7 | 8:
+            world.apply(None if chance.random() < 0.7 else chance.randint(BASE, world.end))
+        case 9:
+            world.move_s0(chance.choice((0, 30, 200)))
+        case 10:
+            world.compact(tombstones_ms=chance.choice((0, 50)), forget=chance.random() < 0.8)
+        case 11 if chance.random() < 0.3:
+            world.lease(f"lease {step}")
+        case 11 if len(world.leases):
+            world.leases.remove(chance.choice([one.lease_id for one in world.leases.all()]))
 
 
 def restored(world: World, log: LogFacts, content: bytes, store: PageStore) -> View:

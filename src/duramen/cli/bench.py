@@ -320,6 +320,19 @@ def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
     measure_native(output, rounds=rounds, scale=scale, as_json=format_ == JSON)
 
 
+@command.command("keyed", short_help="Views of keyed streams.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=3, show_default=True, help=_ROUNDS_HELP)
+@_scale
+@_output
+@format_option
+def _keyed(output: Path, rounds: int, scale: float, format_: str) -> None:
+    """Updates a second and core of a keyed stream's view, what it costs, and how quick its snapshots are."""
+    _check(output)
+    from duramen.bench.keyed import measure_keyed
+
+    measure_keyed(output, rounds=rounds, scale=scale, as_json=format_ == JSON)
+
+
 @command.command("spark", short_help="Spark, beside its own Kafka source.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(["reading", "events", "tables", "memory"]),
               default=("reading", "events", "tables"), show_default=True,

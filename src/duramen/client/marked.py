@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
+from duramen.base.cuts import Ended, Marked
 from duramen.base.errors import DuramenError, ServerUnreachable, UnsupportedFeature
 from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import Cluster, Patience, TopicPartition
@@ -14,31 +15,6 @@ from duramen.codec.kafka.versions import ApiKey
 __all__ = ["Ended", "Marked", "find_marked"]
 
 _AT_ONCE: Final = 200  # partitions in a request
-
-
-class Ended(NamedTuple):
-    """A marker at `offset` that ends a transaction whose first record in the partition is at `first_offset`, or later.
-
-    `first_offset` is -1 where nothing was open; `sequence` is the same in all markers of a transaction and rises with
-    the transactions of a producer, or -1 where it is not known.
-    """
-
-    offset: int
-    producer_id: int
-    first_offset: int
-    sequence: int
-    commit: bool
-
-
-class Marked(NamedTuple):
-    """A partition: all markers from where it was asked to `high_watermark`, and (producer id, first offset) of `open`.
-
-    Open is, at that high watermark, what has begun and has no marker below it.
-    """
-
-    high_watermark: int
-    open: list[tuple[int, int]]
-    ended: list[Ended]
 
 
 def find_marked(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Marked]:

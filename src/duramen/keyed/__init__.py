@@ -1,4 +1,4 @@
-"""Keyed streams: what counts, what a snapshot shows, what may be dropped. Pure; decisions are in docs/adr/keyed-views.md.
+"""Keyed streams: what counts, what a snapshot shows, what may be dropped. Pure. Decisions: docs/adr/keyed-views.md.
 
 The *view* of a partition is a function of its log up to a position C, which is never above the high watermark:
 

@@ -1,8 +1,8 @@
 """A view's checkpoint: where it stands, and all of it but its written pages. Two generations are kept. Pure.
 
-    8 bytes magic, uint32 CRC-32C of what follows, msgpack:
-    generation, stream id, partition, hash, secret, base, position, epoch of the record before it, S0, horizon,
-    samples, open transactions, pages written, the page that is not, partitions of the table, pieces of live
+8 bytes magic, uint32 CRC-32C of what follows, msgpack:
+generation, stream id, partition, hash, secret, base, position, epoch of the record before it, S0, horizon,
+samples, open transactions, pages written, the page that is not, partitions of the table, pieces of live
 """
 
 from collections.abc import Callable, Sequence
@@ -95,7 +95,7 @@ def encode(view: View, log: LogFacts, generation: int) -> bytes:
 def decode(content: Buffer) -> Checkpoint:
     """The checkpoint. Raises CheckpointInvalid where it is cut off, damaged or another version's."""
     view = memoryview(content).toreadonly().cast("B")
-    if len(view) < _HEAD_BYTES or view[:8] != _MAGIC:
+    if len(view) < _HEAD_BYTES or bytes(view[:8]) != _MAGIC:
         raise CheckpointInvalid("this is no checkpoint of a view")
     if crc32c(view[_HEAD_BYTES:]) != int.from_bytes(view[8:_HEAD_BYTES], "little"):
         raise CheckpointInvalid("the checkpoint of a view does not match its checksum")
@@ -149,9 +149,7 @@ def newest(contents: Sequence[Buffer | None], log: LogFacts, hash_id: int) -> tu
     return max(usable, key=lambda one: one.generation, default=None), wrong
 
 
-def restore(
-    found: Checkpoint, kernel: Kernel, store: PageStore, *, page_records: int = PAGE_RECORDS
-) -> View:
+def restore(found: Checkpoint, kernel: Kernel, store: PageStore, *, page_records: int = PAGE_RECORDS) -> View:
     """The view as it was. Raises CheckpointInvalid where a page that it needs is not what it was."""
     view = View(kernel, found.base, found.secret, store, page_records=page_records)
     view.position, view.s0, view.horizon = found.position, found.s0, found.horizon

@@ -33,7 +33,7 @@ class Piece(NamedTuple):
 
 
 class Counting:
-    """Walks over batches in the order of the log; what open transactions have written is held by their producers' ids."""
+    """Walks over batches in the order of the log; what open transactions wrote is held by their producers' ids."""
 
     def __init__(self) -> None:
         self.open: dict[int, Held] = {}

@@ -88,7 +88,7 @@ class Apply(Protocol):
         secret: bytes,
         distances: memoryview,
     ) -> Applied:
-        """Apply the records with offsets in `[first, end)` of the whole batches from `position` on; control batches not.
+        """Apply the records with offsets in `[first, end)` of the batches from `position` on; control batches not.
 
         Ends early where a partition or the distances are full. Compressed batches are decompressed. Raises BatchCorrupt
         where the batch that it begins with is damaged, and then nothing of that is entered; a damaged one behind others
@@ -110,9 +110,15 @@ class Visible(Protocol):
     """Changes bits by what records supersede."""
 
     def __call__(
-        self, bits: bytearray | memoryview, base: int, runs: memoryview, distances: memoryview, far: memoryview, step: int
+        self,
+        bits: bytearray | memoryview,
+        base: int,
+        runs: memoryview,
+        distances: memoryview,
+        far: memoryview,
+        step: int,
     ) -> None:
-        """Take `step` for each record: `runs` and `far` are pairs of 64-bit numbers, one behind the other, `far` sorted.
+        """Take `step` for each record; `runs` and `far`, which is sorted, are pairs of numbers, one behind the other.
 
         Bit `i % 8` of byte `i // 8` is the offset `base + i`; offsets that have no bit are passed over. Raises
         ValueError where runs, distances and far ones do not fit together.

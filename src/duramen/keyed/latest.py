@@ -5,7 +5,6 @@ bits are taken for one: by chance once in 10^11 tables of 50 million keys, and n
 know the secret.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from duramen.base.ports import Buffer
@@ -15,16 +14,18 @@ __all__ = ["PARTITIONS", "SLOT_BYTES", "Latest"]
 
 SLOT_BYTES: Final = 16
 PARTITIONS: Final = 64
+_FIRST_SLOTS: Final = 16
+_SMALL_SLOTS: Final = 4096
 
 
 class Latest:
     """A table of keys; `base` is the offset that it counts from, `secret` that of its hash."""
 
-    def __init__(self, kernel: Kernel, base: int, secret: bytes, slots: Sequence[int] = (FEWEST_SLOTS,) * 64) -> None:
+    def __init__(self, kernel: Kernel, base: int, secret: bytes, slots: int = _FIRST_SLOTS) -> None:
         self.base = base
         self.secret = secret
         self._kernel = kernel
-        self._partitions = [_words(2 * count) for count in slots]
+        self._partitions = [_words(2 * slots) for _ in range(PARTITIONS)]
         self._counts = _words(len(self._partitions))
 
     def __len__(self) -> int:
@@ -48,12 +49,23 @@ class Latest:
             if done.full == NO_PARTITION:
                 return done._replace(records=records, runs=runs, far=far)
             position, first = done.position, done.next_offset
-            self._resize(done.full, b"", 0)
+            self._grow(done.full)
 
     def forget(self, gone: Buffer, first: int) -> None:
         """Remove the keys whose newest offset has its bit in `gone`, which begins at the offset `first`."""
         for partition in range(len(self._partitions)):
             self._resize(partition, gone, first)
+
+    def _grow(self, full: int) -> None:
+        """Make the full partition larger, and where they are small, those that will soon be full too.
+
+        They fill alike, and each time one is full the rest of a batch is taken apart again.
+        """
+        for partition, words in enumerate(self._partitions):
+            slots = len(words) // 2
+            soon = slots <= _SMALL_SLOTS and 4 * self._counts[partition] >= 3 * most_keys(slots)
+            if soon or partition == full:
+                self._resize(partition, b"", 0)
 
     def _resize(self, partition: int, gone: Buffer, first: int) -> None:
         old, count = self._partitions[partition], self._counts[partition]

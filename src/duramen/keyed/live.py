@@ -47,7 +47,7 @@ class Live:
         self._pieces = {number: bits for number, bits in self._pieces.items() if bits.count(0) < len(bits)}
 
     def clear(self, gone: Buffer, first: int) -> None:
-        """The records whose bits are set in `gone`, which begins at the offset `first`, a multiple of 8, are dropped."""
+        """Records are dropped: those whose bits are set in `gone`, from the offset `first` on, a multiple of 8."""
         for at in range(0, len(gone), _PIECE_BYTES):
             part = gone[at : at + _PIECE_BYTES]
             for number, base, bits in self._window(first + 8 * at, 8 * len(part)):

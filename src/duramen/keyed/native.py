@@ -61,6 +61,6 @@ def _filter(
     import duramen_native
 
     try:
-        return duramen_native.filter(data, position, first, end, bits, base)
+        return duramen_native.filter_batches(data, position, first, end, bits, base)
     except ValueError as error:
         raise BatchCorrupt(str(error)) from None

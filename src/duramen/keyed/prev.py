@@ -81,7 +81,7 @@ class MemoryPages:
 
 class _Run(NamedTuple):
     first: int
-    count: int
+    records: int
     at: int
 
     @property
@@ -90,7 +90,7 @@ class _Run(NamedTuple):
 
     @property
     def counts_last(self) -> int:
-        return self.first + self.count - 1 if self.at == OWN else self.at
+        return self.first + self.records - 1 if self.at == OWN else self.at
 
 
 class _Page:
@@ -105,8 +105,8 @@ class _Page:
     def took(self, runs: Sequence[tuple[int, int]], far: Sequence[tuple[int, int]], at: int) -> None:
         for first, count in runs:
             last = self.runs[-1] if self.runs else None
-            if last is not None and last.at == at and last.first + last.count == first:
-                self.runs[-1] = _Run(last.first, last.count + count, at)
+            if last is not None and last.at == at and last.first + last.records == first:
+                self.runs[-1] = _Run(last.first, last.records + count, at)
             else:
                 self.runs.append(_Run(first, count, at))
             self.records += count
@@ -139,7 +139,7 @@ def _decode(content: Buffer, room: int) -> _Page:
     page.far = [(offset, previous) for offset, previous in struct.iter_unpack("<qq", view[split:end])]
     page.room[:records] = view[end:].cast("I")
     page.records = records
-    if sum(run.count for run in page.runs) != records:
+    if sum(run.records for run in page.runs) != records:
         raise CheckpointInvalid("a page of a view has not the records that it says")
     return page
 
@@ -230,9 +230,9 @@ def _within(page: _Page, first: int, end: int) -> Entries | None:
     start = stop = at = 0
     lowest = -1
     for run in page.runs:
-        low, high = 0, run.count
+        low, high = 0, run.records
         if run.at == OWN:
-            low, high = max(0, first - run.first), min(run.count, end - run.first)
+            low, high = max(0, first - run.first), min(run.records, end - run.first)
         elif not first <= run.at < end:
             high = 0
         if low < high:
@@ -241,7 +241,7 @@ def _within(page: _Page, first: int, end: int) -> Entries | None:
             stop = at + high
             kept += (run.first + low, high - low)
             lowest = run.first + low if lowest < 0 else min(lowest, run.first + low)
-        at += run.count
+        at += run.records
     if not kept:
         return None
     far = array("q", [field for pair in sorted(page.far) for field in pair])

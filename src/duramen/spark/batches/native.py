@@ -15,6 +15,7 @@ from duramen.spark.columns import check_columns
 
 __all__ = ["decode", "encode", "is_installed", "scan_keys"]
 
+
 def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
     """As `arrow.decode`."""
     check_columns(columns)

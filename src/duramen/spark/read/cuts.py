@@ -9,11 +9,10 @@ The ends that a cut is looked for below were high watermarks before `Marked` was
 below them was decided by then, and wherever else it has written it is found open, or ended.
 """
 
-from bisect import bisect_left
 from collections.abc import Mapping
 
+from duramen.base.cuts import Bonds, Marked
 from duramen.client import TopicPartition
-from duramen.client.marked import Marked
 from duramen.spark.read.planning import limited
 
 __all__ = ["cut"]
@@ -30,7 +29,7 @@ def cut(
     nothing can be read yet. `begin` is taken as it is: markers before it do not count. An `end` before it stays.
     """
     seen = {at: min(offset, max(begin[at], marked[at].high_watermark)) for at, offset in end.items()}
-    bonds = _Bonds(begin, marked)
+    bonds = Bonds(begin, marked)
     farthest = bonds.lower(seen)
     if most is None or all(farthest[at] <= begin[at] for at in farthest):
         return farthest
@@ -38,88 +37,3 @@ def cut(
     if any(near[at] > begin[at] for at in near):
         return near
     return near | bonds.least(begin, farthest)
-
-
-class _Bonds:
-    """The markers that ends have to go by, from `begin` on: of each transaction that has several, or may come to.
-
-    What a producer has open may be a transaction that has a marker elsewhere, unless it has ended another one since:
-    its transactions follow one another, and their sequences rise.
-    """
-
-    def __init__(self, begin: Places, marked: Mapping[TopicPartition, Marked]) -> None:
-        doubtful = _doubtful(marked)
-        places: dict[int, list[tuple[TopicPartition, int]]] = {}
-        for at, found in marked.items():
-            for one in found.ended:
-                if one.commit and one.sequence >= 0 and one.first_offset >= 0 and one.offset >= begin[at]:
-                    places.setdefault(one.sequence, []).append((at, one.offset))
-        self._places = {sequence: ats for sequence, ats in places.items() if len(ats) > 1 or sequence in doubtful}
-        self._doubtful = doubtful & self._places.keys()
-        self._markers: dict[TopicPartition, list[tuple[int, int]]] = {at: [] for at in marked}
-        for sequence, ats in self._places.items():
-            for at, offset in ats:
-                self._markers[at].append((offset, sequence))
-        for markers in self._markers.values():
-            markers.sort()
-
-    def lower(self, ends: Places) -> dict[TopicPartition, int]:
-        """The farthest sound cut at or before `ends`."""
-        found = dict(ends)
-        inside = {at: bisect_left(self._markers[at], (offset, -1)) for at, offset in found.items()}
-        out = [sequence for at in found for _, sequence in self._markers[at][inside[at] :]]
-        out += self._doubtful
-        seen: set[int] = set()
-        while out:
-            sequence = out.pop()
-            if sequence in seen:
-                continue
-            seen.add(sequence)
-            for at, offset in self._places[sequence]:
-                if offset < found[at]:
-                    found[at] = offset
-                    kept = bisect_left(self._markers[at], (offset, -1))
-                    out += [other for _, other in self._markers[at][kept : inside[at]]]
-                    inside[at] = kept
-        return found
-
-    def least(self, begin: Places, farthest: Places) -> dict[TopicPartition, int]:
-        """The ends of a small sound cut within `farthest`, where markers right at `begin` are in the way of any other.
-
-        It has the oldest of their transactions, and those whose markers come before one of it. Only of partitions that
-        go on.
-        """
-        first = [
-            markers[0][1]
-            for at, markers in self._markers.items()
-            if markers and begin[at] == markers[0][0] < farthest[at]
-        ]
-        found = dict(begin)
-        done = dict.fromkeys(begin, 0)
-        taken, seen = [min(first)], set[int]()
-        while taken:
-            sequence = taken.pop()
-            if sequence in seen:
-                continue
-            seen.add(sequence)
-            for at, offset in self._places[sequence]:
-                upto = bisect_left(self._markers[at], (offset + 1, -1))
-                taken += [other for _, other in self._markers[at][done[at] : upto]]
-                done[at] = max(done[at], upto)
-                found[at] = max(found[at], offset + 1)
-        return {at: offset for at, offset in found.items() if offset > begin[at]}
-
-
-def _doubtful(marked: Mapping[TopicPartition, Marked]) -> set[int]:
-    """The sequences of transactions that may have another marker to come."""
-    newest: dict[int, int] = {}
-    for found in marked.values():
-        for one in found.ended:
-            newest[one.producer_id] = max(newest.get(one.producer_id, -1), one.sequence)
-    producers = {producer_id for found in marked.values() for producer_id, _ in found.open}
-    doubtful = {newest[producer_id] for producer_id in producers & newest.keys()}
-    for found in marked.values():
-        # Where it has ended and the same producer has something open behind, that is a later one.
-        opened = {producer_id for producer_id, _ in found.open}
-        doubtful -= {one.sequence for one in found.ended if one.producer_id in opened}
-    return doubtful

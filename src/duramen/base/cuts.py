@@ -1,0 +1,124 @@
+"""Where a vector over partitions is cut so that it has each transaction wholly or not at all. Pure.
+
+A record of a transaction counts at its commit marker (docs/adr/transactions-in-spark.md). A *cut*, an end for every
+partition, is sound where no transaction has a marker before the end of one partition and another marker, that is there
+or to come, at or behind the end of another.
+"""
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = ["Bonds", "Ended", "Marked"]
+
+P = TypeVar("P", bound=Hashable)
+
+
+class Ended(NamedTuple):
+    """A marker at `offset` that ends a transaction whose first record in the partition is at `first_offset`, or later.
+
+    `first_offset` is -1 where nothing was open; `sequence` is the same in all markers of a transaction and rises with
+    the transactions of a producer, or -1 where it is not known.
+    """
+
+    offset: int
+    producer_id: int
+    first_offset: int
+    sequence: int
+    commit: bool
+
+
+class Marked(NamedTuple):
+    """A partition: all markers from where it was asked to `high_watermark`, and (producer id, first offset) of `open`.
+
+    Open is, at that high watermark, what has begun and has no marker below it.
+    """
+
+    high_watermark: int
+    open: list[tuple[int, int]]
+    ended: list[Ended]
+
+
+class Bonds(Generic[P]):
+    """The markers that ends have to go by, from `begin` on: of each transaction that has several, or may come to.
+
+    What a producer has open may be a transaction that has a marker elsewhere, unless it has ended another one since:
+    its transactions follow one another, and their sequences rise.
+    """
+
+    def __init__(self, begin: Mapping[P, int], marked: Mapping[P, Marked]) -> None:
+        doubtful = _doubtful(marked.values())
+        places: dict[int, list[tuple[P, int]]] = {}
+        for at, found in marked.items():
+            for one in found.ended:
+                if one.commit and one.sequence >= 0 and one.first_offset >= 0 and one.offset >= begin[at]:
+                    places.setdefault(one.sequence, []).append((at, one.offset))
+        self._places = {sequence: ats for sequence, ats in places.items() if len(ats) > 1 or sequence in doubtful}
+        self._doubtful = doubtful & self._places.keys()
+        self._markers: dict[P, list[tuple[int, int]]] = {at: [] for at in marked}
+        for sequence, ats in self._places.items():
+            for at, offset in ats:
+                self._markers[at].append((offset, sequence))
+        for markers in self._markers.values():
+            markers.sort()
+
+    def lower(self, ends: Mapping[P, int]) -> dict[P, int]:
+        """The farthest sound cut at or before `ends`."""
+        found = dict(ends)
+        inside = {at: bisect_left(self._markers[at], (offset, -1)) for at, offset in found.items()}
+        out = [sequence for at in found for _, sequence in self._markers[at][inside[at] :]]
+        out += self._doubtful
+        seen: set[int] = set()
+        while out:
+            sequence = out.pop()
+            if sequence in seen:
+                continue
+            seen.add(sequence)
+            for at, offset in self._places[sequence]:
+                if offset < found[at]:
+                    found[at] = offset
+                    kept = bisect_left(self._markers[at], (offset, -1))
+                    out += [other for _, other in self._markers[at][kept : inside[at]]]
+                    inside[at] = kept
+        return found
+
+    def least(self, begin: Mapping[P, int], farthest: Mapping[P, int]) -> dict[P, int]:
+        """The ends of a small sound cut within `farthest`, where markers right at `begin` are in the way of any other.
+
+        It has the oldest of their transactions, and those whose markers come before one of it. Only of partitions that
+        go on.
+        """
+        first = [
+            markers[0][1]
+            for at, markers in self._markers.items()
+            if markers and begin[at] == markers[0][0] < farthest[at]
+        ]
+        found = dict(begin)
+        done = dict.fromkeys(begin, 0)
+        taken, seen = [min(first)], set[int]()
+        while taken:
+            sequence = taken.pop()
+            if sequence in seen:
+                continue
+            seen.add(sequence)
+            for at, offset in self._places[sequence]:
+                upto = bisect_left(self._markers[at], (offset + 1, -1))
+                taken += [other for _, other in self._markers[at][done[at] : upto]]
+                done[at] = max(done[at], upto)
+                found[at] = max(found[at], offset + 1)
+        return {at: offset for at, offset in found.items() if offset > begin[at]}
+
+
+def _doubtful(marked: Iterable[Marked]) -> set[int]:
+    """The sequences of transactions that may have another marker to come."""
+    newest: dict[int, int] = {}
+    for found in marked:
+        for one in found.ended:
+            newest[one.producer_id] = max(newest.get(one.producer_id, -1), one.sequence)
+    producers = {producer_id for found in marked for producer_id, _ in found.open}
+    doubtful = {newest[producer_id] for producer_id in producers & newest.keys()}
+    for found in marked:
+        # Where it has ended and the same producer has something open behind, that is a later one.
+        opened = {producer_id for producer_id, _ in found.open}
+        doubtful -= {one.sequence for one in found.ended if one.producer_id in opened}
+    return doubtful

@@ -1,0 +1,39 @@
+"""Snapshots over several partitions: each transaction wholly or not at all."""
+
+from random import Random
+
+from duramen.base.cuts import Ended, Marked
+from duramen.keyed.cuts import cut
+
+
+def test_no_transaction_is_cut_in_two() -> None:
+    for seed in range(300):
+        chance = Random(seed)
+        partitions = range(chance.randint(1, 4))
+        ends, markers = dict.fromkeys(partitions, 0), {at: list[Ended]() for at in partitions}
+        for sequence in range(chance.randint(0, 8)):
+            for at in chance.sample(partitions, chance.randint(1, len(partitions))):
+                first = ends[at]
+                ends[at] += chance.randint(2, 5)
+                markers[at].append(Ended(ends[at] - 1, sequence, first, sequence, commit=True))
+        high = {at: chance.randint(0, end) for at, end in ends.items()}
+        marked = {at: Marked(ends[at], [], markers[at]) for at in partitions}
+        found = cut(dict.fromkeys(partitions, 0), high, marked)
+        assert all(0 <= found[at] <= high[at] for at in partitions)
+        sides: dict[int, set[bool]] = {}
+        for at in partitions:
+            for one in markers[at]:
+                sides.setdefault(one.sequence, set()).add(one.offset < found[at])
+        assert all(len(side) == 1 for side in sides.values())
+        # What is whole as it was wanted is left alone.
+        below = [{one.sequence for one in markers[at] if one.offset < high[at]} for at in partitions]
+        behind = [{one.sequence for one in markers[at] if one.offset >= high[at]} for at in partitions]
+        if not set().union(*below) & set().union(*behind):
+            assert found == high
+
+
+def test_what_may_have_another_marker_to_come_waits() -> None:
+    marked = {"a": Marked(10, [], [Ended(5, 1, 0, 7, commit=True)]), "b": Marked(4, [(1, 2)], [])}
+    assert cut({"a": 0, "b": 0}, {"a": 10, "b": 4}, marked) == {"a": 5, "b": 4}
+    marked["b"] = Marked(9, [], [Ended(8, 1, 2, 7, commit=True)])
+    assert cut({"a": 0, "b": 0}, {"a": 10, "b": 9}, marked) == {"a": 10, "b": 9}
