@@ -146,6 +146,15 @@ def test_kafka_without_java_or_maven_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_keyed(tmp_path: Path) -> None:
+    ran = _bench(tmp_path, "keyed", "--rounds", "1", "--scale", "0.02")
+    assert ran.returncode == 0, ran.stderr
+    figures = _document(tmp_path / "duramen-bench" / "keyed.json")["figures"]
+    assert ("native" in {figure["kernel"] for figure in figures}) == native.is_installed()
+    assert all(figure["updating"] > 0 for figure in figures)
+
+
+@pytest.mark.long
 def test_native(tmp_path: Path) -> None:
     ran = _bench(tmp_path, "native", "--rounds", "1", "--scale", "0.01")
     assert ran.returncode == 0, ran.stderr

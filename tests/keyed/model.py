@@ -94,7 +94,7 @@ class World:
     # -- the log ------------------------------------------------------------------------------------
 
     def _append(self, batch: bytearray) -> None:
-        if self.segments[-1] and self.chance.random() < 0.1:
+        if self.segments[-1] and self.chance.random() < 0.3:
             self.segments.append([])
             self.cleaned_as_of.append(0)
         stamp(batch, self.end, 0)
@@ -106,7 +106,7 @@ class World:
         new = []
         for at in range(self.chance.choice((1, 1, 2, 5, 12))):
             key = self.chance.randrange(self.keys).to_bytes(2, "big")
-            tombstone = self.chance.random() < 0.2
+            tombstone = self.chance.random() < 0.35
             own = None if producer >= 0 else self.end + at
             self.entries.append(Entry(self.end + at, key, tombstone, producer, own))
             new.append(NewRecord(1, key, None if tombstone else b"v"))
@@ -240,7 +240,9 @@ def whole(view: View, at: int) -> Shown:
 def check(world: World) -> None:
     """Everything that is promised of the view, at places that chance takes."""
     view, chance = world.view, world.chance
-    at = chance.randint(view.s0, view.position)
+    held = [lease.positions[0] for lease in world.leases.all()]
+    assert min(held, default=view.s0) >= view.s0
+    at = chance.choice((*held, chance.randint(view.s0, view.position)))
     shown = whole(view, at).offsets()
     right = {entry.offset for entry in world.visible(at).values()}
     assert set(shown) - world.dropped == right - world.dropped

@@ -24,10 +24,10 @@ def run(chance: Random, kernel: Kernel, steps: int) -> None:
     saved: tuple[bytes, PageStore] | None = None
     log = LogFacts(b"i" * 16, 3, BASE, 1 << 60, lambda _: 0)
     for step in range(steps):
-        match chance.randrange(14):
+        match chance.randrange(17):
             case 12:
                 saved = checkpoint.encode(world.view, log, step), world.store
-            case 13 if chance.random() < 0.3:
+            case 13 if chance.random() < 0.6:
                 view = world.new_view() if saved is None or chance.random() < 0.5 else restored(world, log, *saved)
                 world.goes_on_with(view)
                 saved = None
@@ -48,9 +48,9 @@ def take_step(world: World, kind: int, step: int) -> None:
             world.finish(chance.choice(sorted(world.open)), commit=chance.random() < 0.7)
         case 7 | 8:
             world.apply(None if chance.random() < 0.7 else chance.randint(BASE, world.end))
-        case 9:
+        case 9 | 14:
             world.move_s0(chance.choice((0, 30, 200)))
-        case 10:
+        case 10 | 15 | 16:
             world.compact(tombstones_ms=chance.choice((0, 50)), forget=chance.random() < 0.8)
         case 11 if chance.random() < 0.3:
             world.lease(f"lease {step}")
