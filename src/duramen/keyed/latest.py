@@ -8,7 +8,7 @@ know the secret.
 from typing import Final
 
 from duramen.base.ports import Buffer
-from duramen.keyed.kernel import FEWEST_SLOTS, MOST_OFFSETS, NO_PARTITION, Applied, Kernel, most_keys
+from duramen.keyed.kernel import FEWEST_SLOTS, NO_PARTITION, Applied, Kernel, most_keys
 
 __all__ = ["PARTITIONS", "SLOT_BYTES", "Latest"]
 
@@ -91,10 +91,6 @@ class Latest:
         words.cast("B")[:] = content
         self._partitions[partition] = words
         self._counts[partition] = count
-
-    def reaches(self, offset: int) -> bool:
-        """Whether the offset can be in the table: else the view is made anew, with a base of its own."""
-        return self.base <= offset < self.base + MOST_OFFSETS
 
 
 def _words(count: int) -> memoryview:
