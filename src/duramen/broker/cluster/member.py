@@ -31,7 +31,6 @@ from duramen.broker.control.lifecycle import Lifecycle, Phase
 from duramen.broker.control.methods import METHODS, method_of
 from duramen.broker.control.requests import Adopt, CreateStream, DeleteStream, Request
 from duramen.broker.control.wishing import create_stream, delete_stream, grant
-from duramen.broker.methods import NOT_READY, wires_by
 from duramen.broker.operating.office import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.quorum.applying import ControllerView
@@ -66,6 +65,7 @@ from duramen.replication.machine import Behind
 from duramen.replication.partition import PartitionConfig
 from duramen.rpc.caller import Caller
 from duramen.rpc.server import Server
+from duramen.rpc.wire import Wires
 from duramen.storage.store import Store
 
 __all__ = ["Member", "MemberKit"]
@@ -86,7 +86,8 @@ class MemberKit(NamedTuple):
     `report_window_ms` and `rebalance_ms` are for where this node is the controller, `timing` is for its own
     heartbeats. `tell` is told, in lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in
     bytes a second, for replicas that are not in sync; `bulk` is how much a replica lacks that takes it in bulk.
-    `producers_ms` is how long idempotent producers are remembered.
+    `producers_ms` is how long idempotent producers are remembered. `wires_by` has the encodings of requests between
+    nodes, by the state of the metadata.
     """
 
     wish: Registration
@@ -99,6 +100,7 @@ class MemberKit(NamedTuple):
     randomness: Randomness
     chance: Callable[[int], int]
     network: Network
+    wires_by: Callable[[Callable[[], ControllerState]], Wires]
     report: Callable[[str], None]
     failed: Callable[[DuramenError], None]
     carried_out: Callable[[PartitionId, ReplicaEffect], None] = _nobody
@@ -129,7 +131,8 @@ class Member:
             rebalance_ms=kit.rebalance_ms,
         )  # fmt: skip
         self.controller = Controller(kit.runner, kit.view, kit.worker, control)
-        wires = wires_by(lambda: self.state)
+        wires = kit.wires_by(lambda: self.state)
+        self._not_ready = Server(wires)
         self._caller = Caller(
             self.node_id, ToControllers(kit.network), wires, Server(wires), kit.clock, kit.deadlines
         )  # fmt: skip
@@ -493,7 +496,7 @@ class Member:
         if self._listener is not None:
             self._listener.asked(body, answer)
         else:
-            NOT_READY.serve(body, answer)
+            self._not_ready.serve(body, answer)
 
     def heard(self, node_id: int, body: Buffer) -> None:
         """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""

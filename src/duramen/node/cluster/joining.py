@@ -14,6 +14,7 @@ from duramen.base.settings import Settings
 from duramen.broker.cluster.member import Member, MemberKit
 from duramen.broker.control.incarnations import IncarnationFile
 from duramen.broker.control.kit import TIMING, Timing
+from duramen.broker.methods import wires_by
 from duramen.broker.replicas.configs import Patience
 from duramen.controller.cluster.features import LATEST_LEVEL, LEAST_LEVEL
 from duramen.controller.cluster.membership import SESSIONS, Sessions
@@ -78,7 +79,7 @@ class Joining:
         )  # fmt: skip
         kit = MemberKit(
             wish, side.runner, side.view, parts.store, parts.worker, parts.clock, parts.deadlines, parts.randomness,
-            chance_of(parts.randomness), side, report=_report, failed=_failed,
+            chance_of(parts.randomness), side, wires_by, report=_report, failed=_failed,
             patience=_patience(self._settings), sessions=_sessions(self._settings),
             report_window_ms=self._settings.integer("leader.report.window.ms"), timing=_timing(self._settings),
             tell=_tell, throttled_rate=self._settings.integer("leader.replication.throttled.rate"),

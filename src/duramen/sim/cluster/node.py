@@ -17,7 +17,7 @@ from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
 from duramen.broker.cluster.member import Member, MemberKit
 from duramen.broker.control.incarnations import IncarnationFile
-from duramen.broker.methods import NOT_READY
+from duramen.broker.methods import NOT_READY, wires_by
 from duramen.broker.quorum.chunks import Wire
 from duramen.broker.quorum.kit import Limits
 from duramen.broker.quorum.opening import Opening, Plan
@@ -256,7 +256,7 @@ class Node:
         self.member = Member(
             MemberKit(
                 wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
-                self.chance.randrange, self, self.report, self.failed, partial(self._watcher.carried_out, self.node_id),
+                self.chance.randrange, self, wires_by, self.report, self.failed, partial(self._watcher.carried_out, self.node_id),
                 self._patience, bulk=self._bulk, incarnations=IncarnationFile(self.disk),
             )
         )  # fmt: skip
