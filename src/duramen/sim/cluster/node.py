@@ -256,7 +256,8 @@ class Node:
         self.member = Member(
             MemberKit(
                 wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
-                self.chance.randrange, self, wires_by, self.report, self.failed, partial(self._watcher.carried_out, self.node_id),
+                self.chance.randrange, self, wires_by, self.report, self.failed,
+                partial(self._watcher.carried_out, self.node_id),
                 self._patience, bulk=self._bulk, incarnations=IncarnationFile(self.disk),
             )
         )  # fmt: skip
