@@ -12,7 +12,7 @@ __all__ = ["DefaultSource"]
 
 def _source() -> "type[DataSource]":
     if pyspark_problem() is None:
-        from duramen.spark.read.source import DuramenDataSource
+        from duramen.spark.datasource import DuramenDataSource
 
         return DuramenDataSource
     from duramen.spark.launching.outdated import OutdatedDataSource

@@ -44,9 +44,7 @@ namespace_packages = True
 
 def used() -> list[str]:
     """The modules that decide, store and simulate, as paths under src: as far as a simulated cluster takes them."""
-    asked = (
-        "import sys, duramen.sim.cluster.running; print(*(name for name in sys.modules if name.startswith('duramen')))"
-    )
+    asked = "import sys, duramen.sim.cluster.runs; print(*(name for name in sys.modules if name.startswith('duramen')))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     names = subprocess.run(
         [sys.executable, "-c", asked], check=True, env=environment, stdout=subprocess.PIPE, text=True

@@ -24,10 +24,10 @@ from duramen.cli.commands import cli
 from duramen.codec import jetstream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.doors.http.application import ROUTES
-from duramen.doors.http.openapi import document, errors_of, plain_path
-from duramen.doors.http.problems import status_of
-from duramen.doors.http.routes import Route
-from duramen.doors.kafka.errors import error_code
+from duramen.doors.http.serving.openapi import document, errors_of, plain_path
+from duramen.doors.http.serving.problems import status_of
+from duramen.doors.http.serving.routes import Route
+from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.nats.refusals import api_error
 from duramen.spark.options import OPTIONS, WITHOUT_EFFECT, Option
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from duramen import aio, errors, spark, testing
-    from duramen.face.client import Client, connect
-    from duramen.face.records import Batch, NewRecord, Place, Record
-    from duramen.face.values import (
+    from duramen.client.api.client import Client, connect
+    from duramen.client.api.records import Batch, NewRecord, Place, Record
+    from duramen.client.api.values import (
         GroupDetails,
         GroupInfo,
         GroupMember,
@@ -69,7 +69,7 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(f"duramen.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'duramen' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"duramen.face.{_HOMES.get(name, 'values')}"), name)
+    found = getattr(importlib.import_module(f"duramen.client.api.{_HOMES.get(name, 'values')}"), name)
     globals()[name] = found
     return found
 

@@ -16,19 +16,20 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from duramen.base.errors import ClientClosed, DuramenError
+from duramen.client.api import http as asking
+from duramen.client.api import streams
+from duramen.client.api.arguments import seconds, server_of
+from duramen.client.api.http import Config, Program, Question
+from duramen.client.api.membership import reader_of
+from duramen.client.api.offset_ranges import Where, text_of
+from duramen.client.api.produce_batches import Together
+from duramen.client.api.reader import Reader, wanted
+from duramen.client.api.records import Batch, Place, Writable, encodable
+from duramen.client.api.replication_wait import wait_replicated
+from duramen.client.api.thread import OwnThread
+from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
+from duramen.client.api.writer import Job, codec_of
 from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server
-from duramen.face import asking, streams
-from duramen.face.arguments import seconds, server_of
-from duramen.face.asking import Config, Program, Question
-from duramen.face.membership import reader_of
-from duramen.face.places import Where, text_of
-from duramen.face.reading import Reader, wanted
-from duramen.face.records import Batch, Place, Writable, encodable
-from duramen.face.replicated import wait_replicated
-from duramen.face.thread import OwnThread
-from duramen.face.together import Together
-from duramen.face.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
-from duramen.face.writing import Job, codec_of
 
 __all__ = ["Client", "Groups", "Streams", "connect"]
 
@@ -239,7 +240,7 @@ class Client:
 
 
 class Streams:
-    """The streams of a node: `client.streams`; more in `duramen.face.client.Streams`.
+    """The streams of a node: `client.streams`; more in `duramen.client.api.client.Streams`.
 
     >>> [info.name for info in await client.streams.list(prefix="there-is-none-like-this")]
     []
@@ -318,7 +319,7 @@ class Streams:
 
 
 class Groups:
-    """The consumer groups of a node: `client.groups`; more in `duramen.face.client.Groups`.
+    """The consumer groups of a node: `client.groups`; more in `duramen.client.api.client.Groups`.
 
     >>> await client.groups.describe("nobody")
     Traceback (most recent call last):

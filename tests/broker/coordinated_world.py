@@ -12,13 +12,13 @@ from typing import NamedTuple
 from tests.broker.several import Several
 
 from duramen.base.errors import DuramenError
-from duramen.broker.broker import Broker
-from duramen.broker.groups.coordinator import CommitMember
-from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.codec.batch import header
 from duramen.codec.markers import encode_marker
-from duramen.controller.decisions import Definition
+from duramen.coordinators.group.coordinator import CommitMember
+from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.groups.records import CommittedOffset, OffsetKey, partition_for
+from duramen.metadata.decisions import Definition
+from duramen.service.broker import Broker
 from duramen.sim.broker import Answer
 
 __all__ = ["CoordinatedWorld"]

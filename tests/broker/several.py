@@ -13,28 +13,28 @@ from uuid import UUID
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
-from duramen.broker.broker import Broker
 from duramen.broker.changes import Done as DecisionDone
 from duramen.broker.changes import ValueDone
-from duramen.broker.control.answers import Created, Done
-from duramen.broker.control.requests import CreateStream, DeleteStream, Request
-from duramen.broker.operating.office import ClusterOffice
+from duramen.broker.membership import Listener
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of
-from duramen.broker.replicas.kit import Kit
+from duramen.broker.replicas.dependencies import Kit
 from duramen.broker.replicas.roles import Replicas, state_of
-from duramen.broker.standing import Listener
-from duramen.controller.cluster.features import LATEST_LEVEL
-from duramen.controller.decisions import create_stream, delete_stream
-from duramen.controller.events import Event, FeatureLevelChanged, NodeConfigured, PartitionChanged
-from duramen.controller.nodes import Node
-from duramen.controller.partitions import PartitionId, PartitionState
-from duramen.controller.state import ControllerState
+from duramen.controller.admin.cluster import ClusterOffice
+from duramen.metadata.decisions import create_stream, delete_stream
+from duramen.metadata.events import Event, FeatureLevelChanged, NodeConfigured, PartitionChanged
+from duramen.metadata.features import LATEST_LEVEL
+from duramen.metadata.nodes import Node
+from duramen.metadata.partitions import PartitionId, PartitionState
+from duramen.metadata.state import ControllerState
 from duramen.replication.effects import Effect
 from duramen.replication.machine import Behind
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer
 from duramen.replication.partition import PartitionConfig
+from duramen.rpc.controller.requests import CreateStream, DeleteStream, Request
+from duramen.rpc.controller.responses import Created, Done
+from duramen.service.broker import Broker
 from duramen.sim.broker import Answer, ManualBroker
 
 __all__ = ["SETTINGS", "Several"]

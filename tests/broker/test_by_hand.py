@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from duramen.base.errors import UnknownMember
-from duramen.broker.groups.coordinator import CommitMember
+from duramen.coordinators.group.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
 from duramen.sim.broker import Answer, ManualBroker

@@ -2,12 +2,12 @@
 
 import pytest
 
-from duramen.broker.groups.coordinator import CommitMember
-from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.codec.batch import NewRecord, check, encode
+from duramen.coordinators.group.coordinator import CommitMember
+from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.sim.broker import Answer, ManualBroker
-from duramen.sim.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryViewStore
 
 SETTINGS = {"log.cleaner.backoff.ms": 1000, "offsets.topic.num.partitions": 1}
 

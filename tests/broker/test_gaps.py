@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.broker.gaps import OpenGap
-from duramen.controller.decisions import Definition
-from duramen.controller.partitions import PartitionId
-from duramen.controller.state import Gap
+from duramen.metadata.decisions import Definition
+from duramen.metadata.partitions import PartitionId
+from duramen.metadata.state import Gap
 from duramen.sim.broker import Answer, ManualBroker
 
 _CAUSES = ("restart", "reconnect", "slow consumer")

@@ -13,9 +13,9 @@ from duramen.base.errors import (
     StorageFailed,
     UnknownMember,
 )
-from duramen.broker.groups.coordinator import CommitMember, Leaving
-from duramen.broker.groups.kinds import GroupKind
 from duramen.codec.kafka.membership import decode_assignment, encode_assignment, encode_subscription
+from duramen.coordinators.group.coordinator import CommitMember, Leaving
+from duramen.coordinators.group.kinds import GroupKind
 from duramen.groups.consumer_values import HeartbeatRequest, HeartbeatResult
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult

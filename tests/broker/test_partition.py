@@ -18,7 +18,7 @@ from duramen.base.errors import (
     TimestampInvalid,
     UnknownLeaderEpoch,
 )
-from duramen.broker.finding import OffsetFound
+from duramen.broker.offset_search import OffsetFound
 from duramen.broker.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -28,7 +28,7 @@ from duramen.broker.partition import (
     Partition,
 )
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, encode_record, seal, set_max_timestamp
-from duramen.controller.decisions import Definition
+from duramen.metadata.decisions import Definition
 from duramen.sim.broker import Answer, ManualBroker
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from duramen.base.catalogue import BROKER
 from duramen.base.settings import Settings
 from duramen.broker.quotas import ANONYMOUS, Quotas, RateWindows
-from duramen.controller.quotas import CONSUMER_RATE, PRODUCER_RATE
-from duramen.controller.state import Entity
+from duramen.metadata.quotas import CONSUMER_RATE, PRODUCER_RATE
+from duramen.metadata.state import Entity
 
 STEPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 100_000)), max_size=60)
 

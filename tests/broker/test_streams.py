@@ -7,7 +7,7 @@ import pytest
 
 from duramen.base.errors import StreamNotFound
 from duramen.broker.streams import Stream
-from duramen.controller.decisions import Definition
+from duramen.metadata.decisions import Definition
 from duramen.sim.broker import Answer, ManualBroker
 
 _MANY = 1000

@@ -146,7 +146,7 @@ class TestSignalsWhileItStarts:
         assert self._run(tmp_path, module, number, "serve", *ALONE) == (0, "")
         assert not (tmp_path / "duramen-data").exists()
 
-    @pytest.mark.parametrize("module", ["click", "duramen.cli.stream", "h11"])
+    @pytest.mark.parametrize("module", ["click", "duramen.cli.streams.stream", "h11"])
     def test_others_are_interrupted(self, tmp_path: Path, module: str) -> None:
         assert self._run(tmp_path, module, signal.SIGINT, "stream", "list", "--server", "127.0.0.1:1") == (130, "")
 

@@ -12,10 +12,10 @@ from tests.cli.command import Run
 
 from duramen.base.errors import PipelineInvalid
 from duramen.cli.pipeline.opened import say_starting
-from duramen.cli.pipeline.watching import LineWatcher, ScreenWatcher
+from duramen.cli.pipeline.watch import LineWatcher, ScreenWatcher
 from duramen.spark.pipelines.checkpoints import Checkpoints
-from duramen.spark.pipelines.parsing import parse
-from duramen.spark.pipelines.problems import Problems
+from duramen.spark.pipelines.definition.parser import parse
+from duramen.spark.pipelines.definition.problems import Problems
 from duramen.spark.pipelines.progress import Figures
 from duramen.spark.pipelines.status import QueryStatus, Status, read_status, starting, write_status
 

@@ -22,7 +22,7 @@ from tests.cluster.judged import NODES, PARTITIONS, World, running, world
 from tests.consistency.clients import Assigned, PlainSender
 from tests.leaks import close_leaked_sockets
 
-from duramen.bench.prober import Prober, acknowledged_s, agreed
+from duramen.bench.load.prober import Prober, acknowledged_s, agreed
 
 _STREAM: Final = "probed"
 _CLIENTS: Final = (PlainSender, PlainSender, Assigned, Watching)

@@ -12,10 +12,10 @@ from tests.clients import until
 from duramen.host.files import HostFileSystem
 from duramen.node.processes import NodeProcesses
 from duramen.storage.directory import read_directory_id
-from duramen.storage.frames import FRAME_HEADER_BYTES, Frame, FrameType, scan
-from duramen.storage.recovery import wal_salt
-from duramen.storage.wal import wal_path
-from duramen.storage.walfiles import scan_wal, wal_slots
+from duramen.storage.recovery.recovery import wal_salt
+from duramen.storage.recovery.wal_files import scan_wal, wal_slots
+from duramen.storage.wal.frames import FRAME_HEADER_BYTES, Frame, FrameType, scan
+from duramen.storage.wal.wal import wal_path
 
 _TOPIC: Final = "damaged"
 _RECORDS: Final = 20

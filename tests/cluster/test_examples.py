@@ -16,7 +16,7 @@ from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Settings
 from duramen.cli.config import read_file
 from duramen.node.addresses import Address
-from duramen.node.listening import Listening, contradictions, listening
+from duramen.node.listeners import Listening, contradictions, listening
 
 _EXAMPLES: Final = Path(__file__).parents[2] / "examples" / "cluster"
 _NODES: Final = ("node1", "node2", "node3")

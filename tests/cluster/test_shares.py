@@ -16,11 +16,11 @@ from tests.doors.kafka.sharing import ACCEPT, RELEASE, Given, RawShareConsumer
 from tests.raw import connect, stream_id
 from tests.untyped import untyped
 
-from duramen.broker.groups.offsets import OFFSETS_STREAM
-from duramen.broker.sharing.state import SHARE_STATE_STREAM
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
+from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.coordinators.share.state import SHARE_STATE_STREAM
 from duramen.groups.records import partition_for
 from duramen.groups.share_records import ShareKey, state_partition_for
 from duramen.node.processes import NodeProcesses

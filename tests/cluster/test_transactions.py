@@ -17,7 +17,7 @@ from tests.consistency.clients import Transactions
 from duramen.base.errors import DuramenError
 from duramen.node.processes import NodeProcesses
 from duramen.spark.options import Options
-from duramen.spark.read.streaming import StreamReader
+from duramen.spark.read.stream import StreamReader
 
 PARTITIONS: Final = 4
 _STREAM: Final = "written"

@@ -13,11 +13,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from duramen.broker.groups.coordinator import CommitMember
 from duramen.codec.batch import NewRecord, Record, encode
+from duramen.coordinators.group.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.sim.broker import Answer, ManualBroker
-from duramen.storage.frames import FRAME_HEADER_BYTES
+from duramen.storage.wal.frames import FRAME_HEADER_BYTES
 
 ARCHIVE = "directory.tar.gz"
 CONTENT = "content.json"

@@ -12,7 +12,7 @@ import duramen
 from duramen.codec.batch import NewRecord, encode
 from duramen.node.process import NodeProcess
 from duramen.sim.broker import Answer, ManualBroker
-from duramen.sim.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryViewStore
 from tests.golden.make import ARCHIVE, CONTENT, GROUP, content, text
 
 GOLDEN = Path(__file__).parent

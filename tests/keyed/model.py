@@ -7,7 +7,7 @@ from typing import NamedTuple
 from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, encode, header, records, stamp
-from duramen.codec.filtering import body, rebuild, spans
+from duramen.codec.batch_filter import body, rebuild, spans
 from duramen.codec.markers import encode_marker
 from duramen.keyed.dropping import next_s0, tombstone_bound
 from duramen.keyed.hashing import SIPHASH, HashKey, siphash

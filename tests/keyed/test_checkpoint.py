@@ -18,7 +18,7 @@ from duramen.keyed.pagefiles import PageFiles, read_checkpoints, write_checkpoin
 from duramen.keyed.plain import PLAIN
 from duramen.keyed.prev import MemoryPages
 from duramen.keyed.view import View
-from duramen.sim.disk import MemoryFileSystem
+from duramen.sim.machine.disk import MemoryFileSystem
 
 HASH = PLAIN.hash_id
 

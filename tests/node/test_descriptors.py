@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.clients import open_logs, unready, until
 
-from duramen.cli.samples import parse
+from duramen.cli.top.samples import parse
 from duramen.client.http import Server
 from duramen.node.process import NodeProcess
 

@@ -16,10 +16,10 @@ from nats.aio.msg import Msg
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Settings
-from duramen.controller.events import Endpoint
-from duramen.controller.nodes import Node
+from duramen.metadata.events import Endpoint
+from duramen.metadata.nodes import Node
 from duramen.node.addresses import Address
-from duramen.node.listening import listening
+from duramen.node.listeners import listening
 from duramen.node.nats_routes import Routing, places, routing, server_config, write_private
 from duramen.node.process import hold_port
 

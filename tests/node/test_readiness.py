@@ -1,7 +1,7 @@
 """Why a node is not ready: all that is known, and what lasts."""
 
 from duramen.node.readiness import Lasting, Readiness
-from duramen.sim.scheduler import VirtualClock
+from duramen.sim.machine.scheduler import VirtualClock
 
 
 def test_an_obstacle_counts_once_it_has_lasted() -> None:

@@ -13,18 +13,18 @@ from tests.golden.make import content
 from tests.golden.test_golden import GOLDEN, golden
 
 from duramen.base.errors import DirectoryUnusable, OffsetOutOfRange, StreamNotFound
-from duramen.broker.quorum.snapshots import Snapshot, SnapshotFiles, encode_snapshot_file
-from duramen.controller.events import Event, PartitionChanged, StreamCreated
-from duramen.controller.quorum.epochs import End
-from duramen.controller.quorum.voters import NO_VOTERS
-from duramen.controller.snapshot import encode_snapshot
+from duramen.controller.quorum.snapshots import Snapshot, SnapshotFiles, encode_snapshot_file
 from duramen.host.files import HostFileSystem
+from duramen.metadata.events import Event, PartitionChanged, StreamCreated
+from duramen.metadata.snapshot import encode_snapshot
 from duramen.node.names import read_names
 from duramen.node.salvage import Cut, Partial, Salvaged, salvage
+from duramen.raft.epochs import End
+from duramen.raft.voters import NO_VOTERS
 from duramen.sim.broker import ManualBroker
-from duramen.sim.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryViewStore
 from duramen.storage.directory import read_directory_id
-from duramen.storage.salvaging.reading import read_leftovers
+from duramen.storage.salvage.reader import read_leftovers
 
 SEEDS = 60
 FIRST = "00000000000000000000"
@@ -290,7 +290,7 @@ def test_an_interrupted_run_leaves_a_directory_that_says_so(source: Path, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("duramen.storage.salvaging.writing.write_checkpoint", interrupted)
+        patched.setattr("duramen.storage.salvage.writer.write_checkpoint", interrupted)
         with pytest.raises(KeyboardInterrupt):
             salvage(source, target, maker="duramen log salvage src dst")
     with pytest.raises(DirectoryUnusable, match=r"unfinished: `duramen log salvage src dst` was interrupted"):

@@ -11,7 +11,7 @@ import pytest
 
 from duramen.base.ports import FileSystem
 from duramen.host import files as host_files
-from duramen.sim.disk import MemoryFileSystem
+from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.storage.io import write_all
 
 F_FULLFSYNC = 51

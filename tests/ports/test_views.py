@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from duramen.base.errors import StorageFailed
 from duramen.base.ports import ViewStore
 from duramen.host.rocksdb import RocksViewStore
-from duramen.sim.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryViewStore
 
 
 @pytest.fixture(params=["rocksdb", "memory"])

@@ -9,8 +9,8 @@ import pytest
 
 from duramen.base.ports import Lane, Worker
 from duramen.host.worker import HostWorker
-from duramen.sim.clock import ManualWorker
-from duramen.sim.scheduler import SeededWorker, VirtualClock
+from duramen.sim.machine.clock import ManualWorker
+from duramen.sim.machine.scheduler import SeededWorker, VirtualClock
 
 
 class Harness(Protocol):

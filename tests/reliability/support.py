@@ -7,9 +7,9 @@ from typing import Final
 
 from duramen.base.errors import LogDamaged
 from duramen.codec.batch import records
-from duramen.sim.disk import Interference
-from duramen.sim.store import Appended, StoreOnDoubles, expected_values
-from duramen.storage.log import Log, LogConfig
+from duramen.sim.machine.disk import Interference
+from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.storage.log.log import Log, LogConfig
 
 __all__ = [
     "LOGS",

@@ -13,11 +13,11 @@ from tests.reliability.support import SURVIVALS, busy, come_back, keeps_the_prom
 
 from duramen.base.catalogue import BROKER
 from duramen.base.settings import Settings
-from duramen.broker.groups.coordinator import CommitMember
+from duramen.coordinators.group.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.node.process import NodeProcess
 from duramen.sim.broker import Answer, ManualBroker
-from duramen.sim.store import Appended, StoreOnDoubles
+from duramen.sim.machine.store import Appended, StoreOnDoubles
 
 # -- checkpoints --------------------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from tests.reliability.support import SURVIVALS, come_back
 
-from duramen.sim.disk import Crashed
-from duramen.sim.store import Appended, StoreOnDoubles
-from duramen.storage.log import LogConfig
+from duramen.sim.machine.disk import Crashed
+from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.storage.log.log import LogConfig
 
 _SEGMENT_BYTES = 700
 _RECORDS = 30

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from tests.reliability.support import LOGS, busy, one_by_one
 
-from duramen.sim.store import Appended, StoreOnDoubles, expected_values
-from duramen.storage.frames import FRAME_HEADER_BYTES
-from duramen.storage.log import Log, LogConfig
+from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.storage.log.log import Log, LogConfig
+from duramen.storage.wal.frames import FRAME_HEADER_BYTES
 
 _BATCHES = 120
 _BATCH_BYTES = 1070

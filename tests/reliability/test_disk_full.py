@@ -6,8 +6,8 @@ import pytest
 from tests.reliability.support import LOGS, FailingCalls, come_back, keeps_the_promise
 
 from duramen.base.errors import StorageFull
-from duramen.sim.store import Appended, StoreOnDoubles
-from duramen.storage.log import LogConfig
+from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.storage.log.log import LogConfig
 
 _CONFIG = LogConfig(segment_bytes=12_000)
 _CALLS = {

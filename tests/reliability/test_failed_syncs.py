@@ -7,8 +7,8 @@ import pytest
 from tests.reliability.support import LOGS, FailingCalls, busy, come_back, keeps_the_promise
 
 from duramen.base.errors import DirectoryUnusable, StorageFailed
-from duramen.sim.store import Appended, StoreOnDoubles, expected_values
-from duramen.storage.log import LogConfig
+from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.storage.log.log import LogConfig
 from duramen.storage.store import StoreLimits
 
 _CODES = {

@@ -7,9 +7,9 @@ import pytest
 from tests.reliability.support import LOGS, busy, keeps_the_promise
 
 from duramen.base.errors import DuramenError, StorageFailed
-from duramen.sim.disk import MemoryFile, MemoryFileSystem
-from duramen.sim.store import Appended, StoreOnDoubles
-from duramen.storage.log import LogConfig
+from duramen.sim.machine.disk import MemoryFile, MemoryFileSystem
+from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.storage.log.log import LogConfig
 
 
 class _FewFiles(MemoryFileSystem):

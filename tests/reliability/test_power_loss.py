@@ -5,8 +5,8 @@ import random
 import pytest
 from tests.reliability.support import LOGS, busy, keeps_the_promise, one_by_one
 
-from duramen.sim.store import Appended, StoreOnDoubles, expected_values
-from duramen.storage.log import LogConfig
+from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.storage.log.log import LogConfig
 
 _BATCHES = 3
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 from tests.replication.controller import Controller
 from tests.sim.planted import Bug, Place
 
-from duramen.replication.following import Following
+from duramen.replication.follower import Following
 from duramen.replication.insync import InSync
-from duramen.replication.leading import Leading
+from duramen.replication.leader import Leading
 from duramen.replication.machine import Machine
 from duramen.replication.messages import Fetch, Reach, Refusal
 

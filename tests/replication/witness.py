@@ -9,7 +9,7 @@ from tests.replication.disk import Content
 
 from duramen.base.ids import Position
 from duramen.replication.messages import Batch
-from duramen.replication.reaching import Outcome
+from duramen.replication.replication_wait import Outcome
 
 KNOWN: Final = 1 << 62
 """The epoch for what a replica knows from before it was started: then somebody knew already."""

@@ -8,12 +8,12 @@ import pytest
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NodeStarting, NotLeader, OutcomeUnknown, StorageFailed
 from duramen.base.ports import Buffer
-from duramen.broker.old_wire import OldWire
 from duramen.rpc.caller import Caller, Gathered
 from duramen.rpc.methods import Method, Table
 from duramen.rpc.server import Done, Server
 from duramen.rpc.wire import TableWire, Wires
-from duramen.sim.scheduler import VirtualClock
+from duramen.service.old_wire import OldWire
+from duramen.sim.machine.scheduler import VirtualClock
 
 DOUBLE = Method("double", int, int, idempotent=True, deadline_ms=1_000)
 LATER = Method("later", int, int, idempotent=False)

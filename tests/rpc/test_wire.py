@@ -18,11 +18,11 @@ from duramen.base.errors import (
     StreamExists,
     UnsupportedFeature,
 )
-from duramen.broker.methods import TABLE
-from duramen.broker.old_wire import OldWire
 from duramen.rpc.methods import Method, Table
 from duramen.rpc.server import Server
 from duramen.rpc.wire import VERSION, TableWire, Wire, Wires
+from duramen.service.methods import TABLE
+from duramen.service.old_wire import OldWire
 from tests.mutation import mutate
 from tests.rpc.values import values
 

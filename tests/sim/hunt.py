@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.sim.planted import BUGS, planted
 
-from duramen.sim.running import run_one
+from duramen.sim.runs import run_one
 
 __all__ = ["SEEDS", "first_seed", "hunt", "known_seeds"]
 

@@ -12,24 +12,29 @@ from typing import Any, Final, NamedTuple
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, File, FileSystem
 from duramen.codec.batch import Header
-from duramen.storage import checkpoint, checkpointer, copier, frames, recovery, rewriting, syncing, wal
+from duramen.storage import checkpoint
 from duramen.storage.checkpoint import Checkpoint
-from duramen.storage.copier import SegmentWrite, Written
-from duramen.storage.frames import Frame
-from duramen.storage.log import Log
-from duramen.storage.planning.recovery import FileScan, Verdict
-from duramen.storage.producers import ProducerTable
-from duramen.storage.recovering import logs as recovering_logs
-from duramen.storage.recovering.logs import LogsFound
-from duramen.storage.recovering.replay import Replay
-from duramen.storage.recovering.trimming import Trimming
-from duramen.storage.recovery import Recovered
-from duramen.storage.refusals import Refusals
-from duramen.storage.rewritten import Target
-from duramen.storage.transactions import TransactionTable
-from duramen.storage.upkeep import Upkeep
-from duramen.storage.view import Change, View
-from duramen.storage.wal import Synced, Wal
+from duramen.storage.log import sync as syncing
+from duramen.storage.log.log import Log
+from duramen.storage.log.producers import ProducerTable
+from duramen.storage.log.refused_batches import Refusals
+from duramen.storage.log.transactions import TransactionTable
+from duramen.storage.maintenance import checkpointer, copier
+from duramen.storage.maintenance import segment_rewrite as rewriting
+from duramen.storage.maintenance.closed_segment import Target
+from duramen.storage.maintenance.copier import SegmentWrite, Written
+from duramen.storage.maintenance.scheduler import Upkeep
+from duramen.storage.recovery import logs as recovering_logs
+from duramen.storage.recovery import recovery
+from duramen.storage.recovery.logs import LogsFound
+from duramen.storage.recovery.plan import FileScan, Verdict
+from duramen.storage.recovery.recovery import Recovered
+from duramen.storage.recovery.replay import Replay
+from duramen.storage.recovery.trim import Trimming
+from duramen.storage.view.view import Change, View
+from duramen.storage.wal import frames, wal
+from duramen.storage.wal.frames import Frame
+from duramen.storage.wal.wal import Synced, Wal
 
 __all__ = ["BUGS", "Bug", "Place", "planted"]
 

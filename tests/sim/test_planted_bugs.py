@@ -14,12 +14,12 @@ from tests.sim.planted import BUGS, Bug, Place, planted
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, check, encode, header
 from duramen.codec.markers import encode_marker
-from duramen.sim.clock import ManualWorker
-from duramen.sim.store import SMALL, Appended, StoreOnDoubles, expected_values
-from duramen.sim.views import MemoryViewStore
-from duramen.storage.log import Log, LogConfig
+from duramen.sim.machine.clock import ManualWorker
+from duramen.sim.machine.store import SMALL, Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.views import MemoryViewStore
+from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.planning.compaction import Rules
-from duramen.storage.view import View
+from duramen.storage.view.view import View
 
 Story = Callable[[], None]
 

@@ -17,7 +17,7 @@ from duramen.client import Cluster, Producer
 from duramen.client.producer import OpenTransaction
 from duramen.spark.write import attempts
 from duramen.spark.write.attempts import Task, Written
-from duramen.spark.write.writing import RowWriter
+from duramen.spark.write.writer import RowWriter
 
 TASKS = 3
 TIMEOUT_MS = 600_000

@@ -30,7 +30,7 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 from duramen.spark.write import attempts
 from duramen.spark.write.attempts import Task, Written, digest_of, is_exactly_once
-from duramen.spark.write.writing import RowWriter
+from duramen.spark.write.writer import RowWriter
 
 DRIVER = Path(__file__).parent / "copying.py"
 OLDER = """
@@ -49,7 +49,7 @@ import os, runpy, signal, sys
 from pathlib import Path
 import duramen.spark
 from duramen.spark.options import Options
-from duramen.spark.read.source import DuramenDataSource
+from duramen.spark.datasource import DuramenDataSource
 from duramen.spark.write.sink import StreamWriter
 driver, servers, directory, stream, target, last = sys.argv[1:]
 LAST, GROUP = int(last), os.getpid()

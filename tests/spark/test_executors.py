@@ -20,7 +20,7 @@ READ = """
 import sys
 from duramen.client import Cluster, TopicPartition
 from duramen.spark.options import Options
-from duramen.spark.read.reading import Reading, Span
+from duramen.spark.read.reader import Reading, Span
 
 servers, stream = sys.argv[1:]
 reading = Reading(Options({"kafka.bootstrap.servers": servers, "includeHeaders": "true"}, "batch"))
@@ -52,7 +52,7 @@ def test_a_fresh_interpreter_reads_without_them(node: NodeProcess, cluster: Clus
 
 
 def test_the_blocking_blocks() -> None:
-    for module in ("uvloop", "rocksdict", "starlette", "uvicorn", "nats", "duramen.node", "duramen.broker.broker"):
+    for module in ("uvloop", "rocksdict", "starlette", "uvicorn", "nats", "duramen.node", "duramen.service.broker"):
         finished = subprocess.run(
             [sys.executable, "-c", f"import {module}"],
             env={**os.environ, "PYTHONPATH": str(BLOCKED)}, capture_output=True, text=True, check=False, timeout=60,

@@ -6,10 +6,10 @@ import pytest
 
 from duramen.base.errors import OptionInvalid
 from duramen.client.consumer import EARLIEST, LATEST
+from duramen.spark.datasource import BatchReader
 from duramen.spark.options import OPTIONS, WITHOUT_EFFECT, Options, Use
 from duramen.spark.read.selection import Edge, ending, starting
-from duramen.spark.read.source import BatchReader
-from duramen.spark.read.streaming import StreamReader
+from duramen.spark.read.stream import StreamReader
 
 SERVERS: Final = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SELECTIONS: Final = ("subscribe", "subscribePattern", "assign", "path")

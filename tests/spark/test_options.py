@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import OptionInvalid
 from duramen.client import TopicPartition
-from duramen.spark.offsets import Offsets, parse_assignment, parse_offsets
 from duramen.spark.options import OPTIONS, Options
+from duramen.spark.read.offsets import Offsets, parse_assignment, parse_offsets
 
 DOCS = Path(__file__).parents[2] / "docs" / "doors" / "spark.md"
 

@@ -20,10 +20,10 @@ from duramen.client.connection import Connection
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
+from duramen.spark.datasource import BatchReader, FilteringReader
 from duramen.spark.options import Options
-from duramen.spark.read.reading import SpanPartition
-from duramen.spark.read.source import BatchReader, FilteringReader
-from duramen.spark.read.streaming import StreamReader
+from duramen.spark.read.reader import SpanPartition
+from duramen.spark.read.stream import StreamReader
 
 _S = 60.0
 PARTITIONS = 4

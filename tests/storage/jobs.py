@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from duramen.base.ports import Lane
-from duramen.sim.store import StoreOnDoubles
+from duramen.sim.machine.store import StoreOnDoubles
 
 
 class JobsMachine(RuleBasedStateMachine):

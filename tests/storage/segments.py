@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from duramen.codec.batch import NewRecord, encode
-from duramen.sim.disk import MemoryFile, MemoryFileSystem
-from duramen.storage.index import SegmentIndex, cover
+from duramen.sim.machine.disk import MemoryFile, MemoryFileSystem
+from duramen.storage.segment.index import SegmentIndex, cover
 
 
 class Whole(NamedTuple):

@@ -11,9 +11,9 @@ import pytest
 from duramen.base.errors import BatchTooLarge, DuramenError, NodeStopping, StorageFailed, StorageFull
 from duramen.base.ports import Buffer
 from duramen.codec.batch import NewRecord, check, encode
-from duramen.sim.disk import Interference, MemoryFile
-from duramen.sim.store import Appended, StoreOnDoubles, expected_values
-from duramen.storage.log import LogConfig
+from duramen.sim.machine.disk import Interference, MemoryFile
+from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.storage.log.log import LogConfig
 from duramen.storage.store import StoreLimits
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, batches, encode, header, records
 from duramen.codec.markers import encode_marker
-from duramen.sim.store import StoreOnDoubles
-from duramen.storage.log import Log
-from duramen.storage.reader import Blocked
-from tests.storage.test_compacting import COMPACT, ROUNDS, compact
+from duramen.sim.machine.store import StoreOnDoubles
+from duramen.storage.log.log import Log
+from duramen.storage.segment.reader import Blocked
+from tests.storage.maintenance.test_compaction import COMPACT, ROUNDS, compact
 
 PRODUCERS = 4
 KEYS = 6

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.codec.batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, Header, NewRecord, encode, header
-from duramen.codec.filtering import body, marker_type, spans
+from duramen.codec.batch_filter import body, marker_type, spans
 from duramen.storage.planning.compaction import (
     Aborted,
     Cleaner,

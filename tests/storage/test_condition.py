@@ -7,9 +7,9 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StorageFull
 from duramen.base.ids import new_stream_id
 from duramen.codec.batch import NewRecord, check, encode
-from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
-from duramen.sim.disk import MemoryFileSystem
-from duramen.storage.log import Log, LogConfig, LogKey
+from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.sim.machine.disk import MemoryFileSystem
+from duramen.storage.log.log import Log, LogConfig, LogKey
 from tests.storage.test_store_room import open_store
 
 _SIZE: Final = 30_000

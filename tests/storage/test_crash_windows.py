@@ -5,10 +5,10 @@ import random
 import pytest
 
 from duramen.base.errors import DuramenError, StorageFull
-from duramen.sim.disk import Crashed, MemoryFileSystem
-from duramen.sim.store import Appended, StoreOnDoubles, expected_values
-from duramen.storage.index import ENTRY_BYTES, INDEX_HEADER_BYTES, closed_entries
-from duramen.storage.log import LogConfig
+from duramen.sim.machine.disk import Crashed, MemoryFileSystem
+from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.storage.log.log import LogConfig
+from duramen.storage.segment.index import ENTRY_BYTES, INDEX_HEADER_BYTES, closed_entries
 
 
 def first_start(crash_at: int) -> MemoryFileSystem | None:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, header, stamp
 from duramen.codec.markers import encode_marker
-from duramen.sim.store import SMALL, StoreOnDoubles
-from duramen.storage.log import Log, LogConfig
-from duramen.storage.producers import ProducerRow, ProducerTable
-from duramen.storage.replicated import Replicated
-from duramen.storage.segment import Segment
-from duramen.storage.transactions import TransactionTable, enter
+from duramen.sim.machine.store import SMALL, StoreOnDoubles
+from duramen.storage.log.log import Log, LogConfig
+from duramen.storage.log.producers import ProducerRow, ProducerTable
+from duramen.storage.log.replication import Replicated
+from duramen.storage.log.transactions import TransactionTable, enter
+from duramen.storage.segment.segment import Segment
 
 PRODUCERS = st.integers(1, 3)
 STEPS = st.one_of(

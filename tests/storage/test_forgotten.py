@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from duramen.base.errors import OutOfOrderSequence
-from duramen.sim.store import StoreOnDoubles
+from duramen.sim.machine.store import StoreOnDoubles
 from duramen.storage.checkpoint import checkpoint_numbers, read_checkpoint, write_checkpoint
-from duramen.storage.log import LogConfig
-from duramen.storage.producers import ANY_ID
+from duramen.storage.log.log import LogConfig
+from duramen.storage.log.producers import ANY_ID
 
 ENDS = ["crash", "kill", "stop"]
 

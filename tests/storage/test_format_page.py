@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from duramen.codec import batch, markers
-from duramen.storage import checkpoint, directory, frames, index, records, wal
-from duramen.storage.log_state import LogState
-from duramen.storage.segment import SegmentState, TailState
+from duramen.storage import checkpoint, directory
+from duramen.storage.log.state import LogState
+from duramen.storage.segment import index
+from duramen.storage.segment.segment import SegmentState, TailState
+from duramen.storage.wal import frames, records, wal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "storage-format.md").read_text()
 KINDS: Mapping[str, str] = {

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from duramen.base.errors import StorageFull
-from duramen.sim.store import StoreOnDoubles, expected_values
-from duramen.storage import reserving
-from duramen.storage.log import LogConfig
+from duramen.sim.machine.store import StoreOnDoubles, expected_values
+from duramen.storage.append import reserved_offsets as reserving
+from duramen.storage.log.log import LogConfig
 
 BOUND = 64 << 10
 MEMORY = LogConfig(durability="memory", memory_max_bytes=BOUND)

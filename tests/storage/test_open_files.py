@@ -11,11 +11,11 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.metrics import Metrics
 from duramen.codec.batch import NewRecord, check, encode
 from duramen.host.files import HostFile, HostFileSystem
-from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.storage.directory import open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.log import Log, LogConfig, LogKey
-from duramen.storage.recovery import recover
+from duramen.storage.log.log import Log, LogConfig, LogKey
+from duramen.storage.recovery.recovery import recover
+from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
 DESCRIPTORS = Path("/proc/self/fd")

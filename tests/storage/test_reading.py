@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import LogDamaged, OffsetOutOfRange
 from duramen.codec.batch import Header, batches, records
-from duramen.sim.disk import MemoryFile
-from duramen.sim.store import StoreOnDoubles
-from duramen.storage.index import BLOCK_BYTES
-from duramen.storage.log import Log, LogConfig
-from duramen.storage.reader import Blocked, Slice
-from duramen.storage.scanning import scan_log
+from duramen.sim.machine.disk import MemoryFile
+from duramen.sim.machine.store import StoreOnDoubles
+from duramen.storage.log.log import Log, LogConfig
+from duramen.storage.scan import scan_log
+from duramen.storage.segment.index import BLOCK_BYTES
+from duramen.storage.segment.reader import Blocked, Slice
 from duramen.storage.store import StoreLimits
 
 ROOMY = StoreLimits(

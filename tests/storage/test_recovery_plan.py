@@ -1,7 +1,7 @@
 """Where the write-ahead log ends and what in it is damage: told from what later frames vouch for."""
 
-from duramen.storage.frames import Bad, position
-from duramen.storage.planning.recovery import FileScan, judge
+from duramen.storage.recovery.plan import FileScan, judge
+from duramen.storage.wal.frames import Bad, position
 
 
 def test_a_sound_log_ends_after_its_last_frame() -> None:

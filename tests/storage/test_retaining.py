@@ -6,9 +6,9 @@ import pytest
 
 from duramen.base.errors import DuramenError, OffsetOutOfRange
 from duramen.codec.batch import batches
-from duramen.sim.disk import Crashed
-from duramen.sim.store import StoreOnDoubles, expected_values
-from duramen.storage.log import LogConfig
+from duramen.sim.machine.disk import Crashed
+from duramen.sim.machine.store import StoreOnDoubles, expected_values
+from duramen.storage.log.log import LogConfig
 
 SEGMENT = 5000
 

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from duramen.codec.batch import NewRecord, Record, batches, encode, header, records, stamp
-from duramen.sim.clock import SeededRandomness
-from duramen.sim.disk import MemoryFileSystem
-from duramen.sim.store import SMALL, StoreOnDoubles
+from duramen.sim.machine.clock import SeededRandomness
+from duramen.sim.machine.disk import MemoryFileSystem
+from duramen.sim.machine.store import SMALL, StoreOnDoubles
 from duramen.storage.directory import begin_directory, finish_directory
-from duramen.storage.index import sound_entries
-from duramen.storage.log import Log, LogConfig
+from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.planning.salvage import Gaps, History, Run
 from duramen.storage.readonly import ReadOnlyFileSystem
-from duramen.storage.salvaging.left import Leftovers, batches_of
-from duramen.storage.salvaging.reading import read_leftovers
-from duramen.storage.salvaging.sifting import DamagedRange, Expected, FoundBatch, sift
-from duramen.storage.salvaging.writing import NewDirectory, NewLog, plan_of
-from tests.storage.test_compacting import COMPACT, compact, everything, fill
+from duramen.storage.salvage.left import Leftovers, batches_of
+from duramen.storage.salvage.reader import read_leftovers
+from duramen.storage.salvage.selection import DamagedRange, Expected, FoundBatch, sift
+from duramen.storage.salvage.writer import NewDirectory, NewLog, plan_of
+from duramen.storage.segment.index import sound_entries
+from tests.storage.maintenance.test_compaction import COMPACT, compact, everything, fill
 
 
 def left_of(doubles: StoreOnDoubles) -> Leftovers:

@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from duramen.sim.store import Appended, StoreOnDoubles, expected_values
-from duramen.storage.log import Log, LogConfig
+from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.store import StoreLimits
 from tests.storage.jobs import JobsMachine
 

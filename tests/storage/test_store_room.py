@@ -15,12 +15,12 @@ from duramen.base.ids import new_stream_id
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Lane
 from duramen.codec.batch import NewRecord, check, encode
-from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
-from duramen.sim.disk import MemoryFileSystem
+from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.storage.directory import open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.log import LogConfig, LogKey
-from duramen.storage.recovery import recover
+from duramen.storage.log.log import LogConfig, LogKey
+from duramen.storage.recovery.recovery import recover
+from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
 _FILE_BYTES: Final = 100_000

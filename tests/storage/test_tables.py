@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import OutOfOrderSequence, ProducerFenced
 from duramen.codec.batch import NewRecord, check, encode
-from duramen.storage.producers import ProducerTable
-from duramen.storage.takeovers import Takeover, TakeoverTable
+from duramen.storage.leader_epochs import Takeover, TakeoverTable
+from duramen.storage.log.producers import ProducerTable
 
 
 def table(*rows: tuple[int, int, int]) -> TakeoverTable:

@@ -84,7 +84,7 @@ def test_what_loses_its_meaning_is_not_compiled(tool: Any) -> None:
 @pytest.mark.long
 def test_all_that_decides_is_compiled(tool: Any) -> None:
     used = tool.used()
-    assert {"duramen/replication/machine.py", "duramen/controller/quorum/machine.py"} < set(used)
+    assert {"duramen/replication/machine.py", "duramen/raft/machine.py"} < set(used)
     assert not any(name.endswith("__main__.py") for name in used)
     sources = {name: (ROOT / "src" / name).read_text() for name in used}
     left = [name for name, source in sources.items() if not tool.is_compilable(ast.parse(source))]

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from duramen.bench.pace import wait_until_ns
-from duramen.bench.schedule import Schedule
+from duramen.bench.load.open_loop import wait_until_ns
+from duramen.bench.load.schedule import Schedule
 
 __all__ = ["pace_writes", "write_throughput"]
 

@@ -12,18 +12,18 @@ from rich.table import Table
 from duramen.bench import latency as latencies
 from duramen.bench import throughput as throughputs
 from duramen.bench.contenders import Door
-from duramen.bench.documents import latency_document, targets_document, throughput_document, write_document
 from duramen.bench.field import Field, Peer
-from duramen.bench.plot import plot_latency
+from duramen.bench.load.schedule import Schedule
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.documents import latency_document, targets_document, throughput_document, write_document
+from duramen.bench.report.plot import plot_latency
+from duramen.bench.report.tables import latency_table, targets_table, throughput_table
+from duramen.bench.report.targets import Outcome, not_measured
 from duramen.bench.scenarios import clients as users
 from duramen.bench.scenarios import compaction, concurrent, process, single, streaming
 from duramen.bench.scenarios.effort import FULL, Effort
-from duramen.bench.schedule import Schedule
-from duramen.bench.spark.reading import PEER, WORKS, measure_reading
-from duramen.bench.spark.reading import steps as reading_steps
-from duramen.bench.tables import latency_table, targets_table, throughput_table
-from duramen.bench.targets import Outcome, not_measured
-from duramen.bench.worker import Worker
+from duramen.bench.spark.reads import PEER, WORKS, measure_reading
+from duramen.bench.spark.reads import steps as reading_steps
 
 __all__ = ["clients", "console_for", "everything", "latency", "show", "targets", "throughput"]
 

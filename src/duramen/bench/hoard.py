@@ -16,19 +16,19 @@ import msgspec
 from duramen.base.ids import METADATA_STREAM_ID, LogId, new_stream_id
 from duramen.base.ports import FileSystem
 from duramen.codec.batch import HEADER_BYTES, NewRecord, check, encode, stamp
-from duramen.controller.events import StreamCreated, encode_event
+from duramen.metadata.events import StreamCreated, encode_event
 from duramen.node.offline import data_files
 from duramen.storage.checkpoint import Checkpoint, write_checkpoint
-from duramen.storage.copier import plan_writes, take_over, write_segment
 from duramen.storage.directory import open_directory
-from duramen.storage.frames import position
-from duramen.storage.handles import Handles
-from duramen.storage.index import IndexHeader, SegmentIndex, cover
 from duramen.storage.io import write_all
-from duramen.storage.log import Log, LogConfig, LogKey, log_directory
-from duramen.storage.segment import Segment, segment_name
-from duramen.storage.syncing import plan_sync, write_index
-from duramen.storage.takeovers import Takeover
+from duramen.storage.leader_epochs import Takeover
+from duramen.storage.log.log import Log, LogConfig, LogKey, log_directory
+from duramen.storage.log.sync import plan_sync, write_index
+from duramen.storage.maintenance.copier import plan_writes, take_over, write_segment
+from duramen.storage.segment.handles import Handles
+from duramen.storage.segment.index import IndexHeader, SegmentIndex, cover
+from duramen.storage.segment.segment import Segment, segment_name
+from duramen.storage.wal.frames import position
 
 __all__ = ["Hoard", "make_hoard", "stream_name"]
 

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 from duramen.bench.bare import pace_writes
 from duramen.bench.contenders import Contender
 from duramen.bench.field import Field
-from duramen.bench.pace import pace
-from duramen.bench.percentiles import Latencies
-from duramen.bench.schedule import Schedule
-from duramen.bench.worker import Worker
+from duramen.bench.load.open_loop import pace
+from duramen.bench.load.percentiles import Latencies
+from duramen.bench.load.schedule import Schedule
+from duramen.bench.load.worker import Worker
 
 __all__ = ["BARE", "BARE_SYNCED", "LatencyCell", "measure_latency", "steps"]
 

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from duramen.base.ports import Buffer
 from duramen.bench.commands import console_for, show
-from duramen.bench.documents import write_document
+from duramen.bench.report.documents import write_document
 from duramen.codec.batch import Headers, NewRecord, encode
 from duramen.codec.crc import crc32c
 from duramen.spark.batches import arrow, encoding, keyscan, native

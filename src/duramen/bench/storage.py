@@ -9,23 +9,14 @@ from types import ModuleType
 from typing import Final
 
 from duramen.bench.commands import console_for, show
-from duramen.bench.documents import targets_document, write_document
-from duramen.bench.scenarios import (
-    cold_reads,
-    compaction,
-    crowded,
-    failover,
-    growing,
-    partitions,
-    pauses,
-    slow_disk,
-    starting,
-    topology,
-)
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.documents import targets_document, write_document
+from duramen.bench.report.tables import targets_table
+from duramen.bench.report.targets import Outcome
+from duramen.bench.scenarios import cold_reads, compaction, crowded, failover, partitions, pauses, slow_disk, topology
+from duramen.bench.scenarios import growth as growing
+from duramen.bench.scenarios import startup as starting
 from duramen.bench.scenarios.effort import scaled
-from duramen.bench.tables import targets_table
-from duramen.bench.targets import Outcome
-from duramen.bench.worker import Worker
 
 __all__ = ["measure_growing", "measure_pauses", "measure_storage"]
 

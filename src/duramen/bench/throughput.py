@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
-from duramen.bench import librdkafka
 from duramen.bench.bare import write_throughput
 from duramen.bench.contenders import Contender, Door
 from duramen.bench.field import Field
-from duramen.bench.flight import fly
 from duramen.bench.latency import BARE, BARE_SYNCED
+from duramen.bench.load import librdkafka
+from duramen.bench.load.closed_loop import fly
+from duramen.bench.load.worker import Worker
 from duramen.bench.peers import jetstream
-from duramen.bench.worker import Worker
 
 __all__ = ["ThroughputCell", "bounded_messages", "measure_throughput", "steps"]
 

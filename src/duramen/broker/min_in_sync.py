@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from duramen.broker.configs import ConfigEntry
+from duramen.broker.stream_configs import ConfigEntry
 from duramen.broker.streams import Stream
-from duramen.controller.cluster.rules import rules_from
-from duramen.controller.state import ControllerState, StreamState
+from duramen.metadata.state import ControllerState, StreamState
+from duramen.metadata.stream_rules import rules_from
 
 __all__ = ["MIN_IN_SYNC", "config_entries", "min_in_sync"]
 

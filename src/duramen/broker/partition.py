@@ -19,9 +19,9 @@ from duramen.base.errors import (
 from duramen.base.ids import Position
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
-from duramen.broker.counting import LastSearch
-from duramen.broker.finding import OffsetFound, TimeSearch
-from duramen.broker.recompressing import Recompressing
+from duramen.broker.offset_search import OffsetFound, TimeSearch
+from duramen.broker.recompression import Recompressing
+from duramen.broker.record_counts import LastSearch
 from duramen.codec.batch import (
     CODEC_MASK,
     HEADER_BYTES,
@@ -34,10 +34,10 @@ from duramen.codec.batch import (
     set_append_time,
     set_max_timestamp,
 )
-from duramen.replication.reaching import Outcome
-from duramen.storage.log import NEVER, Log
-from duramen.storage.reader import Slice
-from duramen.storage.refusals import SENT_AGAIN
+from duramen.replication.replication_wait import Outcome
+from duramen.storage.log.log import NEVER, Log
+from duramen.storage.log.refused_batches import SENT_AGAIN
+from duramen.storage.segment.reader import Slice
 from duramen.storage.store import AppendDone, Store
 
 __all__ = [

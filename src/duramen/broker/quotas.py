@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from duramen.base.settings import Settings
-from duramen.controller.quotas import CONSUMER_RATE, PRODUCER_RATE
-from duramen.controller.state import Entity
+from duramen.metadata.quotas import CONSUMER_RATE, PRODUCER_RATE
+from duramen.metadata.state import Entity
 
 __all__ = ["ANONYMOUS", "Quotas", "RateWindows"]
 

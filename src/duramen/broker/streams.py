@@ -10,11 +10,11 @@ from duramen.base.ids import StreamId
 from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
-from duramen.broker.configs import UNCHANGED, Changed, StreamConfig
 from duramen.broker.partition import Partition, Role
-from duramen.broker.recompressing import Form, Recompressing
-from duramen.controller.state import StreamState
-from duramen.storage.log import LogKey
+from duramen.broker.recompression import Form, Recompressing
+from duramen.broker.stream_configs import UNCHANGED, Changed, StreamConfig
+from duramen.metadata.state import StreamState
+from duramen.storage.log.log import LogKey
 from duramen.storage.store import Store
 
 __all__ = ["Stream", "Streams"]

@@ -328,7 +328,7 @@ def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
 def _keyed(output: Path, rounds: int, scale: float, format_: str) -> None:
     """Updates a second and core of a keyed stream's view, what it costs, and how quick its snapshots are."""
     _check(output)
-    from duramen.bench.keyed import measure_keyed
+    from duramen.bench.keyed_views import measure_keyed
 
     measure_keyed(output, rounds=rounds, scale=scale, as_json=format_ == JSON)
 
@@ -354,7 +354,7 @@ def _measure_spark(
     _check(output, spark=True)
     if "tables" in parts and importlib.util.find_spec("deltalake") is None:
         raise DependencyMissing("measuring tables needs deltalake: pip install 'duramen[tables]'")
-    from duramen.bench.spark.command import measure_spark
+    from duramen.bench.spark_command import measure_spark
 
     measure_spark(
         output, parts=list(dict.fromkeys(parts)), rounds=rounds, scale=scale, minutes=minutes, peer=bool(peers),

@@ -94,7 +94,7 @@ def check(file: str, format_: str) -> int:
     faults: list[SettingInvalid] = []
     values, name = read_file(file, faults)
     settings = Settings(BROKER, environment=os.environ, file=values, file_name=name, faults=faults)
-    from duramen.node.listening import contradictions
+    from duramen.node.listeners import contradictions
 
     faults += contradictions(settings)
     _warn(settings)

@@ -19,7 +19,7 @@ from duramen.base.errors import (
     UnknownMember,
 )
 from duramen.client.answers import PASSING, failure
-from duramen.client.assigning import ASSIGNORS
+from duramen.client.assignors import ASSIGNORS
 from duramen.client.cluster import Cluster, Patience, TopicPartition
 from duramen.client.coordinator import NOBODY, Coordinator, Generation
 from duramen.codec.kafka.errors import ErrorCode

@@ -1,4 +1,1 @@
-"""What a cluster must agree on: events in one internal log, the state they add up to, and the decisions that make them.
-
-Pure: no I/O, no time, no randomness but what is handed in.
-"""
+"""The controller at work: the quorum's replica, the active controller, this node's membership, the cluster admin."""

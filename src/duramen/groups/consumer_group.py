@@ -34,7 +34,7 @@ from duramen.groups.consumer_values import (
     HeartbeatResult,
     MemberState,
 )
-from duramen.groups.reconciling import reconcile
+from duramen.groups.reconciliation import reconcile
 from duramen.groups.topics import Topic, TopicPartition, Topics, hash_of
 
 __all__ = ["ConsumerGroup"]

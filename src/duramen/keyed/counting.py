@@ -6,7 +6,7 @@ from typing import NamedTuple
 from duramen.base.errors import BatchCorrupt
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, batches, checked_body
-from duramen.codec.filtering import marker_type
+from duramen.codec.batch_filter import marker_type
 from duramen.codec.markers import COMMIT
 
 __all__ = ["OWN", "Counting", "Held", "Piece"]

@@ -13,11 +13,11 @@ from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
 from duramen.base.usage import Usage
-from duramen.broker.broker import Broker
-from duramen.broker.forwarding.forwarding import Forwarding
-from duramen.broker.forwarding.room import Room
 from duramen.node.addresses import Address
 from duramen.service.admission import Service
+from duramen.service.broker import Broker
+from duramen.service.forwarding.forwarding import Forwarding
+from duramen.service.forwarding.memory import Room
 
 if TYPE_CHECKING:
     from duramen.doors.http.door import HttpDoor

@@ -6,15 +6,15 @@ from uuid import UUID
 from duramen.base.errors import BatchCorrupt
 from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID, StreamId
 from duramen.base.ports import FileSystem
-from duramen.broker.quorum.entries import events_of, read_batch
-from duramen.broker.quorum.snapshots import SnapshotFiles
-from duramen.broker.quorum.whole import QUORUM_DIRECTORY
 from duramen.codec.batch import CONTROL
-from duramen.controller.events import StreamDeleted
-from duramen.controller.snapshot import decode_snapshot
-from duramen.controller.state import ControllerState
-from duramen.storage.log import LogKey
-from duramen.storage.salvaging.left import Leftovers, batches_of
+from duramen.controller.quorum.entries import events_of, read_batch
+from duramen.controller.quorum.small_file import QUORUM_DIRECTORY
+from duramen.controller.quorum.snapshots import SnapshotFiles
+from duramen.metadata.events import StreamDeleted
+from duramen.metadata.snapshot import decode_snapshot
+from duramen.metadata.state import ControllerState
+from duramen.storage.log.log import LogKey
+from duramen.storage.salvage.left import Leftovers, batches_of
 
 __all__ = ["Names", "read_names"]
 

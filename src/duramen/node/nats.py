@@ -7,14 +7,14 @@ from typing import Final
 
 from duramen.base.metrics import Metrics
 from duramen.base.ports import FileSystem, Randomness
-from duramen.broker.broker import Broker
-from duramen.controller.events import Event, NodeEvent
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.door import NatsDoor
+from duramen.metadata.events import Event, NodeEvent
 from duramen.node.addresses import Address
 from duramen.node.children import NatsServer
 from duramen.node.nats_routes import Routing, places
 from duramen.service.admission import Service
+from duramen.service.broker import Broker
 
 __all__ = ["NatsSide"]
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from duramen.controller.nodes import Node
+from duramen.metadata.nodes import Node
 from duramen.node.addresses import Address
 
 __all__ = ["ENDPOINT", "Routing", "places", "routing", "server_config", "write_private"]

@@ -20,12 +20,10 @@ from duramen.base.ports import FileSystem
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
 from duramen.base.usage import Usage
-from duramen.broker.broker import Broker, Ports
-from duramen.broker.configs import compaction_limits
-from duramen.broker.forwarding.forwarding import Forwarding, Nowhere
+from duramen.broker.stream_configs import compaction_limits
 from duramen.doors.completion import completion, outcome
+from duramen.doors.kafka.connection.faults import Faults
 from duramen.doors.kafka.door import KafkaDoor
-from duramen.doors.kafka.faults import Faults
 from duramen.doors.nats.address import ServerAddress
 from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.descriptors import Descriptors, allow_descriptors
@@ -35,23 +33,25 @@ from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
 from duramen.node.addresses import Address, bind_all, listen_all, parse_address
 from duramen.node.banner import banner
-from duramen.node.collecting import Collecting
+from duramen.node.garbage import Collecting
 from duramen.node.http import HttpSide
-from duramen.node.listening import Listening, data_dir, listening
-from duramen.node.measuring import Measuring
+from duramen.node.listeners import Listening, data_dir, listening
+from duramen.node.metrics import Measuring
 from duramen.node.overlaps import check_overlaps, resolved
 from duramen.node.readiness import Lasting, Readiness
-from duramen.node.ticking import Ticking
+from duramen.node.timer import Ticking
 from duramen.service.admission import Service
+from duramen.service.broker import Broker, Ports
+from duramen.service.forwarding.forwarding import Forwarding, Nowhere
 from duramen.storage.directory import Directory, open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.progress import RecoveryProgress
-from duramen.storage.recovery import Recovered, recover
+from duramen.storage.recovery.progress import RecoveryProgress
+from duramen.storage.recovery.recovery import Recovered, recover
+from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
 if TYPE_CHECKING:
-    from duramen.broker.cluster.member import Member
-    from duramen.node.cluster.joining import Joining
+    from duramen.controller.membership.member import Member
+    from duramen.node.cluster.join import Joining
     from duramen.node.nats import NatsSide
     from duramen.node.nats_routes import Routing
 
@@ -260,8 +260,8 @@ class Node:
         if self._nats is not None:
             # A node that cannot serve does not help to form a cluster and go.
             await self._nats.launched()
-        from duramen.broker.cluster.measures import ClusterMeasures
-        from duramen.node.cluster.agreeing import Parts
+        from duramen.controller.membership.metrics import ClusterMeasures
+        from duramen.node.cluster.quorum import Parts
 
         parts = Parts(files, store, self._require_worker(), self._clock, self._deadlines, HostRandomness())
         member = await self._joining.come(parts, directory.id, doors, self._progress.begin)
@@ -375,7 +375,7 @@ def _nats_side(place: Address | ServerAddress, run_directory: Path, metrics: Met
 
 
 def _joining(settings: Settings, listen: Address, addresses: Listening) -> "Joining":
-    from duramen.node.cluster.joining import Joining  # a node that is alone does not wait for it
+    from duramen.node.cluster.join import Joining  # a node that is alone does not wait for it
 
     return Joining(settings, listen, addresses.seeds, reached_at=addresses.cluster_reached or listen)
 

@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol
 from duramen.base.errors import DirectoryUnusable, DuramenError
 from duramen.base.ports import FileSystem
 from duramen.base.settings import Settings
-from duramen.doors.kafka.faults import Faults
+from duramen.doors.kafka.connection.faults import Faults
 from duramen.node.logs import configure
 from duramen.node.node import Node
-from duramen.node.reloading import Load, reload
+from duramen.node.reload import Load, reload
 from duramen.node.supervisor import Supervisor
 
 __all__ = ["Rehearsal", "run"]

@@ -11,20 +11,20 @@ from duramen.base.errors import DirectoryUnusable, DuramenError, OffsetOutOfRang
 from duramen.base.ids import METADATA_LOG_ID, StreamId, new_stream_id
 from duramen.base.ports import FileSystem
 from duramen.base.units import format_bytes
-from duramen.broker.recreating import recreate
 from duramen.codec.batch import Header, NewRecord, encode, header, records, stamp
-from duramen.controller.events import Event, StreamCreated, encode_event
-from duramen.controller.snapshot import standalone_events
 from duramen.groups.records import decode_key
 from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.files import HostFileSystem
+from duramen.metadata.events import Event, StreamCreated, encode_event
+from duramen.metadata.snapshot import standalone_events
 from duramen.node.names import Names, read_names
 from duramen.node.offline import Held, hold
+from duramen.service.recreation import recreate
 from duramen.storage.directory import begin_directory, finish_directory
-from duramen.storage.log import LogKey
-from duramen.storage.salvaging.left import LeftLog, batches_of, cut_left
-from duramen.storage.salvaging.reading import read_leftovers
-from duramen.storage.salvaging.writing import NewDirectory, NewLog, plan_of
+from duramen.storage.log.log import LogKey
+from duramen.storage.salvage.left import LeftLog, batches_of, cut_left
+from duramen.storage.salvage.reader import read_leftovers
+from duramen.storage.salvage.writer import NewDirectory, NewLog, plan_of
 
 __all__ = ["Cut", "Partial", "Salvaged", "SalvagedLog", "salvage", "stored_bytes"]
 

@@ -11,8 +11,8 @@ from duramen.node.names import read_names
 from duramen.node.offline import hold
 from duramen.node.salvage import stored_bytes
 from duramen.storage.planning.salvage import Gaps
-from duramen.storage.salvaging.left import LeftLog, batches_of
-from duramen.storage.salvaging.reading import read_leftovers
+from duramen.storage.salvage.left import LeftLog, batches_of
+from duramen.storage.salvage.reader import read_leftovers
 
 __all__ = ["Counts", "DirectoryStats", "LogStats", "count"]
 

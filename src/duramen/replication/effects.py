@@ -7,7 +7,7 @@ StartAt are like appends: until a sync covers them, the disk may fall back to wh
 from typing import NamedTuple
 
 from duramen.replication.messages import AlterPartition, Batch, Fetch, FetchAnswer, Refusal
-from duramen.replication.reaching import Outcome
+from duramen.replication.replication_wait import Outcome
 
 __all__ = [
     "Append",

@@ -6,7 +6,7 @@ Where two histories part is found from the epochs alone (KIP-101, KIP-279; over 
 from collections.abc import Iterable
 
 from duramen.base.ids import Position
-from duramen.storage.takeovers import Takeover, TakeoverTable
+from duramen.storage.leader_epochs import Takeover, TakeoverTable
 
 __all__ = ["History"]
 

@@ -7,14 +7,14 @@ from collections.abc import Collection
 
 from duramen.base.ids import Position
 from duramen.replication.effects import Effect, Settle
-from duramen.replication.following import Following
+from duramen.replication.follower import Following
 from duramen.replication.history import History
-from duramen.replication.leading import Behind, Leading
+from duramen.replication.leader import Behind, Leading
 from duramen.replication.messages import AlterPartitionAnswer, Fetch, FetchAnswer, Message, Refusal
-from duramen.replication.parked import Parked
+from duramen.replication.parked_fetches import Parked
 from duramen.replication.partition import PartitionConfig, PartitionState, Topology
-from duramen.replication.reaching import Reaching
 from duramen.replication.replica import Kept, Replica
+from duramen.replication.replication_wait import Reaching
 from duramen.replication.timeouts import TIMEOUTS, Timeouts
 
 __all__ = ["Behind", "Machine"]

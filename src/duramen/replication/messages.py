@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from duramen.base.ids import Position
 from duramen.replication.partition import PartitionState
-from duramen.storage.takeovers import Takeover
+from duramen.storage.leader_epochs import Takeover
 
 __all__ = [
     "AlterPartition",

@@ -1,1 +1,1 @@
-"""Requests between nodes: a table of methods, one encoding, one retry rule, one scatter-gather. Pure."""
+"""Requests between nodes: values, bytes, errors; and the effect runner."""

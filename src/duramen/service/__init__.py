@@ -1,1 +1,1 @@
-"""What all doors have in common: a request's names are resolved and its operations authorized before it is handled."""
+"""What the doors call: one broker, whichever node does the work."""

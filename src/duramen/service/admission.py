@@ -11,8 +11,8 @@ from typing import Final, Generic, TypeVar
 from duramen.base.deadlines import Deadline
 from duramen.base.errors import DuramenError, NameNotResolved
 from duramen.base.principal import Principal
-from duramen.broker.broker import Broker
 from duramen.service.authorize import CLUSTER_NAME, Access, Authorizer, Gate, Operation, ResourceType
+from duramen.service.broker import Broker
 from duramen.service.resolve import Found, Resolver, StreamResolver, TopicKey, Topics
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import click
 
-from duramen.sim import running
-from duramen.sim.cluster import running as clusters
+from duramen.sim import runs as running
+from duramen.sim.cluster import runs as clusters
 
 __all__ = ["main"]
 

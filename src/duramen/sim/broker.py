@@ -12,20 +12,20 @@ from duramen.base.catalogue import BROKER
 from duramen.base.deadlines import Deadlines
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
-from duramen.broker.broker import Broker, Ports
-from duramen.broker.fetching import Fetched, Fetcher, Wanted
-from duramen.broker.standing import Standing
+from duramen.broker.fetch import Fetched, Fetcher, Wanted
+from duramen.broker.membership import Standing
 from duramen.broker.streams import Stream
 from duramen.codec.batch import NewRecord, Record, batches, encode, records
-from duramen.controller.decisions import Definition
-from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
-from duramen.sim.disk import MemoryFileSystem
-from duramen.sim.views import MemoryViewStore
+from duramen.metadata.decisions import Definition
+from duramen.service.broker import Broker, Ports
+from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.sim.machine.disk import MemoryFileSystem
+from duramen.sim.machine.views import MemoryViewStore
 from duramen.storage.directory import Directory, open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.reader import Slice
-from duramen.storage.recovery import recover
-from duramen.storage.scanning import read_slice
+from duramen.storage.recovery.recovery import recover
+from duramen.storage.scan import read_slice
+from duramen.storage.segment.handles import Handles
+from duramen.storage.segment.reader import Slice
 from duramen.storage.store import Store, StoreLimits
 
 __all__ = ["Answer", "ManualBroker"]

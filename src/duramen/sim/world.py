@@ -15,25 +15,25 @@ from duramen.base.errors import DuramenError, LogDamaged
 from duramen.base.ids import METADATA_LOG_ID
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
-from duramen.broker.broker import Broker, Ports
-from duramen.sim.access import Access, AtTheBroker
-from duramen.sim.checker import Checker, facts
-from duramen.sim.clients import Clients
-from duramen.sim.clock import SeededRandomness
-from duramen.sim.decay import Decay, Decayed
-from duramen.sim.disk import Crashed, MemoryFileSystem
-from duramen.sim.door import AtTheDoor
-from duramen.sim.faults import FaultPlan
-from duramen.sim.history import End, History
-from duramen.sim.profiles import LIMITS, PROFILES
-from duramen.sim.scheduler import SeededWorker, VirtualClock
-from duramen.sim.trace import BrokenPromise, Trace
-from duramen.sim.views import MemoryViewStore
-from duramen.sim.workload import Workload
+from duramen.service.broker import Broker, Ports
+from duramen.sim.checkers.checker import Checker, facts
+from duramen.sim.checkers.history import End, History
+from duramen.sim.clients.access import Access, AtTheBroker
+from duramen.sim.clients.door import AtTheDoor
+from duramen.sim.clients.shared import Clients
+from duramen.sim.clients.workload import Workload
+from duramen.sim.machine.clock import SeededRandomness
+from duramen.sim.machine.disk import Crashed, MemoryFileSystem
+from duramen.sim.machine.disk_damage import Decay, Decayed
+from duramen.sim.machine.faults import FaultPlan
+from duramen.sim.machine.profiles import LIMITS, PROFILES
+from duramen.sim.machine.scheduler import SeededWorker, VirtualClock
+from duramen.sim.machine.trace import BrokenPromise, Trace
+from duramen.sim.machine.views import MemoryViewStore
 from duramen.storage.directory import open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.log import Log, log_directory
-from duramen.storage.recovery import recover
+from duramen.storage.log.log import Log, log_directory
+from duramen.storage.recovery.recovery import recover
+from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store
 
 __all__ = ["Outcome", "World"]

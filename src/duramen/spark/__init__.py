@@ -22,7 +22,7 @@ def register(session: "SparkSession") -> None:
 
     Raises DependencyMissing, which names the Python that has no Duramen.
     """
-    from duramen.spark.launching.registering import register
+    from duramen.spark.launching.registration import register
 
     register(session)
 
@@ -32,7 +32,7 @@ def report_lag(session: "SparkSession") -> None:
 
     The group is the source's `kafka.group.id`, else the query's name; a query that has neither is not shown.
     """
-    from duramen.spark.read.lag import report_lag
+    from duramen.spark.launching.lag import report_lag
 
     report_lag(session)
 

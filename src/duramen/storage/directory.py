@@ -14,8 +14,8 @@ from duramen.base.errors import DirectoryTooNew, DirectoryUnusable
 from duramen.base.ids import new_directory_id
 from duramen.base.ports import FileSystem, Lock, Randomness
 from duramen.storage.io import write_all
-from duramen.storage.log import LOGS_DIRECTORY
-from duramen.storage.wal import WAL_DIRECTORY
+from duramen.storage.log.log import LOGS_DIRECTORY
+from duramen.storage.wal.wal import WAL_DIRECTORY
 
 __all__ = [
     "FORMAT",

@@ -15,28 +15,28 @@ from duramen.base.ids import LogId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header
-from duramen.storage.appending import Appends
+from duramen.storage.append.append import Appends
+from duramen.storage.append.leaderships import drop_empty_leaderships, forget_producers, introduce
+from duramen.storage.append.queue import AppendDone, TogetherDone
+from duramen.storage.append.reserved_offsets import give_back
 from duramen.storage.checkpoint import write_checkpoint
-from duramen.storage.compacting import Compactor
 from duramen.storage.condition import Condition
 from duramen.storage.directory import Directory
-from duramen.storage.due import DueLogs
-from duramen.storage.handles import Handles
-from duramen.storage.leading import drop_empty_leaderships, forget_producers, introduce
-from duramen.storage.lingering import Lingering
-from duramen.storage.log import Log, LogConfig, LogKey
-from duramen.storage.notes import FRAME_ROOM
+from duramen.storage.log.log import Log, LogConfig, LogKey
+from duramen.storage.log.producers import NO_ID
+from duramen.storage.maintenance.compaction import Compactor
+from duramen.storage.maintenance.delayed_delete import Lingering
+from duramen.storage.maintenance.due import DueLogs
+from duramen.storage.maintenance.repair import Repairer
+from duramen.storage.maintenance.scheduler import StoreLimits, Upkeep
+from duramen.storage.maintenance.scrubber import Scrubber
 from duramen.storage.planning.retention import Late
-from duramen.storage.producers import NO_ID
-from duramen.storage.reader import Blocked
-from duramen.storage.recovery import Recovered, wal_salt
-from duramen.storage.removal import Removal
-from duramen.storage.repairing import Repairer
-from duramen.storage.reserving import give_back
-from duramen.storage.scrubbing import Scrubber
-from duramen.storage.upkeep import StoreLimits, Upkeep
-from duramen.storage.waiting import AppendDone, TogetherDone
-from duramen.storage.wal import Wal
+from duramen.storage.recovery.recovery import Recovered, wal_salt
+from duramen.storage.segment.handles import Handles
+from duramen.storage.segment.reader import Blocked
+from duramen.storage.truncation.removal import Removal
+from duramen.storage.wal.control_frames import FRAME_ROOM
+from duramen.storage.wal.wal import Wal
 
 __all__ = ["AppendDone", "Store", "StoreLimits", "TogetherDone"]
 

@@ -17,7 +17,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
-from duramen.doors.kafka.faults import Faults
+from duramen.doors.kafka.connection.faults import Faults
 from duramen.node.node import Node
 from duramen.node.run import run
 

@@ -17,7 +17,7 @@ from duramen.testing.faults import BrokerFaults
 from duramen.testing.process import ChildProcess
 
 if TYPE_CHECKING:
-    from duramen.face.records import Record
+    from duramen.client.api.records import Record
 
 __all__ = ["Broker"]
 
@@ -193,7 +193,7 @@ class Broker:
         """
         self._entered()
         if subjects:
-            from duramen.face.client import connect
+            from duramen.client.api.client import connect
 
             with connect(self.http_url) as client:
                 made = client.streams.create(name, partitions=partitions, subjects=subjects, config=config)
@@ -223,7 +223,7 @@ class Broker:
         return sorted(self._read(stream), key=lambda record: (record.partition, record.offset))
 
     def _read(self, stream: str) -> "Iterator[Record]":
-        from duramen.face.reading import Reader, wanted
+        from duramen.client.api.reader import Reader, wanted
 
         what = wanted(stream, "start", "end", None, None)
         reader = Reader(self.bootstrap_servers, what, timeout_s=_TIMEOUT_S, client_id=_CLIENT_ID)

@@ -14,7 +14,7 @@ import msgspec
 
 from duramen.base.errors import BatchCorrupt
 from duramen.codec.attempts import PREFIX
-from duramen.transactions.deciding import Query, Winner
+from duramen.transactions.batch_decisions import Query, Winner
 
 __all__ = ["decode_query", "decode_query_key", "encode_query", "encode_query_key"]
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from tests.broker.quorum.node import Process
+from tests.controller.quorum.node import Process
 from tests.replication.broken import Broken
 from tests.replication.controller import Told
 from tests.replication.disk import Content
@@ -14,29 +14,29 @@ from duramen.base.ids import StreamId
 from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
-from duramen.broker.recompressing import Recompressing
+from duramen.broker.recompression import Recompressing
 from duramen.broker.replicas.batches import bytes_of
 from duramen.broker.replicas.bulk import BulkBytes
-from duramen.broker.replicas.kit import Kit
+from duramen.broker.replicas.dependencies import Kit
 from duramen.broker.replicas.log import ReplicaLog
-from duramen.broker.replicas.opening import takeovers_of
+from duramen.broker.replicas.recovery import takeovers_of
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.roles import Replicas
 from duramen.codec.batch import batches
-from duramen.controller import partitions as controller
-from duramen.controller.partitions import PartitionId
+from duramen.metadata import partitions as controller
+from duramen.metadata.partitions import PartitionId
 from duramen.replication.effects import Append, Commit, Cut, Effect, Restart, Show, StartAt
 from duramen.replication.messages import AlterPartition, Batch, Fetch, FetchAnswer
 from duramen.replication.partition import PartitionConfig, PartitionState
 from duramen.replication.timeouts import Timeouts
-from duramen.sim.clock import SeededRandomness
-from duramen.sim.disk import MemoryFileSystem
-from duramen.sim.scheduler import VirtualClock
+from duramen.sim.machine.clock import SeededRandomness
+from duramen.sim.machine.disk import MemoryFileSystem
+from duramen.sim.machine.scheduler import VirtualClock
 from duramen.storage.directory import open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.log import LogConfig, LogKey
-from duramen.storage.recovery import recover
-from duramen.storage.replicated import Replicated
+from duramen.storage.log.log import LogConfig, LogKey
+from duramen.storage.log.replication import Replicated
+from duramen.storage.recovery.recovery import recover
+from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
 PLACE = PartitionId(StreamId(int=0xA), 0)

@@ -15,7 +15,7 @@ from tests.replication.broken import Broken, Stuck
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import Header
 from duramen.replication.messages import Batch
-from duramen.storage.scanning import scan_log
+from duramen.storage.scan import scan_log
 
 TROUBLE_US: Final = 2_000_000
 MENDED_US: Final = 1_500_000

@@ -8,7 +8,7 @@ from duramen.base.errors import BatchCorrupt
 from duramen.base.ids import Position
 from duramen.broker.replicas.batches import bytes_of, empty, follow_up
 from duramen.codec.batch import NewRecord, encode, header, records
-from duramen.storage.takeovers import Takeover
+from duramen.storage.leader_epochs import Takeover
 
 
 def batch(offset: int, epoch: int, count: int = 1) -> bytearray:

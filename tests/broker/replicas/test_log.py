@@ -9,21 +9,21 @@ from duramen.base.errors import DuramenError, LogDamaged
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.broker.replicas.log import ReplicaLog
-from duramen.broker.replicas.opening import Gaps, gaps_of, look
+from duramen.broker.replicas.recovery import Gaps, gaps_of, look
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, stamp
-from duramen.controller.partitions import PartitionState
+from duramen.metadata.partitions import PartitionState
 from duramen.replication.messages import Batch
 from duramen.replication.replica import Kept
-from duramen.sim.clock import SeededRandomness
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.cluster.process import Process
-from duramen.sim.disk import Crashed, MemoryFileSystem
-from duramen.sim.scheduler import VirtualClock
+from duramen.sim.machine.clock import SeededRandomness
+from duramen.sim.machine.disk import Crashed, MemoryFileSystem
+from duramen.sim.machine.scheduler import VirtualClock
 from duramen.storage.directory import open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.log import Log, LogConfig, LogKey
-from duramen.storage.recovery import recover
-from duramen.storage.replicated import Replicated
+from duramen.storage.log.log import Log, LogConfig, LogKey
+from duramen.storage.log.replication import Replicated
+from duramen.storage.recovery.recovery import recover
+from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
 RECORDS = 9

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from duramen.base.ids import StreamId
 from duramen.broker.replicas.observers import observers_of
-from duramen.controller.events import NodeRegistered, StreamConfigured, StreamCreated
-from duramen.controller.nodes import BROKER_ROLE, CONTROLLER_ROLE
-from duramen.controller.partitions import PartitionId, PartitionState
-from duramen.controller.state import ControllerState
+from duramen.metadata.events import NodeRegistered, StreamConfigured, StreamCreated
+from duramen.metadata.nodes import BROKER_ROLE, CONTROLLER_ROLE
+from duramen.metadata.partitions import PartitionId, PartitionState
+from duramen.metadata.state import ControllerState
 
 _STREAM = StreamId(int=7)
 _PLACE = PartitionId(_STREAM, 0)

@@ -18,20 +18,20 @@ from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import Absent
 from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
-from duramen.broker.replicas.kit import Kit
-from duramen.broker.replicas.pace import Pace
+from duramen.broker.replicas.dependencies import Kit
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.roles import Replicas
+from duramen.broker.replicas.throttle.throttle import Pace
 from duramen.codec.batch import NewRecord, encode, header
-from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.replication.effects import Effect
 from duramen.replication.messages import AlterPartition, Fetch, FetchAnswer, Reach, Refusal
 from duramen.replication.partition import PartitionConfig
-from duramen.replication.reaching import Outcome
-from duramen.sim.store import StoreOnDoubles
-from duramen.storage.log import LogConfig, LogKey
-from duramen.storage.producers import ANY_ID
-from duramen.storage.takeovers import Takeover
+from duramen.replication.replication_wait import Outcome
+from duramen.sim.machine.store import StoreOnDoubles
+from duramen.storage.leader_epochs import Takeover
+from duramen.storage.log.log import LogConfig, LogKey
+from duramen.storage.log.producers import ANY_ID
 
 Sent = tuple[int, Fetch | FetchAnswer, bytes]
 

@@ -26,8 +26,8 @@ from duramen.replication.messages import (
 )
 from duramen.replication.partition import PartitionConfig, PartitionState, Topology
 from duramen.replication.timeouts import Timeouts
-from duramen.sim.disk import Crashed, MemoryFileSystem
-from duramen.sim.scheduler import VirtualClock
+from duramen.sim.machine.disk import Crashed, MemoryFileSystem
+from duramen.sim.machine.scheduler import VirtualClock
 
 TIMEOUTS: Final = Timeouts(wait_ms=40, idle_wait_ms=80, silence_ms=20, retry_ms=20, backoff_ms=5)
 CONTROLLER: Final = 0

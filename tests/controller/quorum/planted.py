@@ -1,165 +1,112 @@
-"""Bugs to be planted in the quorum, one at a time: the simulation has to find each of them."""
+"""Bugs to be planted in what carries out the machine's effects, one at a time: the simulation has to find each."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from copy import copy
+from typing import Any, Final, cast
 
 from tests.sim.planted import Bug, Place
 
-from duramen.controller.quorum import machine
-from duramen.controller.quorum.ballots import Ballot, Count
-from duramen.controller.quorum.changes import Change, Refusal
-from duramen.controller.quorum.effects import Persist
-from duramen.controller.quorum.epochs import End
-from duramen.controller.quorum.following import Following
-from duramen.controller.quorum.leading import Leading
-from duramen.controller.quorum.machine import Machine
-from duramen.controller.quorum.messages import Batch, Message, Vote, VoteAnswer
-from duramen.controller.quorum.progress import Progress
-from duramen.controller.quorum.replica import Kept, Replica
-from duramen.controller.quorum.roles import Role
-from duramen.controller.quorum.voters import ReplicaId, Voters
+from duramen.base.errors import DuramenError
+from duramen.base.ports import FileSystem
+from duramen.controller.quorum.ballot_file import BallotFile, Promised
+from duramen.controller.quorum.log import MetadataLog
+from duramen.controller.quorum.proposals import ProposalDone, Proposals
+from duramen.controller.quorum.runner import Runner
+from duramen.controller.quorum.small_file import WholeFile
+from duramen.raft.effects import Persist
+from duramen.raft.epochs import End
+from duramen.raft.messages import Batch
 
-__all__ = ["BUGS", "VOTE_DAMAGED"]
+__all__ = ["BUGS"]
 
 Original = Callable[..., Any]
 
 
-def _promise_in_memory(right: Original) -> Original:
-    def promise(self: Replica, ballot: Ballot) -> None:
-        right(self, ballot)
-        at = max(at for at, effect in enumerate(self.effects) if isinstance(effect, Persist))
-        self.effects[at] = Persist(Ballot(ballot.epoch))
+def _answer_first(right: Original) -> Original:
+    def _persist(self: Runner, effect: Persist) -> None:
+        right(self, effect)
+        self._agenda.resume()
 
-    return promise
-
-
-def _any_disk(right: Original) -> Original:
-    del right
-
-    def _is_meant(self: Machine, message: Message) -> bool:
-        return not isinstance(message, Vote) or message.voter.node_id == self.me.node_id
-
-    return _is_meant
+    return _persist
 
 
-def _count_by_node(right: Original) -> Original:
-    def take(self: Count, voter: ReplicaId, granted: bool) -> None:
-        right(self, self._voters.of_node(voter.node_id) or voter, granted)
-
-    return take
-
-
-def _count_earlier(right: Original) -> Original:
-    del right
-
-    def _may_commit(self: Leading, end_offset: int) -> bool:
-        del self, end_offset
-        return True
-
-    return _may_commit
-
-
-def _report_written(right: Original) -> Original:
-    def append(self: Replica, batch: Batch) -> None:
-        right(self, batch)
-        if self.role is Role.FOLLOWER:
-            self.synced_offset = self.log.end.offset
+def _count_written(right: Original) -> Original:
+    def append(self: MetadataLog, batch: Batch, done: Callable[[DuramenError | None], None]) -> None:
+        right(self, batch, lambda _: None)
+        self._store.soon(lambda: done(None))
 
     return append
 
 
-def _forget_epoch_of_votes(right: Original) -> Original:
-    def _is_of_epoch(self: Machine, message: Message) -> bool:
-        return isinstance(message, VoteAnswer) or bool(right(self, message))
+def _write_unsynced(right: Original) -> Original:
+    def write(self: WholeFile, content: bytes) -> None:
+        right(_without(self, "sync"), content)
 
-    return _is_of_epoch
-
-
-def _forget_epoch_of_fetches(right: Original) -> Original:
-    def _is_of_epoch(self: Machine, message: Message) -> bool:
-        return not isinstance(message, Vote | VoteAnswer) or bool(right(self, message))
-
-    return _is_of_epoch
+    return write
 
 
-def _vote_for_anybody(right: Original) -> Original:
-    def grants(replica: Replica, vote: Vote) -> bool:
-        return bool(right(replica, vote._replace(end=max(vote.end, replica.log.end))))
+def _forget_name(right: Original) -> Original:
+    def write(self: WholeFile, content: bytes) -> None:
+        right(_without(self, "sync_directory"), content)
 
-    return grants
-
-
-def _change_uncommitted(right: Original) -> Original:
-    def change(self: Leading, change: Change) -> End | Refusal:
-        replica = self._replica
-        known, replica.high_watermark = replica.high_watermark, max(replica.high_watermark, replica.log.end.offset)
-        found: End | Refusal = right(self, change)
-        replica.high_watermark = known
-        return found
-
-    return change
+    return write
 
 
-def _half(right: Original) -> Original:
-    def majority_offset(self: Progress, voters: Voters, own_synced_offset: int) -> int:
-        if len(voters) % 2:
-            return int(right(self, voters, own_synced_offset))
-        return int(right(self, voters.without(self.successors(voters)[-1]), own_synced_offset))
-
-    return majority_offset
+def _without(file: WholeFile, call: str) -> WholeFile:
+    lacking = copy(file)
+    lacking._files = cast("FileSystem", _Without(file._files, call))
+    return lacking
 
 
-def _believe_late(right: Original) -> Original:
-    def take(self: Following, answer: Any) -> None:
-        if self._waiting is not None:
-            answer = answer._replace(asked=self._waiting)
-        right(self, answer)
+class _Without:
+    """Files, and those that they open, without one kind of call."""
 
-    return take
+    def __init__(self, right: Any, call: str) -> None:
+        self._right = right
+        self._call = call
 
+    def open(self, path: str, *, create: bool = False) -> Any:
+        return _Without(self._right.open(path, create=create), self._call)
 
-def _count_on_damaged(right: Original) -> Original:
-    def begin(
-        self: Replica, me: ReplicaId, kept: Kept, *, now_ms: int, chance: Any, timeouts: Any, seeds: tuple[int, ...]
-    ) -> None:
-        right(self, me, kept._replace(damaged=False), now_ms=now_ms, chance=chance, timeouts=timeouts, seeds=seeds)
-
-    return begin
+    def __getattr__(self, name: str) -> Any:
+        return (lambda *_: None) if name == self._call else getattr(self._right, name)
 
 
-VOTE_DAMAGED: Final = Bug(
-    "vote-damaged",
-    "",
-    (Place(Replica, "__init__", _count_on_damaged),),
-    "vote, and be counted on, with a metadata log that has lost synced entries to damage",
-)
+def _answer_ordered(right: Original) -> Original:
+    def add(self: Proposals, end: End, done: ProposalDone) -> None:
+        right(self, end, done)
+        self.committed(end.offset)
+
+    return add
+
+
+def _damaged_is_none(right: Original) -> Original:
+    def read(self: BallotFile) -> Promised | None:
+        try:
+            found: Promised | None = right(self)
+        except DuramenError:
+            return None
+        return None if found is None else found._replace(ballot=found.ballot._replace(voted=None))
+
+    return read
+
+
+def _keep_what_was(right: Original) -> Original:
+    del right
+
+    def restart(self: MetadataLog, start: End, done: Callable[[DuramenError | None], None]) -> None:
+        self.begin(start, [])
+        done(None)
+
+    return restart
+
 
 BUGS: Final = (
-    Bug("vote-twice", "vote twice after restart", (Place(Replica, "promise", _promise_in_memory),)),
-    Bug(
-        "vote-blank",
-        "vote from a blank disk",
-        (Place(Machine, "_is_meant", _any_disk), Place(Count, "take", _count_by_node)),
-    ),
-    Bug(
-        "commit-earlier",
-        "commit an earlier epoch's record by counting",
-        (Place(Leading, "_may_commit", _count_earlier),),
-    ),
-    Bug("report-written", "report written for synced", (Place(Replica, "append", _report_written),)),
-    Bug("forget-epoch", "forget the epoch check", (Place(Machine, "_is_of_epoch", _forget_epoch_of_votes),)),
-    Bug(
-        "forget-epoch-of-fetches",
-        "",
-        (Place(Machine, "_is_of_epoch", _forget_epoch_of_fetches),),
-        "the same, of fetches",
-    ),
-    Bug("vote-behind", "", (Place(machine, "grants", _vote_for_anybody),), "vote for a log that lacks something"),
-    Bug(
-        "change-underway", "", (Place(Leading, "change", _change_uncommitted),), "change voters while a change is open"
-    ),
-    Bug("half-is-enough", "", (Place(Progress, "majority_offset", _half),), "take half of the voters for most"),
-    Bug(
-        "believe-late", "", (Place(Following, "take", _believe_late),), "take a late answer for that to the last fetch"
-    ),
+    Bug("answer-first", "", (Place(Runner, "_persist", _answer_first),), "answer a vote before the ballot is synced"),
+    Bug("count-written", "", (Place(MetadataLog, "append", _count_written),), "count what is written as synced"),
+    Bug("ballot-unsynced", "", (Place(WholeFile, "write", _write_unsynced),), "do not sync the ballot"),
+    Bug("ballot-without-name", "", (Place(WholeFile, "write", _forget_name),), "do not sync the ballot's new name"),
+    Bug("vote-forgotten", "", (Place(BallotFile, "read", _damaged_is_none),), "forget the vote at a start"),
+    Bug("answer-ordered", "", (Place(Proposals, "add", _answer_ordered),), "answer a proposal before it is committed"),
+    Bug("keep-what-was", "", (Place(MetadataLog, "restart", _keep_what_was),), "keep the log behind a new snapshot"),
 )

@@ -1,27 +1,31 @@
-"""A whole quorum under one seed: nodes crash, lose disks and each other, and the voters change in the middle of it.
+"""A whole quorum under one seed: processes and machines end, disks fail and are lost, the voters change.
 
-After a while all is mended, and the quorum has to commit again.
+The witness judges all the while; after a time all is mended, and all has to be well.
 """
 
+import errno
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tests.controller.quorum.disk import Disk
-from tests.controller.quorum.site import Site
-from tests.controller.quorum.witness import Broken, Stuck
-from tests.controller.quorum.world import TROUBLE_MS, Node, Totals, World
+from tests.controller.quorum.node import Node
+from tests.controller.quorum.world import CALM, HASTY, Totals, World, voter_of
+from tests.raft.witness import Broken, Stuck
 
-from duramen.base.errors import LogDamaged
-from duramen.controller.quorum.changes import AddVoter, Change, RemoveVoter, UpdateVoter
-from duramen.controller.quorum.epochs import End
-from duramen.controller.quorum.machine import Machine
-from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter
+from duramen.base.errors import DuramenError
+from duramen.base.ids import Position
+from duramen.controller.quorum.dependencies import Limits
+from duramen.controller.quorum.entries import events_of
+from duramen.controller.quorum.runner import Runner
+from duramen.metadata.events import GroupConfigured
+from duramen.raft.epochs import End
+from duramen.raft.voter_changes import AddVoter, Change, RemoveVoter, UpdateVoter
+from duramen.raft.voters import ReplicaId, Voter, Voters
 
-MENDED_MS: Final = 2_500
 MOST_NODES: Final = 6
-
-__all__ = ["Simulation"]
+TROUBLE_US: Final = 2_500_000
+MENDED_US: Final = 3_000_000
 
 
 class Simulation(World):
@@ -29,246 +33,237 @@ class Simulation(World):
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
         super().__init__(seed, trace=trace)
-        self._again(25, self._propose)
-        for every_ms, act in self._acts():
-            # Seeds differ in what goes wrong how often, and in what never does: some bugs need one thing all the time.
-            often = self.random.choice((0.4, 1, 1, 3, None, None))
+        draw = self.random.choice
+        self.troubled = True
+        self.lossy, self.twice = draw((0.0, 0.02, 0.2)), draw((0.0, 0.1))
+        self.slow_us = draw((500, 3_000, 15_000))
+        self.timeouts = draw((CALM, CALM, HASTY))
+        self.limits = Limits(
+            fetch_bytes=draw((1, 600, 1 << 20)),
+            chunk_bytes=draw((60, 4000)),
+            kept_bytes=random.Random(f"{seed}/kept").choice((0, 500, 1 << 20)),
+            snapshot_bytes=draw((400, 2_000, 1 << 30)),
+        )
+        self.found(draw((1, 3, 3, 3, 5)), grown=draw((True, False, False, False)))
+        self._again(15, self._propose)
+        for every_ms, act in (
+            (300, self._kill),
+            (300, self._lose_power),
+            (300, self._crash_in_a_call),
+            (400, self._fail_calls),
+            (900, self._lose_all_power),
+            (500, self._partition),
+            (400, self._resign),
+            (200, self._change),
+            (700, self._wipe),
+            (900, self._join),
+        ):
+            often = self.random.choice((0.5, 1, 2, None))
             if often is not None:
                 self._again(int(every_ms * often), act)
 
     def run(self) -> Totals:
         """Trouble, then none, then all has to be well. Raises Broken, Stuck."""
-        try:
-            self._run_until(TROUBLE_MS)
-            self._mend()
-            self._run_until(TROUBLE_MS + MENDED_MS)
-        except LogDamaged as error:
-            raise Broken(str(error)) from error
+        self.run_until(TROUBLE_US)
+        self._mend()
+        self.run_until(TROUBLE_US + MENDED_US)
         if self._is_hopeless():
-            self._counts["hopeless"] = 1
+            self.counts["hopeless"] = 1
         else:
             self._all_is_well()
-        self._counts["epochs"] = len(self.witness.leaders)
-        self._counts["committed"] = len(self.witness.committed)
-        self._counts["installs"] = sum(node.site.installs for node in self._nodes.values())
-        return Totals(**self._counts)
+        self.counts["epochs"] = len(self.witness.leaders)
+        self.counts["committed"] = len(self.witness.committed)
+        self.counts["installs"] = sum(node.installs for node in self.nodes)
+        return Totals(**self.counts)
 
-    # -- what happens to it -------------------------------------------------------------------------
+    def _again(self, every_ms: int, act: Callable[[], None]) -> None:
+        """Do it about so often, as long as there is trouble."""
 
-    def _acts(self) -> list[tuple[int, Callable[[], None]]]:
-        return [
-            (400, self._crash_one),
-            (1_500, self._crash_all),
-            (300, self._desert),
-            (600, self._partition),
-            (900, self._wipe),
-            (150, self._change),
-            (250, self._compact),
-            (400, self._resign),
-            (400, self._pause),
-            (200, self._resume),
-            (1_200, self._join),
-            (150, self._unplug),
-        ]
+        def again() -> None:
+            if self.troubled:
+                act()
+                self.at(self.random.randrange(2_000 * every_ms) + 1, again)
+
+        self.at(self.random.randrange(2_000 * every_ms) + 1, again)
+
+    def _any(self) -> Node:
+        return self.random.choice(self.nodes)
+
+    # -- what happens -------------------------------------------------------------------------------
 
     def _propose(self) -> None:
-        for node in self._leaders():
-            assert node.machine is not None
-            node.machine.propose(next(self._numbers), self.random.choice((1, 1, 3)))
-            self._go_on(node)
+        """Somebody proposes, mostly where it makes sense."""
+        nodes = self.leaders() if self.random.random() < 0.95 else [self._any()]
+        for node in nodes:
+            if node.runner is not None:
+                self.propose_at(node, node.runner)
 
-    def _crash_one(self) -> None:
+    def _kill(self) -> None:
         node = self._any()
-        if node.machine is not None:
-            self._crash(node)
-            self._start_later(node)
+        if node.process is not None:
+            self.end(node, power=False)
 
-    def _start_later(self, node: Node) -> None:
-        def start() -> None:
-            if node.machine is None:
-                self._start(node)
+    def _lose_power(self) -> None:
+        node = self._any()
+        if node.process is not None:
+            self.end(node, power=True)
 
-        self._at(self.random.choice((1, 50, 300)), start)
+    def _lose_all_power(self) -> None:
+        for node in self.nodes:
+            if node.process is not None:
+                self.end(node, power=True)
 
-    def _crash_all(self) -> None:
-        for node in self._nodes.values():
-            if node.machine is not None:
-                self._crash(node)
-        for node in self._nodes.values():
-            self._start_later(node)
+    def _crash_in_a_call(self) -> None:
+        node = self._any()
+        node.disk.crash_at = node.disk.calls + self.random.randrange(1, 30)
 
-    def _desert(self) -> None:
-        """A leader is alone, and goes on as one for a while."""
-        for node in self._leaders():
-            me = node.site.me.node_id
-            self._cut = {pair for other in self._nodes for pair in ((me, other), (other, me)) if other != me}
-            self._say(f"cut {me} off")
-            self._heal_later()
+    def _fail_calls(self) -> None:
+        """For a while calls of one kind fail now and then."""
+        node = self._any()
+        if node.process is None:
+            return
+        failing = self.random.choice((("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write")))
+        rate = self.random.choice((0.02, 0.3, 1.0))
+        node.disk.failed_sync = self.random.choice(("keep", "drop", "forget"))
+
+        def interfere(call: str, path: str, size: int) -> int:
+            if call in failing and self.random.random() < rate:
+                self.say(f"{node.node_id} {call} {path} fails")
+                raise OSError(errno.EIO, "the disk")
+            return size
+
+        def good_again() -> None:
+            if node.disk.interfere is interfere:
+                node.disk.interfere = None
+
+        node.disk.interfere = interfere
+        self.at(self.random.choice((3_000, 50_000)), good_again)
 
     def _partition(self) -> None:
-        """Halves, one alone, a ring, or one way only."""
-        ids = list(self._nodes)
+        ids = [node.node_id for node in self.nodes]
         self.random.shuffle(ids)
-        if len(ids) < 2:
-            return
-        half = set(ids[: self.random.randrange(1, len(ids))])
-        match self.random.randrange(3):
-            case 0:
-                self._cut = {(a, b) for a in ids for b in ids if (a in half) != (b in half)}
-            case 1:
-                self._cut = {(a, b) for a in ids for b in ids if a in half and b not in half}
-            case _:
-                last = len(ids) - 1
-                self._cut = {
-                    (a, b) for i, a in enumerate(ids) for j, b in enumerate(ids) if abs(i - j) not in (0, 1, last)
-                }
-        self._say(f"cut {sorted(self._cut)}")
-        self._heal_later()
-
-    def _heal_later(self) -> None:
-        cut = self._cut
+        half = set(ids[: self.random.randrange(len(ids)) + 1])
+        one_way = self.random.random() < 0.3
+        cut = {(a, b) for a in ids for b in ids if a in half and b not in half}
+        if not one_way:
+            cut |= {(b, a) for a, b in cut}
+        if self.random.random() < 0.4:
+            for leader in self.leaders():
+                me = leader.node_id
+                cut = {pair for other in ids for pair in ((me, other), (other, me)) if other != me}
+        self.cut = cut
+        self.say(f"cut {sorted(cut)}")
 
         def heal() -> None:
-            if self._cut is cut:
-                self._cut = set()
+            if self.cut is cut:
+                self.cut = set()
 
-        self._at(self.random.choice((50, 150, 400)), heal)
-
-    def _unplug(self) -> None:
-        """Two nodes lose their connection, and have another one before long."""
-        one, two = self._any(), self._any()
-        if one is two:
-            return
-        ways = {(one.site.me.node_id, two.site.me.node_id), (two.site.me.node_id, one.site.me.node_id)}
-
-        def plug() -> None:
-            self._unplugged -= ways
-            self._connection(one, two, is_open=True)
-
-        self._unplugged |= ways
-        self._connection(one, two, is_open=False)
-        self._at(self.random.choice((5, 50, 300)), plug)
-
-    def _pause(self) -> None:
-        self._any().paused = True
-
-    def _resume(self) -> None:
-        for node in self._nodes.values():
-            if node.paused:
-                node.paused = False
-                held, node.held = node.held, []
-                for sent in held:
-                    self._at(0, partial(self._deliver, sent))
-                if node.tick_ms is None:
-                    self._go_on(node)
+        self.at(self.random.choice((50_000, 200_000, 500_000)), heal)
 
     def _resign(self) -> None:
-        for node in self._leaders():
-            assert node.machine is not None
-            node.machine.resign()
-            self._go_on(node)
-
-    def _compact(self) -> None:
-        node = self._any()
-        if node.machine is not None and not node.site.writes_ballot:
-            disk = node.site.disk
-            end_offset = min(node.machine.high_watermark, disk.synced.end.offset)
-            ends = [batch.first + batch.entries for batch in disk.written.batches]
-            ends = [end for end in ends if end <= end_offset]
-            if ends:
-                end = self.random.choice(ends)
-                node.machine.compacted(end)
-                if node.machine.start.offset == end:
-                    disk.compact(end)
-                self._go_on(node)
+        for node in self.leaders():
+            if node.runner is not None:
+                self.guarded(node, node.runner.resign)
 
     def _change(self) -> None:
         """Somebody asks for a change of the voters."""
-        for node in self._leaders():
-            assert node.machine is not None
-            self._change_at(node, node.machine)
-            self._go_on(node)
+        for node in self.leaders():
+            if node.runner is not None:
+                runner, change = node.runner, self._any_change(node.runner.machine.voters)
+                self.guarded(node, partial(self._change_at, runner, change))
 
-    def _led(self, node: Node, machine: Machine) -> None:
-        if self._hasty:
-            self._change_at(node, machine)
+    def _change_at(self, runner: Runner, change: Change) -> None:
+        if isinstance(runner.change(change), End):
+            self.counts["changes"] += 1
+            self.say(f"voters {runner.machine.voters}")
 
-    def _change_at(self, node: Node, machine: Machine) -> None:
-        if isinstance(machine.change(self._any_change(machine)), End):
-            self._counts["changes"] += 1
-            self._say(f"{node.site.me} voters {machine.voters}")
-
-    def _any_change(self, machine: Machine) -> Change:
-        voters = machine.voters
-        learners = [node.site.me for node in self._nodes.values() if node.site.me not in voters]
+    def _any_change(self, voters: Voters) -> Change:
+        learners = [node for node in self.nodes if node.me not in voters]
         dead = [voter for voter in voters.ids if voter not in self._alive()]
         if learners and self.random.random() < 0.6:
-            return AddVoter(Voter(self.random.choice(learners)))
+            return AddVoter(voter_of(self.random.choice(learners)))
         if dead:
             return RemoveVoter(dead[0])
         if len(voters) > 2 and self.random.random() < 0.5:
             return RemoveVoter(self.random.choice(voters.ids))
-        return UpdateVoter(Voter(self.random.choice(voters.ids), f"{next(self._numbers)}"))
-
-    def _join(self) -> None:
-        """A node that there was not."""
-        if len(self._nodes) < MOST_NODES:
-            node = self._add_node(max(self._nodes) + 1, NO_VOTERS)
-            node.site.joins = self.random.random() < 0.5
-            self._start(node)
+        return UpdateVoter(Voter(self.random.choice(voters.ids), f"elsewhere:{next(self._numbers) % 1000}"))
 
     def _alive(self) -> set[ReplicaId]:
-        return {node.site.me for node in self._nodes.values()}
+        return {node.me for node in self.nodes}
 
     def _wipe(self) -> None:
         """A disk is lost, unless too many are already for some set of voters that anybody goes by."""
         node = self._any()
-        alive = self._alive() - {node.site.me}
-        sets = [one.voters for one in self._nodes.values()]
-        if any(voters.ids and not voters.majority(alive) for voters in sets):
+        alive = self._alive() - {node.me}
+        known = [one.runner.machine.voters for one in self.nodes if one.runner is not None]
+        if len(known) < len(self.nodes) or any(not voters.majority(alive) for voters in known):
             return
-        if node.machine is not None:
-            self._crash(node)
-        self._counts["wipes"] += 1
-        old = node.site
-        node.site = Site(
-            ReplicaId(old.me.node_id, f"{old.me.directory_id}a"),
-            Disk(),
-            self.witness,
-            self.random.randrange,
-            tuple(node_id for node_id in self._nodes if node_id != old.me.node_id),
-        )
-        node.site.joins = True
-        self._equip(node.site)
-        self._say(f"{old.me} is lost")
-        self._start_later(node)
+        self.end(node, power=False)
+        self.counts["wipes"] += 1
+        self.say(f"{node.node_id} loses its disk")
+        fresh = self.node(node.node_id)
+        fresh.plan = fresh.plan._replace(joins=voter_of(fresh))
+        self.nodes[node.node_id - 1] = fresh
+        self.at(self.random.choice((1_000, 50_000, 200_000)), partial(self.start, fresh))
+
+    def _join(self) -> None:
+        """A node that there was not."""
+        if len(self.nodes) < MOST_NODES:
+            node = self.node(len(self.nodes) + 1)
+            if self.random.random() < 0.5:
+                node.plan = node.plan._replace(joins=voter_of(node))
+            self.nodes.append(node)
+            self.start(node)
 
     # -- the end ------------------------------------------------------------------------------------
 
     def _mend(self) -> None:
-        self._cut = set()
-        self._unplugged = set()
-        self._slow_ms = 2
-        self._resume()
-        for node in self._nodes.values():
-            node.disk_ms = 3
-            if node.machine is None:
-                self._start(node)
-        self._at(MENDED_MS * 3 // 4, self._propose)
+        self.say("mended")
+        self.troubled = False
+        self.cut = set()
+        self.slow_us = 1_000
+        for node in self.nodes:
+            node.disk.crash_at = node.disk.interfere = None
+            if (node.runner is None or node.runner.error is not None) and node.process is not None:
+                self.end(node, power=False)
+        self.at(MENDED_US * 3 // 4, self._propose_last)
+
+    def _propose_last(self) -> None:
+        self._last: list[Position | DuramenError] = []
+        for node in self.leaders():
+            if node.runner is not None:
+                node.runner.propose([GroupConfigured("last", {"x": "y"})], self._last.append)
 
     def _is_hopeless(self) -> bool:
         """Whether nobody can lead any more: a learner lost its disk while it was being added to too few."""
-        machines = [node.machine for node in self._nodes.values() if node.machine is not None]
+        machines = [node.runner.machine for node in self.nodes if node.runner is not None]
         furthest = max(machines, key=lambda machine: machine.end)
         return not furthest.voters.majority(self._alive())
 
     def _all_is_well(self) -> None:
-        leaders = self._leaders()
-        newest = max((node.machine.epoch for node in leaders if node.machine is not None), default=0)
-        leading = [node for node in leaders if node.machine is not None and node.machine.epoch == newest]
-        if len(leading) != 1 or leading[0].machine is None:
+        leaders = self.leaders()
+        if not leaders:
             raise Stuck("nobody leads after all was mended")
-        machine = leading[0].machine
-        for node in self._nodes.values():
-            if node.machine is None or node.machine.high_watermark != machine.end.offset:
-                raise Stuck(f"{node.site.me} has not all that {machine.me} has, long after all was mended")
+        leader = max(leaders, key=lambda node: node.epoch)
+        if not any(isinstance(answer, Position) for answer in self._last):
+            raise Stuck(f"the last proposal was answered {self._last}")
+        assert leader.runner is not None
+        end = leader.runner.machine.end
+        image = leader.view.image()
+        for node in self.nodes:
+            if node.runner is None or node.runner.applied != end:
+                raise Stuck(f"{node.node_id} has not all that {leader.node_id} has, long after all was mended")
+            if node.view.image() != image:
+                raise Broken(f"the state of {node.node_id} is not that of {leader.node_id}")
+        held = {
+            event.group
+            for entry in self.witness.committed
+            for event in events_of(entry.batch)
+            if isinstance(event, GroupConfigured)
+        }
+        for name in self.refused:
+            if name in held:
+                raise Broken(f"{name} was refused, and is committed")
+        for event in self.alone:
+            if isinstance(event, GroupConfigured) and event.group not in leader.view.state.groups:
+                raise Broken(f"{event.group} is gone, which the node knew when it was alone")

@@ -1,4 +1,4 @@
-"""Seeds of the simulated quorum: nothing that the witness sees breaks a promise, and what a seed does is its own."""
+"""Seeds of quorums on simulated disks: no promise is broken, and a seed does the same each time."""
 
 from functools import partial
 
@@ -7,8 +7,8 @@ from tests.controller.quorum.simulation import Simulation
 from tests.controller.quorum.world import Totals
 from tests.seeds import add_up, same_traces
 
-SEEDS = 200
-SEEDS_LONG = 20_000
+SEEDS = 30
+SEEDS_LONG = 3_000
 
 
 def run(seeds: range) -> Totals:
@@ -17,13 +17,22 @@ def run(seeds: range) -> Totals:
 
 def test_no_promise_is_broken() -> None:
     totals = run(range(SEEDS))
-    assert totals.delivered > 500 * SEEDS
-    assert totals.crashes > 10 * SEEDS
-    assert totals.committed > 10 * SEEDS
-    # Each happens in many seeds, so that what is right was not right for want of trouble.
-    assert min(totals.epochs, totals.wipes, totals.changes) > SEEDS
-    assert totals.installs > SEEDS // 4
-    assert totals.hopeless <= SEEDS // 100
+    # Each happens often, so that what is right was not right for want of trouble.
+    assert totals.delivered > 300 * SEEDS
+    assert totals.ends > 8 * SEEDS
+    assert totals.power_losses > 5 * SEEDS
+    assert totals.torn > SEEDS
+    assert totals.epochs > 3 * SEEDS
+    assert totals.answered > 15 * SEEDS
+    assert min(totals.installs, totals.changes, totals.unknown, totals.refused) > SEEDS // 2
+    assert totals.wipes > SEEDS // 6
+    assert totals.failures > SEEDS // 10
+    assert totals.hopeless <= SEEDS // 30
+
+
+@pytest.mark.parametrize("seed", [3010])
+def test_seeds_that_found_something(seed: int) -> None:
+    run(range(seed, seed + 1))
 
 
 @pytest.mark.long
@@ -31,6 +40,6 @@ def test_no_promise_is_broken_in_many_seeds() -> None:
     run(range(SEEDS, SEEDS_LONG))
 
 
-@pytest.mark.parametrize("seed", [3, 7, 11])
+@pytest.mark.parametrize("seed", [2, 5])
 def test_a_seed_makes_the_same_trace(seed: int) -> None:
-    same_traces(partial(Simulation, trace=True), seed, at_least=500)
+    same_traces(partial(Simulation, trace=True), seed, at_least=100)

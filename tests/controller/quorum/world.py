@@ -1,7 +1,4 @@
-"""The world of a simulated quorum under one seed: time, nodes with clocks that drift, network and disks at their worst.
-
-Everything that happens is an event at a time; the same seed makes the same events.
-"""
+"""Nodes on simulated disks and a network between them, under one seed: all that happens is an event of one clock."""
 
 import heapq
 import random
@@ -10,263 +7,274 @@ from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
 
-from tests.controller.quorum.describing import effect_text, message_text
-from tests.controller.quorum.disk import Content, Disk
-from tests.controller.quorum.site import CALM, HASTY, Sent, Site
-from tests.controller.quorum.witness import Witness
+from tests.controller.quorum.node import Node
+from tests.raft.describing import effect_text
+from tests.raft.witness import Broken, Witness
 
-from duramen.controller.quorum.effects import Effect
-from duramen.controller.quorum.machine import Machine
-from duramen.controller.quorum.roles import Role
-from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
+from duramen.base.errors import DuramenError, LogDamaged, NotController, OutcomeUnknown
+from duramen.base.ids import Position
+from duramen.controller.quorum.dependencies import Limits
+from duramen.controller.quorum.entries import events_of
+from duramen.controller.quorum.recovery import Plan
+from duramen.controller.quorum.runner import Runner
+from duramen.controller.quorum.snapshot_chunks import Wire
+from duramen.metadata.events import Event, GroupConfigured
+from duramen.raft.effects import Append, Effect, Send, Serve, ServeSnapshot
+from duramen.raft.roles import Role
+from duramen.raft.timeouts import Timeouts
+from duramen.raft.voters import Voter, Voters
+from duramen.sim.machine.disk import Crashed
+from duramen.sim.machine.scheduler import VirtualClock
 
-TROUBLE_MS: Final = 3_000
-"""For so long things go wrong."""
+CALM: Final = Timeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300, soon_ms=8)
+HASTY: Final = Timeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60, soon_ms=4)
+"""So short that with slow messages and disks elections cross each other all the time."""
+
+
+SEEDS: Final = (1, 2, 3, 4, 5, 6)
 
 
 class Totals(NamedTuple):
-    """What a run did. In a `hopeless` one more disks of voters were lost than a quorum bears."""
+    """What a run did. `answered`, `refused` and `unknown` are what came of proposals."""
 
-    events: int
-    delivered: int
-    epochs: int
-    committed: int
-    crashes: int
-    wipes: int
-    changes: int
-    installs: int
-    hopeless: int
+    events: int = 0
+    delivered: int = 0
+    ends: int = 0
+    power_losses: int = 0
+    torn: int = 0
+    failures: int = 0
+    epochs: int = 0
+    committed: int = 0
+    installs: int = 0
+    changes: int = 0
+    wipes: int = 0
+    hopeless: int = 0
+    answered: int = 0
+    refused: int = 0
+    unknown: int = 0
 
 
 class World:
-    """Some voters that start; with `trace` what happens is kept as text."""
+    """Nodes, each a process on its disk, and what is on its way between them; `found` makes the first of them."""
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
-        self.random = random.Random(seed)
+        self.random = random.Random(f"{seed}/world")
+        self.clock = VirtualClock()
         self.witness = Witness()
         self.trace: list[str] = []
+        self.nodes: list[Node] = []
+        self.timeouts = CALM
+        self.limits = Limits()
+        self.slow_us = 1_000
+        self.lossy = self.twice = 0.0
+        self.troubled = False  # whether the network may lose, repeat and delay
+        self.cut: set[tuple[int, int]] = set()
+        self.counts = dict.fromkeys(Totals._fields, 0)
+        self.refused: list[str] = []  # what was proposed and must never be committed
+        self.alone: list[Event] = []  # what a node knew before it was a quorum
+        self._seed = seed
         self._traced = trace
-        self._now_ms = 0
-        self._numbers = count()
         self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._counts = dict.fromkeys(Totals._fields, 0)
-        size = self.random.choice((1, 2, 3, 3, 3, 4, 4, 5))
-        voters = Voters(Voter(ReplicaId(node, "a")) for node in range(1, size + 1))
-        self._nodes: dict[int, Node] = {}
-        self._hasty = self.random.random() < 0.3
-        self._most_batches = self.random.choice((1, 2, 8))
-        self._cut: set[tuple[int, int]] = set()
-        self._unplugged: set[tuple[int, int]] = set()
-        self._lossy = self.random.choice((0.0, 0.02, 0.3))
-        self._twice = self.random.choice((0.0, 0.05, 0.3))
-        # As late as an election takes, or as several: what comes then is of another time, and looks as if it were not.
-        self._late, self._late_ms = self.random.choice(((0.05, 150), (0.3, 60), (0.2, 400)))
-        self._timeouts = self.random.choice((CALM, HASTY))
-        self._slow_ms = self.random.choice((2, 10, 40) if self._timeouts is CALM else (2, 5, 12))
-        self._slow_disks = self.random.choice((0.0, 0.2, 0.8))
-        self._noticed = self.random.choice((0.0, 0.8, 1.0))  # how often a node hears of a connection that closed
+        self._numbers = count()
+        self._names = count()
+
+    def found(self, size: int, *, grown: bool = False) -> None:
+        """The cluster begins: of so many voters, or with one node that was alone and is to grow by the others."""
         for node_id in range(1, size + 1):
-            self._add_node(node_id, voters)
-        for node in self._nodes.values():
-            self._start(node)
+            self.nodes.append(self.node(node_id))
+        if grown:
+            self.alone = self.nodes[0].be_alone(self.random.randrange(1, 4))
+            for node in self.nodes[1:]:
+                node.plan = node.plan._replace(joins=voter_of(node))
+        else:
+            founders = Voters(map(voter_of, self.nodes))
+            for node in self.nodes:
+                node.plan = node.plan._replace(founders=founders)
+        for node in self.nodes:
+            self.start(node)
+
+    def node(self, node_id: int) -> Node:
+        node = self._make(node_id, f"{self._seed}/{next(self._numbers)}")
+        node.plan = Plan(node.me, seeds=SEEDS, timeouts=self.timeouts, limits=self.limits)
+        node.send_on, node.failed_with = self._send, self._failed
+        node.segment_bytes = self.random.choice((300, 4000))
+        if self._traced:
+            node.happened = self._say_effect
+        return node
+
+    def _make(self, node_id: int, seed: str) -> Node:
+        return Node(node_id, seed, self.clock, self.witness)
 
     # -- time ---------------------------------------------------------------------------------------
 
-    def _at(self, delay_ms: int, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self._now_ms + delay_ms, next(self._numbers), act))
+    def at(self, delay_us: int, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.clock.now_us + delay_us, next(self._numbers), act))
 
-    def _run_until(self, end_ms: int) -> None:
-        while self._events and self._events[0][0] <= end_ms:
-            self._now_ms, _, act = heapq.heappop(self._events)
-            self._counts["events"] += 1
-            act()
-        self._now_ms = end_ms
-
-    def _again(self, every_ms: int, act: Callable[[], None]) -> None:
-        """Do it about so often, as long as there is trouble."""
-
-        def again() -> None:
-            if self._now_ms < TROUBLE_MS:
+    def run_until(self, end_us: int) -> None:
+        while True:
+            at_us, node = self._next()
+            if at_us is None or at_us > end_us:
+                self.clock.now_us = max(self.clock.now_us, end_us)
+                return
+            self.counts["events"] += 1
+            if node is None:
+                at_us, _, act = heapq.heappop(self._events)
+                self.clock.now_us = max(self.clock.now_us, at_us)
                 act()
-                self._at(self.random.randrange(2 * every_ms) + 1, again)
+            else:
+                self._turn(node)
 
-        self._at(self.random.randrange(2 * every_ms) + 1, again)
+    def _next(self) -> tuple[int | None, Node | None]:
+        found: tuple[int | None, Node | None] = (self._events[0][0], None) if self._events else (None, None)
+        for node in self.nodes:
+            at_us = node.process.next_us if node.process is not None else None
+            if at_us is not None and (found[0] is None or at_us < found[0]):
+                found = (at_us, node)
+        return found
 
-    def _say(self, text: str) -> None:
+    def _turn(self, node: Node) -> None:
+        self.guarded(node, lambda: node.process is not None and node.process.turn())
+
+    def guarded(self, node: Node, act: Callable[[], object]) -> None:
+        """Do something of a node's process, which may end in the middle of it."""
+        try:
+            act()
+        except Crashed as crashed:
+            self.say(f"{node.node_id} crashes in {crashed}")
+            self.counts["torn"] += 1
+            self.end(node, power=self.random.random() < 0.7)
+
+    def say(self, text: str) -> None:
         if self._traced:
-            self.trace.append(f"{self._now_ms} {text}")
+            self.trace.append(f"{self.clock.now_us} {text}")
 
-    def _say_effect(self, me: ReplicaId, effect: Effect) -> None:
-        self._say(f"{me} {effect_text(effect)}")
+    def _say_effect(self, node: Node, effect: Effect) -> None:
+        if not isinstance(effect, Send | Serve | ServeSnapshot | Append):
+            self.say(f"{node.node_id} {effect_text(effect)}")
+        elif isinstance(effect, Append):
+            self.say(f"{node.node_id} appends {effect.batch.epoch}:{effect.batch.first}")
 
     # -- nodes --------------------------------------------------------------------------------------
 
-    def _add_node(self, node_id: int, voters: Voters) -> "Node":
-        seeds = tuple(sorted({*self._nodes, *(voter.node_id for voter in voters.ids)} - {node_id}))
-        site = Site(ReplicaId(node_id, "a"), Disk(voters), self.witness, self.random.randrange, seeds)
-        slow = self.random.random() < self._slow_disks
-        self._equip(site)
-        node = Node(site, self.random.choice((0.8, 1.0, 1.0, 1.3)), self._timeouts.election_ms * 3 // 4 if slow else 3)
-        self._nodes[node_id] = node
-        return node
-
-    def _equip(self, site: Site) -> None:
-        site.most_batches, site.timeouts = self._most_batches, self._timeouts
-        if self._traced:
-            site.say = partial(self._say_effect, site.me)
-
-    def _start(self, node: "Node") -> None:
-        node.life += 1
-        node.paused = False
-        node.site.start(node.local_ms(self._now_ms))
-        self._say(f"{node.site.me} starts")
-        self._go_on(node)
-        for other in self._nodes.values():
-            self._connection(node, other, is_open=True)
-
-    def _crash(self, node: "Node") -> None:
-        if node.syncing is not None and self.random.random() < 0.5:
-            node.site.disk.synced = node.syncing
-        node.site.crash()
-        node.forget()
-        node.life += 1
-        self._counts["crashes"] += 1
-        self._say(f"{node.site.me} crashes")
-        for other in self._nodes.values():
-            self._connection(node, other, is_open=False)
-
-    def _go_on(self, node: "Node") -> None:
-        """Carry out what may be carried out, and see to it that time, disk and network do their part."""
-        machine = node.site.machine
-        if machine is None:
+    def start(self, node: Node) -> None:
+        if node.process is not None or self.nodes[node.node_id - 1] is not node:
             return
-        if machine.role is Role.LEADER and node.led_epoch != machine.epoch:
-            node.led_epoch = machine.epoch
-            self._led(node, machine)
-        for sent in node.site.run():
-            self._send(sent)
+        self.say(f"{node.node_id} starts")
+
+        def opened(result: Runner | DuramenError) -> None:
+            if isinstance(result, LogDamaged):
+                raise Broken(str(result)) from result
+            if isinstance(result, DuramenError):
+                self._failed(node, result)
+            else:
+                self.connection(node, is_open=True)
+
+        def start() -> None:
+            try:
+                node.start(opened)
+            except (OSError, DuramenError) as error:
+                self.say(f"{node.node_id} does not start: {error}")
+                self.end(node, power=self.random.random() < 0.5)
+
+        self.guarded(node, start)
+
+    def end(self, node: Node, *, power: bool) -> None:
+        self.counts["ends"] += 1
+        self.say(f"{node.node_id} ends by {'a loss of power' if power else 'a kill'}")
+        node.end()
+        self.connection(node, is_open=False)
+        if power:
+            self.counts["power_losses"] += 1
+            node.disk.crash(self.random)
+        self.at(self.random.choice((1_000, 50_000, 200_000)), partial(self.start, node))
+
+    def _failed(self, node: Node, error: DuramenError) -> None:
+        if isinstance(error, LogDamaged):
+            raise Broken(str(error)) from error
+        self.say(f"{node.node_id} failed: {error}")
+        self.counts["failures"] += 1
         life = node.life
-        if node.site.writes_ballot and not node.balloting:
-            node.balloting = True
-            self._at(self.random.randrange(node.disk_ms), lambda: self._ballot_written(node, life))
-        if node.syncing is None and node.site.disk.written is not node.site.disk.synced:
-            node.syncing = node.site.begin_sync()
-            self._at(self.random.randrange(node.disk_ms), lambda: self._end_sync(node, life))
-        due_ms = node.due_ms(machine.deadline_ms, self._now_ms)
-        if node.tick_ms is None or due_ms < node.tick_ms:
-            node.tick_ms = due_ms
-            self._at(due_ms - self._now_ms, lambda: self._tick(node, life, due_ms))
 
-    def _tick(self, node: "Node", life: int, due_ms: int) -> None:
-        if node.life != life or node.tick_ms != due_ms:
-            return
-        node.tick_ms = None
-        if node.paused:
-            return
-        if node.site.machine is not None:
-            node.site.machine.tick(node.local_ms(self._now_ms))
-            self._go_on(node)
+        def end() -> None:
+            if node.life == life:
+                self.end(node, power=self.random.random() < 0.5)
 
-    def _ballot_written(self, node: "Node", life: int) -> None:
-        if node.life == life:
-            node.balloting = False
-            node.site.ballot_written()
-            self._go_on(node)
+        self.at(self.random.choice((1, 20_000)), end)
 
-    def _end_sync(self, node: "Node", life: int) -> None:
-        if node.life == life and node.syncing is not None:
-            content, node.syncing = node.syncing, None
-            node.site.end_sync(content)
-            self._go_on(node)
+    def leaders(self) -> list[Node]:
+        return [node for node in self.nodes if node.runner is not None and node.runner.machine.role is Role.LEADER]
 
     # -- network ------------------------------------------------------------------------------------
 
-    def _connection(self, one: "Node", two: "Node", *, is_open: bool) -> None:
-        """There is a connection between two, or none any more: each hears of it in its time, or of its end never."""
-        for hearing, of in ((one, two), (two, one)):
-            if hearing is not of and (is_open or self.random.random() < self._noticed):
-                self._at(1 + self.random.randrange(5), partial(self._hear_of, hearing, hearing.life, of, is_open))
+    def connection(self, node: Node, *, is_open: bool) -> None:
+        """A node can be reached, or cannot any more: the others hear of it, each in its time."""
+        for other in self.nodes:
+            if other is not node:
+                self.at(50 + self.random.randrange(5_000), partial(self._hear_of, other, other.life, node, is_open))
+                if is_open:
+                    self.at(50 + self.random.randrange(5_000), partial(self._hear_of, node, node.life, other, is_open))
 
-    def _hear_of(self, node: "Node", life: int, other: "Node", is_open: bool) -> None:
-        machine = node.site.machine
-        if machine is None or node.life != life or node.paused:
+    def _hear_of(self, node: Node, life: int, other: Node, is_open: bool) -> None:
+        runner = node.runner
+        if runner is not None and node.life == life:
+            tell = runner.connected if is_open else runner.disconnected
+            self.guarded(node, lambda: tell(other.node_id))
+
+    def _send(self, node: Node, to: int, message: Wire) -> None:
+        troubled = self.troubled
+        if troubled and self.random.random() < self.lossy:
             return
-        machine.tick(node.local_ms(self._now_ms))
-        tell = machine.connected if is_open else machine.disconnected
-        tell(other.site.me.node_id)
-        self._say(f"{node.site.me} {'has a' if is_open else 'lost its'} connection to {other.site.me}")
-        self._go_on(node)
+        for _ in range(2 if troubled and self.random.random() < self.twice else 1):
+            late_us = 100_000 if troubled and self.random.random() < 0.03 else 0
+            self.at(
+                50 + self.random.randrange(self.slow_us + late_us), partial(self._deliver, node.node_id, to, message)
+            )
 
-    def _send(self, sent: Sent) -> None:
-        troubled = self._now_ms < TROUBLE_MS
-        if troubled and self.random.random() < self._lossy:
+    def _deliver(self, sender: int, to: int, message: Wire) -> None:
+        node = self.nodes[to - 1] if to <= len(self.nodes) else None
+        if node is None:
             return
-        for _ in range(2 if troubled and self.random.random() < self._twice else 1):
-            late_ms = self._late_ms if troubled and self.random.random() < self._late else 0
-            self._at(1 + self.random.randrange(self._slow_ms + late_ms), lambda: self._deliver(sent))
+        if node.runner is not None and (sender, to) not in self.cut:
+            self.counts["delivered"] += 1
+            runner = node.runner
+            self.guarded(node, lambda: runner.receive(message))
 
-    def _deliver(self, sent: Sent) -> None:
-        node = self._nodes.get(sent.to)
-        if node is None or node.site.machine is None or (sent.sender, sent.to) in self._cut | self._unplugged:
-            return
-        if node.paused:
-            node.held.append(sent)
-            return
-        self._counts["delivered"] += 1
-        if self._traced:
-            self._say(f"{sent.sender} -> {sent.to} {message_text(sent.message)}")
-        node.site.machine.tick(node.local_ms(self._now_ms))
-        node.site.machine.receive(sent.message)
-        self._go_on(node)
+    # -- proposals ----------------------------------------------------------------------------------
 
-    def _any(self) -> "Node":
-        return self.random.choice(list(self._nodes.values()))
+    def propose_at(self, node: Node, runner: Runner) -> None:
+        names = [f"g{next(self._names)}" for _ in range(self.random.choice((1, 1, 3)))]
+        size = self.random.choice((1, 10, 200))
+        answers: list[Position | DuramenError] = []
 
-    def _leaders(self) -> list["Node"]:
-        return [node for node in self._nodes.values() if node.machine is not None and node.machine.role is Role.LEADER]
+        def done(answer: Position | DuramenError) -> None:
+            if answers:
+                raise Broken(f"{names} were answered twice: {answers[0]} and {answer}")
+            answers.append(answer)
+            self._answered(names, answer)
 
-    def _led(self, node: "Node", machine: Machine) -> None:
-        """A node leads, and has said so to nobody yet."""
+        events = [GroupConfigured(name, {"x": "y" * size}) for name in names]
+        self.guarded(node, lambda: runner.propose(events, done))
+
+    def _answered(self, names: list[str], answer: Position | DuramenError) -> None:
+        if isinstance(answer, Position):
+            self.counts["answered"] += 1
+            held = self._names_at(answer)
+            if held != names:
+                raise Broken(f"{names} were answered with {answer}, where {held} was committed")
+        elif isinstance(answer, OutcomeUnknown):
+            self.counts["unknown"] += 1
+        else:
+            self.counts["refused"] += 1
+            if isinstance(answer, NotController):
+                self.refused += names
+
+    def _names_at(self, position: Position) -> list[str]:
+        for entry in reversed(self.witness.committed):
+            batch = entry.batch
+            if batch.first + batch.entries - 1 == position.offset and batch.epoch == position.leader_epoch:
+                return [event.group for event in events_of(batch) if isinstance(event, GroupConfigured)]
+        return []
 
 
-class Node:
-    """A site, its clock, what its disk and the network hold back."""
-
-    def __init__(self, site: Site, rate: float, disk_ms: int) -> None:
-        self.site = site
-        self.life = 0
-        self.rate = rate
-        self.disk_ms = disk_ms
-        self.led_epoch = 0
-        self.paused = False
-        self.held: list[Sent] = []
-        self.forget()
-
-    def forget(self) -> None:
-        """The process ended."""
-        self.syncing: Content | None = None
-        self.balloting = False
-        self.tick_ms: int | None = None
-
-    @property
-    def machine(self) -> Machine | None:
-        """The replica, while it runs."""
-        return self.site.machine
-
-    @property
-    def voters(self) -> Voters:
-        """The voters that it goes by, or would go by after a start."""
-        if self.machine is not None:
-            return self.machine.voters
-        found = self.site.disk.synced.voters
-        for batch in self.site.disk.synced.batches:
-            found = found if batch.voters is None else batch.voters
-        return found
-
-    def local_ms(self, now_ms: int) -> int:
-        """Its clock."""
-        return int(now_ms * self.rate)
-
-    def due_ms(self, local_ms: int, now_ms: int) -> int:
-        """When its clock will be there."""
-        return max(now_ms, int(local_ms / self.rate) + 1)
+def voter_of(node: Node) -> Voter:
+    return Voter(node.me, f"host{node.node_id}:{9000 + node.node_id}")

@@ -13,7 +13,7 @@ from duramen.codec.cluster.channels import Channel, Subject
 from duramen.codec.cluster.handshake import Handshake, Identity, Side
 from duramen.doors.cluster.door import ClusterDoor
 from duramen.doors.cluster.link import Link
-from duramen.doors.cluster.timing import TIMING, Later, Timer
+from duramen.doors.cluster.timer import TIMING, Later, Timer
 
 T = TypeVar("T")
 

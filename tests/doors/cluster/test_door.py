@@ -26,7 +26,7 @@ from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel, Subject
 from duramen.codec.cluster.frames import ALIVE, Kind, encode_frame
 from duramen.codec.cluster.handshake import Handshake, Identity, Side
-from duramen.doors.cluster.timing import TIMING, Backoff, Timing
+from duramen.doors.cluster.timer import TIMING, Backoff, Timing
 
 CLUSTER, OTHER = UUID(int=77), UUID(int=88)
 MEBIBYTE = 1024 * 1024

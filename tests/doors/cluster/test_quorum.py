@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
-from duramen.broker.quorum.chunks import Chunk, FetchChunk, Wire
 from duramen.codec.cluster.channels import Channel
-from duramen.controller.quorum import messages
-from duramen.controller.quorum.changes import AddVoter, RemoveVoter, UpdateVoter
-from duramen.controller.quorum.epochs import End
-from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
+from duramen.controller.quorum.snapshot_chunks import Chunk, FetchChunk, Wire
 from duramen.doors.cluster.quorum import channel_of, from_bytes, to_bytes
+from duramen.raft import messages
+from duramen.raft.epochs import End
+from duramen.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter
+from duramen.raft.voters import ReplicaId, Voter, Voters
 
 DIRECTORY = UUID(int=5)
 SENDER = ReplicaId(1, str(DIRECTORY))

@@ -9,13 +9,13 @@ import msgspec
 from duramen.base.catalogue import BROKER
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
-from duramen.broker.broker import Broker
-from duramen.broker.forwarding.forwarding import Forwarding, Nowhere
-from duramen.broker.forwarding.room import Room
 from duramen.doors.http.application import application
-from duramen.doors.http.hosts import Hosts
-from duramen.doors.http.routes import Node
+from duramen.doors.http.serving.hosts import Hosts
+from duramen.doors.http.serving.routes import Node
 from duramen.service.admission import Service
+from duramen.service.broker import Broker
+from duramen.service.forwarding.forwarding import Forwarding, Nowhere
+from duramen.service.forwarding.memory import Room
 from duramen.sim.broker import ManualBroker
 
 __all__ = ["World"]

@@ -15,14 +15,14 @@ from starlette.requests import Request
 
 from duramen.base.errors import BatchInvalid, BatchTooLarge, StorageFailed, StorageFull, StreamNotFound
 from duramen.base.units import MIB
-from duramen.broker.forwarding.forwarding import Forwarding, Nowhere
-from duramen.broker.forwarding.room import Room
 from duramen.codec.batch import CONTROL, NewRecord, encode, header
 from duramen.codec.jsonbytes import Base64, json_of
-from duramen.doors.http.problems import PartlyStored, answer_to_partly_stored
-from duramen.doors.http.producing import produce
-from duramen.doors.http.reading import Reading
-from duramen.doors.http.types import Place, RecordInfo, RecordPlaces, RecordsQuery, RecordWish
+from duramen.doors.http.produce import produce
+from duramen.doors.http.reads import Reading
+from duramen.doors.http.serving.problems import PartlyStored, answer_to_partly_stored
+from duramen.doors.http.types.types import Place, RecordInfo, RecordPlaces, RecordsQuery, RecordWish
+from duramen.service.forwarding.forwarding import Forwarding, Nowhere
+from duramen.service.forwarding.memory import Room
 from duramen.sim.broker import ManualBroker
 
 T = TypeVar("T")

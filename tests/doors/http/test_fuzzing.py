@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.doors.http.conftest import Ask, asking
 
 from duramen.doors.http.application import ROUTES
-from duramen.doors.http.openapi import document, plain_path
-from duramen.doors.http.routes import Route
+from duramen.doors.http.serving.openapi import document, plain_path
+from duramen.doors.http.serving.routes import Route
 from duramen.node.process import NodeProcess
 
 DEEP: Final = b"[" * 50_000 + b"]" * 50_000

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.doors.http.applied import World
 
-from duramen.broker.broker import Broker
 from duramen.doors.http.application import ROUTES
-from duramen.doors.http.openapi import errors_of
-from duramen.doors.http.routes import Route
+from duramen.doors.http.serving.openapi import errors_of
+from duramen.doors.http.serving.routes import Route
 from duramen.service.admission import LONGEST_RESOLUTION_MS, Service
 from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.broker import Broker
 from duramen.service.resolve import Found, StreamResolver, Topic, TopicKey
 
 FREE = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json"}

@@ -15,7 +15,7 @@ from tests.doors.http.conftest import Ask
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.metrics import CATALOGUE
 from duramen.base.units import MIB
-from duramen.doors.http.server import MOST_CONNECTIONS
+from duramen.doors.http.serving.server import MOST_CONNECTIONS
 from duramen.node.process import NodeProcess
 
 

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from duramen.broker.broker import Broker
 from duramen.codec.kafka.header import encode_request, response_body_start
 from duramen.codec.kafka.versions import ApiKey
-from duramen.doors.kafka.connection import KafkaConnection
+from duramen.doors.kafka.connection.connection import KafkaConnection
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.service.admission import Service
+from duramen.service.broker import Broker
 from duramen.sim.broker import ManualBroker
 
 __all__ = ["ByHand", "ManualConnection"]

@@ -5,7 +5,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.broker.control.scripted import (
+from tests.codec.kafka.oracles import through_kio
+from tests.controller.active.scripted import (
     DIRECTORIES,
     STREAM,
     Operated,
@@ -15,7 +16,6 @@ from tests.broker.control.scripted import (
     office_of,
     state_of,
 )
-from tests.codec.kafka.oracles import through_kio
 from tests.doors.kafka.by_hand import ByHand, ManualConnection
 
 from duramen.base.errors import (
@@ -31,13 +31,13 @@ from duramen.base.errors import (
     VoterNotFound,
     VotersUnsettled,
 )
-from duramen.broker.control import requests
-from duramen.broker.control.answers import Done, Observed
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.controller.partitions import PartitionId, PartitionState
-from duramen.controller.quorum.voters import ReplicaId, Voter
+from duramen.metadata.partitions import PartitionId, PartitionState
+from duramen.raft.voters import ReplicaId, Voter
+from duramen.rpc.controller import requests
+from duramen.rpc.controller.responses import Done, Observed
 
 PARTITIONS = (
     PartitionState((1, 2), (1, 2), 1, 3, 3),

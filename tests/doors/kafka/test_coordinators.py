@@ -7,13 +7,13 @@ import pytest
 from tests.broker.several import Several
 from tests.doors.kafka.by_hand import ByHand, ManualConnection
 
-from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.controller.decisions import Definition
-from duramen.doors.kafka.measuring import error_codes
+from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.doors.kafka.request.metrics import error_codes
 from duramen.groups.records import partition_for
+from duramen.metadata.decisions import Definition
 from duramen.sim.broker import Answer
 
 GROUP: Final = "g"

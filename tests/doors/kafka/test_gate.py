@@ -16,7 +16,7 @@ from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka.handlers import HANDLERS
-from duramen.doors.kafka.measuring import error_codes
+from duramen.doors.kafka.request.metrics import error_codes
 from duramen.service.admission import Service
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from tests.doors.kafka.by_hand import ByHand, ManualConnection
 
-from duramen.broker.broker import Broker
 from duramen.codec.batch import NewRecord, encode
 from duramen.codec.kafka import fetch, produce
 from duramen.codec.kafka.errors import ErrorCode
@@ -15,6 +14,7 @@ from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
 from duramen.codec.kafka.versions import ApiKey
 from duramen.service.admission import LONGEST_RESOLUTION_MS, Service
+from duramen.service.broker import Broker
 from duramen.service.resolve import Found, StreamResolver, Topic, TopicKey
 
 SLOW, FAST = "slow", "fast"

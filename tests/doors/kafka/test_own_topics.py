@@ -5,9 +5,9 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.clients import CONFLUENT, Record
 from tests.raw import batch_of, produce_bytes
 
-from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.client.connection import Connection
 from duramen.codec.kafka.errors import ErrorCode
+from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.node.process import NodeProcess
 
 

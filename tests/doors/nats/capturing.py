@@ -11,20 +11,20 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
-from duramen.broker.broker import Broker, Ports
 from duramen.codec.batch import Header, Record, records
 from duramen.codec.nats import Message, encode_header_block
-from duramen.controller.decisions import Definition
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.recall import recall
+from duramen.metadata.decisions import Definition
 from duramen.service.admission import Service
-from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
-from duramen.sim.disk import MemoryFileSystem
-from duramen.sim.views import MemoryViewStore
+from duramen.service.broker import Broker, Ports
+from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.sim.machine.disk import MemoryFileSystem
+from duramen.sim.machine.views import MemoryViewStore
 from duramen.storage.directory import open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.recovery import recover
-from duramen.storage.scanning import scan_log
+from duramen.storage.recovery.recovery import recover
+from duramen.storage.scan import scan_log
+from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
 __all__ = ["Place", "error_of", "message"]

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from duramen.doors.nats.presence import Presence
-from duramen.sim.disk import MemoryFileSystem
+from duramen.sim.machine.disk import MemoryFileSystem
 
 
 def test_what_was_written_last_is_read_by_the_next_run() -> None:

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from duramen.controller.partitions import PartitionId
 from duramen.doors.nats.succession import Succession
+from duramen.metadata.partitions import PartitionId
 
 PLACE = PartitionId(UUID(int=7), 0)
 ME, OTHER, THIRD = 1, 2, 3

@@ -25,24 +25,24 @@ from duramen.base.errors import DuramenError, NotController
 from duramen.base.ids import Position, new_stream_id
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer
-from duramen.broker.quorum.kit import LIMITS
-from duramen.broker.quorum.runner import Runner
-from duramen.controller.decisions import Definition, create_stream
-from duramen.controller.events import Event, StreamCreated, decode_event, encode_event
-from duramen.controller.quorum.effects import Effect
-from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
+from duramen.controller.quorum.dependencies import LIMITS
+from duramen.controller.quorum.runner import Runner
 from duramen.doors.cluster.secret import read_secret
 from duramen.doors.completion import outcome
 from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.files import HostFileSystem
 from duramen.host.worker import HostWorker
+from duramen.metadata.decisions import Definition, create_stream
+from duramen.metadata.events import Event, StreamCreated, decode_event, encode_event
 from duramen.node.addresses import bind_all, parse_addresses
-from duramen.node.cluster.agreeing import Parts
-from duramen.node.cluster.side import Candidate, ClusterSide
-from duramen.node.ticking import Ticking
+from duramen.node.cluster.assembly import Candidate, ClusterSide
+from duramen.node.cluster.quorum import Parts
+from duramen.node.timer import Ticking
+from duramen.raft.effects import Effect
+from duramen.raft.timeouts import TIMEOUTS, Timeouts
 from duramen.storage.directory import Directory, open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.recovery import recover
+from duramen.storage.recovery.recovery import recover
+from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
 _AGAIN_S = 0.01  # a client that asks again at once

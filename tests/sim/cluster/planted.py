@@ -4,39 +4,39 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
-from tests.broker.control.planted import BUGS as OF_CONTROL
-from tests.broker.quorum.planted import BUGS as OF_QUORUM_ON_DISK
 from tests.broker.replicas.planted import BUGS as OF_REPLICAS
-from tests.controller.quorum.planted import BUGS as OF_QUORUM
+from tests.controller.active.planted import BUGS as OF_CONTROL
+from tests.controller.quorum.planted import BUGS as OF_QUORUM_ON_DISK
+from tests.raft.planted import BUGS as OF_QUORUM
 from tests.replication.planted import BUGS as OF_REPLICATION
 from tests.sim.planted import BUGS as OF_STORAGE
 from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError, OutOfOrderSequence
-from duramen.broker.cluster.member import Member
-from duramen.broker.control import speaking
-from duramen.broker.control.lifecycle import Lifecycle
-from duramen.broker.coordinated import Coordinated
-from duramen.broker.coordinating.participant import Participant
-from duramen.broker.coordinating.requests import WriteMarkers
-from duramen.broker.groups.classic import ClassicGroups
-from duramen.broker.operating.office import ClusterOffice
-from duramen.broker.operating.survey import Survey
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.roles import Replicas
-from duramen.broker.transactions.coordinator import Transactions
 from duramen.codec.batch import Header
-from duramen.controller.cluster import settling
+from duramen.controller.active import node_requests as speaking
+from duramen.controller.admin.cluster import ClusterOffice
+from duramen.controller.admin.replica_survey import Survey
+from duramen.controller.membership.lifecycle import Lifecycle
+from duramen.controller.membership.member import Member
+from duramen.coordinators.group.classic import ClassicGroups
+from duramen.coordinators.led_partitions import Coordinated
+from duramen.coordinators.transaction.cluster.participant import Participant
+from duramen.coordinators.transaction.cluster.requests import WriteMarkers
+from duramen.coordinators.transaction.coordinator import Transactions
 from duramen.groups.group import Group
 from duramen.groups.values import Store
-from duramen.replication.leading import Leading
+from duramen.metadata import leader_election as settling
+from duramen.replication.leader import Leading
 from duramen.replication.progress import Progress
-from duramen.storage.appending import Appends
-from duramen.storage.log import Log
-from duramen.storage.refusals import Refusals
+from duramen.storage.append.append import Appends
+from duramen.storage.log.log import Log
+from duramen.storage.log.refused_batches import Refusals
+from duramen.storage.log.transactions import TransactionTable
 from duramen.storage.store import AppendDone
-from duramen.storage.transactions import TransactionTable
 
 __all__ = ["BUGS"]
 

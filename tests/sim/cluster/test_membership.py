@@ -5,12 +5,13 @@ from itertools import count
 
 import pytest
 
-from duramen.broker.control import active, requests
-from duramen.broker.control.answers import IsrAnswers
-from duramen.broker.control.draft import Draft
-from duramen.broker.control.speaking import alter_partitions
 from duramen.codec.cluster.channels import Channel
-from duramen.controller.decisions import Definition
+from duramen.controller.active import active
+from duramen.controller.active.node_requests import alter_partitions
+from duramen.controller.active.pending_changes import Draft
+from duramen.metadata.decisions import Definition
+from duramen.rpc.controller import requests
+from duramen.rpc.controller.responses import IsrAnswers
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.world import World
 

@@ -10,7 +10,7 @@ from duramen.codec.cluster.channels import Channel
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.cluster.network import CHANNELS, Link, Network
 from duramen.sim.cluster.process import Process
-from duramen.sim.scheduler import VirtualClock
+from duramen.sim.machine.scheduler import VirtualClock
 
 
 class Station:

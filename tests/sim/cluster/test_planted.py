@@ -12,7 +12,7 @@ import pytest
 from tests.sim.cluster.planted import BUGS
 from tests.sim.planted import Bug, planted
 
-from duramen.sim.cluster.running import run_one
+from duramen.sim.cluster.runs import run_one
 
 MOST_SEEDS: Final = 1_000
 NEARBY: Final = range(1, 61)

@@ -5,10 +5,10 @@ import pytest
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, batches, encode, header, stamp
 from duramen.codec.markers import encode_marker
 from duramen.groups.records import OffsetKey
-from duramen.sim.cluster.book import Page, Sent
-from duramen.sim.cluster.bookmarks import Bookmark, Bookmarks
-from duramen.sim.trace import BrokenPromise
-from duramen.sim.transaction import Transaction
+from duramen.sim.checkers.transaction import Transaction
+from duramen.sim.cluster.checkers.history import Page, Sent
+from duramen.sim.cluster.checkers.offsets import Bookmark, Bookmarks
+from duramen.sim.machine.trace import BrokenPromise
 
 PRODUCER = 7
 

@@ -8,11 +8,11 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from duramen.spark.pipelines.checking import check_streams, prepare
 from duramen.spark.pipelines.checkpoints import Checkpoints
-from duramen.spark.pipelines.loading import load
-from duramen.spark.pipelines.problems import Problems
-from duramen.spark.pipelines.running import Application, Terms
+from duramen.spark.pipelines.checks import check_streams, prepare
+from duramen.spark.pipelines.definition.loader import load
+from duramen.spark.pipelines.definition.problems import Problems
+from duramen.spark.pipelines.run import Application, Terms
 from duramen.spark.pipelines.status import Status
 
 

@@ -7,7 +7,7 @@ from tests.spark.pipelines.running import run_once
 
 from duramen.client import Admin, Cluster, Producer
 from duramen.node.process import NodeProcess
-from duramen.spark.pipelines.reading import delta_frame, iceberg_frame
+from duramen.spark.pipelines.tables import delta_frame, iceberg_frame
 from duramen.spark.tables.port import Storage
 
 MOMENTS_MS = (-62135596800001, 1_700_000_000_000, 253402300800000)

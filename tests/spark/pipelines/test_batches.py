@@ -41,7 +41,7 @@ from duramen.spark.pipelines.batches import BatchWriter, SinkTable, decision
 from duramen.spark.pipelines.checkpoints import Checkpoint
 from duramen.spark.pipelines.delta import DeltaSink
 from duramen.spark.pipelines.iceberg import IcebergSink
-from duramen.spark.tables.catalog import IcebergEntry
+from duramen.spark.tables.iceberg.catalog import IcebergEntry
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place
 

@@ -16,7 +16,7 @@ from duramen.spark.pipelines.batches import BatchWriter, SinkTable
 from duramen.spark.pipelines.checkpoints import Checkpoint
 from duramen.spark.pipelines.delta import DeltaSink
 from duramen.spark.pipelines.iceberg import IcebergSink
-from duramen.spark.pipelines.reading import delta_frame, iceberg_frame
+from duramen.spark.pipelines.tables import delta_frame, iceberg_frame
 from duramen.spark.tables.port import Storage
 
 NAMES = (

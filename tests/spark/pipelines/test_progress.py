@@ -1,8 +1,8 @@
 """The figures of a micro-batch, from what Spark says of it."""
 
 from duramen.client import TopicPartition
-from duramen.spark.offsets import Offsets
 from duramen.spark.pipelines.progress import figures_of
+from duramen.spark.read.offsets import Offsets
 
 
 def source(end: object, latest: object) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """What Spark says at length becomes one line."""
 
-from duramen.spark.pipelines.model import Text
-from duramen.spark.pipelines.problems import Place
+from duramen.spark.pipelines.definition.model import Text
+from duramen.spark.pipelines.definition.problems import Place
 from duramen.spark.pipelines.reasons import placed, plain, reason
 
 FROM_OURS = """[STREAM_FAILED] Query [id = e, runId = 6] terminated with exception: \

@@ -10,7 +10,7 @@ from tests.spark.tables.s3 import s3_with_a_lake
 
 from duramen.client import Admin, Cluster, Producer
 from duramen.node.process import NodeProcess
-from duramen.spark.tables.catalog import IcebergEntry
+from duramen.spark.tables.iceberg.catalog import IcebergEntry
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place
 

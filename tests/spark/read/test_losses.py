@@ -11,11 +11,11 @@ from tests.clients import until
 from duramen.base.errors import RecordsLost, StreamNotFound
 from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
 from duramen.node.process import NodeProcess
+from duramen.spark.datasource import BatchReader
 from duramen.spark.options import Options
 from duramen.spark.read.losses import made_anew, moment, not_there
-from duramen.spark.read.reading import SpanPartition
-from duramen.spark.read.source import BatchReader
-from duramen.spark.read.streaming import StreamReader
+from duramen.spark.read.reader import SpanPartition
+from duramen.spark.read.stream import StreamReader
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 WRITTEN_MS = 1_700_000_000_000

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import duramen.spark
 from duramen.client import Cluster, Producer
 from duramen.node.process import NodeProcess
-from duramen.spark.launching import compiling
+from duramen.spark.launching import java_compiler as compiling
 from duramen.spark.options import Options
 from duramen.spark.read.selection import Selection
 

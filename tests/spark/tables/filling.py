@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from duramen.spark.columns import COLUMNS, arrow_schema
-from duramen.spark.tables.opening import open_dead_letters, open_table
 from duramen.spark.tables.port import Declaration, Span, Table
-from duramen.spark.tables.reading import read_file
+from duramen.spark.tables.reader import read_file
+from duramen.spark.tables.registry import open_dead_letters, open_table
 from duramen.spark.tables.rounds import Work, commit_round, plan_round, translate
 from duramen.spark.tables.storage import Place
 

@@ -23,9 +23,9 @@ from duramen.base.errors import (
     TableStorageFailed,
     TableUnsupported,
 )
-from duramen.spark.tables.opening import open_table
 from duramen.spark.tables.port import Declaration, Storage
-from duramen.spark.tables.reading import read_file
+from duramen.spark.tables.reader import read_file
+from duramen.spark.tables.registry import open_table
 from duramen.spark.tables.storage import Place
 
 Declare = Callable[..., Declaration]

@@ -28,7 +28,7 @@ from tests.spark.tables.predicates import (
     one_by_one,
 )
 
-from duramen.spark.tables.catalog import IcebergEntry
+from duramen.spark.tables.iceberg.catalog import IcebergEntry
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place
 

@@ -13,8 +13,8 @@ from tests.spark.tables.s3 import s3_with_a_lake
 
 from duramen.base.errors import OptionInvalid, TableConflict, TableForeign, TableStorageFailed, TableUnsupported
 from duramen.spark.tables.failures import one_line
-from duramen.spark.tables.opening import open_table
 from duramen.spark.tables.port import Declaration, Storage
+from duramen.spark.tables.registry import open_table
 from duramen.spark.tables.rounds import commit_round, translate
 
 Declare = Callable[..., Declaration]

@@ -10,8 +10,8 @@ import pytest
 from tests.spark.tables.filling import Job, Keyed, records, rows
 
 from duramen.base.errors import OptionInvalid, TableConflict, TableForeign, TableUnsupported
-from duramen.spark.tables.opening import find_table, open_dead_letters, open_table
 from duramen.spark.tables.port import Declaration, Span, Storage
+from duramen.spark.tables.registry import find_table, open_dead_letters, open_table
 from duramen.spark.tables.rounds import commit_round, plan_round, translate
 from duramen.spark.tables.schemas import decoded_fields, saved
 from duramen.spark.tables.storage import Place

@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from duramen.spark.options import Options
-from duramen.spark.read.streaming import StreamReader
+from duramen.spark.read.stream import StreamReader
 
 __all__ = ["FOREVER", "Query"]
 

@@ -9,8 +9,8 @@ from tests.spark.translation.world import World
 
 from duramen.client import Admin, Cluster, Producer
 from duramen.node.process import NodeProcess
-from duramen.spark.tables.opening import open_table
-from duramen.spark.tables.reading import read_file
+from duramen.spark.tables.reader import read_file
+from duramen.spark.tables.registry import open_table
 from duramen.spark.tables.storage import Place
 
 MOMENTS_MS = (-62135596800001, -62135596800000, 1_700_000_000_000, 253402300799999, 253402300800000, (1 << 62))

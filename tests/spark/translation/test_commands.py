@@ -18,8 +18,8 @@ from tests.spark.translation.world import World
 from tests.spark.values.test_avro import answer, prefixed, record, registry
 
 from duramen.node.process import NodeProcess
-from duramen.spark.tables.opening import open_dead_letters, open_table
 from duramen.spark.tables.port import Storage, Table
+from duramen.spark.tables.registry import open_dead_letters, open_table
 
 _PATIENCE_S = 300.0
 FLIGHT = record(("carrier", "string"), ("delay", "int"))

@@ -15,18 +15,18 @@ from duramen.base.errors import SettingInvalid, StreamNotFound, TableForeign
 from duramen.client import Admin, Cluster
 from duramen.client.http import Server, path_of
 from duramen.node.process import NodeProcess
-from duramen.spark.tables.opening import open_table
+from duramen.spark.declared import Declared
+from duramen.spark.tables.registry import open_table
 from duramen.spark.translation import task
-from duramen.spark.translation.accounts import Account, render
-from duramen.spark.translation.declared import Declared
-from duramen.spark.translation.exporting import Exporter
+from duramen.spark.translation.creation import open_tables
 from duramen.spark.translation.job import Job
-from duramen.spark.translation.keeper import Keeper
 from duramen.spark.translation.log import Log
-from duramen.spark.translation.making import open_tables
+from duramen.spark.translation.metrics import Account, render
+from duramen.spark.translation.metrics_export import Exporter
 from duramen.spark.translation.round import Round
 from duramen.spark.translation.status import Status, status_of
 from duramen.spark.translation.streams import declared_streams
+from duramen.spark.translation.table_writer import Keeper
 from duramen.spark.translation.task import Done, Task
 
 

@@ -16,8 +16,8 @@ from tests.spark.translation.world import World
 
 from duramen.client.http import Server, path_of
 from duramen.node.process import NodeProcess
-from duramen.spark.tables.opening import open_table
 from duramen.spark.tables.port import Table
+from duramen.spark.tables.registry import open_table
 
 _PATIENCE_S = 300.0
 _RUN = ("table", "run", "--master", "local[1]")

@@ -13,11 +13,11 @@ from duramen.base.errors import ConfigInvalid, RecordsLost
 from duramen.client import Admin, Cluster, TopicPartition
 from duramen.client.consumer import Consumer
 from duramen.node.process import NodeProcess
-from duramen.spark.tables.opening import open_dead_letters, open_table
+from duramen.spark.tables.registry import open_dead_letters, open_table
 from duramen.spark.translation import task
-from duramen.spark.translation.keeper import Keeper
 from duramen.spark.translation.log import Log
 from duramen.spark.translation.round import Outcome
+from duramen.spark.translation.table_writer import Keeper
 
 NONE: dict[str, Any] = {"decode": "none"}
 KEPT = {"retention.records": "10", "segment.bytes": "200", "segment.jitter.ms": "0", "file.delete.delay.ms": "0"}

@@ -12,8 +12,8 @@ from tests.spark.translation.world import World, transactional, write
 from duramen.client import Producer
 from duramen.client.http import Server, path_of
 from duramen.node.process import NodeProcess
-from duramen.spark.translation.making import open_tables
-from duramen.spark.translation.running import SparkRunner
+from duramen.spark.translation.creation import open_tables
+from duramen.spark.translation.run import SparkRunner
 
 Read = Callable[..., DataFrame]
 

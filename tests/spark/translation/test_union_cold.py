@@ -19,8 +19,8 @@ from duramen.base.errors import RecordsLost, TableAhead
 from duramen.client import Admin, Cluster
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
-from duramen.spark.read import coldtables
-from duramen.spark.read.streaming import StreamReader
+from duramen.spark.read import cold_tables as coldtables
+from duramen.spark.read.stream import StreamReader
 
 UPSERTED = {"table.decode": "none", "table.upsert.by": "key"}
 NONE: dict[str, Any] = {"decode": "none"}

@@ -15,8 +15,8 @@ from tests.spark.translation.world import World
 from duramen.base.errors import TableAhead
 from duramen.client import Admin, Cluster
 from duramen.node.process import NodeProcess
-from duramen.spark.read import coldtables
-from duramen.spark.tables.opening import open_table
+from duramen.spark.read import cold_tables as coldtables
+from duramen.spark.tables.registry import open_table
 
 Format = Literal["delta", "iceberg"]
 NONE: dict[str, Any] = {"decode": "none"}
@@ -223,7 +223,7 @@ def test_an_upserted_table_that_does_not_say_what_it_had_is_read_as_it_is(
 ) -> None:
     one = streams.worlds[0]
     with monkeypatch.context() as earlier:
-        earlier.setattr("duramen.spark.translation.planning._newest", lambda *_: -1)
+        earlier.setattr("duramen.spark.translation.plan._newest", lambda *_: -1)
         overwritten(Lake(node, one, **UPSERTED), streams)
     assert open_table(one.declaration(upsert=True, **NONE)).state().newest == -1
     assert Counter(row.value for row in streams.batch()) == +streams.committed

@@ -16,9 +16,9 @@ from duramen.base.errors import OptionInvalid, RecordsLost
 from duramen.client import Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.tables.columns import COMMIT, RAW_FIELDS
-from duramen.spark.tables.delta import DeltaFormat
+from duramen.spark.tables.delta.table import DeltaFormat
 from duramen.spark.tables.files import Layout, write_rows
-from duramen.spark.tables.opening import open_table
+from duramen.spark.tables.registry import open_table
 
 
 @pytest.fixture

@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.spark.read.test_cuts import ATS, Entry, Places, batch_of
-from tests.spark.read.test_cuts import World as Logs
+from tests.spark.read.test_transaction_boundaries import ATS, Entry, Places, batch_of
+from tests.spark.read.test_transaction_boundaries import World as Logs
 from tests.spark.translation.world import Killed, Points, WatchedTable
 
 from duramen.client import TopicPartition
 from duramen.codec.batch import NewRecord
-from duramen.spark.read.cuts import cut
-from duramen.spark.read.shares import Floors
+from duramen.spark.read.splits import Floors
+from duramen.spark.read.transaction_boundaries import cut
 from duramen.spark.tables.columns import COMMIT
-from duramen.spark.tables.opening import open_dead_letters, open_table
 from duramen.spark.tables.port import Declaration, Span, State, Storage, Table
-from duramen.spark.tables.reading import read_file
+from duramen.spark.tables.reader import read_file
+from duramen.spark.tables.registry import open_dead_letters, open_table
 from duramen.spark.tables.rounds import commit_round, plan_round
 from duramen.spark.tables.storage import Place
 from duramen.spark.translation import log as log_module
 from duramen.spark.translation import task
 from duramen.spark.translation.log import Log
-from duramen.spark.translation.planning import Filled, plan
+from duramen.spark.translation.plan import Filled, plan
 from duramen.spark.translation.task import Task
 
 RANDOMS = st.integers(0, (1 << 32) - 1).map(random.Random)

@@ -8,9 +8,9 @@ from tests.spark.translation.querying import Query
 from tests.spark.translation.world import World, transactional
 
 from duramen.client import Producer
+from duramen.spark.datasource import BatchReader
 from duramen.spark.options import Options
-from duramen.spark.read.source import BatchReader
-from duramen.spark.read.streaming import StreamReader
+from duramen.spark.read.stream import StreamReader
 
 __all__ = ["Row", "Writers", "batch", "options", "query_of", "rows"]
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 from confluent_kafka import Producer as Librdkafka
 
 from duramen.client import Cluster, Producer
-from duramen.spark.tables.opening import open_dead_letters, open_table
 from duramen.spark.tables.port import DataFile, Declaration, Span, Storage, Table
-from duramen.spark.tables.reading import read_file
+from duramen.spark.tables.reader import read_file
+from duramen.spark.tables.registry import open_dead_letters, open_table
 from duramen.spark.tables.storage import Place
 from duramen.spark.translation import task
 from duramen.spark.translation.log import Log

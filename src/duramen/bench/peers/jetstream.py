@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 
 from duramen.base.errors import DependencyMissing, DuramenError, RequestTimedOut, ServerUnreachable
 from duramen.bench.contenders import Contender
-from duramen.bench.nats import NatsConnection
+from duramen.bench.load.nats import NatsConnection
 from duramen.bench.peers import servers
 from duramen.bench.peers.ports import free_ports
 from duramen.codec.nats import encode_pub, parse_header_block

@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from typing import Final
 
-from duramen.bench import librdkafka
 from duramen.bench.contenders import Contender
 from duramen.bench.field import Field
-from duramen.bench.idle import create_topics, hold_connections, resident_mib
-from duramen.bench.members import gather
-from duramen.bench.percentiles import Latencies
+from duramen.bench.load import librdkafka
+from duramen.bench.load.idle import create_topics, hold_connections, resident_mib
+from duramen.bench.load.members import gather
+from duramen.bench.load.percentiles import Latencies
+from duramen.bench.load.schedule import Schedule
+from duramen.bench.load.tail import tail
+from duramen.bench.load.transactions import transact
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.sizes import size_name
+from duramen.bench.report.targets import Outcome, Rounds, at_least, at_most, not_measured
 from duramen.bench.scenarios.effort import Effort
-from duramen.bench.schedule import Schedule
-from duramen.bench.sizes import size_name
-from duramen.bench.tail import tail
-from duramen.bench.targets import Outcome, Rounds, at_least, at_most, not_measured
-from duramen.bench.transact import transact
-from duramen.bench.worker import Worker
 
 __all__ = ["measure", "steps"]
 

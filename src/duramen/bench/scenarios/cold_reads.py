@@ -9,15 +9,15 @@ from typing import Final
 
 from duramen.base.units import MIB
 from duramen.bench.contenders import Contender
-from duramen.bench.flight import fly
-from duramen.bench.librdkafka import read_for
+from duramen.bench.load.closed_loop import fly
+from duramen.bench.load.librdkafka import read_for
+from duramen.bench.load.open_loop import pace
+from duramen.bench.load.percentiles import Latencies
+from duramen.bench.load.schedule import Schedule
+from duramen.bench.load.worker import Worker
 from duramen.bench.ours import Ours
-from duramen.bench.pace import pace
-from duramen.bench.percentiles import Latencies
-from duramen.bench.schedule import Schedule
+from duramen.bench.report.targets import Outcome, at_most, not_measured
 from duramen.bench.system import cached_bytes, drop_cached
-from duramen.bench.targets import Outcome, at_most, not_measured
-from duramen.bench.worker import Worker
 
 __all__ = ["measure", "steps"]
 

@@ -12,12 +12,12 @@ from confluent_kafka import Producer
 from duramen.base.errors import RequestInvalid, RequestTimedOut
 from duramen.base.units import MIB
 from duramen.bench.contenders import Contender
-from duramen.bench.pace import pace
-from duramen.bench.percentiles import Latencies
+from duramen.bench.load.open_loop import pace
+from duramen.bench.load.percentiles import Latencies
+from duramen.bench.load.schedule import Schedule
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.targets import Outcome, at_most, not_measured
 from duramen.bench.scenarios.effort import Effort
-from duramen.bench.schedule import Schedule
-from duramen.bench.targets import Outcome, at_most, not_measured
-from duramen.bench.worker import Worker
 from duramen.node.process import NodeProcess
 
 __all__ = ["measure", "steps"]

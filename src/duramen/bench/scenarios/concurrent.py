@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from duramen.bench.contenders import Contender
 from duramen.bench.field import Field
-from duramen.bench.flight import Flight, fly
+from duramen.bench.load.closed_loop import Flight, fly
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.targets import Outcome, Rounds, at_least, not_measured
 from duramen.bench.scenarios.effort import Effort
-from duramen.bench.targets import Outcome, Rounds, at_least, not_measured
-from duramen.bench.worker import Worker
 
 __all__ = ["measure", "steps"]
 

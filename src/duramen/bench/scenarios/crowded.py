@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Final
 
 from duramen.bench.contenders import Contender
-from duramen.bench.flight import Flight, fly
+from duramen.bench.load.closed_loop import Flight, fly
+from duramen.bench.load.worker import Worker
 from duramen.bench.ours import Ours
-from duramen.bench.sizes import size_name
+from duramen.bench.report.sizes import size_name
+from duramen.bench.report.targets import Outcome, Rounds, at_least, at_most, not_measured
 from duramen.bench.system import written_bytes
-from duramen.bench.targets import Outcome, Rounds, at_least, at_most, not_measured
-from duramen.bench.worker import Worker
 from duramen.codec.batch import NewRecord, encode
 
 __all__ = ["measure", "steps"]

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from duramen.base.errors import DuramenError
-from duramen.bench.prober import Prober, acknowledged_s, agreed
-from duramen.bench.targets import Outcome, at_most, not_measured
-from duramen.bench.worker import Worker
+from duramen.bench.load.prober import Prober, acknowledged_s, agreed
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.targets import Outcome, at_most, not_measured
 from duramen.client.http import Server
 from duramen.node.processes import NodeProcesses
 

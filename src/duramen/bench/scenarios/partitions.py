@@ -11,10 +11,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import NewTopic
 
 from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.targets import Outcome, at_most, told
 from duramen.bench.several import NODES, Several
 from duramen.bench.system import cpu_s, use
-from duramen.bench.targets import Outcome, at_most, told
-from duramen.bench.worker import Worker
 from duramen.client.connection import Connection
 from duramen.codec.kafka.versions import ApiKey
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from duramen.base.errors import ServerUnreachable
-from duramen.bench.flight import Flight, fly
+from duramen.bench.load.closed_loop import Flight, fly
+from duramen.bench.load.open_loop import pace
+from duramen.bench.load.percentiles import Latencies
+from duramen.bench.load.schedule import Schedule
+from duramen.bench.load.worker import Worker
 from duramen.bench.ours import Ours
-from duramen.bench.pace import pace
-from duramen.bench.percentiles import Latencies
-from duramen.bench.schedule import Schedule
-from duramen.bench.targets import Outcome, at_most
-from duramen.bench.worker import Worker
+from duramen.bench.report.targets import Outcome, at_most
 
 __all__ = ["measure", "steps"]
 

@@ -11,12 +11,12 @@ import psutil
 
 from duramen.base.errors import ServerUnreachable
 from duramen.base.units import MIB
-from duramen.bench import librdkafka
+from duramen.bench.load import librdkafka
+from duramen.bench.load.worker import Worker
 from duramen.bench.ours import Ours
+from duramen.bench.report.targets import Outcome, at_most
 from duramen.bench.scenarios.effort import Effort
 from duramen.bench.system import cpu_s
-from duramen.bench.targets import Outcome, at_most
-from duramen.bench.worker import Worker
 
 __all__ = ["measure", "steps"]
 

@@ -3,13 +3,13 @@
 from duramen.bench.bare import pace_writes
 from duramen.bench.contenders import Contender
 from duramen.bench.field import Field
-from duramen.bench.pace import pace
-from duramen.bench.percentiles import Latencies
+from duramen.bench.load.open_loop import pace
+from duramen.bench.load.percentiles import Latencies
+from duramen.bench.load.schedule import Schedule
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.sizes import size_name
+from duramen.bench.report.targets import Outcome, at_most, not_measured
 from duramen.bench.scenarios.effort import Effort
-from duramen.bench.schedule import Schedule
-from duramen.bench.sizes import size_name
-from duramen.bench.targets import Outcome, at_most, not_measured
-from duramen.bench.worker import Worker
 
 __all__ = ["measure", "steps"]
 

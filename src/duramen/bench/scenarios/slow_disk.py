@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Final
 
 from duramen.bench.contenders import Contender
-from duramen.bench.flight import Flight, fly
+from duramen.bench.load.closed_loop import Flight, fly
+from duramen.bench.load.worker import Worker
 from duramen.bench.ours import Ours
+from duramen.bench.report.targets import Outcome, Rounds, at_least
 from duramen.bench.slow_node import program
-from duramen.bench.targets import Outcome, Rounds, at_least
-from duramen.bench.worker import Worker
 
 __all__ = ["measure", "steps"]
 

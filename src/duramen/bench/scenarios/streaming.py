@@ -1,12 +1,12 @@
 """One librdkafka producer and one librdkafka consumer, beside Apache Kafka as it comes."""
 
-from duramen.bench import librdkafka
 from duramen.bench.contenders import Contender
 from duramen.bench.field import Field
+from duramen.bench.load import librdkafka
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.sizes import size_name
+from duramen.bench.report.targets import Outcome, Rounds, at_least, not_measured
 from duramen.bench.scenarios.effort import Effort
-from duramen.bench.sizes import size_name
-from duramen.bench.targets import Outcome, Rounds, at_least, not_measured
-from duramen.bench.worker import Worker
 
 __all__ = ["measure", "steps"]
 

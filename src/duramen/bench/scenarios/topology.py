@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Final
 
 from duramen.bench.contenders import Contender
-from duramen.bench.flight import fly
-from duramen.bench.pace import pace
-from duramen.bench.percentiles import Latencies
-from duramen.bench.schedule import Schedule
+from duramen.bench.load.closed_loop import fly
+from duramen.bench.load.open_loop import pace
+from duramen.bench.load.percentiles import Latencies
+from duramen.bench.load.schedule import Schedule
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.targets import Outcome, Rounds, at_most, told
 from duramen.bench.several import NODES, Several
-from duramen.bench.targets import Outcome, Rounds, at_most, told
-from duramen.bench.worker import Worker
 
 __all__ = ["measure", "steps"]
 

@@ -13,11 +13,11 @@ from typing import IO, Any, Final, NamedTuple
 from confluent_kafka import Producer
 
 from duramen.base.errors import RequestInvalid, RequestTimedOut
-from duramen.bench.percentiles import Latencies
-from duramen.bench.spark.reading import PEER
+from duramen.bench.load.percentiles import Latencies
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.targets import Outcome, Rounds, at_least, at_most, not_measured
+from duramen.bench.spark.reads import PEER
 from duramen.bench.spark.sides import PARTITIONS, Side, both, environment, process
-from duramen.bench.targets import Outcome, Rounds, at_least, at_most, not_measured
-from duramen.bench.worker import Worker
 
 __all__ = ["measure_events", "steps"]
 

@@ -11,9 +11,9 @@ import psutil
 from confluent_kafka import Producer
 
 from duramen.base.errors import RequestInvalid
+from duramen.bench.load.worker import Worker
+from duramen.bench.report.targets import Outcome, at_most
 from duramen.bench.spark.sides import PARTITIONS, VALUE_BYTES, Side, both, environment, process
-from duramen.bench.targets import Outcome, at_most
-from duramen.bench.worker import Worker
 
 __all__ = ["measure_memory"]
 

@@ -123,7 +123,7 @@ def _delta(spark: SparkSession, asked: Asked) -> None:
         return
     from duramen.spark.pipelines.batches import BatchWriter
     from duramen.spark.pipelines.checkpoints import Checkpoint
-    from duramen.spark.pipelines.copying import copied_frame
+    from duramen.spark.pipelines.copy import copied_frame
     from duramen.spark.pipelines.delta import DeltaCopySink
     from duramen.spark.tables.port import Storage
 
@@ -150,7 +150,7 @@ def _table(spark: SparkSession, asked: Asked) -> None:
     """A stream declared to be a Delta table, and filled: as `duramen table enable` and `table run --once` do it."""
     from duramen.base.catalogue_tables import KEPT_OFFSETS
     from duramen.client.http import Server, path_of
-    from duramen.spark.translation.making import JobOptions, make_job
+    from duramen.spark.translation.creation import JobOptions, make_job
 
     server, stream = Server(asked["http"]), asked["stream"]
     config = {"table.format": "delta", "table.location": _table_location(asked), KEPT_OFFSETS: ""}

@@ -21,9 +21,9 @@ from duramen.bench.ours import Ours
 from duramen.bench.peers.kafka import ApacheKafka
 from duramen.bench.peers.spark_kafka import Connector, fetch_connector, fetch_formats
 from duramen.bench.spark import query
-from duramen.spark.launching.compiling import source_of
 from duramen.spark.launching.home import lean_home
 from duramen.spark.launching.java import find_java
+from duramen.spark.launching.java_compiler import source_of
 from duramen.spark.launching.localdisk import DISK_CLASS
 from duramen.spark.launching.sessions import JAVA_OPTIONS, java_options, tuning
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from duramen.base.errors import NotLeader
 from duramen.base.ids import Position
-from duramen.replication.reaching import Outcome
+from duramen.replication.replication_wait import Outcome
 from duramen.storage.store import AppendDone
 
 __all__ = ["UNKNOWN", "Absent"]

@@ -11,10 +11,10 @@ from duramen.base.errors import BatchCorrupt
 from duramen.base.ids import Position
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, batches
+from duramen.codec.batch_filter import rebuild
 from duramen.codec.crc import crc32c
-from duramen.codec.filtering import rebuild
 from duramen.replication.messages import Batch
-from duramen.storage.takeovers import Takeover, TakeoverTable
+from duramen.storage.leader_epochs import Takeover, TakeoverTable
 
 __all__ = ["NO_EPOCH", "bytes_of", "empty", "follow_up"]
 

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from duramen.base.catalogue import STREAM
 from duramen.base.ids import StreamId
 from duramen.base.settings import Value, check
-from duramen.controller.cluster.rules import rules_of
-from duramen.controller.state import ControllerState
+from duramen.metadata.state import ControllerState
+from duramen.metadata.stream_rules import rules_of
 from duramen.replication.partition import PartitionConfig, Topology
 
 __all__ = ["PATIENCE", "Patience", "config_of"]

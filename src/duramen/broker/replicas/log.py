@@ -10,9 +10,9 @@ from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.codec.batch import header
 from duramen.replication.messages import Batch
-from duramen.storage.log import Log
-from duramen.storage.producers import ANY_ID, NO_ID
-from duramen.storage.reader import Blocked, Slice
+from duramen.storage.log.log import Log
+from duramen.storage.log.producers import ANY_ID, NO_ID
+from duramen.storage.segment.reader import Blocked, Slice
 from duramen.storage.store import Store
 
 __all__ = ["ReplicaLog"]

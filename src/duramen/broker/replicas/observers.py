@@ -7,9 +7,9 @@ from zlib import crc32
 
 from duramen.base.catalogue import STREAM
 from duramen.base.settings import check, config_text
-from duramen.controller.nodes import Node
-from duramen.controller.partitions import PartitionId, PartitionState
-from duramen.controller.state import ControllerState
+from duramen.metadata.nodes import Node
+from duramen.metadata.partitions import PartitionId, PartitionState
+from duramen.metadata.state import ControllerState
 
 __all__ = ["READ_REPLICAS", "observers_of"]
 

@@ -21,14 +21,13 @@ from duramen.base.errors import (
 )
 from duramen.base.ids import Position
 from duramen.base.ports import Buffer
-from duramen.broker.agenda import Agenda
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.batches import follow_up
-from duramen.broker.replicas.kit import Kit
+from duramen.broker.replicas.dependencies import Kit
 from duramen.broker.replicas.log import ReplicaLog
-from duramen.broker.replicas.serving import Serving
-from duramen.broker.replicas.timing import Timing
-from duramen.controller.partitions import PartitionId
+from duramen.broker.replicas.reads import Serving
+from duramen.broker.replicas.throttle.latency import Timing
+from duramen.metadata.partitions import PartitionId
 from duramen.replication.effects import (
     Append,
     Commit,
@@ -47,9 +46,10 @@ from duramen.replication.effects import (
 from duramen.replication.machine import Behind, Machine
 from duramen.replication.messages import Fetch, FetchAnswer, Message, Refusal
 from duramen.replication.partition import PartitionConfig, PartitionState
-from duramen.replication.reaching import Outcome
 from duramen.replication.replica import Kept
-from duramen.storage.replicated import Replicated
+from duramen.replication.replication_wait import Outcome
+from duramen.rpc.effect_runner import Agenda
+from duramen.storage.log.replication import Replicated
 from duramen.storage.store import AppendDone
 
 __all__ = ["Replica"]

@@ -14,17 +14,17 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import Absent
-from duramen.broker.replicas.kit import Kit
-from duramen.broker.replicas.opening import Gaps, gaps_of, look, lost_ranges
-from duramen.broker.replicas.repairing import Outcome, Repair
+from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.recovery import Gaps, gaps_of, look, lost_ranges
+from duramen.broker.replicas.repair import Outcome, Repair
 from duramen.broker.replicas.replica import Replica
-from duramen.broker.replicas.sweeps import Sweeps
-from duramen.controller import partitions as controller
-from duramen.controller.partitions import PartitionId
+from duramen.broker.replicas.throttle.sweeps import Sweeps
+from duramen.metadata import partitions as controller
+from duramen.metadata.partitions import PartitionId
 from duramen.replication.messages import Fetch, FetchAnswer, Message
 from duramen.replication.partition import PartitionConfig, PartitionState
 from duramen.replication.replica import Kept
-from duramen.storage.log import Log
+from duramen.storage.log.log import Log
 
 __all__ = ["Replicas", "state_of"]
 

@@ -19,7 +19,7 @@ import msgspec
 from duramen.base.errors import RequestInvalid
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
-from duramen.controller.partitions import PartitionId
+from duramen.metadata.partitions import PartitionId
 from duramen.replication.messages import Fetch, FetchAnswer
 
 __all__ = ["Said", "decode", "encode"]

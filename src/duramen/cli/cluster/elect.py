@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.cluster.nodes import NODE_ID, PARTITION
 from duramen.cli.cluster.outcomes import print_outcomes
+from duramen.cli.confirmation import check_askable, confirm, yes_option
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option
 from duramen.cli.server import Server, server_option

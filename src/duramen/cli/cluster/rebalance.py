@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from duramen.cli.asking import check_askable, confirm, yes_option
-from duramen.cli.cluster.moving import carry_out
+from duramen.cli.cluster.moves import carry_out
 from duramen.cli.cluster.nodes import NODE_ID
 from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.cluster.places import leaderless_text, named_places
+from duramen.cli.confirmation import check_askable, confirm, yes_option
 from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import table, terminal_width

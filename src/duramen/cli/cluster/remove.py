@@ -2,8 +2,8 @@
 
 import click
 
-from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.cluster.nodes import node_argument, node_path
+from duramen.cli.confirmation import check_askable, confirm, yes_option
 from duramen.cli.server import Server, server_option
 
 __all__ = ["command"]

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from duramen.base.units import format_ms
+from duramen.cli.cluster.node_health import HEALTH_HEADER, HEALTH_RIGHT, ask_health, health_row
 from duramen.cli.cluster.places import named_places
-from duramen.cli.health import HEALTH_HEADER, HEALTH_RIGHT, ask_health, health_row
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import plain

@@ -2,7 +2,7 @@
 
 import click
 
-from duramen.cli.asking import confirm, yes_option
+from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import plain

@@ -10,7 +10,7 @@ import msgspec
 from duramen.cli.log.files import FileUnreadable
 from duramen.cli.output import JSON, print_json
 from duramen.storage.checkpoint import Checkpoint, read_checkpoint
-from duramen.storage.log_state import LogState
+from duramen.storage.log.state import LogState
 
 __all__ = ["dump_checkpoint"]
 

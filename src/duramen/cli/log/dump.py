@@ -15,7 +15,7 @@ from duramen.cli.log.frames import dump_wal
 from duramen.cli.output import JSON, format_option, print_json_line
 from duramen.codec.batch import CRC_START, HEADER_BYTES, LENGTH_END, Header, header
 from duramen.codec.crc import crc32c
-from duramen.storage.segment import parse_segment_name
+from duramen.storage.segment.segment import parse_segment_name
 
 __all__ = ["command"]
 

@@ -10,16 +10,16 @@ from duramen.cli.log.batches import batch_document, batch_line, print_records
 from duramen.cli.log.files import FileUnreadable
 from duramen.cli.output import JSON, print_json_line
 from duramen.codec.batch import header
-from duramen.storage.frames import FRAME_HEADER_BYTES, Bad, Frame, FrameType, find_generation, position, scan
-from duramen.storage.records import (
+from duramen.storage.recovery.recovery import wal_salt
+from duramen.storage.wal.frames import FRAME_HEADER_BYTES, Bad, Frame, FrameType, find_generation, position, scan
+from duramen.storage.wal.records import (
     decode_change,
     decode_created,
     decode_forgotten,
     decode_takeover,
     decode_truncate,
 )
-from duramen.storage.recovery import wal_salt
-from duramen.storage.wal import FILE_PAYLOAD_BYTES
+from duramen.storage.wal.wal import FILE_PAYLOAD_BYTES
 
 __all__ = ["dump_wal"]
 

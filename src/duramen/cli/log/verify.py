@@ -9,8 +9,8 @@ from duramen.base.errors import DirectoryUnusable, DuramenError
 from duramen.base.units import format_bytes
 from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.progress import Bar
-from duramen.storage.segment import parse_segment_name
-from duramen.storage.verifying import Finding, Verified, verify, verify_segment
+from duramen.storage.recovery.verification import Finding, Verified, verify, verify_segment
+from duramen.storage.segment.segment import parse_segment_name
 
 __all__ = ["DAMAGED", "NotVerifiable", "command"]
 

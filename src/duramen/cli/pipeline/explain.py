@@ -17,8 +17,8 @@ __all__ = ["command"]
 def command(file: Path, *, mode: str, master: str) -> None:
     """Print the plan of each query, for one micro-batch. Nothing is run, and no broker is asked."""
     declared, problems = read(file)
-    from duramen.spark.pipelines.checking import plans
-    from duramen.spark.pipelines.opening import open_spark
+    from duramen.spark.pipelines.checks import plans
+    from duramen.spark.pipelines.session import open_spark
 
     say_starting(master)
     with open_spark(declared, master, {}, None, runs=False) as spark:

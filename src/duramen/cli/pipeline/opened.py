@@ -11,8 +11,8 @@ from duramen.base.errors import PipelineInvalid
 
 if TYPE_CHECKING:
     from duramen.spark.pipelines.checkpoints import Checkpoints
-    from duramen.spark.pipelines.model import Declared
-    from duramen.spark.pipelines.problems import Problems
+    from duramen.spark.pipelines.definition.model import Declared
+    from duramen.spark.pipelines.definition.problems import Problems
 
 __all__ = [
     "checkpoints_of",
@@ -62,8 +62,8 @@ def read(file: Path) -> tuple["Declared", "Problems"]:
 
 def look(file: Path) -> tuple["Declared", "Problems"]:
     """What there is of the pipeline of a file, and its problems. Raises PipelineInvalid where it is none; OSError."""
-    from duramen.spark.pipelines.loading import load
-    from duramen.spark.pipelines.problems import Problems
+    from duramen.spark.pipelines.definition.loader import load
+    from duramen.spark.pipelines.definition.problems import Problems
 
     problems = Problems()
     declared = load(file, problems)

@@ -21,7 +21,7 @@ from duramen.cli.pipeline.opened import (
 )
 
 if TYPE_CHECKING:
-    from duramen.spark.pipelines.running import Watcher
+    from duramen.spark.pipelines.run import Watcher
 
 __all__ = ["command"]
 
@@ -42,10 +42,10 @@ def command(file: Path, *, checkpoints: Path | None, once: bool, restarts: int |
     is shown on a terminal, and said in lines of JSON elsewhere. Spark's own log is spark.log among the checkpoints.
     """
     declared, problems = read(file)
-    from duramen.spark.pipelines.checking import check_streams, prepare
-    from duramen.spark.pipelines.graph import ordered
-    from duramen.spark.pipelines.opening import open_spark
-    from duramen.spark.pipelines.running import Application, Terms
+    from duramen.spark.pipelines.checks import check_streams, prepare
+    from duramen.spark.pipelines.definition.graph import ordered
+    from duramen.spark.pipelines.run import Application, Terms
+    from duramen.spark.pipelines.session import open_spark
     from duramen.spark.pipelines.status import starting
 
     ordered(declared, problems)
@@ -89,7 +89,7 @@ def _told_to_stop() -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def _watcher() -> "Iterator[Watcher]":
-    from duramen.cli.pipeline.watching import LineWatcher, ScreenWatcher
+    from duramen.cli.pipeline.watch import LineWatcher, ScreenWatcher
 
     if not sys.stdout.isatty():
         yield LineWatcher()

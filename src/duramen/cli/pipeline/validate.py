@@ -10,8 +10,8 @@ from duramen.base.errors import ServerUnreachable
 from duramen.cli.pipeline.opened import file_argument, look, master_option, say_problems, say_starting
 
 if TYPE_CHECKING:
-    from duramen.spark.pipelines.model import Declared
-    from duramen.spark.pipelines.problems import Problems
+    from duramen.spark.pipelines.definition.model import Declared
+    from duramen.spark.pipelines.definition.problems import Problems
 
 __all__ = ["command"]
 
@@ -23,9 +23,9 @@ __all__ = ["command"]
 def command(file: Path, *, offline: bool, master: str) -> None:
     """Check names, options, SQL, schemas and sinks, and say what is wrong with line and column. Nothing is run."""
     declared, problems = look(file)
-    from duramen.spark.pipelines.checking import check_copies, needs_spark, prepare
-    from duramen.spark.pipelines.graph import ordered
-    from duramen.spark.pipelines.opening import open_spark
+    from duramen.spark.pipelines.checks import check_copies, needs_spark, prepare
+    from duramen.spark.pipelines.definition.graph import ordered
+    from duramen.spark.pipelines.session import open_spark
 
     ordered(declared, problems)
     unreachable = None if offline else _unreachable(declared, problems)
@@ -54,7 +54,7 @@ def _names_master() -> bool:
 
 def _unreachable(declared: "Declared", problems: "Problems") -> ServerUnreachable | None:
     """Have the brokers say whether the streams are there; returns why they cannot be asked."""
-    from duramen.spark.pipelines.checking import check_streams
+    from duramen.spark.pipelines.checks import check_streams
 
     try:
         check_streams(declared, problems)

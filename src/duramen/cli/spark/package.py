@@ -9,7 +9,7 @@ import click
 
 from duramen import __version__
 from duramen.base.units import format_bytes
-from duramen.spark.launching.packaging import pack
+from duramen.spark.launching.package import pack
 
 __all__ = ["command"]
 

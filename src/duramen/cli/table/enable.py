@@ -83,9 +83,9 @@ def _make(stream: str, stream_id: str, config: Mapping[str, str], storage: Mappi
     from duramen.cli.table.needed import need_tables
 
     need_tables()
-    from duramen.spark.tables.opening import open_table
+    from duramen.spark.declared import declared
+    from duramen.spark.tables.registry import open_table
     from duramen.spark.tables.rounds import decoder_of
-    from duramen.spark.translation.declared import declared
 
     table = declared(stream, stream_id, config, storage)
     if table is not None:

@@ -18,8 +18,8 @@ from duramen.cli.table.storage import storage_option
 from duramen.client import Cluster
 
 if TYPE_CHECKING:
-    from duramen.spark.translation.accounts import Account
     from duramen.spark.translation.job import Job
+    from duramen.spark.translation.metrics import Account
 
 __all__ = ["command"]
 
@@ -91,7 +91,7 @@ def command(
     It may be killed at any point, and several may run: each offset is in its table exactly once.
     """
     need_tables()
-    from duramen.spark.translation.making import JobOptions, make_job
+    from duramen.spark.translation.creation import JobOptions, make_job
     from duramen.spark.translation.streams import declared_streams
 
     declared_streams(server, streams, storage)  # what cannot be is said before Spark is started
@@ -168,8 +168,8 @@ def _served(job: "Job", address: str | None) -> Iterator[None]:
     if address is None:
         yield
         return
-    from duramen.spark.translation.accounts import render
-    from duramen.spark.translation.exporting import Exporter
+    from duramen.spark.translation.metrics import render
+    from duramen.spark.translation.metrics_export import Exporter
 
     with Exporter(address, lambda: render(job.accounts())):
         yield

@@ -6,7 +6,7 @@ import msgspec
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
-from duramen.codec.cluster.forming import Address
+from duramen.codec.cluster.formation import Address
 from duramen.codec.cluster.quorum import NodeId
 
 __all__ = ["Nodes", "decode", "encode"]

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from duramen.base.errors import DuramenError
 from duramen.base.ids import Position
-from duramen.controller.events import Event
+from duramen.metadata.events import Event
 
 __all__ = ["Quorum"]
 

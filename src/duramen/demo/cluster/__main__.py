@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from duramen.demo.running import run
+from duramen.demo.run import run
 
 __all__ = ["command", "main"]
 

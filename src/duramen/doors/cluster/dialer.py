@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from duramen.doors.cluster.link import Link
-from duramen.doors.cluster.timing import Backoff, Later, Timing
+from duramen.doors.cluster.timer import Backoff, Later, Timing
 
 __all__ = ["Dialer"]
 

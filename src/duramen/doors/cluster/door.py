@@ -18,7 +18,7 @@ from duramen.codec.cluster.handshake import ANYBODY, NONCE_BYTES, Handshake, Ide
 from duramen.doors.cluster.dialer import Dialer
 from duramen.doors.cluster.link import Link
 from duramen.doors.cluster.peers import Peers
-from duramen.doors.cluster.timing import TIMING, Backoff, Later, Timing
+from duramen.doors.cluster.timer import TIMING, Backoff, Later, Timing
 
 __all__ = ["ClusterDoor", "DoorOwner"]
 

@@ -16,7 +16,7 @@ from duramen.codec.cluster.calls import Answered, Calls
 from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel, Subject
 from duramen.codec.cluster.frames import ALIVE, Frame, FrameReader, Kind, encode_frame
 from duramen.codec.cluster.handshake import Handshake, Identity, Peer, Refusal, Side, State
-from duramen.doors.cluster.timing import Later, Timer, Timing
+from duramen.doors.cluster.timer import Later, Timer, Timing
 
 __all__ = ["Link", "LinkOwner"]
 

@@ -5,12 +5,13 @@ from uuid import UUID
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
-from duramen.broker.quorum.chunks import Chunk, FetchChunk, Wire
 from duramen.codec.cluster import quorum as wire
 from duramen.codec.cluster.channels import Channel
-from duramen.controller.quorum import changes, messages
-from duramen.controller.quorum.epochs import End
-from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
+from duramen.controller.quorum.snapshot_chunks import Chunk, FetchChunk, Wire
+from duramen.raft import messages
+from duramen.raft import voter_changes as changes
+from duramen.raft.epochs import End
+from duramen.raft.voters import ReplicaId, Voter, Voters
 
 __all__ = ["channel_of", "from_bytes", "to_bytes"]
 

@@ -16,14 +16,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
-from duramen.broker.forwarding.room import Room
-from duramen.doors.http import cluster, configs, groups, health, nodes, problems, records, replicated, streams
-from duramen.doors.http.bodies import Bodies
-from duramen.doors.http.hosts import Guard, Hosts
-from duramen.doors.http.openapi import document
-from duramen.doors.http.queries import read_query
-from duramen.doors.http.routes import Call, Node, Route
+from duramen.doors.http import configs, groups, health, records, replicated, streams
+from duramen.doors.http.cluster import nodes
+from duramen.doors.http.cluster import routes as cluster
+from duramen.doors.http.serving import problems
+from duramen.doors.http.serving.bodies import Bodies
+from duramen.doors.http.serving.hosts import Guard, Hosts
+from duramen.doors.http.serving.openapi import document
+from duramen.doors.http.serving.queries import read_query
+from duramen.doors.http.serving.routes import Call, Node, Route
 from duramen.service.admission import Admitted, Rules
+from duramen.service.forwarding.memory import Room
 
 __all__ = ["ROUTES", "application"]
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from duramen.base.errors import StreamNotFound
 from duramen.base.settings import config_text
-from duramen.broker.configs import ConfigEntry
 from duramen.broker.min_in_sync import config_entries
-from duramen.doors.http.config_types import ConfigInfo, ConfigList, SettingInfo, SettingList
-from duramen.doors.http.routes import Call, Route, on_cluster, on_topic
+from duramen.broker.stream_configs import ConfigEntry
+from duramen.doors.http.serving.routes import Call, Route, on_cluster, on_topic
+from duramen.doors.http.types.configs import ConfigInfo, ConfigList, SettingInfo, SettingList
 from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES"]

@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from duramen.base.errors import DuramenError, NodeBusy, StorageFailed
-from duramen.broker.broker import Broker
-from duramen.broker.forwarding.errands import Managing
-from duramen.broker.forwarding.requests import Manage, Managed
-from duramen.broker.groups.offsets import OFFSETS_STREAM
-from duramen.doors.http.routes import Call
+from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.doors.http.serving.routes import Call
 from duramen.groups.records import partition_for
 from duramen.rpc.server import Done, Handler
+from duramen.service.broker import Broker
+from duramen.service.forwarded_requests import Manage, Managed
+from duramen.service.forwarding.partition_requests import Managing
 
 __all__ = ["Work", "coordinated", "serving"]
 

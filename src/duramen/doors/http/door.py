@@ -9,16 +9,16 @@ from duramen.base.hosts import host_port
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.base.usage import Usage
-from duramen.broker.broker import Broker
-from duramen.broker.forwarding.forwarding import Forwarding
-from duramen.broker.forwarding.room import Room
 from duramen.doors.http.application import application
 from duramen.doors.http.coordinated import serving
 from duramen.doors.http.groups import WORKS
-from duramen.doors.http.hosts import Hosts
-from duramen.doors.http.routes import Node
-from duramen.doors.http.server import Server
+from duramen.doors.http.serving.hosts import Hosts
+from duramen.doors.http.serving.routes import Node
+from duramen.doors.http.serving.server import Server
 from duramen.service.admission import Service
+from duramen.service.broker import Broker
+from duramen.service.forwarding.forwarding import Forwarding
+from duramen.service.forwarding.memory import Room
 
 __all__ = ["HttpDoor"]
 

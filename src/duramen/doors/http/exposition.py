@@ -10,8 +10,8 @@ from typing import Final
 from starlette.responses import Response, StreamingResponse
 
 from duramen.base.metrics import CATALOGUE, Histogram, Labels, Metric, Metrics, Sample
-from duramen.broker.broker import Broker
 from duramen.doors.completion import completion
+from duramen.service.broker import Broker
 
 __all__ = ["CONTENT_TYPE", "answer", "render"]
 

@@ -10,18 +10,16 @@ import msgspec
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.positions import parse_position
-from duramen.broker.bounds import Bounds, Wanted
-from duramen.broker.broker import Broker
-from duramen.broker.forwarding.requests import Manage
-from duramen.broker.groups.coordinator import GroupDescription
-from duramen.broker.groups.lag_values import lag_between, seconds_since
-from duramen.broker.groups.listing import Listed
-from duramen.broker.groups.resets import Move, Reset
+from duramen.broker.list_offsets import Bounds, Wanted
 from duramen.codec.kafka.membership import decode_assignment
+from duramen.coordinators.group.coordinator import GroupDescription
+from duramen.coordinators.group.lag_values import lag_between, seconds_since
+from duramen.coordinators.group.listing import Listed
+from duramen.coordinators.group.offset_resets import Move, Reset
 from duramen.doors.completion import completion
 from duramen.doors.http.coordinated import Work, coordinated
-from duramen.doors.http.routes import Call, Route, on_cluster, on_group, topics_named
-from duramen.doors.http.types import (
+from duramen.doors.http.serving.routes import Call, Route, on_cluster, on_group, topics_named
+from duramen.doors.http.types.types import (
     AssignedPartition,
     GroupInfo,
     GroupList,
@@ -37,6 +35,8 @@ from duramen.groups.records import OffsetKey
 from duramen.groups.values import MemberSnapshot
 from duramen.service.admission import Refuses
 from duramen.service.authorize import Operation
+from duramen.service.broker import Broker
+from duramen.service.forwarded_requests import Manage
 
 __all__ = ["ROUTES", "WORKS"]
 

@@ -6,7 +6,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from duramen.base.errors import StorageFailed
 from duramen.doors.http import exposition
-from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.serving.routes import Call, Route
 from duramen.service.admission import Rules
 
 __all__ = ["ROUTES"]

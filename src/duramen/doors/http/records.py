@@ -4,12 +4,11 @@ import asyncio
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError, StorageFailed
-from duramen.broker.forwarding.forwarding import Forwarding
-from duramen.broker.forwarding.requests import Deleted as DeletedRecords
 from duramen.broker.partition import LATEST, Partition
-from duramen.doors.http.producing import largest_body_bytes, produce
-from duramen.doors.http.routes import Call, Route, on_topic
-from duramen.doors.http.types import (
+from duramen.doors.http.completions import unless_gone
+from duramen.doors.http.produce import largest_body_bytes, produce
+from duramen.doors.http.serving.routes import Call, Route, on_topic
+from duramen.doors.http.types.types import (
     Deleted,
     Deletions,
     DeletionWish,
@@ -19,8 +18,9 @@ from duramen.doors.http.types import (
     RecordsQuery,
     RecordWishes,
 )
-from duramen.doors.http.waiting import unless_gone
 from duramen.service.authorize import Operation
+from duramen.service.forwarded_requests import Deleted as DeletedRecords
+from duramen.service.forwarding.forwarding import Forwarding
 
 __all__ = ["ROUTES"]
 

@@ -6,13 +6,13 @@ from typing import Final
 from duramen.base import errors
 from duramen.base.errors import NodeBusy, OffsetOutOfRange, RecordCut, RequestInvalid
 from duramen.base.ids import Position
-from duramen.broker.broker import Broker
 from duramen.broker.partition import Partition
-from duramen.doors.http.routes import Call, Route, on_topic
-from duramen.doors.http.types import ReplicatedInfo, ReplicatedQuery
-from duramen.doors.http.waiting import unless_gone
-from duramen.replication.reaching import Outcome
+from duramen.doors.http.completions import unless_gone
+from duramen.doors.http.serving.routes import Call, Route, on_topic
+from duramen.doors.http.types.types import ReplicatedInfo, ReplicatedQuery
+from duramen.replication.replication_wait import Outcome
 from duramen.service.authorize import Operation
+from duramen.service.broker import Broker
 
 __all__ = ["ROUTES"]
 

@@ -8,15 +8,12 @@ from typing import Final, Literal
 from duramen.base import errors
 from duramen.base.errors import RequestInvalid
 from duramen.base.settings import config_text
-from duramen.broker.broker import Broker
 from duramen.broker.gaps import GapsOf
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.controller.decisions import Definition, wide_subjects
-from duramen.controller.partitions import PartitionId
 from duramen.doors.completion import completion
-from duramen.doors.http.routes import Call, Route, on_topic, topics_named
-from duramen.doors.http.types import (
+from duramen.doors.http.serving.routes import Call, Route, on_topic, topics_named
+from duramen.doors.http.types.types import (
     DamagedRange,
     FloorInfo,
     GapInfo,
@@ -29,10 +26,13 @@ from duramen.doors.http.types import (
     StreamsQuery,
     StreamWish,
 )
+from duramen.metadata.decisions import Definition, wide_subjects
+from duramen.metadata.partitions import PartitionId
 from duramen.service.admission import Refuses, Rules
 from duramen.service.authorize import Access, Operation, ResourceType
-from duramen.storage.floors import floors_of
-from duramen.storage.log import Log
+from duramen.service.broker import Broker
+from duramen.storage.log.floors import floors_of
+from duramen.storage.log.log import Log
 from duramen.storage.planning.floors import Floor
 
 __all__ = ["ROUTES"]

@@ -12,26 +12,26 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.hosts import host_port
 from duramen.base.memory import memory_share_bytes
 from duramen.base.ports import Clock
-from duramen.broker.broker import Broker
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_response
 from duramen.codec.kafka.messages import RESPONSES
 from duramen.codec.kafka.names import no_api
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.doors.kafka import metadata
-from duramen.doors.kafka.cold import ColdReads
-from duramen.doors.kafka.connection import KafkaConnection
-from duramen.doors.kafka.context import Context
-from duramen.doors.kafka.entering import enter
-from duramen.doors.kafka.exchange import Exchange
-from duramen.doors.kafka.faults import Faults
+from duramen.doors.kafka.admin import metadata
+from duramen.doors.kafka.connection.admission import enter
+from duramen.doors.kafka.connection.cold_reads import ColdReads
+from duramen.doors.kafka.connection.connection import KafkaConnection
+from duramen.doors.kafka.connection.fault_injection import Injector
+from duramen.doors.kafka.connection.faults import Faults
+from duramen.doors.kafka.connection.memory import RequestMemory
 from duramen.doors.kafka.handlers import HANDLERS
-from duramen.doors.kafka.injecting import Injector
-from duramen.doors.kafka.measuring import Measuring
-from duramen.doors.kafka.memory import RequestMemory
-from duramen.doors.kafka.sessions import CACHED_PARTITION_BYTES, FetchSessions
-from duramen.doors.kafka.share_sessions import ShareSessions
+from duramen.doors.kafka.request.context import Context
+from duramen.doors.kafka.request.exchange import Exchange
+from duramen.doors.kafka.request.fetch_sessions import CACHED_PARTITION_BYTES, FetchSessions
+from duramen.doors.kafka.request.metrics import Measuring
+from duramen.doors.kafka.request.share_sessions import ShareSessions
 from duramen.service.admission import Service
+from duramen.service.broker import Broker
 
 __all__ = ["KafkaDoor"]
 

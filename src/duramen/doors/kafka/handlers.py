@@ -8,29 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from duramen.codec.kafka.versions import ApiKey
-from duramen.doors.kafka import (
-    batches,
-    configs,
-    consumer_groups,
-    deleting,
-    fetch,
-    group_admin,
-    group_offsets,
-    groups,
-    logdirs,
-    metadata,
-    offsets,
-    paging,
-    produce,
-    quorum,
-    quotas,
-    reassigning,
-    share_groups,
-    shares,
-    topics,
-    transactions,
-)
-from duramen.doors.kafka.rules import ApiHandler, Asked, group, groups_named, topics_named, transactional_id
+from duramen.doors.kafka.admin import configs, logdirs, metadata, quorum, quotas, topics
+from duramen.doors.kafka.admin import reassignment as reassigning
+from duramen.doors.kafka.admin import topic_pages as paging
+from duramen.doors.kafka.groups import admin as group_admin
+from duramen.doors.kafka.groups import classic as groups
+from duramen.doors.kafka.groups import consumer as consumer_groups
+from duramen.doors.kafka.groups import offsets as group_offsets
+from duramen.doors.kafka.groups import share as share_groups
+from duramen.doors.kafka.groups import share_fetch as shares
+from duramen.doors.kafka.records import delete_records as deleting
+from duramen.doors.kafka.records import fetch, offsets, produce, transactions
+from duramen.doors.kafka.records import query_batches as batches
+from duramen.doors.kafka.request.rules import ApiHandler, Asked, group, groups_named, topics_named, transactional_id
 from duramen.service.admission import LONGEST_RESOLUTION_MS, Need, Refuses, Rules, cluster
 from duramen.service.authorize import Access, Operation, ResourceType
 

@@ -19,7 +19,6 @@ from duramen.base.errors import (
     UnsupportedFeature,
 )
 from duramen.base.principal import ANONYMOUS
-from duramen.broker.broker import Broker
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.builder import RECORD_OVERHEAD_BYTES, encode_headers
@@ -33,6 +32,7 @@ from duramen.doors.nats.headers import SUBJECT_HEADER, Headers, special, text
 from duramen.doors.nats.refusals import api_error
 from duramen.doors.nats.subjects import SubjectTree
 from duramen.service.admission import Admitted, Service
+from duramen.service.broker import Broker
 
 __all__ = ["Capture"]
 

@@ -8,17 +8,17 @@ from typing import Final
 
 from duramen.base.errors import DuramenError, ServerUnreachable
 from duramen.base.ports import FileSystem, Randomness
-from duramen.broker.broker import Broker
 from duramen.broker.streams import Stream
 from duramen.codec.nats import Message
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.connection import NatsConnection
 from duramen.doors.nats.duplicates import ENTRY_BYTES
-from duramen.doors.nats.leading import Leading
+from duramen.doors.nats.led_partitions import Leading
 from duramen.doors.nats.presence import Presence
 from duramen.doors.nats.recall import recall
 from duramen.service.admission import Service
+from duramen.service.broker import Broker
 
 __all__ = ["NatsDoor"]
 

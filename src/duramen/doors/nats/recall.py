@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable
 
 from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged
-from duramen.broker.broker import Broker
 from duramen.broker.partition import Partition
 from duramen.codec.batch import Header
 from duramen.codec.headers import find_header_values
 from duramen.doors.nats.bound import BoundStream
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.headers import MESSAGE_ID_HEADER, SUBJECT_HEADER
-from duramen.storage.scanning import scan_log
+from duramen.service.broker import Broker
+from duramen.storage.scan import scan_log
 
 __all__ = ["recall"]
 

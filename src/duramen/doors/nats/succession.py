@@ -6,7 +6,7 @@ The leader before it listened while replicas heard of it; what it had taken last
 from collections.abc import Callable
 from typing import Final
 
-from duramen.controller.partitions import PartitionId
+from duramen.metadata.partitions import PartitionId
 
 __all__ = ["Succession"]
 

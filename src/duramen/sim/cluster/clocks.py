@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from duramen.sim.scheduler import VirtualClock
+from duramen.sim.machine.scheduler import VirtualClock
 
 __all__ = ["NodeClock"]
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from duramen.codec.cluster.channels import Channel
 from duramen.sim.cluster.process import Process
 from duramen.sim.draws import below
-from duramen.sim.scheduler import VirtualClock
+from duramen.sim.machine.scheduler import VirtualClock
 
 __all__ = ["CHANNELS", "Link", "Network", "Station"]
 

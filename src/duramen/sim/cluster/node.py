@@ -14,40 +14,40 @@ from duramen.base.ids import METADATA_STREAM_ID
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
-from duramen.broker.broker import Broker, Ports
-from duramen.broker.cluster.member import Member, MemberKit
-from duramen.broker.control.incarnations import IncarnationFile
-from duramen.broker.methods import NOT_READY, wires_by
-from duramen.broker.quorum.chunks import Wire
-from duramen.broker.quorum.kit import Limits
-from duramen.broker.quorum.opening import Opening, Plan
-from duramen.broker.quorum.runner import Runner
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.configs import PATIENCE, Patience
 from duramen.codec.cluster.channels import Channel, Subject
-from duramen.controller.cluster.features import LATEST_LEVEL, LEAST_LEVEL
-from duramen.controller.cluster.registering import Registration
-from duramen.controller.events import Event
-from duramen.controller.nodes import BROKER_ROLE
-from duramen.controller.quorum.effects import Append as QuorumAppend
-from duramen.controller.quorum.effects import Became, Commit
-from duramen.controller.quorum.effects import Effect as QuorumEffect
-from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter, Voters
+from duramen.controller.membership.incarnations import IncarnationFile
+from duramen.controller.membership.member import Member, MemberKit
+from duramen.controller.quorum.dependencies import Limits
+from duramen.controller.quorum.recovery import Opening, Plan
+from duramen.controller.quorum.runner import Runner
+from duramen.controller.quorum.snapshot_chunks import Wire
 from duramen.doors.cluster.quorum import channel_of
-from duramen.sim.clock import SeededRandomness
+from duramen.metadata.events import Event
+from duramen.metadata.features import LATEST_LEVEL, LEAST_LEVEL
+from duramen.metadata.nodes import BROKER_ROLE
+from duramen.metadata.registration import Registration
+from duramen.raft.effects import Append as QuorumAppend
+from duramen.raft.effects import Became, Commit
+from duramen.raft.effects import Effect as QuorumEffect
+from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
+from duramen.service.broker import Broker, Ports
+from duramen.service.methods import NOT_READY, wires_by
 from duramen.sim.cluster.clocks import NodeClock
-from duramen.sim.cluster.coming import Coming, address_of
+from duramen.sim.cluster.join import Coming, address_of
 from duramen.sim.cluster.network import Link, Network
 from duramen.sim.cluster.process import Process
-from duramen.sim.cluster.watching import WatchedBroker, WatchedView, Watcher
-from duramen.sim.disk import MemoryFileSystem
-from duramen.sim.scheduler import VirtualClock
-from duramen.sim.views import MemoryViewStore
+from duramen.sim.cluster.watch import WatchedBroker, WatchedView, Watcher
+from duramen.sim.machine.clock import SeededRandomness
+from duramen.sim.machine.disk import MemoryFileSystem
+from duramen.sim.machine.scheduler import VirtualClock
+from duramen.sim.machine.views import MemoryViewStore
 from duramen.storage.directory import open_directory
-from duramen.storage.handles import Handles
-from duramen.storage.log import Log, LogConfig, LogKey
+from duramen.storage.log.log import Log, LogConfig, LogKey
 from duramen.storage.planning.compaction import CompactionLimits
-from duramen.storage.recovery import recover
+from duramen.storage.recovery.recovery import recover
+from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
 __all__ = ["Node"]

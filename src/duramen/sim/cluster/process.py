@@ -14,7 +14,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import Lane
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.draws import below
-from duramen.sim.scheduler import VirtualClock
+from duramen.sim.machine.scheduler import VirtualClock
 
 __all__ = ["NEVER_US", "Process"]
 

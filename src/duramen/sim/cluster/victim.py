@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
+from duramen.sim.cluster.checkers.invariants import Witness
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
-from duramen.sim.cluster.witness import Witness
-from duramen.sim.scheduler import VirtualClock
-from duramen.sim.trace import Trace
+from duramen.sim.machine.scheduler import VirtualClock
+from duramen.sim.machine.trace import Trace
 
 __all__ = ["Cluster"]
 

@@ -9,34 +9,34 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from duramen.base.errors import DirectoryRolledBack, DuramenError, LogDamaged
-from duramen.controller.quorum.voters import Voter, Voters
-from duramen.sim.cluster.abandoned import Abandoned
-from duramen.sim.cluster.admins import Admin
-from duramen.sim.cluster.beginning import Beginning
-from duramen.sim.cluster.calls import Calls
-from duramen.sim.cluster.clients import Client
-from duramen.sim.cluster.coming import address_of
-from duramen.sim.cluster.committers import Committer
-from duramen.sim.cluster.consumers import Consumer, Inquirer
-from duramen.sim.cluster.faults import Faults
-from duramen.sim.cluster.idleness import IDLE_US, FirstRecords
-from duramen.sim.cluster.inspection import ills, inspect, lacks_a_replica
-from duramen.sim.cluster.isolation import Isolated
-from duramen.sim.cluster.members import MEMBERS_GROUP, Member
+from duramen.raft.voters import Voter, Voters
+from duramen.sim.checkers.memberships import GroupModel
+from duramen.sim.cluster.bootstrap import Beginning
+from duramen.sim.cluster.checkers.inspection import ills, inspect, lacks_a_replica
+from duramen.sim.cluster.checkers.invariants import Witness
+from duramen.sim.cluster.clients.admins import Admin
+from duramen.sim.cluster.clients.calls import Calls
+from duramen.sim.cluster.clients.client import Client
+from duramen.sim.cluster.clients.committers import Committer
+from duramen.sim.cluster.clients.consumers import Consumer, Inquirer
+from duramen.sim.cluster.clients.members import MEMBERS_GROUP, Member
+from duramen.sim.cluster.clients.operators import Operator
+from duramen.sim.cluster.clients.producers import Producer
+from duramen.sim.cluster.clients.transactors import Transactor
+from duramen.sim.cluster.faults.abandoned import Abandoned
+from duramen.sim.cluster.faults.faults import Faults
+from duramen.sim.cluster.faults.idleness import IDLE_US, FirstRecords
+from duramen.sim.cluster.faults.isolation import Isolated
+from duramen.sim.cluster.faults.slowness import SlowLeader
+from duramen.sim.cluster.faults.trial import DiskTrial
+from duramen.sim.cluster.faults.unclean import UncleanElection
+from duramen.sim.cluster.join import address_of
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
-from duramen.sim.cluster.operators import Operator
 from duramen.sim.cluster.process import NEVER_US
-from duramen.sim.cluster.producers import Producer
-from duramen.sim.cluster.slowness import SlowLeader
-from duramen.sim.cluster.transactors import Transactor
-from duramen.sim.cluster.trial import DiskTrial
-from duramen.sim.cluster.unclean import UncleanElection
-from duramen.sim.cluster.witness import Witness
-from duramen.sim.disk import Crashed
-from duramen.sim.memberships import GroupModel
-from duramen.sim.scheduler import VirtualClock
-from duramen.sim.trace import BrokenPromise, Stuck, Trace
+from duramen.sim.machine.disk import Crashed
+from duramen.sim.machine.scheduler import VirtualClock
+from duramen.sim.machine.trace import BrokenPromise, Stuck, Trace
 
 __all__ = ["FAULTS", "OPERATIONS", "Outcome", "Stuck", "World"]
 

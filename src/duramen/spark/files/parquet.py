@@ -12,7 +12,7 @@ from duramen.spark.files.sinklog import NOTHING_YET, SinkLog
 from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place, storage_errors
-from duramen.spark.tables.writing import named, said
+from duramen.spark.tables.task_writer import named, said
 from duramen.spark.tables.written import Written
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ setting for either.
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from duramen.spark.launching.compiling import compiled
+from duramen.spark.launching.java_compiler import compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from duramen.base.errors import DependencyMissing
+from duramen.spark.launching.column_pruning import prune_columns
 from duramen.spark.launching.home import lean_home_set
 from duramen.spark.launching.java import Java, find_java
 from duramen.spark.launching.localdisk import quicken_local_disk
-from duramen.spark.launching.pruning import prune_columns
-from duramen.spark.launching.registering import register_where_needed
+from duramen.spark.launching.registration import register_where_needed
 from duramen.spark.launching.requirements import pyspark_problem
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def make_session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from duramen.spark.read.lag import report_lag
+    from duramen.spark.launching.lag import report_lag
 
     if _SUBMITTED in os.environ:
         SparkContext._ensure_initialized()

@@ -3,6 +3,6 @@
 What is imported from here is for pipelines that are written in Python: `from duramen.spark.pipelines import Pipeline`.
 """
 
-from duramen.spark.pipelines.builder import Pipeline
+from duramen.spark.pipelines.definition.builder import Pipeline
 
 __all__ = ["Pipeline"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from duramen.base.errors import CheckpointInvalid, TableConflict, TableForeign, TableUnsupported
 from duramen.spark.pipelines.checkpoints import Checkpoint
-from duramen.spark.pipelines.evolving import evolved, same_columns
+from duramen.spark.pipelines.schema_evolution import evolved, same_columns
 from duramen.spark.tables.storage import Place
 
 if TYPE_CHECKING:

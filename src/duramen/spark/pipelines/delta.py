@@ -14,13 +14,13 @@ from deltalake.transaction import AddAction
 
 from duramen.base.errors import TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, HasColumns, Next, columns_of, require_owner
-from duramen.spark.pipelines.handing import Handing, written
-from duramen.spark.pipelines.merging import Upsert, gathered, merge
-from duramen.spark.tables.deltalog import DeltaLog, fields_of
+from duramen.spark.pipelines.handover import Handing, written
+from duramen.spark.pipelines.merge import Upsert, gathered, merge
+from duramen.spark.tables.delta.log import DeltaLog, fields_of
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.schemas import optional
 from duramen.spark.tables.storage import Place, storage_errors
-from duramen.spark.tables.writing import said
+from duramen.spark.tables.task_writer import said
 from duramen.spark.tables.written import Written
 
 if TYPE_CHECKING:

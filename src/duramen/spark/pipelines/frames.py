@@ -17,10 +17,19 @@ from duramen.base.errors import (
 )
 from duramen.client.cluster import parse_servers
 from duramen.spark.options import Options, Use
-from duramen.spark.pipelines.copying import copied_columns
-from duramen.spark.pipelines.graph import inputs_of, is_name
-from duramen.spark.pipelines.model import STORED_FORMATS, Declared, Option, Sink, Source, Step, Text, Watermark
-from duramen.spark.pipelines.problems import Place, Problems
+from duramen.spark.pipelines.copy import copied_columns
+from duramen.spark.pipelines.definition.graph import inputs_of, is_name
+from duramen.spark.pipelines.definition.model import (
+    STORED_FORMATS,
+    Declared,
+    Option,
+    Sink,
+    Source,
+    Step,
+    Text,
+    Watermark,
+)
+from duramen.spark.pipelines.definition.problems import Place, Problems
 from duramen.spark.pipelines.reasons import placed, plain
 from duramen.spark.tables.port import Storage
 
@@ -261,7 +270,7 @@ def _without_rows(spark: "SparkSession", columns: "StructType") -> "DataFrame":
 
 def check_source(pipeline: Declared, source: Source, problems: Problems) -> bool:
     """Whether the format takes the options; the place is that of the option of which it speaks."""
-    from duramen.spark.read.streaming import StreamReader
+    from duramen.spark.read.stream import StreamReader
 
     options = checked_options(pipeline, source, problems)
     if options is None:
@@ -285,7 +294,7 @@ def place_of(options: Sequence[Option], otherwise: Text, said: str) -> Place:
 def _stored(spark: "SparkSession", format_: str | None, storage: Storage) -> "DataFrame":
     """A table with a log of its own, as it is now. Raises what `reading` does, and DependencyMissing."""
     try:
-        from duramen.spark.pipelines.reading import delta_frame, iceberg_frame
+        from duramen.spark.pipelines.tables import delta_frame, iceberg_frame
 
         return iceberg_frame(spark, storage) if format_ == "iceberg" else delta_frame(spark, storage)
     except ImportError as error:

@@ -13,8 +13,9 @@ from pyiceberg.table import Table as IcebergTable
 
 from duramen.base.errors import TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, HasColumns, Next, columns_of, require_owner
-from duramen.spark.pipelines.handing import Handing, written
-from duramen.spark.tables.catalog import (
+from duramen.spark.pipelines.handover import Handing, written
+from duramen.spark.tables.failures import one_line
+from duramen.spark.tables.iceberg.catalog import (
     IcebergEntry,
     append,
     arrow_schema,
@@ -23,8 +24,7 @@ from duramen.spark.tables.catalog import (
     has_single_attempts,
     stored,
 )
-from duramen.spark.tables.failures import one_line
-from duramen.spark.tables.manifests import described
+from duramen.spark.tables.iceberg.manifests import described
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.schemas import optional
 from duramen.spark.tables.storage import Place, storage_errors

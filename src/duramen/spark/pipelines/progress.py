@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from duramen.base.errors import DuramenError
-from duramen.spark.offsets import Offsets
+from duramen.spark.read.offsets import Offsets
 
 __all__ = ["OBSERVED", "Figures", "figures_of"]
 

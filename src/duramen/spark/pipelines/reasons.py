@@ -3,8 +3,8 @@
 import re
 from typing import Final, NamedTuple
 
-from duramen.spark.pipelines.model import Text
-from duramen.spark.pipelines.problems import Place
+from duramen.spark.pipelines.definition.model import Text
+from duramen.spark.pipelines.definition.problems import Place
 
 __all__ = ["Reason", "placed", "plain", "reason"]
 

@@ -7,10 +7,10 @@ from duramen.base.errors import DependencyMissing, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
 from duramen.spark.pipelines.batches import HasColumns
 from duramen.spark.pipelines.checkpoints import Checkpoint
-from duramen.spark.pipelines.copying import copied_columns, copied_frame, copied_source
+from duramen.spark.pipelines.copy import copied_columns, copied_frame, copied_source
+from duramen.spark.pipelines.definition.model import Declared, Sink, Text
+from duramen.spark.pipelines.definition.problems import Problems, meant
 from duramen.spark.pipelines.frames import checked_options, place_of, sink_options, source_options, storage_of
-from duramen.spark.pipelines.model import Declared, Sink, Text
-from duramen.spark.pipelines.problems import Problems, meant
 from duramen.spark.pipelines.reasons import placed, plain
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _check_mode(spark: "SparkSession", sink: Sink, rows: "DataFrame", problems: 
 
 
 def _check_stream(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Problems) -> None:
-    from duramen.spark.read.source import DuramenDataSource
+    from duramen.spark.datasource import DuramenDataSource
 
     if checked_options(pipeline, sink, problems) is None:
         return
@@ -121,7 +121,7 @@ def _check_table(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Pro
     from pyspark.sql.types import NullType
 
     from duramen.spark.pipelines.batches import columns_after
-    from duramen.spark.pipelines.evolving import lacking
+    from duramen.spark.pipelines.schema_evolution import lacking
     from duramen.spark.tables.storage import storage_errors
 
     seen: set[str] = set()
@@ -200,7 +200,7 @@ def _table(pipeline: Declared, sink: Sink) -> "SinkTable[Any]":
 
             return IcebergSink(storage, owner)
         from duramen.spark.pipelines.delta import DeltaCopySink, DeltaSink
-        from duramen.spark.pipelines.merging import Upsert
+        from duramen.spark.pipelines.merge import Upsert
     except ImportError as error:
         raise DependencyMissing(f"tables need {error.name}: pip install 'duramen[tables]'") from None
     if source is not None:

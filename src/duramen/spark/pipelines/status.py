@@ -10,7 +10,7 @@ import msgspec
 
 from duramen.base.errors import PipelineFailed
 from duramen.spark.pipelines.checkpoints import Checkpoints, written_whole
-from duramen.spark.pipelines.model import Declared
+from duramen.spark.pipelines.definition.model import Declared
 from duramen.spark.pipelines.progress import Figures
 
 __all__ = ["QueryStatus", "Status", "read_status", "starting", "write_status"]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, batches
 from duramen.codec.markers import NO_SEQUENCE, decode_marker
-from duramen.spark.read.shares import Share
+from duramen.spark.read.splits import Share
 
 __all__ = ["Committed", "Held", "Shown"]
 

@@ -7,9 +7,9 @@ from uuid import UUID
 from duramen.base.errors import OptionInvalid, PatternInvalid, StreamNotFound
 from duramen.client import Cluster, Topic, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.spark.offsets import listed, parse_assignment, parse_offsets
 from duramen.spark.options import Options
-from duramen.spark.read.places import Offsets
+from duramen.spark.read.offset_ranges import Offsets
+from duramen.spark.read.offsets import listed, parse_assignment, parse_offsets
 
 __all__ = ["Edge", "Selection", "ending", "require_order", "starting"]
 

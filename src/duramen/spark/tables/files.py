@@ -14,7 +14,7 @@ from duramen.spark.tables.columns import HEADERS, OFFSET, VALUE
 from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.partition_values import texts_of, usable
 from duramen.spark.tables.port import DataFile
-from duramen.spark.tables.reading import counted_at
+from duramen.spark.tables.reader import counted_at
 from duramen.spark.tables.storage import Place, storage_errors
 
 __all__ = ["Layout", "Writer", "write_rows"]

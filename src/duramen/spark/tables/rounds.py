@@ -25,10 +25,10 @@ from duramen.spark.tables.columns import (
 )  # fmt: skip
 from duramen.spark.tables.files import Layout, Writer
 from duramen.spark.tables.port import DataFile, Declaration, Span, Table
-from duramen.spark.tables.reading import counted_at
+from duramen.spark.tables.reader import counted_at
 from duramen.spark.tables.schemas import OWN_NAMES, decoded_fields, loaded, merged, saved
 from duramen.spark.tables.storage import Place
-from duramen.spark.tables.upserting import upsert
+from duramen.spark.tables.upsert import upsert
 from duramen.spark.values.decoded import Decoder
 
 __all__ = ["Work", "Written", "commit_round", "decoder_of", "plan_round", "translate"]

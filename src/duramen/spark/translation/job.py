@@ -11,11 +11,11 @@ from threading import Event
 from typing import Final
 
 from duramen.base.errors import BugFound, DuramenError
-from duramen.spark.translation.accounts import Account
-from duramen.spark.translation.declared import Declared
-from duramen.spark.translation.keeper import Keeper
+from duramen.spark.declared import Declared
+from duramen.spark.translation.metrics import Account
 from duramen.spark.translation.round import Outcome
-from duramen.spark.translation.turns import Turns
+from duramen.spark.translation.scheduler import Turns
+from duramen.spark.translation.table_writer import Keeper
 
 __all__ = ["Job", "Seen"]
 

@@ -1,7 +1,7 @@
 """The log that a table is made of, as tasks and their driver see it: where it begins and ends, and its records.
 
 A record of a transaction counts at the commit marker, so the end of a table goes on past transactions that are open:
-their records come with the span that their marker is in (`duramen.spark.read.cuts`).
+their records come with the span that their marker is in (`duramen.spark.read.transaction_boundaries`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +18,8 @@ from duramen.spark.batches.decoding import decode
 from duramen.spark.columns import COMMIT_COLUMNS, RECORD_COLUMNS
 from duramen.spark.options import Options
 from duramen.spark.read.committed import Committed, Held, Shown
-from duramen.spark.read.reading import consumer_of
-from duramen.spark.translation.planning import Piece
+from duramen.spark.read.reader import consumer_of
+from duramen.spark.translation.plan import Piece
 
 __all__ = ["Log", "bounds", "newest_wait_ms", "read", "record_bytes"]
 

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 from duramen.base.errors import TableConflict, UnsupportedFeature
 from duramen.client import Cluster, TopicPartition
 from duramen.client.marked import Marked
-from duramen.spark.read.marks import Marks
+from duramen.spark.read.markers import Marks
 from duramen.spark.tables.port import Declaration, Table
 from duramen.spark.tables.rounds import commit_round, plan_round
 from duramen.spark.translation.log import Log, bounds, record_bytes
-from duramen.spark.translation.planning import Filled, Plan, needed_from, piece_records, plan
+from duramen.spark.translation.plan import Filled, Plan, needed_from, piece_records, plan
 from duramen.spark.translation.task import Done, Task
 
 __all__ = ["Outcome", "Round", "Runner"]

@@ -7,10 +7,10 @@ import msgspec
 
 from duramen.base.errors import DuramenError
 from duramen.client import Cluster
-from duramen.spark.tables.opening import find_dead_letters, find_table
-from duramen.spark.translation.declared import Declared
+from duramen.spark.declared import Declared
+from duramen.spark.tables.registry import find_dead_letters, find_table
 from duramen.spark.translation.log import Log, bounds, newest_wait_ms
-from duramen.spark.translation.notes import look
+from duramen.spark.translation.progress import look
 
 __all__ = ["Status", "status_of"]
 

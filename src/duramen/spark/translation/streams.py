@@ -7,7 +7,7 @@ from typing import Any
 from duramen.base.errors import StreamNoTable
 from duramen.client.http import Server, path_of
 from duramen.client.led import Stream, led
-from duramen.spark.translation.declared import Declared, declared
+from duramen.spark.declared import Declared, declared
 
 __all__ = ["declared_streams", "described"]
 

@@ -15,7 +15,7 @@ from duramen.base.errors import BugFound, DuramenError
 from duramen.spark.tables.failures import one_line
 from duramen.spark.tables.rounds import Work, Written, translate
 from duramen.spark.translation.log import Log, read
-from duramen.spark.translation.planning import Piece
+from duramen.spark.translation.plan import Piece
 
 __all__ = ["Done", "Task", "run"]
 

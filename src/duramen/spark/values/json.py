@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from duramen.spark.values.decoded import MAGIC, PREFIX_BYTES, Decoded, joined, placed
 from duramen.spark.values.fields import fitted, usable, wider, widest
-from duramen.spark.values.fitting import decoder_of
-from duramen.spark.values.parsing import adapted, converted, has_map, large, parse, parsed_fields
+from duramen.spark.values.fit import decoder_of
+from duramen.spark.values.parser import adapted, converted, has_map, large, parse, parsed_fields
 from duramen.spark.values.rows import RowReader, Unfit, read_json, without_large_numbers
 
 __all__ = ["JsonDecoder"]

@@ -21,10 +21,10 @@ from duramen.codec.compression import CODECS
 from duramen.spark.api import DataSourceStreamArrowWriter
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
-from duramen.spark.read.reading import cluster_of
+from duramen.spark.read.reader import cluster_of
 from duramen.spark.write import attempts
 from duramen.spark.write.attempts import Task, Written
-from duramen.spark.write.writing import RowWriter
+from duramen.spark.write.writer import RowWriter
 
 __all__ = ["BatchWriter", "StreamWriter"]
 

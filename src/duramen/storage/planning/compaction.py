@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header
-from duramen.codec.filtering import Span
+from duramen.codec.batch_filter import Span
 from duramen.storage.planning.floors import Floor, compaction_bound
 
 __all__ = [

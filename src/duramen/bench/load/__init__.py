@@ -1,0 +1,1 @@
+"""Load generators: open and closed loops, clients, percentiles."""

@@ -1,0 +1,53 @@
+"""Open connections with their channels: what both load generators, the paced one and the full one, are given."""
+
+import socket
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.errors import ServerUnreachable
+from duramen.bench.contenders import Contender
+from duramen.bench.load.channels import Channel, KafkaChannel, NatsChannel
+from duramen.bench.load.nats import NatsConnection
+from duramen.client.cluster import parse_servers
+from duramen.client.connection import Connection
+from duramen.codec.kafka.versions import ApiKey
+
+__all__ = ["CHUNK_BYTES", "Line", "lost", "open_line"]
+
+CHUNK_BYTES: Final = 256 * 1024
+_TIMEOUT_S: Final = 30.0
+
+
+class Line(NamedTuple):
+    """A connection that does not block, and what is said on it."""
+
+    socket: socket.socket
+    channel: Channel
+
+
+def open_line(contender: Contender, value_bytes: int, partitions: Sequence[int] = (0,)) -> Line:
+    """A new connection to a contender. Raises ServerUnreachable."""
+    if contender.door == "nats":
+        connection = NatsConnection(contender.address)
+        channel: Channel = NatsChannel(contender.topic, connection.inbox, value_bytes)
+        connection.socket.setblocking(False)
+        return Line(connection.socket, channel)
+    ((host, port),) = parse_servers(contender.address)
+    negotiating = Connection(host, port, client_id="duramen-bench", timeout_s=_TIMEOUT_S)
+    try:
+        version = negotiating.version(ApiKey.PRODUCE)
+    finally:
+        negotiating.close()
+    try:
+        opened = socket.create_connection((host, port), _TIMEOUT_S)
+    except OSError as error:
+        raise lost(contender, error) from None
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setblocking(False)
+    return Line(opened, KafkaChannel(version, contender.topic, value_bytes, partitions))
+
+
+def lost(contender: Contender, error: OSError | None = None) -> ServerUnreachable:
+    """The error for a connection that broke, or that the other side closed."""
+    why = "it was closed" if error is None else error.strerror or error
+    return ServerUnreachable(f"the connection to {contender.name} at {contender.address} is lost: {why}")

@@ -1,0 +1,281 @@
+"""Fetches: whole batches from several partitions at once, at once or as soon as there are enough of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import DuramenError, OffsetNotAvailable, OffsetOutOfRange, StorageFailed, StreamNotFound
+from duramen.base.metrics import Counter, Metrics
+from duramen.base.ports import Clock
+from duramen.broker.partition import Partition
+from duramen.storage.segment.reader import Blocked, Slice
+from duramen.storage.store import Store
+
+__all__ = ["Fetched", "Fetcher", "Fetches", "Wanted"]
+
+
+class Wanted(NamedTuple):
+    """What is wanted of one partition. `partition` is None where there is none; `error` says why."""
+
+    partition: Partition | None
+    offset: int
+    max_bytes: int
+    leader_epoch: int = -1
+    error: DuramenError | None = None
+    isolation: int = 0  # 1: what is committed only
+    rack_id: str = ""  # where the consumer is, if it said so
+
+
+class Fetched(NamedTuple):
+    """What one partition gives: a slice, nothing yet, or an error; and its offsets at that time.
+
+    `aborted` has producer id and first offset of each aborted transaction in the slice, for those who want what is
+    committed. `preferred_replica` is the node to read from, -1: this one.
+    """
+
+    slice: Slice | None
+    error: DuramenError | None
+    high_watermark: int
+    start_offset: int
+    last_stable_offset: int
+    aborted: Sequence[tuple[int, int]] = ()
+    preferred_replica: int = -1
+
+
+def _is_to_come(partition: Partition, offset: int) -> bool:
+    """Whether others may have committed what is at that offset, and this node does not know so yet."""
+    role = partition.role
+    return role is not None and role.latest_offset is None and offset > partition.log.high_watermark
+
+
+Preferred = Callable[[Partition, str, int], int]
+"""The node that is to serve a consumer of a rack who reads a partition from an offset; -1: this one (KIP-392)."""
+
+Answer = Callable[[list[Fetched]], None]
+
+_GONE: Final = Fetched(None, StreamNotFound("no such partition"), -1, -1, -1)
+
+
+class Fetches:
+    """Begins fetches; what they share."""
+
+    def __init__(
+        self, store: Store, clock: Clock, deadlines: Deadlines, metrics: Metrics, preferred: Preferred | None = None
+    ) -> None:
+        """`preferred` says who is to serve a consumer that named its rack; None: this node is alone."""
+        self.preferred = preferred
+        self.store = store
+        self.clock = clock
+        self.deadlines = deadlines
+        self.waiting: Counter = metrics.counter("duramen_fetches_waiting")
+
+    def fetch(
+        self, wanted: Sequence[Wanted], *, min_bytes: int, max_bytes: int, max_wait_ms: int, done: Answer
+    ) -> "Fetcher":
+        """Fetch from each of `wanted`, in their order, at most `max_bytes` in all but for one first batch.
+
+        `done` is called once: as soon as there are `min_bytes` or an error, or after `max_wait_ms`.
+        """
+        fetcher = Fetcher(self, wanted, min_bytes, max_bytes, max_wait_ms, done)
+        fetcher.start()
+        return fetcher
+
+
+class Fetcher:
+    """A fetch under way."""
+
+    __slots__ = (
+        "_answer",
+        "_blocked",
+        "_bytes",
+        "_changed",
+        "_deadline",
+        "_fetches",
+        "_found",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_min_bytes",
+        "_poked",
+        "_registered",
+        "_urgent",
+        "_wanted",
+    )
+
+    def __init__(
+        self,
+        fetches: Fetches,
+        wanted: Sequence[Wanted],
+        min_bytes: int,
+        max_bytes: int,
+        max_wait_ms: int,
+        answer: Answer,
+    ) -> None:
+        self._fetches = fetches
+        self._wanted = wanted
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._max_wait_ms = max_wait_ms
+        self._answer: Answer | None = answer
+        self._found: list[Fetched | None] = [None] * len(wanted)
+        self._changed: list[int] = list(range(len(wanted)))
+        self._bytes = 0
+        self._urgent = False  # an error, or time is up: answer with what there is
+        self._blocked = False
+        self._poked = False
+        self._registered: dict[Partition, list[int]] | None = None
+        self._deadline: Deadline | None = None
+
+    def start(self) -> None:
+        """Look once; answer or wait."""
+        self._look()
+        if self._answer is not None and self._deadline is None and not self._urgent:
+            at_ms = self._fetches.clock.monotonic_ms() + self._max_wait_ms
+            self._deadline = self._fetches.deadlines.at(at_ms, self._time_is_up)
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._answer = None
+        self._leave()
+
+    def _time_is_up(self) -> None:
+        self._urgent = True
+        if not self._blocked:
+            self._look()
+
+    def _look(self) -> None:
+        # A partition may have been heard of more than once while this waited for the disk.
+        changed, self._changed = list(dict.fromkeys(self._changed)), []
+        for at, index in enumerate(changed):
+            blocked = self._plan(index)
+            if blocked is not None:
+                self._changed = changed[at:]
+                self._blocked = True
+                self._fetches.store.unblock(blocked, self._unblocked)
+                return
+        if self._urgent or self._bytes >= self._min_bytes or self._max_wait_ms <= 0:
+            self._finish()
+        elif self._registered is None:
+            self._register()
+
+    def _unblocked(self, error: BaseException | None) -> None:
+        self._blocked = False
+        if self._answer is None:
+            return
+        if error is not None:
+            index = self._changed.pop(0)
+            self._found[index] = self._failed(index, StorageFailed(f"reading failed: {error}"))
+            self._urgent = True
+        self._look()
+
+    def _plan(self, index: int) -> Blocked | None:
+        """Find what one partition gives now; or what has to be waited for first."""
+        wanted = self._wanted[index]
+        partition = wanted.partition
+        if partition is None or partition.stream.deleted:
+            self._found[index] = _GONE if wanted.error is None else _GONE._replace(error=wanted.error)
+            self._urgent = True
+            return None
+        room = min(wanted.max_bytes, self._max_bytes - self._bytes)
+        log = partition.log
+        slice_: Slice | None = None
+        try:
+            if partition.role is not None:
+                partition.role.check_holds()
+            partition.check_epoch(wanted.leader_epoch)
+            elsewhere = self._elsewhere(partition, wanted)
+            if elsewhere is not None:
+                self._found[index] = elsewhere
+                self._urgent = True
+                return None
+            if room > 0 or self._bytes == 0:
+                plan = log.plan_read(wanted.offset, max(room, 1), committed=wanted.isolation == 1)
+                if isinstance(plan, Blocked):
+                    return plan
+                slice_ = plan
+        except DuramenError as error:
+            known = isinstance(error, OffsetOutOfRange) and _is_to_come(partition, wanted.offset)
+            self._found[index] = self._failed(index, OffsetNotAvailable(str(error)) if known else error)
+            self._urgent = True
+            return None
+        if slice_ is not None:
+            size = len(slice_)
+            if size > room and self._bytes:
+                slice_ = None
+            else:
+                self._bytes += size
+        aborted: Sequence[tuple[int, int]] = ()
+        if slice_ is not None and wanted.isolation == 1 and log.transactions.aborted:
+            end = slice_.next_offset if slice_.next_offset >= 0 else log.last_stable_offset
+            aborted = [row[:2] for row in log.transactions.aborted_within(wanted.offset, end)]
+        self._found[index] = Fetched(
+            slice_, None, log.high_watermark, log.start_offset, log.last_stable_offset, aborted
+        )
+        return None
+
+    def _elsewhere(self, partition: Partition, wanted: Wanted) -> Fetched | None:
+        """The answer to who is to read from another node, if so."""
+        preferred = self._fetches.preferred
+        if preferred is None or not wanted.rack_id:
+            return None
+        node_id = preferred(partition, wanted.rack_id, wanted.offset)
+        if node_id < 0:
+            return None
+        log = partition.log
+        return Fetched(
+            None, None, log.high_watermark, log.start_offset, log.last_stable_offset, preferred_replica=node_id
+        )
+
+    def _failed(self, index: int, error: DuramenError) -> Fetched:
+        partition = self._wanted[index].partition
+        if partition is None:
+            return _GONE
+        log = partition.log
+        return Fetched(None, error, log.high_watermark, log.start_offset, log.last_stable_offset)
+
+    def _register(self) -> None:
+        registered: dict[Partition, list[int]] = {}
+        for index, wanted in enumerate(self._wanted):
+            if wanted.partition is not None:
+                registered.setdefault(wanted.partition, []).append(index)
+        for partition in registered:
+            partition.waiting[self._poke] = None
+        self._registered = registered
+        self._fetches.waiting.value += 1
+
+    def _poke(self, partition: Partition) -> None:
+        """The high watermark of a partition has risen, or it is gone."""
+        if self._registered is None:
+            return
+        for index in self._registered[partition]:
+            found = self._found[index]
+            if found is None or found.slice is None:
+                self._changed.append(index)
+            else:
+                self._bytes -= len(found.slice)
+                self._found[index] = None
+                self._changed.append(index)
+        if not self._poked:
+            # Later: one sync raises the high watermarks of many partitions.
+            self._poked = True
+            self._fetches.store.soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._poked = False
+        if self._answer is not None and not self._blocked:
+            self._look()
+
+    def _leave(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if self._registered is not None:
+            for partition in self._registered:
+                partition.waiting.pop(self._poke, None)
+            self._registered = None
+            self._fetches.waiting.value -= 1
+
+    def _finish(self) -> None:
+        answer, self._answer = self._answer, None
+        self._leave()
+        if answer is not None:
+            answer([found if found is not None else _GONE for found in self._found])

@@ -1,0 +1,235 @@
+"""How far partitions reach, wherever they are led: a node tells of those that it leads, and asks others for theirs.
+
+The time of a record is that of the batch that holds it: of its first record, or the append's where the broker sets
+times.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from duramen.base.errors import DuramenError, LogDamaged, NotLeader, RequestTimedOut, StorageFailed
+from duramen.broker.membership import Standing
+from duramen.broker.partition import LATEST, Partition
+from duramen.broker.streams import Streams
+from duramen.metadata.partitions import PartitionId
+from duramen.rpc.caller import Caller, Gathered
+from duramen.rpc.errors import Refused
+from duramen.rpc.methods import Method
+from duramen.rpc.server import Done as Answered
+from duramen.storage.log.log import Log
+from duramen.storage.segment.reader import Blocked
+from duramen.storage.store import Store
+
+__all__ = ["FIND_BOUNDS", "Bounds", "BoundsOf", "FindBounds", "FoundBounds", "TimeFound", "Wanted", "find_time"]
+
+_NONE: Final = -1
+_AT_ONCE: Final = 20  # partitions looked at before others get their turn: half a millisecond
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """A partition whose bounds are wanted, and what besides: -1, that is not.
+
+    Where the records at or after `since_ms` begin, or the last `last` records, or the time of the first record at
+    `offset` or behind it; `roughly`: as far as that is known without the disk, which may be earlier than it is.
+    """
+
+    stream_id: bytes
+    partition: int
+    since_ms: int = _NONE
+    offset: int = _NONE
+    roughly: bool = False
+    last: int = _NONE
+
+
+class Bounds(msgspec.Struct, frozen=True, array_like=True):
+    """A partition's start and its high watermark; `since_offset` is where the records begin that were asked for.
+
+    -1: no record is as young, or the node that was asked is of a version that counts no records.
+
+    `timestamp_ms` is that of the record at the offset that was asked for; -1: there is none yet, or it has no time.
+    """
+
+    start_offset: int
+    end_offset: int
+    since_offset: int = _NONE
+    timestamp_ms: int = _NONE
+
+
+class FindBounds(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of partitions is asked for their bounds."""
+
+    wanted: list[Wanted]
+
+
+class FoundBounds(msgspec.Struct, frozen=True, array_like=True):
+    """Of each partition its bounds, or why they are not known."""
+
+    partitions: list[tuple[Bounds | None, Refused | None]]
+
+
+FIND_BOUNDS: Final = Method("find-bounds", FindBounds, FoundBounds, idempotent=True)
+
+TimeFound = Callable[[int | None], None]
+"""Called with a timestamp in ms since 1970; None where it is not known."""
+
+Found = Bounds | DuramenError
+Done = Callable[[list[Found]], None]
+
+
+def find_time(store: Store, log: Log, offset: int, done: TimeFound) -> None:
+    """The timestamp of the batch that holds the record at `offset`, which lies below the high watermark.
+
+    It is exact, and may wait for the disk.
+    """
+
+    def go_on(error: BaseException | None) -> None:
+        try:
+            plan = log.plan_header(offset) if error is None else None
+        except LogDamaged:
+            plan = None
+        if isinstance(plan, Blocked):
+            store.unblock(plan, go_on)
+        else:
+            done(plan.first_timestamp if plan is not None and plan.first_timestamp >= 0 else None)
+
+    go_on(None)
+
+
+class BoundsOf:
+    """Finds the bounds of partitions."""
+
+    def __init__(self, standing: Standing, streams: Streams, store: Store, caller: Caller) -> None:
+        self._standing = standing
+        self._streams = streams
+        self._store = store
+        self._caller = caller
+        caller.server.handle(FIND_BOUNDS, self._serve)
+
+    def find(self, wanted: Sequence[Wanted], done: Done) -> None:
+        """The bounds of each partition, in their order, or why they are not known; `done` may be called at once.
+
+        RequestTimedOut where its leader does not answer, NotLeader where nobody leads.
+        """
+        found: list[Found] = [NotLeader(f"nobody leads partition {one.partition} now: ask again") for one in wanted]
+        by_leader: dict[int, list[int]] = {}
+        for at, wish in enumerate(wanted):
+            leader = self._standing.partition(PartitionId(UUID(bytes=wish.stream_id), wish.partition)).leader
+            if leader is not None:
+                by_leader.setdefault(leader, []).append(at)
+
+        def gathered(result: Gathered[FoundBounds]) -> None:
+            for leader, places in by_leader.items():
+                answer = result.answers.get(leader) or result.missing[leader]
+                for at, one in zip(places, _bounds(leader, answer, len(places)), strict=True):
+                    found[at] = one
+            done(found)
+
+        requests = {leader: FindBounds([wanted[at] for at in places]) for leader, places in by_leader.items()}
+        self._caller.gather(FIND_BOUNDS, requests, gathered)
+
+    # -- here ---------------------------------------------------------------------------------------
+
+    def _serve(self, request: FindBounds, done: Answered[FoundBounds]) -> None:
+        """Tell of partitions that this node leads."""
+        _Looking(self._store, self._look, request.wanted, done).step(0)
+
+    def _look(self, wish: Wanted, put: Callable[[Found], None]) -> None:
+        stream = self._streams.find_id(UUID(bytes=wish.stream_id)) if len(wish.stream_id) == 16 else None
+        if stream is None or not 0 <= wish.partition < len(stream.partitions):
+            put(NotLeader(f"partition {wish.partition} is not there"))
+            return
+        partition = stream.partitions[wish.partition]
+        try:
+            partition.check_leads()
+        except DuramenError as error:
+            put(error)
+            return
+        partition.find_offset(LATEST, partial(self._ended, wish, partition, put))
+
+    def _ended(
+        self, wish: Wanted, partition: Partition, put: Callable[[Found], None], end_offset: int, _: int,
+        error: DuramenError | OSError | None,
+    ) -> None:  # fmt: skip
+        bounds = Bounds(partition.log.start_offset, end_offset)
+        if error is not None:
+            put(_as_ours(error))
+        elif wish.since_ms >= 0:
+            partition.find_offset(wish.since_ms, partial(_since, bounds, put))
+        elif wish.last >= 0:
+            partition.find_last(wish.last, partial(_since, bounds, put))
+        elif 0 <= wish.offset < end_offset:
+            offset = max(wish.offset, bounds.start_offset)
+            if wish.roughly:
+                _timed(bounds, put, partition.log.time_before(offset))
+            else:
+                find_time(self._store, partition.log, offset, partial(_timed, bounds, put))
+        else:
+            put(bounds)
+
+
+def _since(
+    bounds: Bounds, put: Callable[[Found], None], offset: int, _: int, error: DuramenError | OSError | None
+) -> None:
+    found = msgspec.structs.replace(bounds, since_offset=offset)
+    put(found if error is None else _as_ours(error))
+
+
+def _timed(bounds: Bounds, put: Callable[[Found], None], timestamp_ms: int | None) -> None:
+    put(msgspec.structs.replace(bounds, timestamp_ms=_NONE if timestamp_ms is None else timestamp_ms))
+
+
+def _as_ours(error: DuramenError | OSError) -> DuramenError:
+    return error if isinstance(error, DuramenError) else StorageFailed(f"reading failed: {error}")
+
+
+def _bounds(leader: int, answer: FoundBounds | DuramenError, count: int) -> list[Found]:
+    """What a leader has answered of each partition."""
+    if isinstance(answer, DuramenError):
+        silent = f"node {leader}, which leads the partition, does not answer: {answer}"
+        return [RequestTimedOut(silent) for _ in range(count)]
+    if len(answer.partitions) != count:
+        short = f"node {leader} has answered for {len(answer.partitions)} partitions, and was asked for {count}"
+        return [RequestTimedOut(short) for _ in range(count)]
+    return [_not_there(leader, refused) if bounds is None else bounds for bounds, refused in answer.partitions]
+
+
+def _not_there(leader: int, refused: Refused | None) -> DuramenError:
+    return NotLeader(f"node {leader} says: {'nothing' if refused is None else refused.message}")
+
+
+class _Looking:
+    """Looks at partitions of this node, some at a time; `done` gets all of it once."""
+
+    def __init__(
+        self, store: Store, look: Callable[[Wanted, Callable[[Found], None]], None], wanted: Sequence[Wanted],
+        done: Answered[FoundBounds],
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._look = look
+        self._wanted = wanted
+        self._found: list[tuple[Bounds | None, Refused | None]] = [(None, None)] * len(wanted)
+        self._left = len(wanted) + 1
+        self._done = done
+
+    def step(self, begin: int) -> None:
+        """Look at those from `begin` on."""
+        end = begin + _AT_ONCE
+        for at, wish in enumerate(self._wanted[begin:end], begin):
+            self._look(wish, partial(self._put, at))
+        if end < len(self._wanted):
+            self._store.soon(partial(self.step, end))
+        else:
+            self._over()
+
+    def _put(self, at: int, found: Found) -> None:
+        self._found[at] = (None, Refused.of(found)) if isinstance(found, DuramenError) else (found, None)
+        self._over()
+
+    def _over(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._done(FoundBounds(self._found))

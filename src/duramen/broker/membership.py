@@ -1,0 +1,111 @@
+"""What a node is: alone, or a member of a cluster. What the broker needs of that is here."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from duramen.base.errors import DuramenError
+from duramen.base.ids import StreamId
+from duramen.base.ports import Buffer
+from duramen.broker.changes import Changes, Done
+from duramen.broker.partition import Partition, Role
+from duramen.controller.admin.cluster import ClusterOffice
+from duramen.metadata.events import Event
+from duramen.metadata.nodes import Node
+from duramen.metadata.partitions import PartitionId, PartitionState
+from duramen.replication.machine import Behind
+
+__all__ = ["Listener", "Standing"]
+
+
+class Listener(Protocol):
+    """Who is told of the metadata, behind what `start` has taken in."""
+
+    def happened(self, event: Event) -> None:
+        """An event has taken effect."""
+
+    def restored(self) -> None:
+        """The state is another as a whole."""
+
+    def partition(self, place: PartitionId) -> Partition:
+        """A partition that the metadata has. Raises StreamNotFound."""
+
+    def has(self, place: PartitionId) -> bool:
+        """Whether a partition is made already: many are made a few at a time."""
+
+    def when_made(self, stream_id: StreamId, action: Callable[[], None]) -> None:
+        """Do `action` once all partitions of a stream are made: now, or later, or when it is deleted."""
+
+    def led(self, place: PartitionId, leader_epoch: int | None) -> None:
+        """From here on this node leads a partition, in that epoch; None: no more."""
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """The broker of another node asks."""
+
+
+class Standing(Changes, Protocol):
+    """A node's place among others."""
+
+    @property
+    def first_role(self) -> Role | None:
+        """What this node is for a partition until it is told; None: alone, it leads all."""
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that are live, as they registered; empty where the node is alone."""
+
+    @property
+    def shown_nodes(self) -> Sequence[Node]:
+        """The nodes that clients are told of: those that are live, and for a while those that were."""
+
+    @property
+    def cluster_id(self) -> UUID:
+        """The id of the cluster; that of its directory where the node is alone."""
+
+    @property
+    def controller_id(self) -> int:
+        """The node that decides; -1 where none is known."""
+
+    @property
+    def office(self) -> ClusterOffice:
+        """What an operator asks, and is told, of the cluster; of one node where it is alone."""
+
+    @property
+    def most_replicas(self) -> int:
+        """How many replicas a partition may have."""
+
+    def partition(self, place: PartitionId) -> PartitionState:
+        """Who leads a partition, and who has it."""
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        """The node that is to serve a consumer of a rack who reads from an offset; -1: the one that it asked (KIP-392).
+
+        Only a leader sends consumers elsewhere, and only to a replica that has the offset.
+        """
+
+    def heard_ms(self, node_id: int) -> int:
+        """When replicas of another node were last heard of, in ms since 1970; 0: not since the start."""
+
+    def behind(self) -> Iterator[Sequence[Behind]]:
+        """Of each partition that this node leads, the followers that lack something of it."""
+
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        """Ask the broker of another node; `done` gets the answer, or None where the connection ends before it.
+
+        False where there is no way to it now: then nothing was sent, and `done` is never called.
+        """
+
+    def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
+        """Take in the metadata there is, then `done(None)`; who listens hears of all that comes behind it."""
+
+    def leader_of(self, epoch: int) -> int:
+        """The id of the node that led the logs of this directory in an epoch before the start; -1 if not known."""
+
+    def is_gone(self, stream_id: StreamId) -> bool:
+        """Whether a stream that the metadata does not know is known to have been deleted."""
+
+    def join(self, done: Done) -> None:
+        """Take part, now that what there is was taken in; `done` once others know."""
+
+    def stop(self) -> None:
+        """Take part no more."""

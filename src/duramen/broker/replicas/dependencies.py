@@ -1,0 +1,65 @@
+"""What the replicas of a node work with: its storage, its ports, those around it, and their bounds."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.ports import Buffer, Clock
+from duramen.broker.replicas.bulk import BULK, BulkBytes
+from duramen.broker.replicas.repair import Peers
+from duramen.broker.replicas.throttle.throttle import Pace
+from duramen.metadata.partitions import PartitionId
+from duramen.replication.effects import Effect
+from duramen.replication.messages import AlterPartition, Fetch, FetchAnswer
+from duramen.replication.timeouts import TIMEOUTS, Timeouts
+from duramen.storage.store import Store
+
+__all__ = ["FETCH_BYTES", "Kit", "Outside"]
+
+FETCH_BYTES: Final = 1 << 20
+
+
+class Outside(Protocol):
+    """What replicas need of those around them."""
+
+    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+        """Send a message to a node, behind an answer the bytes of whole record batches; it may be lost."""
+
+    def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
+        """Send a proposal to the controller; it may be lost."""
+
+    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
+        """Ask the controller to let another replica lead in the place of this one."""
+
+    def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
+        """From here on this node orders batches in that epoch; None: no more."""
+
+    def carried_out(self, place: PartitionId, effect: Effect) -> None:
+        """Told of each effect once it is done, as far as it is done at once: a batch is written, a log is cut."""
+
+    def failed(self, place: PartitionId, error: DuramenError) -> None:
+        """The replica cannot be written: it does nothing any more, or is only read, until it begins anew."""
+
+    def report(self, finding: str) -> None:
+        """Something that an operator must hear of."""
+
+
+class Kit(NamedTuple):
+    """`broker_epoch` is that of the node's registration; `fetch_bytes` of batches go into an answer, or one batch.
+
+    `pace` is that of answers to replicas that are not in sync, `bulk` how much a replica lacks that takes it in bulk.
+    `peers` are asked where a replica is damaged.
+    """
+
+    node_id: int
+    broker_epoch: int
+    store: Store
+    clock: Clock
+    deadlines: Deadlines
+    outside: Outside
+    timeouts: Timeouts = TIMEOUTS
+    fetch_bytes: int = FETCH_BYTES
+    pace: Pace | None = None
+    bulk: BulkBytes = BULK
+    peers: Peers | None = None

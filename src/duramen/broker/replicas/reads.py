@@ -1,0 +1,104 @@
+"""What a replica's log has for other replicas: batches from a place on, read before they are sent."""
+
+from collections.abc import Callable
+from functools import partial
+
+from duramen.base.errors import DuramenError
+from duramen.base.ports import Buffer
+from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.log import ReplicaLog
+from duramen.broker.replicas.throttle.throttle import Pace
+from duramen.metadata.partitions import PartitionId
+from duramen.replication.effects import Serve
+from duramen.replication.machine import Machine
+from duramen.storage.log.log import Log
+
+__all__ = ["Serving"]
+
+
+class Serving:
+    """Answers fetches. What is being read must not be cut: `when_idle` says when nothing is."""
+
+    def __init__(self, kit: Kit, place: PartitionId, machine: Machine, log: Log, replica_log: ReplicaLog) -> None:
+        self._kit = kit
+        self._place = place
+        self._machine = machine
+        self._log = log
+        self._replica_log = replica_log
+        self._reading = 0
+        self._idle: list[Callable[[], None]] = []
+        self._unwritten: list[Serve] = []
+        self._postponed: dict[int, Serve] = {}  # the newest of each node whose turn is to come
+        self._over = False
+
+    def end(self) -> None:
+        """The replica ends: nobody is answered any more."""
+        self._over = True
+        self._unwritten.clear()
+        self._postponed.clear()
+
+    def when_idle(self, action: Callable[[], None]) -> None:
+        """Do it once nothing is being read any more: now, or later."""
+        if self._reading:
+            self._idle.append(action)
+        else:
+            action()
+
+    def serve(self, serve: Serve) -> None:
+        """Send an answer with what there is from the asked end on."""
+        asked = serve.answer.asked
+        if self._log.end_offset <= asked.end.offset < self._machine.history.end_offset:
+            self._unwritten.append(serve)  # the batches wait for room in the storage
+            return
+        pace = self._kit.pace
+        if pace is None or serve.node_id in self._machine.state.in_sync:
+            self._begin(serve, None)
+            return
+        filed = self._is_filed(asked.end.offset)
+        if not (pace.limited or filed):
+            self._begin(serve, None)
+        elif serve.node_id not in self._postponed:
+            self._postponed[serve.node_id] = serve
+            pace.ask(partial(self._turn, serve.node_id, pace), pauses=filed)
+        else:
+            self._postponed[serve.node_id] = serve  # it has asked again
+
+    def _turn(self, node_id: int, pace: Pace) -> None:
+        serve = self._postponed.pop(node_id, None)
+        if serve is None or self._machine.state.leader_epoch != serve.answer.leader_epoch:
+            pace.spent(0)
+        else:
+            self._begin(serve, pace)
+
+    def _is_filed(self, offset: int) -> bool:
+        """Whether what follows is in a file: who asks for that lacks more than what was written just now."""
+        return offset < self._log.end_offset and self._log.active.pending_start(offset) is None
+
+    def _begin(self, serve: Serve, pace: Pace | None) -> None:
+        self._reading += 1
+        offset, most_bytes = serve.answer.asked.end.offset, self._kit.fetch_bytes
+        if pace is not None:
+            most_bytes = min(most_bytes, pace.piece_bytes)
+        self._replica_log.read(offset, most_bytes, partial(self._read, serve, pace))
+
+    def written(self) -> None:
+        """More is written: whoever waits for that is answered."""
+        waiting, self._unwritten = self._unwritten, []
+        for serve in waiting:
+            self.serve(serve)
+
+    def _read(self, serve: Serve, pace: Pace | None, found: list[Buffer] | DuramenError) -> None:
+        self._reading -= 1
+        if pace is not None:
+            pace.spent(0 if isinstance(found, DuramenError) else sum(map(len, found)))
+        node_id, answer = serve
+        if isinstance(found, DuramenError):
+            self._kit.outside.report(f"node {node_id} cannot be served from {self._log.directory}: {found}")
+        elif not self._over and self._machine.state.leader_epoch == answer.leader_epoch:
+            # In another epoch what was read may be cut.
+            answer = answer._replace(forgotten_id=self._log.producers.forgotten_id)
+            self._kit.outside.send(self._place, node_id, answer, found)
+        if not self._reading:
+            idle, self._idle = self._idle, []
+            for action in idle:
+                action()

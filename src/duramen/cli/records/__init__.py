@@ -1,0 +1,1 @@
+"""`duramen produce` and `duramen consume`."""

@@ -1,0 +1,1 @@
+"""`duramen stream`."""

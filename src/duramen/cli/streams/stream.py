@@ -1,0 +1,227 @@
+"""`duramen stream`: streams made, shown, changed and deleted through a node's HTTP door."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from duramen.base.units import format_bytes
+from duramen.cli.confirmation import check_askable, confirm, yes_option
+from duramen.cli.names import StreamName
+from duramen.cli.output import JSON, format_option, print_json, print_table
+from duramen.cli.server import Server, server_option
+from duramen.cli.streams.deletion import delete_all
+from duramen.cli.streams.described import groups_reading, print_stream
+from duramen.cli.streams.led import leader_of
+from duramen.cli.tables import plain
+from duramen.client.http import path_of
+from duramen.client.led import led
+
+__all__ = ["command"]
+
+_STREAMS: Final = "/v1/streams"
+
+
+def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for value in values:
+        name, equals, content = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
+        name, content = name.strip(), content.strip()
+        if pairs.setdefault(name, content) != content:
+            raise click.BadParameter(f"{name} is given twice, as {pairs[name]!r} and as {content!r}")
+    return pairs
+
+
+def _counted(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
+
+
+@click.group("stream")
+def command() -> None:
+    """Create, list, describe, change and delete streams. A stream is a Kafka topic: `duramen topic` is the same."""
+
+
+@command.command("create")
+@click.argument("name")
+@click.option(
+    "--subject",
+    "subjects",
+    metavar="SUBJECT",
+    multiple=True,
+    help="Capture what is published on this NATS subject, with wildcards or without; may be repeated.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="NUMBER",
+    help="Count of partitions [default: 1 with subjects, else num.partitions of the node]",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1, 32_767),
+    metavar="NUMBER",
+    help="On how many nodes each partition is [default: default.replication.factor, or as many as there are]",
+)
+@click.option(
+    "--config",
+    "configs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_pairs,
+    help="A stream setting; docs/settings.md lists them.",
+)
+@format_option
+@server_option
+def _create(
+    name: str,
+    subjects: Sequence[str],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: dict[str, str],
+    format_: str,
+    server: Server,
+) -> None:
+    """Create the stream NAME; one that exists with the same definition is as good."""
+    wish: dict[str, object] = {"name": name, "subjects": list(subjects), "config": configs}
+    if partitions is not None:
+        wish["partitions"] = partitions
+    if replication_factor is not None:
+        wish["replication_factor"] = replication_factor
+    stream = server.post(_STREAMS, wish)
+    if format_ == JSON:
+        print_json(stream)
+        return
+    bound = f", bound to {', '.join(stream['subjects'])}" if stream["subjects"] else ""
+    what = "created" if stream["created"] else "exists already with this definition"
+    click.echo(f"Stream {name} {what}: {_counted(len(stream['partitions']))}{bound}.")
+    for warning in stream["warnings"]:
+        click.echo(f"Warning: {warning}.", err=True)
+
+
+@command.command("list")
+@click.option("--internal", is_flag=True, help="Show the broker's own streams too.")
+@format_option
+@server_option
+def _list(internal: bool, format_: str, server: Server) -> None:
+    """List the streams there are."""
+    listed = led(server, lambda node: list(node.listed(_STREAMS, "streams")))
+    streams = [stream for stream in listed if internal or not stream["internal"]]
+    if format_ == JSON:
+        print_json(streams)
+        return
+    rows = [
+        (
+            stream["name"],
+            str(len(stream["partitions"])),
+            str(sum(part["high_watermark"] - part["start_offset"] for part in stream["partitions"])),
+            format_bytes(sum(part["bytes"] for part in stream["partitions"])),
+            stream["durability"],
+            " ".join(stream["subjects"]),
+        )
+        for stream in sorted(streams, key=lambda one: str(one["name"]))
+    ]
+    if rows:
+        print_table(("STREAM", "PARTITIONS", "RECORDS", "SIZE", "DURABILITY", "SUBJECTS"), rows, right=(1, 2, 3))
+    else:
+        click.echo("There are no streams yet; `duramen stream create NAME` makes one.", err=True)
+
+
+@command.command("describe")
+@click.argument("name", type=StreamName())
+@format_option
+@server_option
+def _describe(name: str, format_: str, server: Server) -> None:
+    """Show the stream NAME: its partitions, what NATS could not bring it, and the groups that read it."""
+    (stream,) = led(server, lambda node: [node.get(path_of("streams", name))])
+    stream["groups"], stream["groups_missing"] = groups_reading(server, name)
+    if format_ == JSON:
+        print_json(stream)
+    else:
+        print_stream(stream, in_cluster=len(server.get("/v1/cluster/nodes")["nodes"]) > 1)
+
+
+@command.command("alter")
+@click.argument("name", type=StreamName())
+@click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="Set a stream setting.")
+@click.option("--delete-config", "deleted", metavar="KEY", multiple=True, help="Set it back to its default.")
+@format_option
+@server_option
+def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], format_: str, server: Server) -> None:
+    """Change the settings of the stream NAME."""
+    if not configs and not deleted:
+        raise click.UsageError("nothing to change; say --config KEY=VALUE or --delete-config KEY")
+    if both := sorted(configs.keys() & set(deleted)):
+        raise click.UsageError(f"{both[0]} is both set and deleted")
+    stream = server.patch(path_of("streams", name), {"config": {**configs, **dict.fromkeys(deleted)}})
+    if format_ == JSON:
+        print_json(stream)
+    else:
+        click.echo(f"Stream {name} changed.")
+
+
+@command.command("add-partitions")
+@click.argument("name", type=StreamName())
+@click.argument("total", type=click.IntRange(1))
+@format_option
+@server_option
+def _add_partitions(name: str, total: int, format_: str, server: Server) -> None:
+    """Give the stream NAME more partitions, TOTAL in all; none can be taken away again.
+
+    Records stay where they are, but a key may go to another partition from now on.
+    """
+    before = len(server.get(path_of("streams", name))["partitions"])
+    stream = server.patch(path_of("streams", name), {"partitions": total})
+    if format_ == JSON:
+        print_json(stream)
+    elif total == before:
+        click.echo(f"Stream {name} has {_counted(total)} already.")
+    else:
+        click.echo(f"Stream {name} has {_counted(total)} now, {before} before.")
+
+
+@command.command("delete-records")
+@click.argument("name", type=StreamName())
+@click.option("--before", metavar="OFFSET|end", required=True, help="The first offset that is kept; `end`: none is.")
+@click.option("--partition", type=click.IntRange(0), help="Of this partition only; without it, of each.")
+@yes_option
+@format_option
+@server_option
+def _delete_records(name: str, before: str, partition: int | None, yes: bool, format_: str, server: Server) -> None:
+    """Delete the oldest records of the stream NAME, up to an offset; it cannot be undone."""
+    if before != "end" and not (before.isascii() and before.isdigit()):
+        raise click.UsageError(f"--before is an offset or `end`, not {before!r}")
+    check_askable(yes=yes)
+    path = path_of("streams", name)
+    parts = [part for part in server.get(path)["partitions"] if partition in (None, part["partition"])]
+    where = "in each partition" if partition is None else f"in partition {partition}"
+    what = "all records" if before == "end" else f"the records before offset {before}"
+    confirm(f"Delete {what} of {plain(name)} {where}?", yes=yes)
+    wish = {"before": None if before == "end" else int(before), "partition": partition}
+    # One question, so that nothing is deleted where one partition cannot be cut there; others lead only in a cluster.
+    if all(part["leads"] for part in parts):
+        deleted = server.post(f"{path}/records/delete", wish)["partitions"]
+    else:
+        deleted = [
+            one
+            for part in parts
+            for one in leader_of(server, part).post(f"{path}/records/delete", {**wish, "partition": part["partition"]})[
+                "partitions"
+            ]
+        ]
+    if format_ == JSON:
+        print_json(deleted)
+        return
+    for one in deleted:
+        click.echo(f"Partition {one['partition']} of {name} begins at offset {one['start_offset']} now.")
+
+
+@command.command("delete")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=StreamName())
+@yes_option
+@format_option
+@server_option
+def _delete(names: Sequence[str], yes: bool, format_: str, server: Server) -> None:
+    """Delete streams with all their records. JSON is a line for each that is deleted."""
+    delete_all(server, "stream", names, "records", yes=yes, format_=format_)

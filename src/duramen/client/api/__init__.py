@@ -1,0 +1,1 @@
+"""The Python API, and what it shares with `duramen.aio`."""

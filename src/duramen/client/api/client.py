@@ -1,0 +1,370 @@
+"""The synchronous client."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from duramen.base.errors import ClientClosed, DuramenError
+from duramen.client.api import http as asking
+from duramen.client.api import streams
+from duramen.client.api.arguments import seconds, server_of
+from duramen.client.api.http import Config, Program, Question
+from duramen.client.api.membership import reader_of
+from duramen.client.api.offset_ranges import Where, text_of
+from duramen.client.api.reader import Reader, wanted
+from duramen.client.api.records import Batch, Place, Writable, encodable
+from duramen.client.api.replication_wait import wait_replicated
+from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
+from duramen.client.api.writer import Job, Writer, codec_of
+from duramen.client.http import Server
+
+__all__ = ["Client", "Groups", "Streams", "connect"]
+
+_T = TypeVar("_T")
+
+
+def connect(server: str | None = None, *, timeout_s: float = 30.0, compression: str = "none") -> "Client":
+    """A client of the node whose HTTP address is `server`: else DURAMEN_SERVER, else 127.0.0.1:9644.
+
+    `timeout_s` is how long a node that does not answer is asked again. `compression` of what is written is none, gzip,
+    snappy, lz4 or zstd. Raises ServerUnreachable, SettingInvalid or RequestInvalid.
+
+    >>> with duramen.connect(server) as client:
+    ...     client.streams.create("flights").name
+    'flights'
+    """
+    return Client(server_of(server), timeout_s=seconds("timeout_s", timeout_s), codec=codec_of(compression))
+
+
+class Client:
+    """What a node does, as blocking calls. Made by `connect`; several threads may use one.
+
+    >>> client.streams.create("orders")
+    StreamInfo(...)
+    >>> client.produce("orders", ["one", "two"])
+    [Place(partition=0, offset=0), Place(partition=0, offset=1)]
+    >>> [record.text for batch in client.consume("orders") for record in batch]
+    ['one', 'two']
+    """
+
+    def __init__(self, server: Server, *, timeout_s: float, codec: int) -> None:
+        """Raises ServerUnreachable where no node answers at `server`."""
+        self._server = server
+        self._timeout_s = timeout_s
+        self._kafka = server.kafka_of(server.get("/v1/node"))
+        self._lock = threading.Lock()
+        self._writer = Writer(self._kafka, timeout_s=timeout_s, codec=codec)
+        self._closed = False
+        self.streams = Streams(self)
+        """Streams: create, list, describe, alter, delete."""
+        self.groups = Groups(self)
+        """Consumer groups: list, describe, reset, delete."""
+
+    @property
+    def server(self) -> str:
+        """The node's HTTP address.
+
+        >>> client.server == server
+        True
+        """
+        return self._server.address
+
+    def close(self) -> None:
+        """Close its connections; a `produce` that another thread waits for ends with ClientClosed.
+
+        >>> other = duramen.connect(server)
+        >>> other.close()
+        >>> other.node()
+        Traceback (most recent call last):
+        duramen.base.errors.ClientClosed: the client is closed: connect again
+        """
+        self._closed = True
+        self._writer.interrupt.set()
+        with self._lock:
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ClientClosed("the client is closed: connect again")
+
+    def run(self, program: Program[_T]) -> _T:
+        """Ask what a program of `face.asking` asks."""
+        self._check()
+        try:
+            question = next(program)
+            while True:
+                try:
+                    answer = self._ask(question)
+                except DuramenError as error:
+                    question = program.throw(error)
+                else:
+                    question = program.send(answer)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+    def _ask(self, question: Question) -> Any:
+        server = Server(question.server) if question.server else self._server
+        return server.ask(question.method, question.path, question.document)
+
+    def node(self) -> NodeInfo:
+        """The node that answers. Raises ServerUnreachable.
+
+        >>> client.node().version == duramen.__version__
+        True
+        """
+        return self.run(asking.node())
+
+    def produce(self, stream: str, records: Iterable[Writable], *, partition: int | None = None) -> list[Place]:
+        """Store records, all in one go, and say where they lie, in their order; they are acknowledged as acks=all.
+
+        What a lost connection left open is sent again, and the node recognises what it has stored already. Only when
+        an error is raised does the caller have to choose, and its message says how many records are stored, how many
+        may be, and whether to repeat is safe.
+
+        Raises StreamNotFound, BatchTooLarge, ServerUnreachable, RequestTimedOut, RequestInvalid …
+
+        >>> client.streams.create("prices", partitions=2)
+        StreamInfo(...)
+        >>> client.produce("prices", ["10", duramen.NewRecord("12", key="apples")], partition=1)
+        [Place(partition=1, offset=0), Place(partition=1, offset=1)]
+        """
+        self._check()
+        job = Job(stream, encodable(records, partition))
+        if job.records:
+            with self._lock:
+                self._writer.write([job])
+        return job.result()
+
+    def wait_replicated(
+        self,
+        stream: str,
+        partition: int,
+        position: int | tuple[int, int],
+        timeout_s: float = 30.0,
+        *,
+        node: int | None = None,
+    ) -> None:
+        """Wait until a record is where it cannot be lost: on the disks of all replicas in sync.
+
+        With a `node` until that one has it too, so that reading there finds it. `position` is the record's offset, or
+        (leader epoch, offset) where it was written with acks=1 and another leader may have another record there;
+        `produce` acknowledges as acks=all, after which the offset is enough. Reading changes nothing: it is safe to
+        repeat.
+
+        Raises RecordCut where it is lost, OffsetOutOfRange where it is deleted, RequestTimedOut, StreamNotFound,
+        NotLeader where the node does not hold the partition, NodeNotFound, NodeBusy, ServerUnreachable …
+
+        >>> client.streams.create("vouchers")
+        StreamInfo(...)
+        >>> [place] = client.produce("vouchers", ["row 7"])
+        >>> client.wait_replicated("vouchers", place.partition, place.offset)
+        """
+        self.run(wait_replicated(stream, partition, position, timeout_s, node, time.monotonic))
+
+    def consume(
+        self,
+        stream: str,
+        *,
+        offset: Where = "start",
+        until: Where | None = "end",
+        partition: int | None = None,
+        group: str | None = None,
+        idle_s: float | None = None,
+    ) -> Iterator[Batch]:
+        """Batches of records from `offset` on to before `until`, from one partition or all.
+
+        Both may be start, end, an offset, -N for the last N records of each partition, @TIME (ISO 8601, ms since 1970,
+        or a time ago such as @-30s), or a datetime. The end is that of the moment when reading begins; `until=None`
+        reads on for ever, or until nothing came for `idle_s`. Only what is acknowledged is read. Reading changes
+        nothing: after an error begin again at the last batch's `next_offset`.
+
+        With a `group` the partitions are shared among its members, in this process and others. Each goes on where the
+        group has committed, else at `offset`, and commits a batch when the next one is asked for: what was being
+        worked on when something went wrong is read again. A member that does not ask for a minute is given up.
+
+        Raises StreamNotFound, OffsetOutOfRange, RecordsLost, ServerUnreachable, RequestInvalid …
+
+        >>> client.streams.create("steps")
+        StreamInfo(...)
+        >>> places = client.produce("steps", ["a", "b", "c"])
+        >>> [(record.offset, record.text) for batch in client.consume("steps", offset=-2) for record in batch]
+        [(1, 'b'), (2, 'c')]
+        """
+        self._check()
+        what = wanted(stream, offset, until, partition, idle_s)
+        return self._batches(reader_of(self._kafka, what, group, timeout_s=self._timeout_s))
+
+    def _batches(self, reader: Reader) -> Iterator[Batch]:
+        try:
+            while not reader.done:
+                for batch in reader.next():
+                    yield batch
+                    reader.processed(batch)
+                self._check()
+            reader.commit()
+        finally:
+            reader.close()
+
+
+class Streams:
+    """The streams of a node: `client.streams`.
+
+    >>> client.streams.create("planes", partitions=3)
+    StreamInfo(...)
+    >>> [info.name for info in client.streams.list(prefix="pla")]
+    ['planes']
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        subjects: Sequence[str] = (),
+        config: Config | None = None,
+    ) -> StreamInfo:
+        """Make a stream, bound to NATS `subjects` if they are given; one that is there and the same is left as it is.
+
+        So it is safe to repeat. Each partition is on `replication_factor` nodes: without it on as many as the setting
+        `default.replication.factor` says, or as there are. Raises StreamDiffers, NameInvalid, ConfigInvalid,
+        SubjectInvalid, PartitionsInvalid, ReplicationFactorInvalid …
+
+        >>> client.streams.create("rides", partitions=2).created
+        True
+        >>> client.streams.create("rides", partitions=2).created
+        False
+        """
+        return self._client.run(streams.create_stream(name, partitions, replication_factor, subjects, config))
+
+    def describe(self, name: str) -> StreamInfo:
+        """A stream as it is. Raises StreamNotFound.
+
+        >>> client.streams.describe("nobody-made-this")
+        Traceback (most recent call last):
+        duramen.base.errors.StreamNotFound: there is no stream nobody-made-this
+        """
+        return self._client.run(streams.describe_stream(name))
+
+    def alter(self, name: str, *, config: Mapping[str, str | int | float | bool | None] | None = None) -> StreamInfo:
+        """Set configs; None sets one back to what it is without. Safe to repeat. Raises StreamNotFound, ConfigInvalid.
+
+        >>> client.streams.create("bikes", config={"retention.ms": "1d"})
+        StreamInfo(...)
+        >>> client.streams.alter("bikes", config={"retention.ms": None, "retention.bytes": "1GiB"}).config
+        {'retention.bytes': '1073741824'}
+        """
+        return self._client.run(streams.alter_stream(name, config))
+
+    def add_partitions(self, name: str, partitions: int) -> StreamInfo:
+        """Have that many partitions in all. Keys go to others from then on. Raises StreamNotFound, PartitionsInvalid.
+
+        >>> client.streams.create("cars")
+        StreamInfo(...)
+        >>> len(client.streams.add_partitions("cars", 4).partitions)
+        4
+        """
+        return self._client.run(streams.add_partitions(name, partitions))
+
+    def delete(self, name: str) -> None:
+        """Remove a stream with all its records, for good. Raises StreamNotFound: repeated, that is what it says.
+
+        >>> client.streams.create("sparrows")
+        StreamInfo(...)
+        >>> client.streams.delete("sparrows")
+        """
+        self._client.run(streams.delete_stream(name))
+
+    def list(self, *, prefix: str = "") -> list[StreamInfo]:
+        """All streams, or those whose names begin with `prefix`, sorted by name.
+
+        >>> client.streams.list(prefix="there-is-none-like-this")
+        []
+        """
+        return self._client.run(streams.list_streams(prefix))
+
+
+class Groups:
+    """The consumer groups of a node: `client.groups`.
+
+    >>> client.groups.describe("nobody")
+    Traceback (most recent call last):
+    duramen.base.errors.GroupNotFound: there is no group nobody
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def describe(self, group: str) -> GroupDetails:
+        """A group with its members, its offsets and how far it lags behind. Raises GroupNotFound.
+
+        >>> client.streams.create("mail")
+        StreamInfo(...)
+        >>> places = client.produce("mail", ["a", "b"])
+        >>> [record.text for batch in client.consume("mail", group="mail-readers") for record in batch]
+        ['a', 'b']
+        >>> offset = client.groups.describe("mail-readers").offsets[0]
+        >>> offset.committed_offset, offset.lag_records
+        (2, 0)
+        """
+        return self._client.run(asking.describe_group(group))
+
+    def reset(
+        self,
+        group: str,
+        to: Where,
+        *,
+        streams: Sequence[str] | None = None,
+        partition: int | None = None,
+        dry_run: bool = False,
+    ) -> Sequence[OffsetChange]:
+        """Let a group without members go on at `to` (as the `offset` of `consume`), and say what changed.
+
+        In the streams given, else in those that it has offsets for; a `dry_run` only says what would change. Safe to
+        repeat. Raises GroupNotFound, GroupNotEmpty.
+
+        >>> client.streams.create("news")
+        StreamInfo(...)
+        >>> places = client.produce("news", ["a", "b"])
+        >>> [record.text for batch in client.consume("news", group="news-readers") for record in batch]
+        ['a', 'b']
+        >>> client.groups.reset("news-readers", "start")
+        [OffsetChange(stream='news', partition=0, before=2, after=0)]
+        """
+        return self._client.run(asking.reset_group(group, text_of(to, "to"), streams, partition, dry_run=dry_run))
+
+    def delete(self, group: str) -> None:
+        """Remove a group without members, with its offsets. Raises GroupNotFound, GroupNotEmpty.
+
+        >>> client.streams.create("spam")
+        StreamInfo(...)
+        >>> places = client.produce("spam", ["a", "b"])
+        >>> [record.text for batch in client.consume("spam", group="spam-readers") for record in batch]
+        ['a', 'b']
+        >>> client.groups.delete("spam-readers")
+        """
+        self._client.run(asking.delete_group(group))
+
+    def list(self) -> list[GroupInfo]:
+        """All groups, sorted by id.
+
+        >>> client.streams.create("ads")
+        StreamInfo(...)
+        >>> places = client.produce("ads", ["a", "b"])
+        >>> [record.text for batch in client.consume("ads", group="ads-readers") for record in batch]
+        ['a', 'b']
+        >>> [group.id for group in client.groups.list() if group.id.startswith("ads")]
+        ['ads-readers']
+        """
+        return self._client.run(asking.list_groups())

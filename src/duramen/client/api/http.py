@@ -1,0 +1,120 @@
+"""The HTTP API as both clients use it: programs that ask and are sent answers, for whichever driver they have. Pure.
+
+A program is a generator that yields questions and is sent the JSON that comes back, or has the error raised that came
+instead; what it returns is the result.
+"""
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import urlencode
+
+from duramen.base.errors import NotCoordinator
+from duramen.client.api.arguments import INT32_MAX, checked_names, flag, text, whole
+from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, value_of
+from duramen.client.http import path_of
+
+__all__ = [
+    "Config",
+    "Program",
+    "Question",
+    "delete_group",
+    "describe_group",
+    "doors",
+    "list_groups",
+    "listed",
+    "node",
+    "nodes",
+    "reset_group",
+]
+
+_T = TypeVar("_T")
+
+Config: TypeAlias = Mapping[str, str | int | float | bool]
+"""Configs of a stream by their dotted names."""
+
+
+class Question(NamedTuple):
+    """What is asked over HTTP, of the node at `server`; empty: of the client's own."""
+
+    method: str
+    path: str
+    document: Mapping[str, object] | None = None
+    server: str = ""
+
+
+Program: TypeAlias = Generator[Question, Any, _T]
+
+
+def listed(collection: str, server: str = "", **query: str) -> Program[list[dict[str, Any]]]:
+    """Everything in a collection, however many pages it has, as a node has it."""
+    found: list[dict[str, Any]] = []
+    path = f"/v1/{collection}"
+    asked = dict(query)
+    while True:
+        page = yield Question("GET", f"{path}?{urlencode(asked)}" if asked else path, server=server)
+        found += value_of(value_of(page, dict[str, Any]).get(collection, []), list[dict[str, Any]])
+        after = page.get("next")
+        if after is None:
+            return found
+        asked["after"] = after
+
+
+def nodes() -> Program[list[dict[str, Any]]]:
+    """The nodes of the cluster; none of a node that is alone."""
+    answer = value_of((yield Question("GET", "/v1/cluster/nodes")), dict[str, Any])
+    return value_of(answer.get("nodes", []), list[dict[str, Any]])
+
+
+def doors(wanted: Collection[int] | None = None) -> Program[list[str]]:
+    """Where the HTTP doors of all nodes are that are not known to be gone, or of those that are wanted."""
+    return [
+        one["endpoints"]["http"]
+        for one in (yield from nodes())
+        if one["state"] != "fenced" and "http" in one["endpoints"] and (wanted is None or one["id"] in wanted)
+    ]
+
+
+def node() -> Program[NodeInfo]:
+    """The node that answers."""
+    return value_of((yield Question("GET", "/v1/node")), NodeInfo)
+
+
+def list_groups() -> Program[list[GroupInfo]]:
+    """Every consumer group."""
+    return value_of((yield from listed("groups")), list[GroupInfo])
+
+
+def describe_group(group: str) -> Program[GroupDetails]:
+    """A consumer group."""
+    return value_of((yield from _coordinated(Question("GET", path_of("groups", text("group", group))))), GroupDetails)
+
+
+def _coordinated(question: Question) -> Program[Any]:
+    """Ask about a group: the node, and where another one coordinates it, that one."""
+    try:
+        return (yield question)
+    except NotCoordinator as error:
+        elsewhere = error
+    for door in (yield from doors()):
+        with suppress(NotCoordinator):
+            return (yield question._replace(server=door))
+    raise elsewhere
+
+
+def reset_group(
+    group: str, to: str, streams: Sequence[str] | None, partition: int | None, *, dry_run: bool
+) -> Program[list[OffsetChange]]:
+    """Set a group's offsets."""
+    wish: dict[str, object] = {"to": to, "dry_run": flag("dry_run", dry_run)}
+    if streams is not None:
+        wish["streams"] = checked_names("streams", streams)
+    if partition is not None:
+        wish["partition"] = whole("partition", partition, 0, INT32_MAX)
+    answer = yield from _coordinated(Question("POST", path_of("groups", text("group", group)) + "/offsets", wish))
+    return value_of(value_of(answer, dict[str, Any]).get("offsets"), list[OffsetChange])
+
+
+def delete_group(group: str) -> Program[None]:
+    """Remove a consumer group."""
+    yield from _coordinated(Question("DELETE", path_of("groups", text("group", group))))

@@ -1,0 +1,99 @@
+"""Reading as a member of a consumer group: it shares the partitions with the others, and commits what was processed.
+
+Blocking; one thread at a time.
+"""
+
+import contextlib
+from typing import Final
+
+from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.client.api.arguments import text
+from duramen.client.api.offset_ranges import Span, find_stream, spans
+from duramen.client.api.reader import Reader, Wanted
+from duramen.client.api.records import Batch
+from duramen.client.cluster import Cluster, TopicPartition
+from duramen.client.coordinator import Coordinator
+from duramen.client.group import Member
+from duramen.codec.kafka.versions import ApiKey
+
+__all__ = ["GroupReader", "reader_of"]
+
+_SESSION_TIMEOUT_MS: Final = 60_000
+_LEAVE_TIMEOUT_S: Final = 2.0
+_PAUSE_S: Final = 0.5
+
+
+class GroupReader(Reader):
+    """Reads on where the group has committed; where it has not, at the place that is wanted."""
+
+    leaves = True
+
+    def __init__(self, kafka: str, wanted: Wanted, group: str, *, timeout_s: float) -> None:
+        """Raises RequestInvalid where a partition is wanted: the group gives them out."""
+        if wanted.partition is not None:
+            raise RequestInvalid("a group shares out the partitions: leave out partition= or group=")
+        super().__init__(kafka, wanted, timeout_s=timeout_s)
+        self._kafka = kafka
+        self._group = group
+        self._member = Member(self._cluster, group, [wanted.stream], session_timeout_ms=_SESSION_TIMEOUT_MS)
+        self._ends: dict[TopicPartition, int] = {}
+        self._processed: dict[TopicPartition, int] = {}
+
+    def next(self) -> list[Batch]:
+        """The next batches of the member's partitions. What was processed before is committed."""
+        self.commit()
+        if not self._member.heartbeat():
+            if not self._ends:
+                find_stream(self._cluster, self._wanted.stream)  # a stream that is not there is said at once
+            self._member.join()
+            self._spans = None
+        return super().next()
+
+    def _begin(self) -> None:
+        assigned = list(self._member.assigned)
+        there = spans(self._consumer, assigned, self._wanted.first, self._wanted.end) if assigned else {}
+        committed = self._member.committed()
+        for at, span in there.items():
+            self._ends.setdefault(at, span.end)
+        self._start({at: Span(committed.get(at, span.first), self._ends[at]) for at, span in there.items()})
+
+    def _is_done(self) -> bool:
+        if self._positions or self._wanted.end is not None:
+            return super()._is_done()
+        # Others have all partitions for now.
+        self.interrupt.wait(_PAUSE_S)
+        return self._is_idle()
+
+    def processed(self, batch: Batch) -> None:
+        """The batch is done with: the next `commit` says so."""
+        self._processed[TopicPartition(batch.topic, batch.partition)] = batch.next_offset
+
+    def commit(self) -> None:
+        """Commit what was processed; where the group has given this member up meanwhile, another one reads it again.
+
+        Raises ServerUnreachable …
+        """
+        if self._processed:
+            self._member.commit(self._processed)
+            self._processed = {}
+
+    def close(self) -> None:
+        """Commit what was processed and leave the group, over a connection of its own: the others may be in use."""
+        super().close()
+        member = self._member.identity
+        if not member.member_id:
+            return
+        with contextlib.suppress(DuramenError), Cluster(self._kafka, timeout_s=_LEAVE_TIMEOUT_S) as cluster:
+            coordinator = Coordinator(cluster, self._group)
+            if self._processed:
+                with contextlib.suppress(DuramenError):
+                    coordinator.commit(self._processed, member)
+            leaving = {"group_id": self._group, "member_id": member.member_id}
+            coordinator.ask(ApiKey.LEAVE_GROUP, leaving | {"members": [{"member_id": member.member_id}]})
+
+
+def reader_of(kafka: str, wanted: Wanted, group: str | None, *, timeout_s: float) -> Reader:
+    """What reads that, for a group or for itself. Raises RequestInvalid."""
+    if group is None:
+        return Reader(kafka, wanted, timeout_s=timeout_s)
+    return GroupReader(kafka, wanted, text("group", group), timeout_s=timeout_s)

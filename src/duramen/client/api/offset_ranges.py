@@ -1,0 +1,75 @@
+"""Where reading begins and ends: what users say about it, as offsets of each partition."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple, SupportsIndex, TypeAlias
+
+from duramen.base.errors import RequestInvalid, StreamNotFound
+from duramen.base.positions import At, Last, Position, Since, parse_position
+from duramen.client.api.arguments import INT64_MAX, refused, whole
+from duramen.client.cluster import Cluster, Topic, TopicPartition
+from duramen.client.consumer import Consumer
+from duramen.client.places import FOREVER, check_places, places
+
+__all__ = ["Span", "Where", "find_stream", "parse_where", "spans", "text_of"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Where: TypeAlias = str | int | datetime
+"""start, end, an offset, -N for the last N of each partition, @TIME as the command line has it, or a datetime."""
+
+
+class Span(NamedTuple):
+    """From which offset of a partition to read, to before which."""
+
+    first: int
+    end: int
+
+
+def parse_where(where: Where, name: str) -> Position:
+    """What the argument `name` says. Raises RequestInvalid."""
+    if isinstance(where, datetime):
+        aware = where if where.tzinfo is not None else where.replace(tzinfo=UTC)
+        return Since(max(0, round((aware - _EPOCH) / timedelta(milliseconds=1))))
+    if isinstance(where, bool) or not isinstance(where, SupportsIndex | str):
+        raise refused(name, where, "str, int or datetime")
+    said = where if isinstance(where, str) else str(whole(name, where, -INT64_MAX, INT64_MAX))
+    try:
+        return parse_position(said, int(time.time() * 1000))
+    except ValueError as error:
+        raise RequestInvalid(f"{name}: {error}") from None
+
+
+def text_of(where: Where, name: str) -> str:
+    """The argument `name` as the command line and HTTP write it. Raises RequestInvalid."""
+    match parse_where(where, name):
+        case At(offset):
+            return str(offset)
+        case Last(count):
+            return f"-{count}"
+        case Since(timestamp_ms):
+            return f"@{timestamp_ms}"
+        case named:
+            return named
+
+
+def find_stream(cluster: Cluster, name: str) -> Topic:
+    """A stream by its name. Raises StreamNotFound saying how to make it."""
+    try:
+        return cluster.topic(name)
+    except StreamNotFound as error:
+        raise StreamNotFound(f"{error}; client.streams.create({name!r}) makes one") from None
+
+
+def spans(
+    consumer: Consumer, wanted: list[TopicPartition], first: Position, end: Position | None
+) -> dict[TopicPartition, Span]:
+    """What to read of each partition; without an `end`, for ever. Raises OffsetOutOfRange or RequestInvalid."""
+    if len(wanted) > 1 and isinstance(first, At):
+        raise RequestInvalid(f"stream {wanted[0].topic} has {len(wanted)} partitions: offset={first.offset} needs a "
+                             "partition=")  # fmt: skip
+    bounds = consumer.bounds(wanted)
+    firsts = places(consumer, first, bounds)
+    ends = dict.fromkeys(wanted, FOREVER) if end is None else places(consumer, end, bounds)
+    check_places(firsts, bounds)
+    return {at: Span(firsts[at], ends[at]) for at in wanted}

@@ -1,0 +1,60 @@
+"""What nodes say while they form a cluster, as MessagePack: an array for each message, its number first.
+
+`doors/cluster/formation` makes of them what `raft/forming` knows.
+"""
+
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+
+from duramen.base.errors import RequestInvalid
+from duramen.base.ports import Buffer
+from duramen.codec.cluster.quorum import NodeId, Whole
+
+__all__ = ["Attempt", "Hello", "Message", "Propose", "ReplicaId", "decode", "encode"]
+
+Address = Annotated[str, msgspec.Meta(max_length=512, pattern=r"\A[!-~]*\Z")]
+"""These are seen in the log: in one line, whatever a peer says."""
+ReplicaId = tuple[NodeId, UUID]
+Voter = tuple[NodeId, UUID, Address]
+Attempt = tuple[NodeId, UUID, Whole]
+"""The proposer, and the number of its attempt."""
+Seeds = Annotated[tuple[Address, ...], msgspec.Meta(max_length=64)]
+
+
+class Hello(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """Who somebody is, and how far."""
+
+    sender: ReplicaId
+    seeds: Seeds
+    attempt: Whole
+    promised: Attempt | None
+    cluster_id: UUID | None
+
+
+class Propose(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """A cluster that may be."""
+
+    attempt: Attempt
+    seeds: Seeds
+    voters: Annotated[tuple[Voter, ...], msgspec.Meta(max_length=64)]
+
+
+Message = Hello | Propose
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """The message as bytes."""
+    return _encoder.encode(message)
+
+
+def decode(body: Buffer) -> Message:
+    """The message in these bytes. Raises RequestInvalid."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RequestInvalid(f"a message about forming a cluster is damaged: {error}") from None

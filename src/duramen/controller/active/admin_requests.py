@@ -1,0 +1,111 @@
+"""What users ask for, decided: from a request and a draft to the answer. Pure."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from duramen.base.errors import NodeNotFound
+from duramen.base.ids import StreamId
+from duramen.controller.active.pending_changes import Draft
+from duramen.metadata import decisions
+from duramen.metadata.bootstrap import adopt, set_feature_level
+from duramen.metadata.decisions import configure_group, configure_node, record_gap
+from duramen.metadata.elections import elect_preferred, elect_unclean, move_leader, rebalance_leaders
+from duramen.metadata.events import Event
+from duramen.metadata.fencing import drain
+from duramen.metadata.quotas import alter_quotas
+from duramen.metadata.reassignment import cancel, reassign
+from duramen.metadata.rebalance import begin_moves, cancel_moves, plan, progress
+from duramen.metadata.registration import unregister
+from duramen.metadata.state import ControllerState
+from duramen.metadata.streams import configure_cluster, configure_replicated, create_replicated, grow_replicated
+from duramen.rpc.controller import requests
+from duramen.rpc.controller.responses import Created, Done, Planned, Stepped, Value
+
+__all__ = ["create_stream", "delete_stream", "grant"]
+
+
+def create_stream(request: requests.CreateStream, draft: Draft, stream_id: StreamId, now_ms: int) -> Created:
+    """Create a stream, at `now_ms` since 1970. Raises as `create_replicated`."""
+    events = create_replicated(
+        draft.state,
+        request.wish,
+        stream_id=stream_id,
+        now_ms=now_ms,
+        replication_factor=request.replication_factor,
+        assignment=request.assignment,
+        idempotent=request.idempotent,
+        largest_size=request.largest_size,
+    )
+    draft.add(events)
+    return Created(draft.state.streams[request.wish.name].id, existed=not events)
+
+
+def delete_stream(request: requests.DeleteStream, draft: Draft, now_ms: int, producers_ms: int) -> Done:
+    """Delete a stream, at `now_ms` since 1970. Raises as `decisions.delete_stream`."""
+    draft.add(decisions.delete_stream(draft.state, request.name, now_ms=now_ms, producers_ms=producers_ms))
+    return Done()
+
+
+def grant(request: requests.Request, draft: Draft) -> Value:
+    """Decide what a user asks for, streams to be created or deleted apart.
+
+    Raises as the decision of `controller` that it is.
+    """
+    if isinstance(request, requests.PlanMoves):
+        return Planned(tuple(plan(draft.state, request.without_nodes)))
+    if isinstance(request, requests.RebalanceLeaders):
+        moved = rebalance_leaders(draft.state, request.most)
+        draft.add(moved)
+        return Stepped(len(moved))
+    draft.add(_DECISIONS[type(request)](draft.state, request))
+    if isinstance(request, requests.BeginMoves | requests.CancelMoves):
+        return Stepped(*progress(draft.state, request.moves))
+    return Done()
+
+
+def _elect(state: ControllerState, request: requests.ElectLeader) -> list[Any]:
+    if request.unclean:
+        return [*elect_unclean(state, request.place, request.most_complete)]
+    return [*elect_preferred(state, request.place)]
+
+
+def _configure_node(state: ControllerState, request: requests.ConfigureNode) -> list[Any]:
+    if request.node_id is None:
+        return configure_cluster(state, request.changes, whole=request.whole)
+    return configure_node(state, request.node_id, request.changes, whole=request.whole)
+
+
+def _drain(state: ControllerState, request: requests.DrainNode) -> list[Event]:
+    node = state.registrations.get(request.node_id)
+    if node is None:
+        raise NodeNotFound(f"node {request.node_id} is not registered")
+    return drain(state, node)
+
+
+_DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = MappingProxyType(
+    {
+        requests.Adopt: lambda state, wish: adopt(state, wish.node_id, wish.leader_epoch),
+        requests.GrowStream: lambda state, wish: grow_replicated(
+            state, wish.name, wish.partitions, assignment=wish.assignment, largest_size=wish.largest_size
+        ),
+        requests.ConfigureStream: lambda state, wish: configure_replicated(
+            state, wish.name, wish.changes, whole=wish.whole
+        ),
+        requests.ConfigureNode: _configure_node,
+        requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
+        requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),
+        requests.RecordGap: lambda state, gap: record_gap(
+            state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause, gap.stream_id
+        ),
+        requests.ElectLeader: _elect,
+        requests.MoveLeader: lambda state, wish: move_leader(state, wish.place, wish.node_id, slow=wish.slow),
+        requests.Reassign: lambda state, wish: reassign(state, wish.place, wish.replicas),
+        requests.CancelReassignment: lambda state, wish: cancel(state, wish.place),
+        requests.BeginMoves: lambda state, wish: begin_moves(state, wish.moves, wish.at_once),
+        requests.CancelMoves: lambda state, wish: cancel_moves(state, wish.moves),
+        requests.DrainNode: _drain,
+        requests.UnregisterNode: lambda state, wish: unregister(state, wish.node_id),
+        requests.SetFeatureLevel: lambda state, wish: set_feature_level(state, wish.level),
+    }
+)

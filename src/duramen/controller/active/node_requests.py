@@ -1,0 +1,132 @@
+"""What nodes ask for themselves, decided: from a request and a draft to the answer. Pure."""
+
+from collections.abc import Sequence
+
+from duramen.base.errors import NodeNotFound
+from duramen.controller.active.pending_changes import Draft
+from duramen.controller.active.sessions import NodeSessions
+from duramen.metadata.alter_partition import Proposal, Refusal, alter_partition
+from duramen.metadata.decisions import allocate_producer_ids
+from duramen.metadata.fencing import fence, leave, let_go
+from duramen.metadata.heartbeats import heartbeat, registered_node, unwritable_node
+from duramen.metadata.leader_reports import depose, lose_records
+from duramen.metadata.nodes import Node
+from duramen.metadata.partitions import PartitionId
+from duramen.metadata.registration import register
+from duramen.rpc.controller.requests import AlterPartitions, Beat, Register, ReportDamage, ReportLeaders
+from duramen.rpc.controller.responses import Beaten, Block, Done, Isr, IsrAnswers, Registered
+
+__all__ = [
+    "allocate_ids",
+    "alter_partitions",
+    "beat",
+    "fence_silent",
+    "leave_silent",
+    "let_go_draining",
+    "register_node",
+    "report_damage",
+    "report_leaders",
+]
+
+
+def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_ms: int) -> Registered:
+    """Take a registration; the node's session begins. Raises as `register`.
+
+    It begins before that is committed: another directory under the same id must not be taken meanwhile.
+    """
+    wish = request.wish
+    is_live = sessions.members.is_live(wish.node_id, now_ms)
+    events = register(draft.state, wish, end_offset=draft.end_offset, is_live=is_live, renews=request.renews)
+    draft.add(events)
+    sessions.members.registered(wish.node_id, now_ms)
+    node = draft.state.registrations.get(wish.node_id)
+    if node is None:
+        raise NodeNotFound(f"node {wish.node_id} is not registered")
+    return Registered(node.epoch)
+
+
+def beat(request: Beat, draft: Draft, sessions: NodeSessions, now_ms: int) -> Beaten:
+    """Take a heartbeat. Raises NodeNotFound, NodeEpochStale.
+
+    A fenced node that lacks what every live one is said to know stays fenced.
+    """
+    beat_ = request.beat
+    if request.unwritable:
+        draft.add(unwritable_node(draft.state, beat_))
+    node = registered_node(draft.state, beat_.node_id, beat_.epoch)
+    behind = beat_.applied_offset < sessions.known_offset
+    if node.fenced and behind:
+        beat_ = beat_._replace(wants_fence=True)
+    verdict = heartbeat(draft.state, sessions.members, beat_, end_offset=draft.end_offset, now_ms=now_ms)
+    draft.add(verdict.events)
+    return Beaten(verdict.fenced, verdict.caught_up and not (node.fenced and behind), verdict.may_stop)
+
+
+def alter_partitions(request: AlterPartitions, draft: Draft) -> IsrAnswers:
+    """Take what leaders propose, one after another."""
+    return IsrAnswers(tuple(_alter(proposal, draft) for proposal in request.proposals))
+
+
+def _alter(proposal: Proposal, draft: Draft) -> Isr:
+    altered = alter_partition(draft.state, proposal)
+    if isinstance(altered, Refusal):
+        return Isr(altered)
+    draft.add(altered.events)
+    return Isr(None, draft.state.partitions.get(proposal.place), altered.new_leader)
+
+
+def report_leaders(request: ReportLeaders, draft: Draft, sessions: NodeSessions, now_ms: int) -> Done:
+    """Take reports of leaders that do not answer; those that enough have reported lead no more.
+
+    Raises NodeNotFound, NodeEpochStale where the reporter is not who it was. A fenced one says nothing about others.
+    """
+    reporter = registered_node(draft.state, *request.reporter)
+    for place, leader_epoch in request.reports:
+        partition = draft.state.partitions.get(place)
+        if partition is None or reporter.fenced:
+            continue
+        if sessions.reports.report(place, partition, reporter.id, leader_epoch, now_ms):
+            draft.add(depose(draft.state, place))
+    return Done()
+
+
+def report_damage(request: ReportDamage, draft: Draft) -> Done:
+    """A node is not counted on for what damage has cost its replicas. Raises NodeNotFound, NodeEpochStale."""
+    reporter = registered_node(draft.state, *request.reporter)
+    for place in request.places:
+        draft.add(lose_records(draft.state, place, reporter.id))
+    return Done()
+
+
+def allocate_ids(draft: Draft) -> Block:
+    """The next block of ids for producers."""
+    (event,) = allocate_producer_ids(draft.state)
+    draft.add([event])
+    return Block(event.first, event.count)
+
+
+def fence_silent(node_id: int, draft: Draft) -> Done:
+    """Fence a node whose session is over."""
+    node = draft.state.registrations.get(node_id)
+    if node is not None:
+        draft.add(fence(draft.state, node))
+    return Done()
+
+
+def leave_silent(node: Node, places: Sequence[PartitionId], draft: Draft) -> Done:
+    """Let some of its partitions leave a node whose session is over, unless it has registered again since."""
+    if _is_there(node, draft):
+        draft.add(leave(draft.state, node, places))
+    return Done()
+
+
+def let_go_draining(node: Node, places: Sequence[PartitionId], draft: Draft) -> Done:
+    """Let some of its partitions leave a node that drains, unless it has registered again since."""
+    if _is_there(node, draft):
+        draft.add(let_go(draft.state, places))
+    return Done()
+
+
+def _is_there(node: Node, draft: Draft) -> bool:
+    known = draft.state.registrations.get(node.id)
+    return known is not None and known.epoch == node.epoch and not known.fenced

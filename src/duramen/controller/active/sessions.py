@@ -1,0 +1,57 @@
+"""What an active controller knows that is in no log: who was heard when, and who reports whom. Pure."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from duramen.metadata.leader_reports import WINDOW_MS, Reports
+from duramen.metadata.nodes import Nodes
+from duramen.metadata.sessions import SESSIONS, Membership, Sessions
+
+__all__ = ["NodeSessions"]
+
+_LATE_SHARE: Final = 4
+"""Who looks a quarter of a session late was not running: what nodes sent meanwhile may wait unread."""
+
+
+class NodeSessions:
+    """The sessions and reports since this controller is active: each node begins with a whole session.
+
+    All that is below `known_offset` of the metadata log may have been said to be known to every live node: who has not
+    applied it stays fenced.
+    """
+
+    __slots__ = ("_rules", "known_offset", "members", "reports")
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        now_ms: int,
+        end_offset: int,
+        rules: Sessions = SESSIONS,
+        *,
+        report_window_ms: int = WINDOW_MS,
+    ) -> None:
+        """`end_offset` is the end of the metadata log: nothing behind it was said by a controller before this one."""
+        self._rules = rules
+        self.known_offset = end_offset
+        self.members = Membership(nodes, now_ms, rules)
+        self.reports = Reports(report_window_ms)
+
+    def know(self, node_ids: Iterable[int], offset: int) -> bool:
+        """Whether these nodes, which are all that are live, have applied what is below the offset: it may be said."""
+        knows = self.members.know(node_ids, offset)
+        if knows:
+            self.known_offset = max(self.known_offset, offset)
+        return knows
+
+    def silent(self, nodes: Nodes, now_ms: int) -> list[int]:
+        """The nodes whose sessions are over, which are forgotten with it; nobody where this controller itself slept."""
+        self.reports.forget(now_ms)
+        due_ms = self.members.deadline_ms
+        if due_ms is not None and now_ms - due_ms > self._rules.timeout_ms // _LATE_SHARE:
+            self.members = self.members.renewed(nodes, now_ms)
+            return []
+        silent = self.members.silent(now_ms)
+        for node_id in silent:
+            self.members.ended(node_id)
+        return silent

@@ -1,0 +1,73 @@
+"""Changes of the voters that the active controller is asked for: refused at once, or answered once committed."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from duramen.base.errors import (
+    DuramenError,
+    NotController,
+    OutcomeUnknown,
+    RequestInvalid,
+    VoterDuplicate,
+    VoterNotFound,
+    VotersUnsettled,
+)
+from duramen.controller.quorum.runner import Runner
+from duramen.raft.voter_changes import AddVoter, Refusal, RemoveVoter
+from duramen.rpc.controller import requests
+from duramen.rpc.controller.responses import Answer, Done, When
+
+__all__ = ["VoterChanges", "refusal_error"]
+
+_ERRORS: Final[Mapping[Refusal, type[DuramenError]]] = MappingProxyType(
+    {
+        Refusal.NOT_LEADER: NotController,
+        Refusal.NOT_READY: VotersUnsettled,
+        Refusal.UNDERWAY: VotersUnsettled,
+        Refusal.NOT_CAUGHT_UP: VotersUnsettled,
+        Refusal.DUPLICATE: VoterDuplicate,
+        Refusal.UNKNOWN: VoterNotFound,
+        Refusal.LAST: RequestInvalid,
+    }
+)
+
+
+class VoterChanges:
+    """Those that are not committed yet (KIP-853), by where their entry ends. Of a controller in one epoch."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._waiting: list[tuple[int, When]] = []
+
+    def ask(self, request: requests.AddVoter | requests.RemoveVoter, done: When) -> None:
+        """Change the voters; `done` as of any request."""
+        if isinstance(request, requests.AddVoter):
+            end = self._runner.change(AddVoter(request.voter))
+        else:
+            end = self._runner.change(RemoveVoter(request.replica))
+        if isinstance(end, Refusal):
+            done(refusal_error(end))
+        else:
+            self._waiting.append((end.offset, done))
+            self.look()
+
+    def look(self) -> None:
+        """More has taken effect: all of it was ordered in this epoch or before."""
+        applied_offset = self._runner.applied.offset
+        reached = [done for offset, done in self._waiting if offset <= applied_offset]
+        self._waiting = [entry for entry in self._waiting if entry[0] > applied_offset]
+        for done in reached:
+            done(Answer(Done(), applied_offset))
+
+    def end(self) -> None:
+        """The controller is active no more; who removed its own node learns that it is committed."""
+        self.look()
+        waiting, self._waiting = self._waiting, []
+        for _, done in waiting:
+            done(OutcomeUnknown("this node led the quorum no more before the change of the voters was committed"))
+
+
+def refusal_error(refusal: Refusal) -> DuramenError:
+    """Why the voters are not changed, as an error."""
+    return _ERRORS[refusal](refusal.value)

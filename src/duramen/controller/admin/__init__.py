@@ -1,0 +1,1 @@
+"""The cluster admin: what operators ask of any node."""

@@ -1,0 +1,99 @@
+"""How much of a partition without a leader each live replica has: asked before an unclean election chooses one."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from duramen.broker.membership import Standing
+from duramen.broker.replicas.recovery import lost_ranges, takeovers_of
+from duramen.broker.streams import Streams
+from duramen.controller.admin.replica_survey import Kept, Survey
+from duramen.metadata.partitions import PartitionId, without
+from duramen.rpc.caller import Caller, Gathered
+from duramen.rpc.methods import Method
+from duramen.rpc.server import Done as Answered
+
+__all__ = ["SURVEY_REPLICAS", "Completeness", "KeptReplicas", "SurveyReplicas", "Wanted"]
+
+_NO_EPOCH: Final = -1
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """A partition."""
+
+    stream_id: bytes
+    partition: int
+
+
+class SurveyReplicas(msgspec.Struct, frozen=True, array_like=True):
+    """A node is asked what its replicas of partitions have."""
+
+    wanted: list[Wanted]
+
+
+class KeptReplicas(msgspec.Struct, frozen=True, array_like=True):
+    """What each replica has; None where the node has none."""
+
+    kept: list[Kept | None]
+
+
+SURVEY_REPLICAS: Final = Method("survey-replicas", SurveyReplicas, KeptReplicas, idempotent=True)
+
+Done = Callable[[list[Survey]], None]
+
+
+class Completeness:
+    """Asks the replicas of partitions what they have."""
+
+    def __init__(self, standing: Callable[[], Standing], streams: Streams, caller: Caller) -> None:
+        self._standing = standing
+        self._streams = streams
+        self._caller = caller
+        caller.server.handle(SURVEY_REPLICAS, self._serve)
+
+    def survey(self, places: Sequence[PartitionId], done: Done) -> None:
+        """Tell `done` of each partition, in their order, what its replicas have; it may be called at once."""
+        standing = self._standing()
+        live = {node.id for node in standing.nodes if not node.draining} or {self._caller.node_id}  # it is alone
+        by_node: dict[int, list[int]] = {}
+        surveys = []
+        for at, place in enumerate(places):
+            replicas = standing.partition(place).replicas
+            surveys.append(Survey(place, {}, without(replicas, live)))
+            for node_id in replicas:
+                if node_id in live:
+                    by_node.setdefault(node_id, []).append(at)
+
+        def gathered(result: Gathered[KeptReplicas]) -> None:
+            silent: list[list[int]] = [list(survey.silent) for survey in surveys]
+            for node_id, ats in by_node.items():
+                answer = result.answers.get(node_id)
+                found = answer.kept if answer is not None and len(answer.kept) == len(ats) else [None] * len(ats)
+                for at, kept in zip(ats, found, strict=True):
+                    if kept is None:
+                        silent[at].append(node_id)
+                    else:
+                        surveys[at].kept[node_id] = kept
+            done([one._replace(silent=sorted(mute)) for one, mute in zip(surveys, silent, strict=True)])
+
+        requests = {
+            node_id: SurveyReplicas([Wanted(places[at].stream_id.bytes, places[at].partition) for at in ats])
+            for node_id, ats in by_node.items()
+        }
+        self._caller.gather(SURVEY_REPLICAS, requests, gathered)
+
+    def _serve(self, request: SurveyReplicas, done: Answered[KeptReplicas]) -> None:
+        """Tell what replicas here have."""
+        done(KeptReplicas([self._look(wish) for wish in request.wanted]))
+
+    def _look(self, wish: Wanted) -> Kept | None:
+        stream = self._streams.find_id(UUID(bytes=wish.stream_id)) if len(wish.stream_id) == 16 else None
+        if stream is None or not 0 <= wish.partition < len(stream.partitions):
+            return None
+        log = stream.partitions[wish.partition].log
+        takeovers = takeovers_of(log)
+        epoch = takeovers[-1].epoch if takeovers else _NO_EPOCH
+        damaged = sum(last - first + 1 for first, last in lost_ranges(log))
+        return Kept(epoch, log.end_offset, log.high_watermark, damaged)

@@ -1,0 +1,78 @@
+"""What an operator asks of a node that is alone: decided as in a cluster of this one node, and nothing can change."""
+
+from collections.abc import Callable
+from typing import Final
+
+from duramen.base.errors import DuramenError, RequestInvalid, VoterDuplicate, VoterNotFound
+from duramen.controller.active.admin_requests import grant
+from duramen.controller.active.pending_changes import Draft
+from duramen.controller.admin.cluster import ClusterOffice
+from duramen.metadata.events import StreamCreated
+from duramen.metadata.partitions import PartitionId, PartitionState, difference
+from duramen.metadata.state import ControllerState
+from duramen.raft.description import Described
+from duramen.rpc.controller import requests
+from duramen.rpc.controller.requests import Request
+from duramen.rpc.controller.responses import Answer, Observed, Outcome, Value, When
+
+__all__ = ["AloneAsking", "alone_office"]
+
+_FIRST_EPOCH: Final = 1
+
+
+class AloneAsking:
+    """Answers at once. `described` is the quorum of one that this node is."""
+
+    def __init__(self, node_id: int, state: Callable[[], ControllerState], described: Callable[[], Described]) -> None:
+        self._node_id = node_id
+        self._state = state
+        self._described = described
+
+    def ask(self, request: Request, done: When, *, within_ms: int) -> None:
+        """Decide; what would change something is refused."""
+        del within_ms
+        outcome: Outcome
+        try:
+            outcome = Answer(self._decide(request), 0)
+        except DuramenError as error:
+            outcome = error
+        done(outcome)
+
+    def _decide(self, request: Request) -> Value:
+        match request:
+            case requests.Observe():
+                seen = self._described()
+                return Observed(*seen[:5], tuple(seen.endpoints))
+            case requests.AddVoter(voter) if voter.id.node_id == self._node_id:
+                raise VoterDuplicate(f"node {self._node_id} is the only voter already")
+            case requests.RemoveVoter(replica) if replica not in self._described().endpoints:
+                raise VoterNotFound(f"{replica} is no voter")
+            case requests.AddVoter() | requests.RemoveVoter():
+                raise self._refusal()
+        place: PartitionId | None = getattr(request, "place", None)
+        draft = Draft(self._cluster_of_one(place), 0)
+        value = grant(request, draft)
+        if draft.events:
+            raise self._refusal()
+        return value
+
+    def _refusal(self) -> RequestInvalid:
+        return RequestInvalid(f"node {self._node_id} is alone: there is no other node for this")
+
+    def _cluster_of_one(self, place: PartitionId | None) -> ControllerState:
+        """The nodes that this one knows of, which is itself, and the partition that is asked about."""
+        known, state = self._state(), ControllerState()
+        state.registrations = known.registrations.copy()
+        stream = None if place is None else known.stream_by_id(place.stream_id)
+        if place is not None and stream is not None:
+            state.apply(StreamCreated(stream.name, str(stream.id), stream.partitions, dict(stream.config)))
+            own = PartitionState((self._node_id,), (self._node_id,), self._node_id, _FIRST_EPOCH)
+            state.apply(difference(place, None, own))
+        return state
+
+
+def alone_office(
+    node_id: int, state: Callable[[], ControllerState], described: Callable[[], Described]
+) -> ClusterOffice:
+    """The office of a node that is alone."""
+    return ClusterOffice(AloneAsking(node_id, state, described), state, described)

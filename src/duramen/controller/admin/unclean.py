@@ -1,0 +1,78 @@
+"""Unclean elections that the config of a stream asks for: the most complete live replica leads, as for an operator.
+
+The controller itself knows who is live, not what they have. So its node asks them, once a partition has had no leader
+for a while, and has the best one elected.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.ports import Clock
+from duramen.broker.membership import Standing
+from duramen.controller.admin.completeness import Completeness
+from duramen.controller.admin.replica_survey import Survey
+from duramen.metadata.events import Event, PartitionChanged
+from duramen.metadata.partitions import PartitionId
+from duramen.metadata.stream_rules import RulesOf
+
+__all__ = ["UncleanElections"]
+
+_WAIT_MS: Final = 1_000
+"""For so long a replica that has all records may come back first."""
+
+
+class UncleanElections:
+    """Looks after partitions without a leader, on the node that is the active controller."""
+
+    def __init__(
+        self,
+        node_id: int,
+        standing: Callable[[], Standing],
+        completeness: Completeness,
+        clock: Clock,
+        deadlines: Deadlines,
+    ) -> None:
+        self._node_id = node_id
+        self._standing = standing
+        self._completeness = completeness
+        self._clock = clock
+        self._deadlines = deadlines
+        self._before: frozenset[PartitionId] = frozenset()  # those that had no leader when it was looked last
+        self._armed = False
+
+    def happened(self, event: Event | None) -> None:
+        """The metadata has changed: partitions may have no leader any more, or be allowed another one."""
+        changes_leader = isinstance(event, PartitionChanged) and event.leader is not None
+        if not (self._armed or changes_leader) and self._electable():
+            self._later()
+
+    def _electable(self) -> frozenset[PartitionId]:
+        """The partitions without a leader whose config allows one that may lack records."""
+        state = self._standing().state
+        rules = RulesOf(state)
+        allowed = [stream.id for stream in state.streams.values() if rules[stream.id].may_lose]
+        return frozenset(
+            PartitionId(stream_id, index)
+            for stream_id in allowed
+            for index, partition in state.partitions.of_stream(stream_id).items()
+            if partition.leader is None
+        )
+
+    def _later(self) -> None:
+        self._armed = True
+        self._deadlines.at(self._clock.monotonic_ms() + _WAIT_MS, self._look)
+
+    def _look(self) -> None:
+        self._armed = False
+        electable = self._electable()
+        waiting, self._before = electable & self._before, electable
+        if electable:
+            self._later()
+        if waiting and self._standing().controller_id == self._node_id:
+            self._completeness.survey(sorted(waiting), self._surveyed)
+
+    def _surveyed(self, surveys: Sequence[Survey]) -> None:
+        found = [one for one in surveys if one.best is not None]
+        if found:
+            self._standing().office.elect_unclean(found, lambda _: None)

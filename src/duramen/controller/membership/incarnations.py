@@ -1,0 +1,59 @@
+"""Under which incarnations a directory has taken part, on disk before the cluster hears of one: old copies give way.
+
+`quorum/incarnations`, "DURTRIED": a MessagePack array of the incarnation that was registered last, as far as the node
+was told, and of the newest that it has asked to be registered with. A registration that the cluster has and this file
+lacks was made from a newer state of the directory.
+
+The file bounds what it keeps. What it drops are attempts between the registered one and the newest hundred: one of
+those is the cluster's last only if a hundred processes since were never answered.
+"""
+
+from typing import Final
+
+import msgspec
+
+from duramen.base.errors import DirectoryUnusable
+from duramen.base.ports import FileSystem
+from duramen.controller.quorum.small_file import WholeFile
+
+__all__ = ["IncarnationFile"]
+
+_MOST: Final = 100
+
+
+class _Row(msgspec.Struct, array_like=True, frozen=True):
+    registered: str
+    tried: tuple[str, ...]
+
+
+class IncarnationFile:
+    """Reads and writes it. Everything here blocks, and raises OSError, or DirectoryUnusable where it is damaged."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._file = WholeFile(files, "incarnations", b"DURTRIED")
+
+    def begin(self, incarnation_id: str) -> tuple[str, ...]:
+        """Keep that a process is about to register with this one; those that were known before, all on disk then."""
+        row = self._read()
+        known = (row.registered, *row.tried) if row.registered else row.tried
+        self._write(_Row(row.registered, (*row.tried, incarnation_id)[-_MOST:]))
+        return known
+
+    def registered(self, incarnation_id: str) -> None:
+        """Keep that the cluster has taken it."""
+        row = self._read()
+        if row.registered != incarnation_id:
+            self._write(_Row(incarnation_id, row.tried))
+
+    def _read(self) -> _Row:
+        try:
+            content = self._file.read()
+            return _Row("", ()) if content is None else msgspec.msgpack.decode(content, type=_Row)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise DirectoryUnusable(
+                f"the file {self._file.path} {error}: whether this directory is an older copy is not known any more."
+                " Put the file back from a backup of this very state, or start the node with an empty directory"
+            ) from None
+
+    def _write(self, row: _Row) -> None:
+        self._file.write(msgspec.msgpack.encode(row))

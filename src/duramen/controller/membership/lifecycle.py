@@ -1,0 +1,224 @@
+"""How a node takes part: it registers, is heard, learns that it is fenced, and drains until it may go (KIP-631)."""
+
+from collections.abc import Callable
+from enum import Enum
+
+from duramen.base.deadlines import Alarm
+from duramen.base.errors import DuramenError, NodeDuplicate, NodeEpochStale, NodeNotFound, NotController, OutcomeUnknown
+from duramen.controller.active.controller import Controller
+from duramen.controller.dependencies import ControlKit
+from duramen.controller.membership.client import Asker
+from duramen.metadata.heartbeats import Heartbeat
+from duramen.metadata.registration import Registration
+from duramen.rpc.controller.requests import Beat, Register
+from duramen.rpc.controller.responses import Answer, Beaten, Outcome, Registered
+
+__all__ = ["Lifecycle", "Phase"]
+
+
+class Phase(Enum):
+    """What a node is, as it was last told."""
+
+    JOINING = "not registered yet, or not any more"
+    FENCED = "fenced: it leads nothing and is in no in-sync set"
+    LIVE = "live"
+    UNWRITABLE = "its storage takes no writes: others are to lead"
+    DRAINING = "about to stop: others are to lead"
+    DRAINED = "it may stop: nobody has to notice that it goes"
+
+
+class Lifecycle:
+    """A node's process and its registration. `changed` is told of each phase, `failed` that it cannot take part.
+
+    `heard` is told False when the controller has not answered for a whole session, and True when it does again: in
+    between others may lead what this node leads, without its knowing.
+    """
+
+    def __init__(
+        self,
+        wish: Registration,
+        controller: Controller,
+        asker: Asker,
+        kit: ControlKit,
+        *,
+        changed: Callable[[Phase], None] = lambda _: None,
+        heard: Callable[[bool], None] = lambda _: None,
+        failed: Callable[[DuramenError], None],
+    ) -> None:
+        self._wish = wish
+        self._controller = controller
+        self._asker = asker
+        self._kit = kit
+        self._changed = changed
+        self._failed = failed
+        self._heard = heard
+        self._answered_ms = self._now_ms  # when the newest heartbeat was sent that was answered
+        self._is_heard = True
+        self.phase = Phase.JOINING
+        self.epoch = -1
+        self._taken_ms: int | None = None  # since when the node's id is taken, as the controller says
+        self._told_offset = -1  # up to where the controller was told that all is applied
+        self._told_ms = 0
+        self._asking = False
+        self._urgent = False  # whether to ask again as soon as there is an answer
+        self._drains = False
+        self._unwritable = False  # whether the storage takes no writes
+        self._told_unwritable = False  # whether the controller may have heard that of this registration
+        self._over = False
+        self._alarm = Alarm(kit.deadlines, self._fire)
+        self._due_ms = self._now_ms
+        controller.watch(self)
+
+    @property
+    def _now_ms(self) -> int:
+        return self._kit.clock.monotonic_ms()
+
+    @property
+    def unanswered_ms(self) -> int:
+        """How long ago the newest of what the controller has answered was asked."""
+        return self._now_ms - self._answered_ms
+
+    # -- what is asked ------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Register, and be heard from then on."""
+        self._ask()
+
+    def drain(self) -> None:
+        """Ask to stop; the phase is DRAINED once others lead and all live nodes know."""
+        self._drains = True
+        self._hurry()
+
+    def storage_changed(self, *, unwritable: bool) -> None:
+        """The storage takes no writes, or takes them again: the controller has to know at once."""
+        if unwritable is not self._unwritable:
+            self._unwritable = unwritable
+            self._hurry()
+
+    def stop(self) -> None:
+        """Nothing is asked any more."""
+        self._over = True
+        self._alarm.move(None)
+
+    # -- what happens -------------------------------------------------------------------------------
+
+    def leader_changed(self) -> None:
+        """Nothing: who asks finds the leader."""
+
+    def applied(self) -> None:
+        """More of the metadata log has taken effect: others may wait for that."""
+        if self.phase is not Phase.JOINING and self._controller.applied_offset > self._told_offset:
+            self._sooner(max(self._now_ms, self._told_ms + self._kit.timing.applied_ms))
+
+    def closed(self, node_id: int) -> None:
+        """There is no connection to a node any more: if it leads, it has to hear soon that this one is there."""
+        if node_id == self._controller.leader_id:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        if self._asking:
+            self._urgent = True
+        elif not self._over:
+            self._ask()
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    def _fire(self) -> None:
+        if self._asking or self._over:
+            return
+        if self._now_ms < self._due_ms:
+            self._alarm.move(self._due_ms)
+        else:
+            self._ask()
+
+    def _sooner(self, at_ms: int) -> None:
+        if not self._over and not self._asking and at_ms < self._due_ms:
+            self._due_ms = at_ms
+            self._alarm.move(at_ms)
+
+    def _ask(self) -> None:
+        self._asking, self._urgent = True, False
+        if self._told_unwritable and not self._unwritable and not self._drains:
+            self._become(Phase.JOINING)  # what its replicas were to write is not there: they begin anew
+        if self.phase is Phase.JOINING:
+            register = Register(self._wish, self.epoch if self._told_unwritable else 0)
+            self._asker.ask(register, self._registered, within_ms=self._kit.timing.answer_ms)
+            return
+        self._told_ms = self._now_ms
+        self._told_unwritable = self._told_unwritable or self._unwritable
+        self._look_at_session()
+        beat = Heartbeat(self._wish.node_id, self.epoch, self._controller.applied_offset, wants_shutdown=self._drains)
+        self._asker.ask(
+            Beat(beat, self._unwritable),
+            lambda outcome: self._beaten(beat, outcome),
+            within_ms=self._kit.timing.heartbeat_ms,
+        )
+
+    def _next(self, wait_ms: int) -> None:
+        self._asking = False
+        if self._over:
+            return
+        self._due_ms = self._now_ms + (0 if self._urgent else wait_ms)
+        self._alarm.move(self._due_ms)
+        self.applied()
+
+    def _registered(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Answer) and isinstance(outcome.value, Registered):
+            self.epoch, self._told_offset, self._told_unwritable = outcome.value.epoch, -1, False
+            self._answered_ms = self._now_ms
+            self._wish = self._wish._replace(damaged=False)  # the controller knows
+            self._become(Phase.FENCED)
+            self._next(self._kit.timing.heartbeat_ms)
+            return
+        if self._may_pass(outcome):
+            self._next(self._kit.timing.retry_most_ms)
+        elif isinstance(outcome, DuramenError):
+            self.stop()
+            self._failed(outcome)
+
+    def _may_pass(self, outcome: Outcome) -> bool:
+        """Whether a registration is worth asking for again.
+
+        An id that is taken may be by this node's own past, also with another directory: until its session is over. A
+        controller that begins to lead gives every node a whole session, so the time counts from the first such answer.
+        """
+        if not isinstance(outcome, NodeDuplicate):
+            self._taken_ms = None
+            return isinstance(outcome, NotController | OutcomeUnknown)
+        if self._taken_ms is None:
+            self._taken_ms = self._now_ms
+        return self._now_ms < self._taken_ms + self._kit.timing.duplicate_ms
+
+    def _beaten(self, beat: Heartbeat, outcome: Outcome) -> None:
+        if isinstance(outcome, Answer) and isinstance(outcome.value, Beaten):
+            self._told_offset = beat.applied_offset
+            self._answered_ms = self._told_ms
+            self._look_at_session()
+            self._become(self._phase_of(outcome.value, beat))
+            self._next(self._kit.timing.applied_ms if self.phase is Phase.DRAINING else self._kit.timing.heartbeat_ms)
+        elif isinstance(outcome, NodeEpochStale | NodeNotFound):
+            # Another one took the id while this one was silent, or it was taken out: it asks to take part again.
+            self._become(Phase.JOINING)
+            self._next(0)
+        else:
+            self._next(self._kit.timing.retry_ms)
+
+    def _look_at_session(self) -> None:
+        is_heard = self.unanswered_ms < self._kit.sessions.timeout_ms
+        if is_heard is not self._is_heard:
+            self._is_heard = is_heard
+            self._heard(is_heard)
+
+    def _phase_of(self, value: Beaten, beat: Heartbeat) -> Phase:
+        if value.may_stop and beat.wants_shutdown:
+            return Phase.DRAINED
+        if beat.wants_shutdown:
+            return Phase.DRAINING
+        if value.fenced:
+            return Phase.FENCED
+        return Phase.UNWRITABLE if self._unwritable else Phase.LIVE
+
+    def _become(self, phase: Phase) -> None:
+        if phase is not self.phase:
+            self.phase = phase
+            self._changed(phase)

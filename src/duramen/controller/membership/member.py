@@ -1,0 +1,512 @@
+"""The Standing of a node among others: it asks the active controller, hears the metadata log, has its replicas."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from msgspec import UNSET
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError, LogDamaged, StreamNotFound
+from duramen.base.ids import StreamId, stream_id_of
+from duramen.base.ports import Buffer, Clock, Randomness, Worker
+from duramen.broker.changes import Done, ValueDone, settled
+from duramen.broker.membership import Listener
+from duramen.broker.partition import Partition, Role
+from duramen.broker.replicas.absent import UNKNOWN
+from duramen.broker.replicas.bulk import BULK, BulkBytes
+from duramen.broker.replicas.configs import PATIENCE, Patience, config_of
+from duramen.broker.replicas.observers import READ_REPLICAS, observers_of
+from duramen.broker.replicas.throttle.throttle import UNLIMITED
+from duramen.codec.cluster.channels import Subject
+from duramen.controller.active.admin_requests import create_stream, delete_stream, grant
+from duramen.controller.active.controller import Controller
+from duramen.controller.active.pending_changes import Draft
+from duramen.controller.admin.cluster import ClusterOffice
+from duramen.controller.dependencies import PRODUCERS_MS, TIMING, ControlKit, Timing
+from duramen.controller.membership.client import Asker
+from duramen.controller.membership.event_log import Chronicle
+from duramen.controller.membership.incarnations import IncarnationFile
+from duramen.controller.membership.lifecycle import Lifecycle, Phase
+from duramen.controller.membership.network import Network, ToControllers
+from duramen.controller.membership.partition_counters import Tally
+from duramen.controller.membership.publisher import Telling
+from duramen.controller.membership.removed_brokers import Leaving
+from duramen.controller.membership.repairs import FETCH_RANGE, serve_range
+from duramen.controller.membership.replica_selector import nearest
+from duramen.controller.membership.replicas import Replicating
+from duramen.controller.membership.writability import Writability
+from duramen.controller.quorum.applier import ControllerView
+from duramen.controller.quorum.runner import Runner
+from duramen.metadata.events import (
+    Event,
+    FeatureLevelChanged,
+    NodeConfigured,
+    NodeEvent,
+    PartitionChanged,
+    PartitionsAdded,
+    StreamConfigured,
+    StreamCreated,
+    StreamDeleted,
+)
+from duramen.metadata.leader_reports import WINDOW_MS
+from duramen.metadata.nodes import Node
+from duramen.metadata.partitions import PartitionId, PartitionState
+from duramen.metadata.registration import Registration
+from duramen.metadata.sessions import SESSIONS, Sessions
+from duramen.metadata.state import ControllerState
+from duramen.raft.effects import Effect
+from duramen.replication.effects import Effect as ReplicaEffect
+from duramen.replication.machine import Behind
+from duramen.replication.partition import PartitionConfig
+from duramen.rpc.caller import Caller
+from duramen.rpc.controller.methods import METHODS, method_of
+from duramen.rpc.controller.requests import Adopt, CreateStream, DeleteStream, Request
+from duramen.rpc.controller.responses import Answer, Outcome, When
+from duramen.rpc.server import Server
+from duramen.rpc.wire import Wires
+from duramen.storage.store import Store
+
+__all__ = ["Member", "MemberKit"]
+
+_CHANGE_MS: Final = 30_000
+_NOBODY: Final = -1
+_NO_STREAM: Final = StreamId(int=0)
+
+
+def _nobody(_: PartitionId, __: ReplicaEffect) -> None:
+    """Nobody has to know."""
+
+
+class MemberKit(NamedTuple):
+    """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given.
+
+    `carried_out` is told of each effect of a replica. `patience` is that with replicas, `sessions` and
+    `report_window_ms` and `rebalance_ms` are for where this node is the controller, `timing` is for its own
+    heartbeats. `tell` is told, in lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in
+    bytes a second, for replicas that are not in sync; `bulk` is how much a replica lacks that takes it in bulk.
+    `producers_ms` is how long idempotent producers are remembered. `wires_by` has the encodings of requests between
+    nodes, by the state of the metadata.
+    """
+
+    wish: Registration
+    runner: Runner
+    view: ControllerView
+    store: Store
+    worker: Worker
+    clock: Clock
+    deadlines: Deadlines
+    randomness: Randomness
+    chance: Callable[[int], int]
+    network: Network
+    wires_by: Callable[[Callable[[], ControllerState]], Wires]
+    report: Callable[[str], None]
+    failed: Callable[[DuramenError], None]
+    carried_out: Callable[[PartitionId, ReplicaEffect], None] = _nobody
+    patience: Patience = PATIENCE
+    sessions: Sessions = SESSIONS
+    report_window_ms: int = WINDOW_MS
+    timing: Timing = TIMING
+    tell: Callable[[str], None] | None = None
+    throttled_rate: int = UNLIMITED
+    bulk: BulkBytes = BULK
+    incarnations: IncarnationFile | None = None
+    producers_ms: int = PRODUCERS_MS
+    rebalance_ms: int | None = None
+
+
+class Member:
+    """A node of a cluster, from when its replica of the quorum is open."""
+
+    def __init__(self, kit: MemberKit) -> None:
+        self._kit = kit
+        self.node_id = kit.wish.node_id
+        self._view = kit.view
+        self._network = kit.network
+        control = ControlKit(
+            self.node_id, kit.wish.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
+            feature_level=kit.wish.latest_feature_level, sessions=kit.sessions,
+            report_window_ms=kit.report_window_ms, timing=kit.timing, producers_ms=kit.producers_ms,
+            rebalance_ms=kit.rebalance_ms,
+        )  # fmt: skip
+        self.controller = Controller(kit.runner, kit.view, kit.worker, control)
+        wires = kit.wires_by(lambda: self.state)
+        self._not_ready = Server(wires)
+        self._caller = Caller(
+            self.node_id, ToControllers(kit.network), wires, Server(wires), kit.clock, kit.deadlines
+        )  # fmt: skip
+        for method in METHODS:
+            self._caller.server.handle(method, self.controller.ask)
+        self._caller.server.handle(FETCH_RANGE, partial(serve_range, kit.store, self._partition_of))
+        self.asker = Asker(self.controller, control)
+        self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
+        self.lifecycle = Lifecycle(
+            kit.wish._replace(damaged=kit.store.damaged),
+            self.controller,
+            self.asker,
+            control,
+            changed=self._phase_changed,
+            failed=self._left_out,
+            heard=lambda lately: self.replicating.heard_by_controller(lately=lately),
+        )
+        self.replicating = Replicating(
+            self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
+            self._caller, partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
+            when_applied=self.controller.when_applied,
+            led=self._led, failed=self._replica_failed, report=kit.report, carried_out=kit.carried_out,
+            tell_again=self._tell, throttled_rate=kit.throttled_rate, bulk=kit.bulk,
+        )  # fmt: skip
+        self._writability = Writability(kit.store, kit.clock, kit.deadlines, self._writability_changed)
+        kit.store.condition.watch(kit.runner.storage_changed)
+        self._telling = Telling(kit.worker.soon, self._tell)
+        self.tally = Tally(self.node_id)
+        self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell, kit.report)
+        self._listener: Listener | None = None
+        self._joining: Done | None = None
+        self._begun_epoch = -1
+        self._begins = True  # whether the next registration is yet to begin
+        self._draining: Callable[[], None] | None = None
+        self._heard_ms: dict[int, int] = {}
+        self._leaving = Leaving()
+
+    # -- what is known ------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ControllerState:
+        return self._view.state
+
+    @property
+    def first_role(self) -> Role | None:
+        return UNKNOWN
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return [node for node in self.state.registrations if not node.fenced]
+
+    @property
+    def shown_nodes(self) -> Sequence[Node]:
+        return self._leaving.shown(self.state.registrations, self._kit.clock.monotonic_ms())
+
+    @property
+    def cluster_id(self) -> UUID:
+        return UUID(self._kit.wish.cluster_id)
+
+    @property
+    def controller_id(self) -> int:
+        leader_id = self.controller.leader_id
+        return _NOBODY if leader_id is None else leader_id
+
+    @property
+    def most_replicas(self) -> int:
+        # Not fewer than there are voters: those that have not come yet will.
+        return max(len(self.state.registrations), len(self._kit.runner.machine.voters))
+
+    @property
+    def stands_for_another(self) -> bool:
+        """Whether this process is registered as its node, and a directory that the node has no more is a voter."""
+        known = self.state.registrations.get(self.node_id)
+        if known is None or known.incarnation_id != self._kit.wish.incarnation_id:
+            return False
+        voter = self._kit.runner.voters.of_node(self.node_id)
+        return voter is not None and voter.directory_id != self._kit.wish.directory_id
+
+    def partition(self, place: PartitionId) -> PartitionState:
+        return self.state.partitions.get(place) or PartitionState()
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        place = PartitionId(partition.log.key.stream_id, partition.index)
+        state = self.state.partitions.get(place)
+        if state is None or state.leader != self.node_id or self._kit.wish.rack == rack_id:
+            return _NOBODY
+        held_by = (*state.replicas, *self._observers_of(place, state))
+        holders = [node for node in self.nodes if node.id in held_by]
+        found = nearest(rack_id, offset, holders, partial(self.replicating.covered, place))
+        return _NOBODY if found is None else found
+
+    def _partition_of(self, place: PartitionId) -> Partition:
+        if self._listener is None:
+            raise StreamNotFound("this node has not taken in the metadata yet")
+        return self._listener.partition(place)
+
+    def _config_of(self, place: PartitionId) -> PartitionConfig:
+        return config_of(self.state, place.stream_id, self._kit.patience)
+
+    def _observers_of(self, place: PartitionId, partition: PartitionState) -> tuple[int, ...]:
+        return observers_of(self.state, place, partition)
+
+    # -- what users want ----------------------------------------------------------------------------
+
+    def check(self, request: Request) -> None:
+        draft = Draft(self.state.copy(), self.controller.applied_offset)
+        if isinstance(request, CreateStream):
+            create_stream(request, draft, _NO_STREAM, 0)
+        elif isinstance(request, DeleteStream):
+            delete_stream(request, draft, 0, 0)
+        else:
+            grant(request, draft)
+
+    def ask(self, request: Request, done: ValueDone) -> None:
+        self.asker.ask(request, partial(self._answered, done), within_ms=_CHANGE_MS)
+
+    def _answered(self, done: ValueDone, outcome: Outcome) -> None:
+        if isinstance(outcome, Answer):
+            self.controller.when_applied(outcome.end_offset, lambda: done(outcome.value))
+        else:
+            done(outcome)
+
+    def heard_ms(self, node_id: int) -> int:
+        return self._heard_ms.get(node_id, 0)
+
+    def behind(self) -> Iterator[Sequence[Behind]]:
+        return self.replicating.behind()
+
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        return self._network.ask(node_id, body, done, subject=Subject.BROKER)
+
+    # -- coming and going ---------------------------------------------------------------------------
+
+    def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
+        self._listener = listener
+        done(None)
+
+    def leader_of(self, epoch: int) -> int:
+        del epoch  # each takeover names its leader
+        return _NOBODY
+
+    def is_gone(self, stream_id: StreamId) -> bool:
+        # What a registered node has applied has every stream that its logs can be of, unless it was deleted.
+        return self._begun_epoch >= 0 and self.state.stream_by_id(stream_id) is None
+
+    def join(self, done: Done) -> None:
+        self._joining = done
+        self.lifecycle.begin()
+
+    def drain(self, done: Callable[[], None]) -> None:
+        """Let others lead; `done` once this node may stop without anybody noticing."""
+        if self.lifecycle.phase not in (Phase.JOINING, Phase.DRAINED):
+            self._draining = done
+            self.lifecycle.drain()
+        else:
+            done()
+
+    @property
+    def problem(self) -> DuramenError | None:
+        """Why this node takes no writes, so that others lead."""
+        return self._writability.problem or self._kit.runner.problem
+
+    def _replica_failed(self, place: PartitionId, error: DuramenError) -> None:
+        if isinstance(error, LogDamaged):
+            name = f"partition {place.partition} of {self.office.name(place)}"
+            self._kit.report(f"{name} takes no part on this node: {error}")
+        else:
+            self._writability.replica_failed(error)
+
+    def _writability_changed(self, problem: DuramenError | None) -> None:
+        if problem is None:
+            self._kit.report("this node takes writes again: it takes part anew, and its replicas catch up")
+        else:
+            self._kit.report(f"this node takes no writes, and others are to lead what it leads: {problem}")
+        self.lifecycle.storage_changed(unwritable=problem is not None)
+
+    @property
+    def leads(self) -> int:
+        """How many partitions this node leads, as far as it knows."""
+        return self.state.partitions.leader_count(self.node_id)
+
+    @property
+    def unanswered_ms(self) -> int:
+        """For how long the controller has not answered this node."""
+        return self.lifecycle.unanswered_ms
+
+    def stop(self) -> None:
+        self._writability.stop()
+        self.lifecycle.stop()
+        self.asker.stop()
+        self.replicating.end()
+        self.controller.stop()
+        if self._chronicle is not None:
+            self._chronicle.stop()
+
+    def _phase_changed(self, phase: Phase) -> None:
+        if phase is not Phase.FENCED:
+            self._telling.release()
+        if phase is Phase.JOINING:
+            self.replicating.end()
+            self._begins = True
+        elif self._begins:
+            self._begins = False
+            self._begun_epoch = self.lifecycle.epoch
+            self._kit.store.damaged = False  # the controller knows by now: nobody counts on what may be lost
+            self._keep_incarnation()
+            self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
+        if phase is Phase.LIVE and self._joining is not None:
+            joining, self._joining = self._joining, None
+            self._adopt(joining)
+        if phase is Phase.DRAINED and self._draining is not None:
+            draining, self._draining = self._draining, None
+            draining()
+
+    def _keep_incarnation(self) -> None:
+        """The directory is to know under which incarnation it is registered, however often it is not after this."""
+
+        def kept(result: object) -> None:
+            if isinstance(result, OSError | DuramenError):
+                self._kit.report(f"the incarnation of this node cannot be kept: {result}")
+
+        if self._kit.incarnations is not None:
+            incarnation_id = self._kit.wish.incarnation_id
+            self._kit.worker.submit("disk", partial(self._kit.incarnations.registered, incarnation_id), kept)
+
+    def _adopt(self, done: Done) -> None:
+        """Bring the streams into the cluster that this node had when it was alone; then `done`."""
+        state = self.state
+        brings = any(len(state.partitions.of_stream(one.id)) < one.partitions for one in state.streams.values())
+        if brings and [voter.id.node_id for voter in self._kit.runner.machine.voters] == [self.node_id]:
+            self.ask(Adopt(self.node_id, self._kit.store.node_epoch), settled(done))
+        else:
+            done(None)
+
+    def _registered(self, epoch: int) -> None:
+        """The metadata is known up to the registration: the replicas begin."""
+        if epoch == self._begun_epoch:
+            self.replicating.begin(epoch)
+            if self.lifecycle.phase is Phase.FENCED:
+                self._telling.hold()  # it is to say first that it may be live: clients wait for that
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        self.tally.restart(self.state.partitions)
+        self.replicating.told_live(self.state.registrations.active)
+        for place, _ in list(self.state.partitions):
+            self._telling.begin(place)
+
+    def _tell(self, place: PartitionId) -> None:
+        """A partition that is still to be made is told of once its stream has all of them."""
+        state = self.state.partitions.get(place)
+        if state is not None and self._listener is not None and self._listener.has(place):
+            self.replicating.told(place, state)
+
+    def _tell_stream(self, stream_id: StreamId) -> None:
+        for partition in list(self.state.partitions.of_stream(stream_id)):
+            self._telling.begin(PartitionId(stream_id, partition))
+
+    def _tell_read(self) -> None:
+        """Other nodes are registered: they may be to follow what is read everywhere."""
+        for stream in list(self.state.streams.values()):
+            if READ_REPLICAS in stream.config:
+                self._tell_stream(stream.id)
+
+    def _left_out(self, error: DuramenError) -> None:
+        joining, self._joining = self._joining, None
+        if joining is not None:
+            joining(error)
+        else:
+            self._kit.failed(error)
+
+    # -- what the metadata log says -----------------------------------------------------------------
+
+    def happened(self, event: Event, epoch: int) -> None:
+        """An event has taken effect in the view; the quorum ordered it in that epoch."""
+        del epoch
+        if isinstance(event, PartitionChanged):  # most of them are
+            if self._listener is not None:
+                self._listener.happened(event)
+            # Before a node takes part, nobody is to be told: then it begins with what all of them add up to.
+            if self.replicating.takes_part:
+                self._changed(event)
+            return
+        if isinstance(event, StreamDeleted):
+            self.replicating.removed(stream_id_of(event.id))
+            self.tally.removed(stream_id_of(event.id))
+        if self._listener is not None:
+            self._listener.happened(event)
+        if isinstance(event, StreamCreated | PartitionsAdded):
+            self._tell_when_made(PartitionId(stream_id_of(event.id), event.partitions - 1))
+        elif isinstance(event, FeatureLevelChanged | NodeConfigured | StreamConfigured):
+            self.replicating.configured()
+            if isinstance(event, StreamConfigured):
+                self._tell_stream(stream_id_of(event.id))
+        elif isinstance(event, NodeEvent):
+            self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
+            self.replicating.told_live(self.state.registrations.active)
+            self._tell_read()
+            if self._chronicle is not None and self.replicating.takes_part:
+                self._chronicle.node(event)
+
+    def _changed(self, event: PartitionChanged) -> None:
+        place = PartitionId(stream_id_of(event.id), event.partition)
+        state = self.state.partitions.get(place)
+        if state is not None:
+            self._count(place, state, unclean=event.unclean)
+            self._telling.begin(place, led=event.leader_epoch is not UNSET)
+
+    def _tell_when_made(self, last: PartitionId) -> None:
+        if self._listener is not None and not self._listener.has(last):
+            self._listener.when_made(last.stream_id, partial(self._tell_stream, last.stream_id))
+
+    def _count(self, place: PartitionId, state: PartitionState, *, unclean: bool) -> None:
+        before = self.tally.told(place, state, unclean=unclean)
+        if before is not None and self._chronicle is not None:
+            name = f"{self.office.name(place)}-{place.partition}"
+            self._chronicle.partition(name, before, state, unclean=unclean)
+
+    def restored(self) -> None:
+        """The view's state is another as a whole."""
+        self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
+        if self._listener is not None:
+            # Streams may be gone, and configs be others, and no event has said so.
+            self.replicating.only({stream.id for stream in self.state.streams.values()})
+            self._listener.restored()
+            self.replicating.configured()
+            if self.replicating.takes_part:  # else it begins with all of them, once it does
+                self._tell_all()
+
+    def carried_out(self, effect: Effect) -> None:
+        """The replica of the quorum has done that."""
+        self.controller.happened(effect)
+        if self._kit.store.metadata_damaged and not self._kit.runner.machine.damaged:
+            self._kit.store.metadata_damaged = False
+
+    def _led(self, place: PartitionId, leader_epoch: int | None) -> None:
+        if self._listener is not None:
+            self._listener.led(place, leader_epoch)
+
+    # -- what other nodes say -----------------------------------------------------------------------
+
+    def opened(self, node_id: int) -> None:
+        """There is a connection to a node."""
+        self.controller.opened(node_id)
+
+    def closed(self, node_id: int) -> None:
+        """There is none any more."""
+        self.controller.closed(node_id)
+        self.replicating.unreachable(node_id, list(self.state.partitions.of_node(self.node_id)))
+
+    def reachable(self, node_id: int) -> None:
+        """What replicas say goes to a node over a new connection."""
+        self.replicating.reachable(node_id)
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Another node asks this one's controller."""
+        self._caller.server.serve(body, answer)
+
+    def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """The broker of another node asks this one's; see `Listener.asked`."""
+        if self._listener is not None:
+            self._listener.asked(body, answer)
+        else:
+            self._not_ready.serve(body, answer)
+
+    def heard(self, node_id: int, body: Buffer) -> None:
+        """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
+        self._heard_ms[node_id] = self._kit.clock.wall_ms()
+        self.replicating.heard(node_id, body)
+
+    # -- what the controller's part needs -----------------------------------------------------------
+
+    def call(self, node_id: int, request: Request, done: When, within_ms: int) -> None:
+        self._caller.call(node_id, method_of(request), request, done, within_ms)
+
+    def report(self, finding: str) -> None:
+        self._kit.report(finding)

@@ -1,0 +1,75 @@
+"""Replicas are told what the metadata log has made of their partitions: some in each turn, new leaders first.
+
+A node that is lost changes tens of thousands of partitions at once. Told of all of them in one turn, a node would be
+deaf for seconds, and others would take it for gone. What waits is told as it is when its turn comes, once.
+
+A node that starts has more than a turn's to tell, and is ready for clients before that: it holds the rest back.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from duramen.metadata.partitions import PartitionId
+
+__all__ = ["Telling"]
+
+_AT_ONCE: Final = 200
+"""Partitions in one turn; some milliseconds."""
+
+
+class Telling:
+    """Who is to be told of their partition. `tell` does it with one."""
+
+    def __init__(self, soon: Callable[[Callable[[], None]], None], tell: Callable[[PartitionId], None]) -> None:
+        """`soon` calls back in a later turn."""
+        self._soon = soon
+        self._tell = tell
+        self._led: OrderedDict[PartitionId, None] = OrderedDict()  # those that another leads now
+        self._rest: OrderedDict[PartitionId, None] = OrderedDict()
+        self._left = _AT_ONCE  # so many may be told in this turn
+        self._comes_back = False
+        self._holds = False
+
+    def hold(self) -> None:
+        """What waits after this turn goes on waiting until `release`: the node has something to do before that."""
+        self._holds = True
+
+    def release(self) -> None:
+        """What waits is told from the next turn on."""
+        self._holds = False
+        if self._led or self._rest:
+            self._come_back()
+
+    def begin(self, place: PartitionId, *, led: bool = False) -> None:
+        """A partition is another: tell of it, now if it may be. `led`: it is led in another epoch."""
+        if not self._led and not self._rest and self._left:
+            self._spend(place)
+        elif led:
+            self._rest.pop(place, None)
+            self._led[place] = None
+        elif place not in self._led:
+            self._rest[place] = None
+        self._come_back()
+
+    def _come_back(self) -> None:
+        if not self._comes_back:
+            self._comes_back = True
+            self._soon(self._go_on)
+
+    def _spend(self, place: PartitionId) -> None:
+        self._left -= 1
+        self._tell(place)
+
+    def _go_on(self) -> None:
+        """Another turn."""
+        self._left = _AT_ONCE
+        if self._holds:
+            self._comes_back = False
+            return
+        for waiting in (self._led, self._rest):
+            while waiting and self._left:
+                self._spend(waiting.popitem(last=False)[0])
+        self._comes_back = bool(self._led or self._rest)
+        if self._comes_back:
+            self._soon(self._go_on)

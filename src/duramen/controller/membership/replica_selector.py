@@ -1,0 +1,20 @@
+"""Which replica serves a consumer that has said its rack (KIP-392). Pure."""
+
+from collections.abc import Callable, Iterable
+
+from duramen.metadata.nodes import Node
+
+__all__ = ["nearest"]
+
+
+def nearest(rack_id: str, offset: int, holders: Iterable[Node], covered: Callable[[Node], int]) -> int | None:
+    """The node of that rack that has most of the log, if it has all below the offset; None: there is no such node.
+
+    `holders` are live and have a replica; `covered` knows the offset below which a node has all, -1: not known.
+    """
+    there = {node.id: covered(node) for node in holders if node.rack == rack_id}
+    return max(
+        (node_id for node_id, end_offset in there.items() if end_offset >= offset),
+        key=lambda node_id: there[node_id],
+        default=None,
+    )

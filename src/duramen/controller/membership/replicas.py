@@ -1,0 +1,324 @@
+"""The replicas of a node among those of other nodes: what they say and propose goes out once for all of a turn."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.ids import StreamId
+from duramen.base.ports import Buffer, Clock, Worker
+from duramen.broker.partition import Partition
+from duramen.broker.replicas.bulk import BULK, BulkBytes
+from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.roles import Replicas, state_of
+from duramen.broker.replicas.throttle.throttle import UNLIMITED, Pace
+from duramen.broker.replicas.wire import Said, decode, encode
+from duramen.controller.membership.client import Asker
+from duramen.controller.membership.network import Network
+from duramen.controller.membership.repairs import Repairs
+from duramen.metadata import alter_partition
+from duramen.metadata.alter_partition import Member, Proposal
+from duramen.metadata.nodes import Node
+from duramen.metadata.partitions import PartitionId, PartitionState
+from duramen.replication.effects import Effect
+from duramen.replication.machine import Behind
+from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
+from duramen.replication.partition import PartitionConfig
+from duramen.replication.timeouts import TIMEOUTS, Timeouts
+from duramen.rpc.caller import Caller
+from duramen.rpc.controller import requests
+from duramen.rpc.controller.responses import Answer, IsrAnswers, Outcome
+from duramen.storage.segment.segment import Segment
+from duramen.storage.store import Store
+
+__all__ = ["Replicating"]
+
+_PROPOSALS_AT_ONCE: Final = 1000
+_SAID_AT_ONCE: Final = 256
+"""Messages of one body: who gets it does nothing else before it has taken all of them."""
+_WITHIN_MS: Final = 3_000
+
+_REFUSALS: Final = {
+    alter_partition.Refusal.FENCED_LEADER_EPOCH: Refusal.FENCED_LEADER_EPOCH,
+    alter_partition.Refusal.INVALID_UPDATE_VERSION: Refusal.INVALID_UPDATE_VERSION,
+    alter_partition.Refusal.INELIGIBLE_REPLICA: Refusal.INELIGIBLE_REPLICA,
+}
+
+
+class Replicating:
+    """The replicas of this node, from when it is registered until it is so no more.
+
+    `partition_of` finds a partition that the metadata has, `config_of` what its stream says of replication.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        store: Store,
+        worker: Worker,
+        clock: Clock,
+        deadlines: Deadlines,
+        network: Network,
+        asker: Asker,
+        caller: Caller,
+        *,
+        partition_of: Callable[[PartitionId], Partition],
+        config_of: Callable[[PartitionId], PartitionConfig],
+        observers_of: Callable[[PartitionId, PartitionState], tuple[int, ...]],
+        when_applied: Callable[[int, Callable[[], None]], None],
+        led: Callable[[PartitionId, int | None], None],
+        failed: Callable[[PartitionId, DuramenError], None],
+        report: Callable[[str], None],
+        carried_out: Callable[[PartitionId, Effect], None],
+        tell_again: Callable[[PartitionId], None],
+        timeouts: Timeouts = TIMEOUTS,
+        throttled_rate: int = UNLIMITED,
+        bulk: BulkBytes = BULK,
+    ) -> None:
+        """`when_applied` calls back once what is below an offset of the metadata log has taken effect here.
+
+        `observers_of` says who follows a partition and is no replica of it.
+
+        `led` is told where this node leads, and in which epoch; `failed`, which replica does nothing any more, and why;
+        `report`, what an operator should hear of.
+
+        `carried_out` is told of each effect of a replica, once it is done; `tell_again` has `told` called.
+
+        `throttled_rate` is how many bytes a second go to replicas that are not in sync; `bulk`, how much a replica
+        lacks that takes it in bulk.
+        """
+        self._node_id = node_id
+        self._store = store
+        self._worker = worker
+        self._clock = clock
+        self._deadlines = deadlines
+        self._network = network
+        self._asker = asker
+        self._caller = caller
+        self._partition_of = partition_of
+        self._config_of = config_of
+        self._observers_of = observers_of
+        self._when_applied = when_applied
+        self._led = led
+        self._failed = failed
+        self._report = report
+        self._carried_out = carried_out
+        self._tell_again = tell_again
+        self._timeouts = timeouts
+        self._throttled_rate = throttled_rate
+        self._bulk = bulk
+        self._pace: Pace | None = None
+        self._epoch = -1
+        self._replicas: Replicas | None = None
+        self._said: dict[int, list[Said]] = {}
+        self._proposed: list[tuple[PartitionId, AlterPartition]] = []
+        self._flushes = False
+        store.quarantine.watch(lambda segment: store.soon(partial(self._damaged, segment)))
+        self.bytes_in = 0
+        """Bytes of record batches that came from leaders, or from the replicas before this node's."""
+        self.bytes_out = 0
+        """Bytes of record batches that were sent to other replicas."""
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this node is registered and has taken in what was before that."""
+        return self._replicas is not None
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The replicas of this node; None while it takes no part."""
+        return self._replicas
+
+    # -- what the controller's log says -------------------------------------------------------------
+
+    def begin(self, broker_epoch: int) -> None:
+        """Take part, under that registration: what is told from here on lies behind it."""
+        self.end()
+        self._epoch = broker_epoch
+        self._pace = Pace(self._throttled_rate, self._clock, self._deadlines)
+        repairs = Repairs(
+            Member(self._node_id, broker_epoch), self._store, self._clock, self._deadlines, self._caller, self._asker,
+            when_applied=self._when_applied, tell_again=self._tell_again,
+            is_over=lambda: self._replicas is None or self._epoch != broker_epoch,
+        )  # fmt: skip
+        kit = Kit(
+            self._node_id, broker_epoch, self._store, self._clock, self._deadlines, self,
+            timeouts=self._timeouts, pace=self._pace, bulk=self._bulk, peers=repairs,
+        )  # fmt: skip
+        self._replicas = Replicas(kit, self._partition_of, self._config_of)
+
+    def end(self) -> None:
+        """It takes part no more."""
+        if self._replicas is not None:
+            self._replicas.stop()
+            self._replicas = None
+        if self._pace is not None:
+            self._pace.end()
+        self._said.clear()
+        self._proposed.clear()
+
+    def told(self, place: PartitionId, state: PartitionState) -> None:
+        """A partition is like this."""
+        if self._replicas is not None:
+            self._replicas.told(place, state, self._observers_of(place, state))
+
+    def told_live(self, live: frozenset[int]) -> None:
+        """These nodes are live."""
+        if self._replicas is not None:
+            self._replicas.told_live(live)
+
+    def heard_by_controller(self, *, lately: bool) -> None:
+        """Whether this node's session with the controller goes on, as far as it can know."""
+        if self._replicas is not None:
+            self._replicas.heard_by_controller(lately=lately)
+
+    def configured(self) -> None:
+        """Configs of streams have changed."""
+        if self._replicas is not None:
+            self._replicas.configured()
+
+    def removed(self, stream_id: StreamId) -> None:
+        """A stream is deleted."""
+        if self._replicas is not None:
+            self._replicas.removed(stream_id)
+
+    def only(self, stream_ids: Collection[StreamId]) -> None:
+        """There are these streams and no others."""
+        if self._replicas is not None:
+            self._replicas.only(stream_ids)
+
+    def _damaged(self, segment: Segment) -> None:
+        """Damage was found in a segment, by a reader or by the scrubber."""
+        log = next((log for log in self._store.each_log() if segment in log.segments), None)
+        if log is not None and self._replicas is not None:
+            self._replicas.damaged(PartitionId(*log.key))
+
+    def covered(self, place: PartitionId, node: Node) -> int:
+        """Below this offset a node, as it is registered, has all of a partition that is led here; -1: not known."""
+        replica = None if self._replicas is None else self._replicas.get(place)
+        return -1 if replica is None else replica.machine.covered(node.id, node.epoch)
+
+    def deposed(self) -> list[PartitionId]:
+        """Partitions that this node leads as far as it knows, and that others may lead since long."""
+        return [] if self._replicas is None else self._replicas.deposed()
+
+    def behind(self) -> Iterator[list[Behind]]:
+        """Of each partition here, the followers that lack something of what this node leads."""
+        for _, replica in () if self._replicas is None else self._replicas:
+            yield replica.behind()
+
+    # -- what other nodes say -----------------------------------------------------------------------
+
+    def heard(self, node_id: int, body: Buffer) -> None:
+        """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
+        for place, message, records in decode(body, node_id):
+            batches = records[0] if records else b""
+            self.bytes_in += len(batches)
+            if self._replicas is not None:
+                self._replicas.receive(place, message, batches)
+
+    def reachable(self, node_id: int) -> None:
+        """What replicas say goes to a node over a new connection: what was said before may be lost."""
+        if self._replicas is not None:
+            self._replicas.reachable(node_id)
+
+    def unreachable(self, node_id: int, followed: Sequence[tuple[PartitionId, PartitionState]]) -> None:
+        """There is no connection to a node, which leads those partitions: the controller is told so."""
+        if self._replicas is None:
+            return
+        self._replicas.unreachable(node_id)
+        reports = [
+            requests.Report(place, state.leader_epoch)
+            for place, state in followed
+            if state.leader == node_id and self._node_id in state.isr
+        ]
+        reporter = Member(self._node_id, self._epoch)
+        for first in range(0, len(reports), _PROPOSALS_AT_ONCE):
+            some = tuple(reports[first : first + _PROPOSALS_AT_ONCE])
+            self._asker.ask(requests.ReportLeaders(reporter, some), lambda _: None, within_ms=_WITHIN_MS)
+
+    # -- what the replicas want of those around them ------------------------------------------------
+
+    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+        self.bytes_out += sum(map(len, records))
+        self._said.setdefault(node_id, []).append(Said(place, message, records))
+        self._flush_soon()
+
+    def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
+        self._proposed.append((place, proposal))
+        self._flush_soon()
+
+    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
+        replica = None if self._replicas is None else self._replicas.get(place)
+        if replica is None or replica.machine.state.leader_epoch != leader_epoch:
+            return
+        others = sorted(replica.machine.state.in_sync - {self._node_id})
+        if others:
+            wish = requests.MoveLeader(place, others[0], slow=self._node_id)
+            self._asker.ask(wish, partial(self._moved, place, leader_epoch), within_ms=_WITHIN_MS)
+
+    def _moved(self, place: PartitionId, leader_epoch: int, outcome: Outcome) -> None:
+        replica = None if self._replicas is None else self._replicas.get(place)
+        if replica is not None and isinstance(outcome, Answer):
+            replica.moved(leader_epoch)
+
+    def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
+        self._led(place, leader_epoch)
+
+    def carried_out(self, place: PartitionId, effect: Effect) -> None:
+        self._carried_out(place, effect)
+
+    def failed(self, place: PartitionId, error: DuramenError) -> None:
+        self._failed(place, error)
+
+    def report(self, finding: str) -> None:
+        self._report(finding)
+
+    # -- once for all of a turn ---------------------------------------------------------------------
+
+    def _flush_soon(self) -> None:
+        if not self._flushes:
+            self._flushes = True
+            self._worker.soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushes = False
+        said, self._said = self._said, {}
+        for node_id, messages in said.items():
+            for first in range(0, len(messages), _SAID_AT_ONCE):
+                some_said = messages[first : first + _SAID_AT_ONCE]
+                if not self._network.say(node_id, encode(some_said)):
+                    self._lost(some_said)
+        proposed, self._proposed = self._proposed, []
+        for first in range(0, len(proposed), _PROPOSALS_AT_ONCE):
+            some = proposed[first : first + _PROPOSALS_AT_ONCE]
+            request = requests.AlterPartitions(tuple(_proposal(place, wish) for place, wish in some))
+            self._asker.ask(request, partial(self._altered, some), within_ms=_WITHIN_MS)
+
+    def _lost(self, said: Sequence[Said]) -> None:
+        if self._replicas is not None:
+            for place, message, _ in said:
+                self._replicas.lost(place, message)
+
+    def _altered(self, proposed: Sequence[tuple[PartitionId, AlterPartition]], outcome: Outcome) -> None:
+        """The controller has answered; where it has not, who proposed does so again.
+
+        What it went by has to have taken effect here first: by an older min.insync.replicas a leader would commit what
+        those lack who are eligible by the newer one.
+        """
+        if isinstance(outcome, Answer) and isinstance(outcome.value, IsrAnswers):
+            self._when_applied(outcome.end_offset, partial(self._tell, proposed, outcome.value))
+
+    def _tell(self, proposed: Sequence[tuple[PartitionId, AlterPartition]], answers: IsrAnswers) -> None:
+        for (place, asked), isr in zip(proposed, answers.answers, strict=True):
+            state = None if isr.partition is None else state_of(isr.partition, self._observers_of(place, isr.partition))
+            refusal = None if isr.refusal is None else _REFUSALS.get(isr.refusal, Refusal.NOT_LEADER)
+            if self._replicas is not None:
+                self._replicas.receive(place, AlterPartitionAnswer(asked, state, refusal))
+
+
+def _proposal(place: PartitionId, wish: AlterPartition) -> Proposal:
+    leader = Member(wish.node_id, wish.broker_epoch)
+    in_sync = tuple(Member(*one) for one in wish.in_sync)
+    return Proposal(place, leader, wish.leader_epoch, wish.partition_epoch, in_sync)

@@ -1,0 +1,89 @@
+"""What is committed takes effect: in its order, once, and nothing else does."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from duramen.controller.quorum.entries import data_of, events_of
+from duramen.controller.quorum.snapshots import Snapshot
+from duramen.metadata.events import Event
+from duramen.metadata.snapshot import decode_snapshot, encode_snapshot
+from duramen.metadata.state import ControllerState
+from duramen.raft.epochs import NOTHING, End
+from duramen.raft.messages import Batch
+from duramen.raft.voters import Voters
+
+__all__ = ["Applied", "ControllerView", "View"]
+
+
+class View(Protocol):
+    """The state that batches add up to."""
+
+    def apply(self, batch: Batch) -> None:
+        """Take in a committed batch. Raises BatchCorrupt where this version cannot read it."""
+
+    def image(self) -> bytes:
+        """The state as a snapshot has it."""
+
+    def restore(self, image: bytes) -> None:
+        """Be the state that a snapshot has. Raises BatchCorrupt."""
+
+
+class ControllerView:
+    """The controller's state. `on_event` is told of each event that takes effect, with the epoch that ordered it.
+
+    `on_restored` is told that the state is another as a whole.
+    """
+
+    def __init__(
+        self,
+        on_event: Callable[[Event, int], None] = lambda _, __: None,
+        on_restored: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.state = ControllerState()
+        self._on_event = on_event
+        self._on_restored = on_restored
+
+    def apply(self, batch: Batch) -> None:
+        apply, on_event, epoch = self.state.apply, self._on_event, batch.epoch
+        for event in events_of(batch):
+            apply(event)
+            on_event(event, epoch)
+
+    def image(self) -> bytes:
+        return encode_snapshot(self.state)
+
+    def restore(self, image: bytes) -> None:
+        self.state = decode_snapshot(image)
+        self._on_restored()
+
+
+class Applied:
+    """How far a view is, the voters there, and how many bytes of the log it has taken in since its last snapshot."""
+
+    def __init__(self, view: View, founders: Voters) -> None:
+        self._view = view
+        self.end = NOTHING
+        self.voters = founders
+        self.unsaved_bytes = 0
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Begin with a snapshot, which is further on. Raises BatchCorrupt."""
+        if snapshot.end.offset < self.end.offset:
+            raise AssertionError(f"what is applied up to {self.end} would go back to {snapshot.end}")
+        self._view.restore(snapshot.state)
+        self.end, self.voters = snapshot.end, snapshot.voters
+        self.unsaved_bytes = 0
+
+    def apply(self, batches: Iterable[Batch]) -> None:
+        """Take in committed batches, which follow what is applied. Raises BatchCorrupt."""
+        for batch in batches:
+            if batch.first != self.end.offset:
+                raise AssertionError(f"the batch at {batch.first} does not follow what is applied up to {self.end}")
+            self._view.apply(batch)
+            self.end = End(batch.epoch, batch.first + batch.entries)
+            self.voters = self.voters if batch.voters is None else batch.voters
+            self.unsaved_bytes += len(data_of(batch))
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is now."""
+        return Snapshot(self.end, self.voters, self._view.image())

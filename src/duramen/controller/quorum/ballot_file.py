@@ -1,0 +1,74 @@
+"""The ballot on disk: which epoch a replica knows and whom it gave its vote in it, in a file of its own.
+
+`quorum/ballot`, "DURVOTE1": a MessagePack array of the replica (node id, directory id), the epoch, the voted replica or
+nil, and the voters that the log begins with where it does not name them. One that is damaged is refused: what the
+replica promised is not known then, and "nothing" would be a second vote.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from duramen.base.errors import LogDamaged
+from duramen.base.ports import FileSystem
+from duramen.controller.quorum.small_file import WholeFile
+from duramen.raft.ballots import Ballot
+from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
+
+__all__ = ["BallotFile", "Promised"]
+
+_WAY_OUT: Final = (
+    "what this replica has promised is not known any more, so it may not vote: put the file back from a backup of this"
+    " very state, or start the node with an empty directory, and it takes part as a new replica"
+)
+
+
+class Promised(NamedTuple):
+    """What the file holds: whose it is, the ballot, and the voters that a log begins with that names none."""
+
+    replica: ReplicaId
+    ballot: Ballot
+    founders: Voters = NO_VOTERS
+
+
+class _Row(msgspec.Struct, array_like=True, frozen=True):
+    replica: tuple[int, str]
+    epoch: int
+    voted: tuple[int, str] | None
+    founders: list[tuple[int, str, str]]
+
+
+class BallotFile:
+    """Reads and writes the ballot. Everything here blocks, and raises OSError."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._file = WholeFile(files, "ballot", b"DURVOTE1")
+
+    def read(self) -> Promised | None:
+        """What was promised; None where nothing ever was. What is returned is on disk, name and all.
+
+        Raises LogDamaged where the file is not as it was written.
+        """
+        try:
+            content = self._file.read()
+        except ValueError as error:
+            raise LogDamaged(f"the ballot of the quorum ({self._file.path}) {error}: {_WAY_OUT}") from None
+        return None if content is None else _decode(content)
+
+    def write(self, promised: Promised) -> None:
+        """Put it in the place of the last one; it is on disk when this returns."""
+        self._file.write(msgspec.msgpack.encode(_row(promised)))
+
+
+def _row(promised: Promised) -> _Row:
+    voted = promised.ballot.voted
+    founders = [(voter.id.node_id, voter.id.directory_id, voter.endpoint) for voter in promised.founders]
+    me = (promised.replica.node_id, promised.replica.directory_id)
+    return _Row(me, promised.ballot.epoch, None if voted is None else (voted.node_id, voted.directory_id), founders)
+
+
+def _decode(content: memoryview) -> Promised:
+    row = msgspec.msgpack.decode(content, type=_Row)
+    founders = Voters(Voter(ReplicaId(node_id, directory), endpoint) for node_id, directory, endpoint in row.founders)
+    voted = None if row.voted is None else ReplicaId(*row.voted)
+    return Promised(ReplicaId(*row.replica), Ballot(row.epoch, voted), founders)

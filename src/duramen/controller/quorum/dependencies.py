@@ -1,0 +1,62 @@
+"""What a replica of the quorum works with: its disk, its ports, those around it, and its bounds."""
+
+from typing import Final, NamedTuple, Protocol
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.ports import Clock, Worker
+from duramen.controller.quorum.applier import Applied
+from duramen.controller.quorum.ballot_file import BallotFile
+from duramen.controller.quorum.log import MetadataLog
+from duramen.controller.quorum.snapshot_chunks import Wire
+from duramen.controller.quorum.snapshots import SnapshotFiles
+from duramen.raft.effects import Effect
+from duramen.raft.voters import Voters
+
+__all__ = ["LIMITS", "Kit", "Limits", "Outside"]
+
+
+class Limits(NamedTuple):
+    """`fetch_bytes` of batches in an answer, `batch_bytes` of a proposal, `chunk_bytes` of a snapshot in a message.
+
+    `kept_bytes` of the log stay in memory, and a snapshot is made for every `snapshot_bytes` of it that are applied.
+    """
+
+    fetch_bytes: int = 1 << 20
+    batch_bytes: int = 8 << 20
+    chunk_bytes: int = 1 << 20
+    kept_bytes: int = 4 << 20
+    snapshot_bytes: int = 8 << 20
+
+
+LIMITS: Final = Limits()
+
+
+class Outside(Protocol):
+    """What a replica needs of those around it."""
+
+    def send(self, node_id: int, message: Wire) -> None:
+        """Send a message to a node; it may be lost."""
+
+    def carried_out(self, effect: Effect) -> None:
+        """Told of each effect once it is done, as far as it is done at once: a batch is written, a ballot on disk."""
+
+    def failed(self, error: DuramenError) -> None:
+        """The replica does nothing any more until it is started again; with StorageFailed it goes on to follow."""
+
+    def report(self, finding: str) -> None:
+        """Something that an operator must hear of."""
+
+
+class Kit(NamedTuple):
+    """What a replica has on its disk, and what it works with. `founders` vote where the log names nobody."""
+
+    log: MetadataLog
+    ballots: BallotFile
+    snapshots: SnapshotFiles
+    founders: Voters
+    applied: Applied
+    worker: Worker
+    clock: Clock
+    deadlines: Deadlines
+    limits: Limits

@@ -1,0 +1,235 @@
+"""The metadata log of a replica on the node's storage: what the machine wants written, cut and read.
+
+Its newest batches are kept in memory: all that is not applied or synced yet, because others may read that too, and a
+bounded rest. Epochs are those that the batches have; the takeover table beside them is the storage's.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
+
+from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged, OffsetOutOfRange
+from duramen.base.ports import Clock
+from duramen.codec.batch import batches, header
+from duramen.controller.quorum.entries import data_of, gap, leader_of, read_batch
+from duramen.raft.epochs import End, EpochTable
+from duramen.raft.messages import Batch
+from duramen.storage.log.log import Log
+from duramen.storage.scan import read_slice
+from duramen.storage.segment.reader import Blocked
+from duramen.storage.store import Store
+
+__all__ = ["MetadataLog"]
+
+Done = Callable[[DuramenError | None], None]
+BatchesRead = Callable[[tuple[Batch, ...] | DuramenError], None]
+
+
+class MetadataLog:
+    """A log that is appended to at its end, cut, and begun anew; `begin` says first what of it there is."""
+
+    def __init__(self, store: Store, log: Log, clock: Clock, kept_bytes: int) -> None:
+        """`kept_bytes` of what need not be in memory stay there."""
+        self._kept_bytes = kept_bytes
+        self._store = store
+        self._log = log
+        self._clock = clock
+        self._epochs = EpochTable()
+        self._recent: list[Batch] = []
+        self._recent_bytes = 0
+        store.drop_empty_leaderships(log)
+        self._led = log.takeovers.latest_epoch  # the newest epoch that was entered
+        self._volatile = False  # whether nothing is written any more
+
+    def begin(self, start: End, found: list[Batch]) -> None:
+        """It holds these batches behind the snapshot that ends at `start`."""
+        self._epochs.restart(start)
+        self._recent.clear()
+        self._recent_bytes = 0
+        for batch in found:
+            self._note(batch)
+
+    @property
+    def end(self) -> End:
+        """Where it ends, written or synced."""
+        return self._epochs.end
+
+    @property
+    def synced_offset(self) -> int:
+        """Below it all is on disk."""
+        return min(self._log.synced_offset, self.end.offset)
+
+    @property
+    def directory(self) -> str:
+        """Where its files are, for messages."""
+        return self._log.directory
+
+    def be_volatile(self) -> None:
+        """The disk takes no more: from here on nothing is written, and nobody is told that anything is synced."""
+        self._volatile = True
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def append(self, batch: Batch, done: Done) -> None:
+        """Write a batch to the end; `done(None)` once it is synced. It waits for room on a full disk."""
+        if batch.first != self.end.offset:
+            raise AssertionError(f"a batch at {batch.first} does not follow what ends at {self.end.offset}")
+        self._note(batch)
+        if self._volatile:
+            return
+        if batch.epoch > self._led:
+            self._led = batch.epoch
+            # Where that fails the append does too, and tells of it.
+            self._store.follow(self._log, batch.epoch, leader_of(batch), lambda _: None)
+        data = bytearray(data_of(batch))
+
+        def appended(base_offset: int, error: DuramenError | None) -> None:
+            if error is None and base_offset != batch.first:
+                raise AssertionError(f"the batch at {batch.first} was written at {base_offset}")
+            done(error)
+
+        self._store.append(self._log, data, header(data), batch.epoch, appended, patient=True)
+
+    def cut(self, end_offset: int, done: Done) -> None:
+        """Let go of what is behind; `done(None)` once that is so on disk, and all before it synced."""
+        self._epochs.cut(end_offset)
+        while self._recent and self._recent[-1].first >= end_offset:
+            self._recent_bytes -= len(data_of(self._recent.pop()))
+        if self._volatile:
+            done(None)
+        else:
+            self._truncate(end_offset, done)
+
+    def restart(self, start: End, done: Done) -> None:
+        """Begin anew behind the snapshot that ends at `start`, which is on disk; `done(None)` once that is too.
+
+        What is in the snapshot is a gap of the log then: one batch without content, which is let go with all before it.
+        """
+        self.begin(start, [])
+        if self._volatile:
+            done(None)
+            return
+
+        def cut(error: DuramenError | None) -> None:
+            missing = start.offset - self._log.end_offset
+            if error is not None or missing <= 0:
+                filled(-1, error)
+                return
+            data = gap(missing, self._clock.wall_ms())
+            head = header(data)._replace(records=missing)
+            epoch = max(self._log.takeovers.latest_epoch, 0)
+            self._store.append(self._log, data, head, epoch, filled, patient=True)
+
+        def filled(_: int, error: DuramenError | None) -> None:
+            self._led = self._log.takeovers.latest_epoch
+            if error is not None:
+                done(error)
+            else:
+                self._store.delete_before(self._log, start.offset, done)
+
+        def begin(error: DuramenError | None) -> None:
+            if error is None and self._log.end_offset > self._log.start_offset:
+                # All of it: what is left could be of an epoch later than that of what comes next.
+                self._truncate(self._log.start_offset, cut)
+            else:
+                cut(error)
+
+        self._store.when_appended(self._log, begin)  # where its end is what may still wait decides
+
+    def _truncate(self, end_offset: int, done: Done) -> None:
+        def cut(error: DuramenError | None) -> None:
+            self._led = self._log.takeovers.latest_epoch
+            done(error)
+
+        self._store.truncate(self._log, end_offset, max(self._log.takeovers.latest_epoch, 0), cut)
+
+    def start_at(self, offset: int) -> None:
+        """A snapshot that is on disk holds what is below `offset`: it may go."""
+        self._epochs.start_at(offset)
+        self._store.delete_before(self._log, offset, lambda _: None)
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def between(self, first: int, end: int) -> list[Batch]:
+        """The batches from the offset `first` to `end`, which are in memory as long as they are not applied."""
+        found = self._recent[self._at(first) : self._at(end)]
+        if first < end and (not found or found[0].first != first):
+            raise AssertionError(f"the batch at {first} is not in memory")
+        return found
+
+    def read(self, offset: int, max_bytes: int, done: BatchesRead) -> None:
+        """Batches from `offset` on, synced or not: at least one where there is any, then as many as fit."""
+        if offset >= self.end.offset:
+            done(())
+        elif self._recent and self._recent[0].first <= offset:
+            done(_fitting(self._recent, self._at(offset), max_bytes))
+        else:
+            self._read_files(offset, max_bytes, done)
+
+    def forget(self, end_offset: int) -> None:
+        """What is below is applied: it need not stay in memory, if it is synced."""
+        if not self._volatile:
+            end_offset = min(end_offset, self._log.synced_offset)
+        count = 0
+        while self._recent_bytes > self._kept_bytes and count < len(self._recent):
+            batch = self._recent[count]
+            if batch.first + batch.entries > end_offset:
+                break
+            self._recent_bytes -= len(data_of(batch))
+            count += 1
+        del self._recent[:count]
+
+    def _read_files(self, offset: int, max_bytes: int, done: BatchesRead) -> None:
+        def planned(error: BaseException | None) -> None:
+            if error is not None:
+                done(error if isinstance(error, DuramenError) else LogDamaged(f"{self.directory}: {error}"))
+                return
+            try:
+                plan = self._log.plan_read(offset, max_bytes)
+            except (LogDamaged, OffsetOutOfRange) as refused:
+                done(refused)
+                return
+            if plan is None:
+                done(())
+            elif isinstance(plan, Blocked):
+                self._store.unblock(plan, planned)
+            else:
+                read_slice(self._store, plan, partial(_read, offset, done))
+
+        planned(None)
+
+    # -- in memory ----------------------------------------------------------------------------------
+
+    def _note(self, batch: Batch) -> None:
+        self._epochs.append(batch.epoch, batch.entries)
+        self._recent.append(batch)
+        self._recent_bytes += len(data_of(batch))
+
+    def _at(self, offset: int) -> int:
+        """Which of the batches in memory begins there, or is the first behind."""
+        return bisect_left(self._recent, offset, key=lambda batch: batch.first)
+
+
+def _fitting(recent: list[Batch], at: int, max_bytes: int) -> tuple[Batch, ...]:
+    end, size = at, 0
+    while end < len(recent):
+        size += len(data_of(recent[end]))
+        if end > at and size > max_bytes:
+            break
+        end += 1
+    return tuple(recent[at:end])
+
+
+def _read(offset: int, done: BatchesRead, data: bytes | DuramenError | OSError) -> None:
+    if isinstance(data, OSError):
+        done(LogDamaged(f"the metadata log cannot be read at offset {offset}: {data}"))
+        return
+    if isinstance(data, DuramenError):
+        done(data)
+        return
+    try:
+        found = [read_batch(data[at : at + head.size]) for at, head in batches(data)]
+    except BatchCorrupt as error:
+        done(error)
+        return
+    done(tuple(batch for batch in found if batch.first >= offset))

@@ -1,0 +1,44 @@
+"""Proposals that wait for their commit, answered in their order. Pure."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from duramen.base.errors import DuramenError
+from duramen.base.ids import Position
+from duramen.raft.epochs import End
+
+__all__ = ["ProposalDone", "Proposals"]
+
+ProposalDone = Callable[[Position | DuramenError], None]
+
+
+class _Waiting(NamedTuple):
+    end: End
+    done: ProposalDone
+
+
+class Proposals:
+    """Those of one leadership: who leads no more does not know what becomes of them."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Waiting] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, end: End, done: ProposalDone) -> None:
+        """Its last entry is the one before `end`."""
+        self._waiting.append(_Waiting(end, done))
+
+    def committed(self, high_watermark: int) -> None:
+        """What is below is committed."""
+        while self._waiting and self._waiting[0].end.offset <= high_watermark:
+            end, done = self._waiting.popleft()
+            done(Position(end.epoch, end.offset - 1))
+
+    def fail(self, error: DuramenError) -> None:
+        """Nobody here learns any more what becomes of them."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, done in waiting:
+            done(error)

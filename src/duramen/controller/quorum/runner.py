@@ -1,0 +1,471 @@
+"""A replica at work: hands messages, time and syncs to its machine, and does what the machine says, in its order.
+
+Nothing behind a ballot is done before that is on disk; cuts and snapshots are waited for in the same way. A replica
+whose disk fails must not say what it cannot keep: from then on it is volatile until it is started again. It follows in
+memory, so that its node knows what the cluster decides, reports nothing as synced, and neither votes nor leads.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from duramen.base.deadlines import Alarm
+from duramen.base.errors import (
+    BatchCorrupt,
+    BatchTooLarge,
+    DuramenError,
+    NodeStopping,
+    NotController,
+    OutcomeUnknown,
+    StorageFailed,
+    StorageFull,
+)
+from duramen.controller.quorum.ballot_file import Promised
+from duramen.controller.quorum.dependencies import Kit, Outside
+from duramen.controller.quorum.entries import data_of, encode_events, payload_of, read_batch, written
+from duramen.controller.quorum.proposals import ProposalDone, Proposals
+from duramen.controller.quorum.reads import Serving
+from duramen.controller.quorum.snapshot_chunks import Chunk, Download, FetchChunk, Wire
+from duramen.controller.quorum.snapshots import decode_snapshot_file, encode_snapshot_file
+from duramen.metadata.events import Event
+from duramen.raft.description import Described, Fetches
+from duramen.raft.effects import Append, Became, Commit, Cut, Effect, Install, Persist, Send, Serve, ServeSnapshot
+from duramen.raft.epochs import End
+from duramen.raft.machine import Machine
+from duramen.raft.messages import Batch, Fetch, FetchAnswer, FetchSnapshot, Message, SnapshotAnswer, Vote, VoteAnswer
+from duramen.raft.roles import Role
+from duramen.raft.voter_changes import Change, Refusal
+from duramen.raft.voters import Voter, Voters
+from duramen.rpc.effect_runner import Agenda
+from duramen.storage.io import is_full, is_passing
+
+__all__ = ["Runner"]
+
+_RETRY_MS: Final = 500
+"""How long after a disk was full, or no file could be opened, a ballot or a snapshot is written again."""
+
+
+class Runner:
+    """The Quorum port on a machine and a disk. `machine` stands where the kit's log and ballot do."""
+
+    def __init__(self, machine: Machine, kit: Kit, outside: Outside) -> None:
+        self._machine = machine
+        self._kit = kit
+        self._outside = outside
+        self._agenda: Agenda[Effect] = Agenda(machine.take, self._do, (Cut, Install))
+        self._alarm = Alarm(kit.deadlines, self._fire)
+        self._proposals = Proposals()
+        self._fetches = Fetches()
+        self._serving = Serving(machine, kit, outside)
+        self._download = Download()
+        self._led_epoch: int | None = None  # in which it leads, once all that came before that is carried out
+        self._saving = False
+        self._problem: DuramenError | None = None  # the failure of the disk since which it is volatile
+        self._over: DuramenError | None = None
+        self._damaged = machine.damaged
+        if self._damaged:
+            outside.report(
+                "damage on the disk may have cost entries of the metadata log that this node has acknowledged: it does"
+                " not vote before it has fetched them again from the leader"
+            )
+        self._go_on()
+
+    # -- what is known ------------------------------------------------------------------------------
+
+    @property
+    def machine(self) -> Machine:
+        """The machine, to be asked and not to be told."""
+        return self._machine
+
+    @property
+    def applied(self) -> End:
+        """What is below has taken effect."""
+        return self._kit.applied.end
+
+    @property
+    def voters(self) -> Voters:
+        """The voters, as far as that is committed and applied."""
+        return self._kit.applied.voters
+
+    @property
+    def error(self) -> DuramenError | None:
+        """Why it does nothing any more, if it does not."""
+        return self._over
+
+    @property
+    def problem(self) -> DuramenError | None:
+        """Why it is volatile, where it is: only a restart ends that."""
+        return self._problem
+
+    @property
+    def _volatile(self) -> bool:
+        return self._problem is not None
+
+    def leads(self, epoch: int) -> bool:
+        """Whether it leads in that epoch, and does anything at all."""
+        return self._over is None and self._machine.role is Role.LEADER and self._machine.epoch == epoch
+
+    def describe(self) -> Described:
+        """The quorum as this replica knows it (KIP-836)."""
+        return self._fetches.describe(self._machine, self._kit.clock.wall_ms())
+
+    # -- what is asked ------------------------------------------------------------------------------
+
+    def propose(self, events: Sequence[Event], done: ProposalDone) -> None:
+        """Order events, at least one; `done(position of the last)` once they are committed and have taken effect.
+
+        `done` gets NotController or BatchTooLarge where nothing was ordered; OutcomeUnknown where this replica leads no
+        more before it knows.
+        """
+        if self._over is not None:
+            done(self._over)
+            return
+        payload = encode_events(events, self._kit.clock.wall_ms())
+        if len(payload) > self._kit.limits.batch_bytes:
+            done(BatchTooLarge(f"{len(events)} changes at once have {len(payload)} bytes, more than the quorum takes"))
+            return
+        # What the machine says of an earlier role may still wait for the disk, and would end what is proposed now.
+        ready = self._led_epoch == self._machine.epoch
+        end = self._machine.propose(payload, len(events)) if ready else Refusal.NOT_LEADER
+        if isinstance(end, Refusal):
+            done(self._not_controller())
+            return
+        self._proposals.add(end, done)
+        self._go_on()
+
+    def change(self, change: Change) -> End | Refusal:
+        """Change the voters, as the machine does."""
+        if self._over is not None:
+            return Refusal.NOT_LEADER
+        self._tick()
+        result = self._machine.change(change)
+        self._go_on()
+        return result
+
+    def join(self, voter: Voter) -> None:
+        """Ask to be this voter from here on; that this directory is to vote is on disk."""
+        self._machine.join(voter)
+
+    def storage_changed(self, problem: DuramenError | None) -> None:
+        """The storage of the node takes writes, or why not.
+
+        On a full disk it goes on: the storage keeps room for the metadata, and with none left it is as a slow disk is.
+        """
+        if problem is not None and not isinstance(problem, StorageFull):
+            self._be_volatile(problem)
+            self._go_on()
+
+    def resign(self) -> None:
+        """Let another lead."""
+        if self._over is None:
+            self._tick()
+            self._machine.resign()
+            self._go_on()
+
+    def stop(self) -> None:
+        """Let another lead and do nothing any more. What is being written may still reach the disk."""
+        self.resign()
+        if self._over is None:
+            self._end(NodeStopping("this node is stopping"))
+
+    def receive(self, message: Wire) -> None:
+        """A message came; one that is damaged counts as lost."""
+        if self._over is not None:
+            return
+        self._tick()
+        if isinstance(message, Chunk):
+            self._take_chunk(message)
+            return
+        if isinstance(message, FetchChunk):
+            self._serving.wanted(message)
+            message = message.asked
+        sound = _sound(message)
+        if sound is None:
+            return
+        if isinstance(message, Fetch) and self.leads(message.epoch):
+            self._fetches.heard(message, self._machine.end.offset, self._kit.clock.wall_ms())
+        try:
+            self._machine.receive(sound)
+        except DuramenError as error:
+            self._fail(error)
+        self._go_on()
+
+    def connected(self, node_id: int) -> None:
+        """There is a connection to this node, or one more."""
+        if self._over is None:
+            self._tick()
+            self._machine.connected(node_id)
+            self._go_on()
+
+    def disconnected(self, node_id: int) -> None:
+        """The last connection to this node closed."""
+        if self._over is None:
+            self._tick()
+            self._machine.disconnected(node_id)
+            self._go_on()
+
+    # -- the machine --------------------------------------------------------------------------------
+
+    def _fire(self) -> None:
+        self._tick()
+        self._go_on()
+
+    def _tick(self) -> None:
+        self._machine.tick(self._kit.clock.monotonic_ms())
+
+    def _not_controller(self) -> NotController:
+        leader = self._machine.leader
+        known = "nobody is known to" if leader in (None, self._machine.me) else f"node {leader.node_id} does"
+        return NotController(f"this node does not lead the quorum of the controller: {known}")
+
+    def _go_on(self) -> None:
+        """Do what is to be done, as far as nothing waits."""
+        if self._agenda.going or self._over is not None:
+            return
+        self._agenda.go_on()
+        if self._damaged and not self._machine.damaged:
+            self._damaged = False
+            self._outside.report("the metadata log has all entries again: this node votes")
+        self._sleep()
+
+    def _sleep(self) -> None:
+        """Until the machine has something to do; what was just done may have ended it."""
+        if self._over is None:
+            self._alarm.move(self._machine.deadline_ms)
+
+    def _resume(self, effect: Effect) -> None:
+        """What the agenda waited for is done."""
+        self._agenda.resume()
+        self._outside.carried_out(effect)
+        self._go_on()
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                self._persist(effect)
+                return
+            case Cut():
+                self._cut(effect)
+                return
+            case Install():
+                self._install(effect)
+                return
+            case Append(batch):
+                self._append(batch)
+                return
+            case Commit(high_watermark):
+                self._commit(effect, high_watermark)
+                return
+            case Serve(node_id, answer):
+                self._serving.serve(node_id, answer)
+            case ServeSnapshot(node_id, snapshot):
+                self._serving.serve_snapshot(node_id, snapshot)
+            case Send(node_id, message):
+                if not (self._volatile and isinstance(message, Vote | VoteAnswer)):
+                    self._outside.send(node_id, self._outgoing(node_id, message))
+            case Became(role, epoch, _):
+                self._led_epoch = epoch if role is Role.LEADER else None
+                if role is not Role.LEADER:
+                    self._proposals.fail(OutcomeUnknown("this node led the quorum no more before it was committed"))
+                self._fetches.clear()
+        self._outside.carried_out(effect)
+
+    def _outgoing(self, node_id: int, message: Message) -> Wire:
+        if isinstance(message, FetchSnapshot):
+            return FetchChunk(message, self._download.begin(node_id, message.snapshot))
+        return message
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def _persist(self, effect: Persist) -> None:
+        if self._volatile:
+            return
+        self._agenda.wait()
+        promised = Promised(self._machine.me, effect.ballot, self._kit.founders)
+
+        def done(result: object) -> None:
+            if self._over is not None:
+                return
+            if isinstance(result, BaseException):
+                if not self._volatile and _is_passing(result):
+                    self._later(write)
+                    return
+                self._be_volatile(StorageFailed(f"the ballot of the quorum could not be written: {result}"))
+            self._resume(effect)
+
+        write = partial(self._kit.worker.submit, "read", partial(self._kit.ballots.write, promised), done)
+        write()
+
+    def _append(self, batch: Batch) -> None:
+        entry = written(batch, self._machine.me.node_id, self._machine.voters, self._kit.clock.wall_ms())
+        end = End(entry.epoch, entry.first + entry.entries)
+        self._kit.log.append(entry, partial(self._appended, self._agenda.cuts_done, end))
+        self._outside.carried_out(Append(entry))
+
+    def _appended(self, cuts: int, end: End, error: DuramenError | None) -> None:
+        if self._over is not None or self._volatile:
+            return
+        if error is not None:
+            self._be_volatile(StorageFailed(f"the metadata log could not be written: {error}"))
+            self._go_on()
+            return
+        self._agenda.take()
+        # Where a cut comes in between, the same place may have been written again: the cut's end says what is synced.
+        if self._agenda.uncut and cuts == self._agenda.cuts_done:
+            self._machine.synced(end)
+            self._go_on()
+
+    def _cut(self, effect: Cut) -> None:
+        if effect.end_offset < self._kit.applied.end.offset:
+            raise AssertionError(f"{effect.end_offset} is below what is applied, {self._kit.applied.end}")
+        self._agenda.wait()
+        self._kit.log.cut(effect.end_offset, partial(self._was_cut, effect))
+
+    def _was_cut(self, effect: Effect, error: DuramenError | None) -> None:
+        if self._over is not None:
+            return
+        if error is not None:
+            self._be_volatile(StorageFailed(f"the metadata log could not be cut: {error}"))
+        self._agenda.cuts_done += 1
+        self._agenda.take()
+        if self._agenda.uncut and not self._volatile:
+            self._machine.synced(self._kit.log.end)
+        self._resume(effect)
+
+    def _install(self, effect: Install) -> None:
+        self._agenda.wait()
+        data = payload_of(effect.payload)
+
+        def kept(result: object) -> None:
+            if self._over is not None:
+                return
+            if isinstance(result, BaseException):
+                if not self._volatile and _is_passing(result):
+                    self._later(write)
+                    return
+                self._be_volatile(StorageFailed(f"a snapshot of the metadata log could not be written: {result}"))
+            self._kit.log.restart(effect.snapshot, begun)
+
+        def begun(error: DuramenError | None) -> None:
+            if self._over is None:
+                try:
+                    self._kit.applied.restore(decode_snapshot_file(data))
+                except BatchCorrupt as corrupt:
+                    self._fail(corrupt)
+            self._was_cut(effect, error)
+
+        write = partial(
+            self._kit.worker.submit, "read", partial(self._kit.snapshots.write, effect.snapshot, data), kept
+        )
+        if self._volatile:
+            self._kit.log.restart(effect.snapshot, begun)
+        else:
+            write()
+
+    def _later(self, write: Callable[[], None]) -> None:
+        """Write it again in a while, unless there is nothing to write it for any more."""
+
+        def again() -> None:
+            if self._over is None:
+                write()
+
+        self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _RETRY_MS, again)
+
+    def _commit(self, effect: Commit, high_watermark: int) -> None:
+        applied, log = self._kit.applied, self._kit.log
+        try:
+            applied.apply(log.between(applied.end.offset, high_watermark))
+        except BatchCorrupt as error:
+            self._fail(error)
+            return
+        log.forget(high_watermark)
+        self._outside.carried_out(effect)
+        self._proposals.committed(high_watermark)
+        self._save()
+
+    def _save(self) -> None:
+        """Make a snapshot, if it is time: of what is on this disk too."""
+        kit = self._kit
+        applied = kit.applied
+        due = applied.unsaved_bytes >= kit.limits.snapshot_bytes and applied.end.offset <= kit.log.synced_offset
+        if self._saving or self._volatile or not due or self._over is not None:
+            return
+        self._saving = True
+        applied.unsaved_bytes = 0
+        snapshot = applied.snapshot()
+        data = encode_snapshot_file(snapshot)
+        kit.worker.submit("read", partial(kit.snapshots.write, snapshot.end, data), partial(self._saved, snapshot.end))
+
+    def _saved(self, end: End, result: object) -> None:
+        self._saving = False
+        if self._over is not None:
+            return
+        if isinstance(result, BaseException):
+            self._outside.report(f"a snapshot of the metadata log could not be written: {result}")
+            return
+        self._machine.compacted(end.offset)
+        if self._machine.start == end:
+            self._kit.log.start_at(end.offset)
+        self._go_on()
+
+    # -- snapshots of the leader's --------------------------------------------------------------------
+
+    def _take_chunk(self, chunk: Chunk) -> None:
+        if not self._download.take(chunk):
+            return
+        machine = self._machine
+        if len(self._download) < chunk.size_bytes:
+            follows = machine.leader == chunk.sender and machine.epoch == chunk.epoch
+            machine.heard(chunk.sender, chunk.epoch)
+            # While the epoch is not on disk nothing is said in it; the machine asks again.
+            if follows and not self._agenda.waits:
+                asked = FetchSnapshot(machine.me, machine.epoch, chunk.snapshot)
+                self._outside.send(chunk.sender.node_id, FetchChunk(asked, len(self._download)))
+            return
+        data = self._download.finish()
+        try:
+            snapshot = decode_snapshot_file(data)
+        except BatchCorrupt as error:
+            self._outside.report(f"a snapshot from node {chunk.sender.node_id} is damaged: {error}")
+            return
+        if snapshot.end == chunk.snapshot:
+            machine.receive(SnapshotAnswer(chunk.sender, chunk.epoch, snapshot.end, snapshot.voters, data))
+            self._go_on()
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def _be_volatile(self, error: DuramenError) -> None:
+        """The disk keeps nothing any more: another leads, and what is still to be done is done in memory."""
+        if not self._volatile and self._over is None:
+            self._problem = error
+            self._kit.log.be_volatile()
+            self._machine.mute()
+            self._outside.failed(error)
+
+    def _fail(self, error: DuramenError) -> None:
+        if self._over is None:
+            self._end(error)
+            self._outside.failed(error)
+
+    def _end(self, error: DuramenError) -> None:
+        self._over = error
+        self._serving.end()
+        self._agenda.end()
+        self._alarm.move(None)
+        self._proposals.fail(OutcomeUnknown(f"the replica ended before it was committed: {error}"))
+
+
+def _is_passing(error: BaseException) -> bool:
+    return isinstance(error, OSError) and (is_full(error) or is_passing(error))
+
+
+def _sound(message: Message) -> Message | None:
+    """The message with its batches as their bytes say; None where they are damaged, or it is no message of the wire."""
+    if isinstance(message, SnapshotAnswer):
+        return None
+    if not isinstance(message, FetchAnswer) or not message.batches:
+        return message
+    try:
+        return message._replace(batches=tuple(read_batch(data_of(batch)) for batch in message.batches))
+    except BatchCorrupt:
+        return None

@@ -1,0 +1,67 @@
+"""Snapshots on their way to a follower: whoever fetches one asks for its bytes from a position on (KIP-630). Pure."""
+
+from typing import NamedTuple
+
+from duramen.raft.epochs import End
+from duramen.raft.messages import FetchSnapshot, Message
+from duramen.raft.voters import ReplicaId
+
+__all__ = ["Chunk", "Download", "FetchChunk", "Wire"]
+
+
+class FetchChunk(NamedTuple):
+    """A FetchSnapshot, from a position in the snapshot's bytes on."""
+
+    asked: FetchSnapshot
+    position: int
+
+
+class Chunk(NamedTuple):
+    """Bytes of a snapshot from `position` on, which has `size_bytes` in all."""
+
+    sender: ReplicaId
+    epoch: int
+    snapshot: End
+    position: int
+    size_bytes: int
+    data: bytes
+
+
+Wire = Message | FetchChunk | Chunk
+"""What replicas send each other: the machine's messages, snapshots in chunks."""
+
+
+class Download:
+    """The snapshot that is being fetched, as far as it has come: from one node, one snapshot at a time."""
+
+    __slots__ = ("_data", "_node_id", "_snapshot")
+
+    def __init__(self) -> None:
+        self._node_id = -1
+        self._snapshot: End | None = None
+        self._data = bytearray()
+
+    def begin(self, node_id: int, snapshot: End) -> int:
+        """It is wanted from that node; the position to go on from."""
+        if (node_id, snapshot) != (self._node_id, self._snapshot):
+            self._node_id, self._snapshot = node_id, snapshot
+            self._data = bytearray()
+        return len(self._data)
+
+    def take(self, chunk: Chunk) -> bool:
+        """A chunk; whether it was the next that is wanted."""
+        if (chunk.sender.node_id, chunk.snapshot) != (self._node_id, self._snapshot):
+            return False
+        if chunk.position != len(self._data) or not chunk.data:
+            return False
+        self._data += chunk.data
+        return True
+
+    def finish(self) -> bytes:
+        """The bytes; the next begins anew."""
+        data, self._snapshot = bytes(self._data), None
+        self._data = bytearray()
+        return data
+
+    def __len__(self) -> int:
+        return len(self._data)

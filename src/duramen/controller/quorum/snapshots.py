@@ -1,0 +1,139 @@
+"""Snapshots on disk: the controller's state at a position of the metadata log, in whose place they stand (KIP-630).
+
+`quorum/<offset>-<epoch>.snapshot`: 8 bytes "DURSNAP1", uint32 CRC-32C of everything after it, uint32 format, and a
+MessagePack array: epoch and offset of the end, the voters there, and the state. A follower gets the file as it is, in
+chunks. Everything that touches files blocks.
+"""
+
+import re
+import struct
+from typing import Final, NamedTuple
+
+import msgspec
+
+from duramen.base.errors import BatchCorrupt
+from duramen.base.ports import FileSystem
+from duramen.codec.crc import crc32c
+from duramen.controller.quorum.small_file import QUORUM_DIRECTORY
+from duramen.raft.epochs import End
+from duramen.raft.voters import ReplicaId, Voter, Voters
+from duramen.storage.io import write_all
+
+__all__ = ["Found", "Snapshot", "SnapshotFiles", "decode_snapshot_file", "encode_snapshot_file"]
+
+_FORMAT: Final = 1
+_MAGIC: Final = b"DURSNAP1"
+_HEADER = struct.Struct(">8sII")
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.snapshot")
+_NEW: Final = ".new"
+_KEPT: Final = 2  # a follower may be in the middle of the older one
+
+
+class Snapshot(NamedTuple):
+    """What is below `end` comes to this state, and these voters."""
+
+    end: End
+    voters: Voters
+    state: bytes
+
+
+class Found(NamedTuple):
+    """The newest snapshot that is sound, and the paths of those after it that are not."""
+
+    snapshot: Snapshot | None
+    damaged: tuple[str, ...]
+
+
+class _Row(msgspec.Struct, array_like=True, frozen=True):
+    epoch: int
+    offset: int
+    voters: list[tuple[int, str, str]]
+    state: bytes
+
+
+def encode_snapshot_file(snapshot: Snapshot) -> bytes:
+    """The bytes of the snapshot's file."""
+    voters = [(voter.id.node_id, voter.id.directory_id, voter.endpoint) for voter in snapshot.voters]
+    row = _Row(snapshot.end.epoch, snapshot.end.offset, voters, snapshot.state)
+    body = struct.pack(">I", _FORMAT) + msgspec.msgpack.encode(row)
+    return _MAGIC + struct.pack(">I", crc32c(body)) + body
+
+
+def decode_snapshot_file(data: bytes) -> Snapshot:
+    """The snapshot in these bytes. Raises BatchCorrupt."""
+    if len(data) < _HEADER.size:
+        raise BatchCorrupt("a snapshot of the metadata log is cut off")
+    magic, crc, format_ = _HEADER.unpack_from(data)
+    if magic != _MAGIC or crc != crc32c(memoryview(data)[12:]):
+        raise BatchCorrupt("a snapshot of the metadata log does not match its CRC")
+    if format_ != _FORMAT:
+        raise BatchCorrupt(f"a snapshot of the metadata log has the format {format_}; this version knows {_FORMAT}")
+    row = msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=_Row)
+    voters = Voters(Voter(ReplicaId(node_id, directory), endpoint) for node_id, directory, endpoint in row.voters)
+    return Snapshot(End(row.epoch, row.offset), voters, row.state)
+
+
+def _path(end: End) -> str:
+    return f"{QUORUM_DIRECTORY}/{end.offset:020d}-{end.epoch:010d}.snapshot"
+
+
+class SnapshotFiles:
+    """The snapshots of a directory. Raises OSError."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+
+    def ends(self) -> list[End]:
+        """The ends of all there are, newest first."""
+        names = (_NAME.fullmatch(name) for name in self._files.names(QUORUM_DIRECTORY))
+        found = [End(int(name[2]), int(name[1])) for name in names if name is not None]
+        return sorted(found, key=lambda end: end.offset, reverse=True)
+
+    def newest(self) -> Found:
+        """The newest that is sound. What was never finished is removed."""
+        for name in self._files.names(QUORUM_DIRECTORY):
+            if _NAME.fullmatch(name.removesuffix(_NEW)) and name.endswith(_NEW):
+                self._files.unlink(f"{QUORUM_DIRECTORY}/{name}")
+        return self.newest_sound()
+
+    def newest_sound(self) -> Found:
+        """The newest that is sound. Nothing is changed."""
+        damaged: list[str] = []
+        for end in self.ends():
+            try:
+                snapshot = decode_snapshot_file(self._read(end))
+            except BatchCorrupt:
+                damaged.append(_path(end))
+                continue
+            if snapshot.end == end:
+                return Found(snapshot, tuple(damaged))
+            damaged.append(_path(end))
+        return Found(None, tuple(damaged))
+
+    def write(self, end: End, data: bytes) -> None:
+        """Keep a snapshot's bytes; they are on disk when this returns. All but the newest two go."""
+        files, new = self._files, _path(end) + _NEW
+        files.unlink(new)
+        file = files.open(new, create=True)
+        write_all(file, [data], 0)
+        file.sync()
+        file.close()
+        files.rename(new, _path(end))
+        files.sync_directory(QUORUM_DIRECTORY)
+        for old in self.ends()[_KEPT:]:
+            files.unlink(_path(old))
+
+    def chunk(self, end: End, position: int, size: int) -> tuple[bytes, int] | None:
+        """Bytes of a snapshot's file, and how many it has in all; None where it is gone."""
+        if not self._files.exists(_path(end)):
+            return None
+        file = self._files.open(_path(end), read_only=True)
+        data, total = bytes(file.read(position, size)), file.size()
+        file.close()
+        return data, total
+
+    def _read(self, end: End) -> bytes:
+        file = self._files.open(_path(end), read_only=True)
+        data = bytes(file.read(0, file.size()))
+        file.close()
+        return data

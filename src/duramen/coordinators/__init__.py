@@ -1,0 +1,1 @@
+"""Coordinators: state machines whose state is a partition of an internal stream."""

@@ -1,0 +1,1 @@
+"""The coordinator of consumer groups: offsets, members, lag, offset resets."""

@@ -1,0 +1,418 @@
+"""The groups of the consumer protocol (KIP-848): feeds their state machines, stores what they change, answers then.
+
+A group's state in memory runs ahead of what is durable; an answer waits for everything that it could tell of. Where
+storing fails, the group is forgotten and taken in again as it is stored.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from duramen.base.deadlines import Alarm, Deadlines
+from duramen.base.errors import (
+    AssignorUnknown,
+    BatchCorrupt,
+    CoordinatorLoading,
+    DuramenError,
+    GroupNotEmpty,
+    GroupNotFound,
+    InconsistentProtocol,
+    UnknownMember,
+)
+from duramen.base.ports import Clock
+from duramen.base.settings import Settings
+from duramen.broker.streams import Stream, Streams
+from duramen.codec.kafka.membership import encode_assignment, encode_subscription
+from duramen.coordinators.group.classic import ClassicGroups, JoinDone, Leaving
+from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupListing
+from duramen.coordinators.group.memory import GroupRoom
+from duramen.coordinators.group.offsets import Offsets
+from duramen.coordinators.group.topics import StreamTopics
+from duramen.coordinators.group.values import consumer_config
+from duramen.groups import consumer_classic
+from duramen.groups.assignors import ASSIGNORS
+from duramen.groups.consumer_classic import CONSUMERS, names_of
+from duramen.groups.consumer_group import ConsumerGroup
+from duramen.groups.consumer_records import Key, Kind, encode_key
+from duramen.groups.consumer_table import ConsumerTable, Record
+from duramen.groups.consumer_values import (
+    JOIN_EPOCH,
+    ConsumerConfig,
+    ConsumerMember,
+    ConsumerState,
+    HeartbeatRequest,
+    HeartbeatResult,
+)
+from duramen.groups.group import Group
+from duramen.groups.members import request_bytes
+from duramen.groups.migration import Policy, upgraded
+from duramen.groups.records import OtherKey
+from duramen.groups.values import GroupSnapshot, JoinRequest, MemberSnapshot, SyncRequest
+
+__all__ = ["ConsumerGroups", "HeartbeatDone"]
+
+_MEMBER_BYTES: Final = 1024
+
+T = TypeVar("T")
+Done = Callable[[DuramenError | None], None]
+HeartbeatDone = Callable[[HeartbeatResult | DuramenError], None]
+
+
+class _Held:
+    """A group in memory, with what is on its way to the disk."""
+
+    __slots__ = ("alarm", "broken", "ended", "group", "issued", "waiting")
+
+    def __init__(self, group: ConsumerGroup, deadlines: Deadlines, tick: "Callable[[_Held], None]") -> None:
+        """`tick` is called when the group is to be told that time has passed."""
+        self.group = group
+        self.issued = 0  # how often something was to be stored
+        self.ended = 0  # how often that has ended
+        self.waiting: list[tuple[int, Done]] = []  # answers that change nothing, and what has to end before them
+        self.broken: DuramenError | None = None
+        self.alarm = Alarm(deadlines, partial(tick, self))
+
+
+class ConsumerGroups:
+    """All groups of the consumer protocol."""
+
+    kind = GroupKind.CONSUMER
+
+    def __init__(
+        self, offsets: Offsets, streams: Streams, classic: ClassicGroups, clock: Clock, deadlines: Deadlines,
+        settings: Settings, configs: Callable[[str], Mapping[str, str]], room: GroupRoom,
+        report: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """`classic` is where groups come from, and go back to; `configs` gives the configs of a group's own.
+
+        `report` is told of records that cannot be read.
+        """
+        self._offsets = offsets
+        self._classic = classic
+        self._policy = Policy.named(settings.text("group.consumer.migration.policy"))
+        self._clock = clock
+        self._deadlines = deadlines
+        self._room = room
+        self._report = report
+        self.topics = StreamTopics(streams)
+        self.config = ConsumerConfig(
+            settings.integer("group.consumer.session.timeout.ms"),
+            settings.integer("group.consumer.heartbeat.interval.ms"),
+            settings.integer("group.consumer.max.size"),
+            {name: ASSIGNORS[name] for name in settings.text("group.consumer.assignors").split(",")},
+        )
+        self._settings = settings
+        self._configs = configs
+        self._held: dict[str, _Held] = {}
+        streams.listeners.append(self._stream_changed)
+
+    def config_of(self, group_id: str) -> ConsumerConfig:
+        """What is in force for a group."""
+        own = self._configs(group_id)
+        return consumer_config(self._settings, own, self.config) if own else self.config
+
+    def reconfigured(self, group_id: str) -> None:
+        """A group's configs have changed; its members' times are others from their next heartbeat on."""
+        held = self._held.get(group_id)
+        if held is not None:
+            held.group.config = self.config_of(group_id)
+
+    # -- groups -------------------------------------------------------------------------------------
+
+    def _stored(self, group_id: str) -> bool:
+        return self._offsets.record(OtherKey(group_id, encode_key(Key(Kind.GROUP, group_id)))) is not None
+
+    def has(self, group_id: str) -> bool:
+        """Whether there is a group of this kind with that id."""
+        return group_id in self._held or self._stored(group_id)
+
+    def _find(self, group_id: str) -> _Held | None:
+        """The group, from memory or as it was stored. Raises CoordinatorLoading where storing it has just failed."""
+        held = self._held.get(group_id)
+        if held is None and self._stored(group_id):
+            table = ConsumerTable(group_id)
+            for key, value in self._offsets.records_of(group_id):
+                try:
+                    table.replay(key, value)
+                except BatchCorrupt as error:
+                    self._report(f"a record of group {group_id} is left out: {error}")
+            held = self._hold(
+                ConsumerGroup.restore(table, self.config_of(group_id), self.topics, self._clock.monotonic_ms())
+            )
+        if held is not None and held.broken is not None:
+            raise CoordinatorLoading(f"group {group_id} is taken in again: {held.broken}")
+        return held
+
+    def _new(self, group: ConsumerGroup) -> _Held:
+        return _Held(group, self._deadlines, self._tick)
+
+    def _hold(self, group: ConsumerGroup) -> _Held:
+        held = self._new(group)
+        self._held[group.id] = held
+        self._settle(held)
+        return held
+
+    def get(self, group_id: str) -> ConsumerGroup:
+        """The group. Raises GroupNotFound, CoordinatorLoading."""
+        held = self._find(group_id)
+        if held is None:
+            raise GroupNotFound(f"there is no consumer group {group_id}")
+        return held.group
+
+    def _settle(self, held: _Held) -> None:
+        """See to the group's next deadline and to its account."""
+        group = held.group
+        self._room.account(group.id, group.table.held_bytes())
+        held.alarm.move(group.next_deadline_ms())
+
+    def _tick(self, held: _Held) -> None:
+        if self._held.get(held.group.id) is not held or held.broken is not None:
+            return
+        held.group.tick(self._clock.monotonic_ms())
+        self._finish(held, lambda _: None)
+
+    def _finish(self, held: _Held, done: Done, before: Sequence[Record] = ()) -> None:
+        """Store what has changed, after the records `before`; `done` once all that it rests on is durable."""
+        group = held.group
+        records = [*before, *group.take_records()]
+        back = group.all_classic and self._policy.downgrade and self._classic.can_adopt(len(group.table.members))
+        if back:
+            # The last member of the consumer protocol is gone: one batch ends the group and begins the classic one.
+            gone = dict.fromkeys([*(key for key, _ in records), *group.table.every_key()])
+            self._forget(held)
+            records = [*gone.items(), self._classic.adopt(group.table, self.topics)]
+        if records:
+            held.issued += 1
+            sequence = held.issued
+
+            def stored(error: DuramenError | None) -> None:
+                if error is not None and back:
+                    self._classic.drop(group.id)
+                self._ended(held, sequence, done, error)
+
+            self._offsets.store_records(group.id, records, stored)
+        elif held.ended != held.issued:
+            held.waiting.append((held.issued, done))
+            return
+        if not back:
+            self._settle(held)
+        if not records:
+            done(held.broken)
+
+    def _ended(self, held: _Held, sequence: int, done: Done, error: DuramenError | None) -> None:
+        held.ended = max(held.ended, sequence)
+        if error is not None:
+            held.broken = error
+        if held.broken is not None and held.ended == held.issued:
+            self._forget(held)
+        ready = [waiting for at, waiting in held.waiting if at <= held.ended]
+        held.waiting = [(at, waiting) for at, waiting in held.waiting if at > held.ended]
+        for answer in (done, *ready):
+            answer(held.broken)
+        if held.broken is not None and held.ended == held.issued and self._offsets.coordinates(held.group.id):
+            self._take_in(held.group.id)
+
+    def _take_in(self, group_id: str) -> None:
+        """Have a group that is forgotten in memory again as it is stored, so that its members' times count."""
+        held = self._find(group_id)
+        if held is None:
+            self._classic.find(group_id)
+        elif not held.group.table.members:
+            self._forget(held)
+
+    def _forget(self, held: _Held) -> None:
+        held.alarm.move(None)
+        if self._held.get(held.group.id) is held:
+            del self._held[held.group.id]
+            self._room.account(held.group.id, 0)
+
+    def _stream_changed(self, stream: Stream) -> None:
+        for held in self._held.values():
+            held.group.topic_changed(stream.name)
+
+    # -- members ------------------------------------------------------------------------------------
+
+    def heartbeat(self, group_id: str, request: HeartbeatRequest, done: HeartbeatDone) -> None:
+        """A member joins, says that it lives and what it has, or leaves; answered once what it is told is durable."""
+        try:
+            held, classic = self._enter(group_id, request)
+            result = held.group.heartbeat(request, self._clock.monotonic_ms())
+        except DuramenError as error:
+            done(error)
+            return
+        self._held[group_id] = held
+        before = [] if classic is None else [self._classic.release(classic)]
+        self._finish(held, lambda error: done(result if error is None else error), before)
+
+    def _enter(self, group_id: str, request: HeartbeatRequest) -> tuple[_Held, Group | None]:
+        """The group; where a member joins it may be made, and the classic one that it is made from is to go."""
+        if request.assignor is not None and request.assignor not in self.config.assignors:
+            known = ", ".join(self.config.assignors)
+            raise AssignorUnknown(f"there is no assignor {request.assignor}; there are: {known}")
+        held = self._find(group_id)
+        if request.topics is not None or request.pattern is not None:
+            names = [request.member_id, request.client_id, request.pattern or "", *(request.topics or ())]
+            self._room.check(group_id, [_MEMBER_BYTES + sum(map(len, names))])
+        if held is None and request.epoch == JOIN_EPOCH:
+            return self._make(group_id)
+        if held is None:
+            raise GroupNotFound(f"there is no consumer group {group_id}")
+        return held, None
+
+    def _make(self, group_id: str) -> tuple[_Held, Group | None]:
+        classic = self._classic.find(group_id)
+        if classic is None or classic.is_empty:
+            group = ConsumerGroup(ConsumerTable(group_id), self.config_of(group_id), self.topics)
+        elif not self._policy.upgrade:
+            raise GroupNotFound(f"group {group_id} is a classic one, and group.consumer.migration.policy leaves it so")
+        else:
+            table = upgraded(classic, self.topics, self.config.max_size)
+            group = ConsumerGroup.restore(table, self.config_of(group_id), self.topics, self._clock.monotonic_ms())
+        return self._new(group), classic
+
+    # -- members of the classic protocol --------------------------------------------------------------
+
+    def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
+        """A member of the classic protocol joins a group with members; answered once what it is told is durable."""
+        try:
+            if not any(self._policy):
+                raise InconsistentProtocol(f"group {group_id} uses the consumer protocol, and no other is let in")
+            self._room.check(group_id, [request_bytes(request)])
+        except DuramenError as error:
+            done(error)
+        else:
+            self._follow(group_id, lambda group, now_ms: consumer_classic.join(group, request, now_ms), done)
+
+    def sync(self, group_id: str, request: SyncRequest, done: JoinDone) -> None:
+        """A member of the classic protocol asks for its assignment."""
+        self._follow(group_id, lambda group, now_ms: consumer_classic.sync(group, request, now_ms), done)
+
+    def beat(self, group_id: str, member: CommitMember, done: Done) -> None:
+        """A sign of life of a member of the classic protocol."""
+
+        def beaten(group: ConsumerGroup, now_ms: int) -> None:
+            consumer_classic.heartbeat(group, member.member_id, member.instance_id, member.generation, now_ms)
+
+        self._follow(group_id, beaten, done)
+
+    def leave(
+        self,
+        group_id: str,
+        members: Sequence[Leaving],
+        done: Callable[[list[DuramenError | None] | DuramenError], None],
+    ) -> None:
+        """Members of either protocol go; answered with one result for each."""
+
+        def left(group: ConsumerGroup, _: int) -> list[DuramenError | None]:
+            results: list[DuramenError | None] = []
+            for member in members:
+                try:
+                    consumer_classic.leave(group, member.member_id, member.instance_id)
+                    results.append(None)
+                except DuramenError as error:
+                    results.append(error)
+            return results
+
+        self._follow(group_id, left, done)
+
+    def _follow(
+        self, group_id: str, act: Callable[[ConsumerGroup, int], T], done: Callable[[T | DuramenError], None]
+    ) -> None:
+        """Do something with a group, and answer with its result, or what it raised, once what changed is durable."""
+        try:
+            held = self._find(group_id)
+            if held is None:
+                raise UnknownMember(f"there is no group {group_id}")
+        except DuramenError as error:
+            done(error)
+            return
+        answer: T | DuramenError
+        try:
+            answer = act(held.group, self._clock.monotonic_ms())
+        except DuramenError as error:
+            answer = error
+        self._finish(held, lambda error: done(answer if error is None else error))
+
+    def discard(self, group_id: str) -> None:
+        """A member of the classic protocol joins a group without members: it is a classic one from here on."""
+        self._offsets.store_records(group_id, [(key, None) for key in self.remove(group_id)], lambda _: None)
+
+    def is_empty(self, group_id: str) -> bool:
+        """Whether the group has no members. Raises GroupNotFound, CoordinatorLoading."""
+        return not self.get(group_id).table.members
+
+    # -- what every kind has ------------------------------------------------------------------------
+
+    def listing(self) -> Iterator[GroupListing]:
+        """Every group of the consumer protocol, those that are only stored included."""
+        for held in list(self._held.values()):
+            yield GroupListing(held.group.id, CONSUMERS, held.group.state, self.kind)
+        for group_id in list(self._offsets.each_other()):
+            if group_id not in self._held and self._stored(group_id):
+                yield GroupListing(group_id, CONSUMERS, ConsumerState.EMPTY, self.kind)
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """A group with its members."""
+        group = self.get(group_id)
+        members = tuple(self._member(group, member) for member in group.table.members.values())
+        snapshot = GroupSnapshot(group.table.epoch, CONSUMERS, group.assignor, None, members)
+        return GroupDescription(group_id, group.state, snapshot, self.kind)
+
+    def _member(self, group: ConsumerGroup, member: ConsumerMember) -> MemberSnapshot:
+        classic = member.classic
+        return MemberSnapshot(
+            member.id, member.instance_id, member.client_id, member.client_host,
+            group.config.session_timeout_ms if classic is None else classic.session_timeout_ms,
+            member.rebalance_timeout_ms, encode_subscription(sorted(group.table.subscribed(member))),
+            encode_assignment(names_of(self.topics, member.assigned)),
+        )  # fmt: skip
+
+    def empty_since_ms(self, group_id: str) -> int | None:
+        """0 for a group without members: since when is not kept."""
+        held = self._held.get(group_id)
+        return 0 if held is None or not held.group.table.members else None
+
+    def subscribes(self, group_id: str, topic: str) -> bool:
+        """Whether a member of the group wants the topic."""
+        return self.get(group_id).subscribes(topic)
+
+    def check_commit(self, group_id: str, member: CommitMember) -> None:
+        """Raise what keeps the member from committing offsets."""
+        self.get(group_id).check_commit(
+            member.member_id, member.generation, knows_epochs=member.knows_epochs, partitions=member.partitions
+        )
+
+    def check_delete_offsets(self, group_id: str) -> None:
+        """Offsets of topics that no member wants may always be deleted."""
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise what keeps a member from reading the group's offsets."""
+        self.get(group_id).check_fetch(member_id, epoch)
+
+    def discard_state(self, group_id: str, done: Done) -> None:
+        """All that is kept of a group are its records."""
+        del group_id
+        done(None)
+
+    def remove(self, group_id: str) -> Sequence[bytes]:
+        """Forget a group; the keys of its records. Raises GroupNotEmpty."""
+        held = self._find(group_id)
+        if held is None:
+            raise GroupNotFound(f"there is no consumer group {group_id}")
+        if held.group.table.members:
+            raise GroupNotEmpty(f"group {group_id} has {len(held.group.table.members)} members")
+        self._forget(held)
+        stored = [key for key, _ in self._offsets.records_of(group_id)]
+        return list(dict.fromkeys([*stored, *held.group.table.every_key()]))
+
+    def restore(self, index: int | None) -> Iterator[None]:
+        """Take in the groups that have members, so that those that are gone are noticed."""
+        for group_id in list(self._offsets.each_other(index)):
+            self._take_in(group_id)
+            yield
+
+    def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
+        """Such groups are coordinated here no more; what is on its way to the disk is answered when that has ended."""
+        for held in [held for held in self._held.values() if those(held.group.id)]:
+            held.broken = error
+            self._forget(held)

@@ -1,0 +1,443 @@
+"""The coordinator of the groups: finds a group's kind, keeps offsets, lists, describes and deletes groups.
+
+What the kinds do each in its own way lies in modules of theirs (`kinds` says what they have in common). Every
+operation ends in one call of its `done`. Times come through the clock and the deadlines.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import (
+    DuramenError,
+    GroupIdInvalid,
+    GroupNotFound,
+    GroupSubscribed,
+    IllegalGeneration,
+    InconsistentProtocol,
+    NodeStopping,
+    OffsetMetadataTooLarge,
+    StaleMemberEpoch,
+    UnknownMember,
+)
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock, Randomness
+from duramen.base.settings import Settings
+from duramen.broker.streams import Streams
+from duramen.coordinators.group.classic import ClassicGroups, JoinDone, Leaving
+from duramen.coordinators.group.consumer import ConsumerGroups, HeartbeatDone
+from duramen.coordinators.group.kinds import (
+    CommitMember,
+    GroupDescription,
+    GroupKind,
+    GroupListing,
+    GroupsOfKind,
+    Registry,
+)
+from duramen.coordinators.group.memory import GroupRoom
+from duramen.coordinators.group.offsets import Offsets
+from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest
+from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey, OtherKey, decode_key
+from duramen.groups.share_group import ShareGroupState
+from duramen.groups.values import GroupSnapshot, GroupState, JoinRequest, SyncRequest
+
+__all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "Leaving"]
+
+_MEMBERS_SHARE: Final = 8  # the members of all groups may take an eighth of memory.limit.bytes
+
+_RESTORED_AT_ONCE: Final = 100  # groups: a few milliseconds
+_OFFSETS_AT_ONCE: Final = 1000
+
+_OF_CLASSIC_MEMBERS: Final = frozenset({GroupKind.CLASSIC, GroupKind.CONSUMER})  # one goes over to the other
+
+_STATES: Final[Mapping[GroupKind, Sequence[StrEnum]]] = {
+    GroupKind.CLASSIC: list(GroupState),
+    GroupKind.CONSUMER: list(ConsumerState),
+    GroupKind.SHARE: list(ShareGroupState),
+}
+
+Done = Callable[[DuramenError | None], None]
+Key = OffsetKey | GroupKey | OtherKey
+
+
+class Coordinator:
+    """All groups of this node. `kinds` is where a kind of groups plugs in."""
+
+    def __init__(
+        self,
+        offsets: Offsets,
+        streams: Streams,
+        clock: Clock,
+        deadlines: Deadlines,
+        randomness: Randomness,
+        settings: Settings,
+        configs: Callable[[str], Mapping[str, str]],
+        metrics: Metrics,
+        report: Callable[[str], None],
+    ) -> None:
+        """`configs` gives the configs that a group has of its own.
+
+        `report` is told, once in a while, that members are refused for want of memory.
+        """
+        self._offsets = offsets
+        self._streams = streams
+        self._clock = clock
+        self._randomness = randomness
+        self._max_metadata_bytes = settings.integer("offset.metadata.max.bytes")
+        self._retention_ms = settings.integer("offsets.retention.minutes") * 60_000
+        self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
+        self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
+        self.kinds = Registry(self._has_offsets)
+        self.consumer = ConsumerGroups(
+            offsets, streams, self.classic, clock, deadlines, settings, configs, self.room, report
+        )
+        self.kinds.add(self.classic)
+        self.kinds.add(self.consumer)
+        offsets.groups = self
+        self._stopping = False
+        self._gauges = {
+            (state.value, kind.value): metrics.counter("duramen_groups", state.value, kind.value)
+            for kind, states in _STATES.items()
+            for state in states
+        }
+
+    def _has_offsets(self, group_id: str) -> bool:
+        return next(self._offsets.of_group(group_id), None) is not None
+
+    def check(self, group_id: str) -> None:
+        """Raise what keeps every request about the group from being answered."""
+        if self._stopping:
+            raise NodeStopping("this node is stopping")
+        if not group_id:
+            raise GroupIdInvalid("a group needs an id")
+        self.check_coordinated(group_id)
+
+    def check_coordinated(self, group_id: str) -> None:
+        """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless the group is coordinated here."""
+        self._offsets.check(group_id)
+
+    def new_member_id(self, prefix: str) -> str:
+        """An id for a member: its client id (or instance id), as clients expect, and something unique."""
+        token = self._randomness.token(16).hex()
+        return f"{prefix}-{token[:8]}-{token[8:12]}-{token[12:16]}-{token[16:20]}-{token[20:]}"
+
+    # -- members of the classic protocol ------------------------------------------------------------
+
+    def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
+        """A member joins; answered when the rebalance is complete."""
+        try:
+            self.check(group_id)
+            self.classic.check_session(request.session_timeout_ms)
+            kind = self._kind(group_id)
+            if kind is GroupKind.CONSUMER and self.consumer.is_empty(group_id):
+                self.consumer.discard(group_id)
+                kind = GroupKind.CLASSIC
+            if kind not in _OF_CLASSIC_MEMBERS:
+                raise InconsistentProtocol(f"group {group_id} is a {kind} group")
+        except DuramenError as error:
+            done(error)
+            return
+        (self.consumer if kind is GroupKind.CONSUMER else self.classic).join(group_id, request, done)
+
+    def _kind(self, group_id: str) -> GroupKind:
+        found = self.kinds.of(group_id)
+        return GroupKind.CLASSIC if found is None else found.kind
+
+    def _of_member(self, group_id: str) -> GroupKind:
+        """The kind of a group that a member of the classic protocol says it is in. Raises UnknownMember."""
+        self.check(group_id)
+        kind = self._kind(group_id)
+        if kind not in _OF_CLASSIC_MEMBERS:
+            raise UnknownMember(f"group {group_id} is a {kind} group")
+        return kind
+
+    def sync(self, group_id: str, request: SyncRequest, done: JoinDone) -> None:
+        """A member asks for its assignment; answered when the leader has brought it."""
+        try:
+            kind = self._of_member(group_id)
+        except DuramenError as error:
+            done(error)
+            return
+        (self.consumer if kind is GroupKind.CONSUMER else self.classic).sync(group_id, request, done)
+
+    def heartbeat(self, group_id: str, member: CommitMember, done: Done) -> None:
+        """A sign of life."""
+        try:
+            kind = self._of_member(group_id)
+        except DuramenError as error:
+            done(error)
+            return
+        (self.consumer.beat if kind is GroupKind.CONSUMER else self.classic.heartbeat)(group_id, member, done)
+
+    def leave(
+        self,
+        group_id: str,
+        members: Sequence[Leaving],
+        done: Callable[[list[DuramenError | None] | DuramenError], None],
+    ) -> None:
+        """Members go; answered with one result for each."""
+        try:
+            kind = self._of_member(group_id)
+        except DuramenError as error:
+            done(error)
+            return
+        (self.consumer if kind is GroupKind.CONSUMER else self.classic).leave(group_id, members, done)
+
+    # -- members of the consumer protocol -----------------------------------------------------------
+
+    def consumer_heartbeat(self, group_id: str, request: HeartbeatRequest, done: HeartbeatDone) -> None:
+        """A member of the consumer protocol joins, lives or leaves; answered once what it is told is durable."""
+        try:
+            self.check(group_id)
+            if self._kind(group_id) not in _OF_CLASSIC_MEMBERS:
+                self.kinds.check(group_id, GroupKind.CONSUMER)
+        except DuramenError as error:
+            done(error)
+        else:
+            self.consumer.heartbeat(group_id, request, done)
+
+    # -- offsets ------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        group_id: str,
+        member: CommitMember,
+        offsets: Sequence[tuple[OffsetKey, CommittedOffset]],
+        done: Callable[[list[DuramenError | None] | DuramenError], None],
+    ) -> None:
+        """Store offsets; answered with one result for each once they are durable."""
+        partitions = frozenset((key.topic, key.partition) for key, _ in offsets)
+        try:
+            self._check_commit(group_id, member._replace(partitions=partitions))
+        except DuramenError as error:
+            done(error)
+            return
+        results = self.check_metadata(offsets)
+        accepted = [offset for offset, error in zip(offsets, results, strict=True) if error is None]
+        if not accepted:
+            done(results)
+            return
+
+        def stored(error: DuramenError | None) -> None:
+            done([error if result is None else result for result in results])
+
+        self._offsets.commit(group_id, accepted, stored)
+
+    def _check_commit(self, group_id: str, member: CommitMember) -> None:
+        if self._stopping:
+            raise NodeStopping("this node is stopping")
+        self.check_coordinated(group_id)
+        found = self.kinds.of(group_id)
+        if found is not None:
+            found.check_commit(group_id, member)
+        elif member.generation >= 0:
+            # A version that knows member epochs may tell that the group is gone; an older one has no such answer.
+            missing = GroupNotFound if member.knows_epochs else IllegalGeneration
+            raise missing(f"there is no group {group_id}")
+
+    def check_metadata(self, offsets: Sequence[tuple[OffsetKey, CommittedOffset]]) -> list[DuramenError | None]:
+        """What is wrong with the metadata of each offset."""
+        return [
+            OffsetMetadataTooLarge(f"an offset's metadata has {self._max_metadata_bytes} bytes at most")
+            if len(committed.metadata.encode()) > self._max_metadata_bytes
+            else None
+            for _, committed in offsets
+        ]
+
+    def check_transactional(self, group_id: str, member: CommitMember) -> None:
+        """Raise unless this member may commit offsets in a transaction.
+
+        Who names no member at all may, but not to a share group. An epoch that is over is IllegalGeneration, as Kafka
+        says it: producers know no other name of it.
+        """
+        self.check_coordinated(group_id)
+        found = self.kinds.of(group_id)
+        named = member.member_id or member.instance_id is not None or member.generation >= 0
+        if not (self._stopping or named or (found is not None and found.kind is GroupKind.SHARE)):
+            return
+        try:
+            self._check_commit(group_id, member._replace(knows_epochs=found is not None, transactional=True))
+        except StaleMemberEpoch as error:
+            raise IllegalGeneration(str(error)) from None
+
+    def unstable(self, key: OffsetKey) -> bool:
+        """Whether a transaction that is still open commits an offset for the partition."""
+        return self._offsets.unstable(key)
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""
+        self.check_coordinated(group_id)
+        found = self.kinds.of(group_id)
+        if found is not None:
+            found.check_fetch(group_id, member_id, epoch)
+
+    def committed(self, key: OffsetKey) -> CommittedOffset | None:
+        """The offset that a group has committed for a partition."""
+        return self._offsets.get(key)
+
+    def all_committed(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Every offset that a group has committed."""
+        return self._offsets.of_group(group_id)
+
+    def delete_offsets(
+        self,
+        group_id: str,
+        keys: Sequence[OffsetKey],
+        done: Callable[[list[DuramenError | None] | DuramenError], None],
+    ) -> None:
+        """Forget committed offsets of partitions that no member wants; answered with one result for each."""
+        try:
+            self.check(group_id)
+            found = self.kinds.of(group_id)
+            if found is None and not self._has_offsets(group_id):
+                raise GroupNotFound(f"there is no group {group_id}")
+            if found is not None:
+                found.check_delete_offsets(group_id)
+            topics = {key.topic for key in keys}
+            wanted = {topic for topic in topics if found is not None and found.subscribes(group_id, topic)}
+        except DuramenError as error:
+            done(error)
+            return
+        results: list[DuramenError | None] = [
+            GroupSubscribed(f"members of group {group_id} read {key.topic}") if key.topic in wanted else None
+            for key in keys
+        ]
+        gone = [key for key in keys if key.topic not in wanted and self._offsets.get(key) is not None]
+
+        def removed(error: DuramenError | None) -> None:
+            done([error if result is None else result for result in results])
+
+        self._offsets.remove(group_id, gone, removed)
+
+    # -- administration -----------------------------------------------------------------------------
+
+    def listing(self) -> list[GroupListing]:
+        """Every group that is coordinated here, those that only have offsets included."""
+        listed = {line.group_id: line for groups in self.kinds for line in groups.listing()}
+        for group_id in self._offsets.each_with_offsets():
+            if group_id not in listed:
+                listed[group_id] = GroupListing(group_id, "", GroupState.EMPTY)
+        return list(listed.values())
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """A group with its members. Raises GroupNotFound, or what `check_coordinated` does."""
+        self.check_coordinated(group_id)
+        found = self.kinds.of(group_id)
+        if found is not None:
+            return found.describe(group_id)
+        if not self._has_offsets(group_id):
+            raise GroupNotFound(f"there is no group {group_id}")
+        return GroupDescription(group_id, GroupState.EMPTY, GroupSnapshot(0, "", None, None, ()))
+
+    def delete(self, group_id: str, done: Done) -> None:
+        """Remove a group without members, and its offsets."""
+        try:
+            self.check_coordinated(group_id)
+            found = self.kinds.of(group_id)
+            keys: list[Key] = [key for key, _ in self._offsets.of_group(group_id)]
+            if found is None and not keys:
+                raise GroupNotFound(f"there is no group {group_id}")
+        except DuramenError as error:
+            done(error)
+            return
+        if found is None:
+            self._offsets.remove(group_id, keys, done)
+        else:
+            found.discard_state(group_id, partial(self._discarded, found, group_id, done))
+
+    def _discarded(self, kind: GroupsOfKind, group_id: str, done: Done, error: DuramenError | None) -> None:
+        try:
+            if error is not None:
+                raise error
+            keys: list[Key] = [key for key, _ in self._offsets.of_group(group_id)]
+            keys += _keys(kind.remove(group_id))
+        except DuramenError as refused:
+            done(refused)
+        else:
+            self._offsets.remove(group_id, keys, done)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic is deleted: what groups have committed of it goes."""
+        for _ in self._forget_topics(lambda known: known == topic):
+            pass
+
+    def _forget_topics(self, gone: Callable[[str], bool], index: int | None = None) -> Iterator[None]:
+        by_group: dict[str, list[Key]] = {}
+        for at, key in enumerate(self._offsets.each_key(index), 1):
+            if gone(key.topic):
+                by_group.setdefault(key.group, []).append(key)
+            if not at % _OFFSETS_AT_ONCE:
+                yield
+        self._remove_all(by_group)
+
+    def _remove_all(self, by_group: dict[str, list[Key]]) -> None:
+        for group_id, keys in by_group.items():
+            self._offsets.remove(group_id, keys, lambda _: None)
+
+    def expire(self) -> None:
+        """Forget offsets of groups without members that are older than offsets.retention.minutes.
+
+        Not while an open transaction commits another in their place: its record would not count any more.
+        """
+        before_ms = self._clock.wall_ms() - self._retention_ms
+        expired: dict[str, list[Key]] = {}
+        remaining: set[str] = set()
+        for key, committed in self._offsets.each_offset():
+            if self._idle_since(key.group, committed) < before_ms and not self._offsets.unstable(key):
+                expired.setdefault(key.group, []).append(key)
+            else:
+                remaining.add(key.group)
+        for groups in self.kinds:
+            for listed in list(groups.listing()):
+                empty_since_ms = groups.empty_since_ms(listed.group_id)
+                if listed.group_id not in remaining and empty_since_ms is not None and empty_since_ms < before_ms:
+                    expired.setdefault(listed.group_id, []).extend(_keys(groups.remove(listed.group_id)))
+        self._remove_all(expired)
+
+    def _idle_since(self, group_id: str, committed: CommittedOffset) -> int:
+        """Since when nobody has used the offset (ms): never while the group has members."""
+        found = self.kinds.of(group_id)
+        empty_since_ms = 0 if found is None else found.empty_since_ms(group_id)
+        return self._clock.wall_ms() if empty_since_ms is None else max(empty_since_ms, committed.commit_ms)
+
+    # -- the node -----------------------------------------------------------------------------------
+
+    def measure(self) -> None:
+        """Bring the gauges up to date."""
+        counts = dict.fromkeys(self._gauges, 0)
+        for listed in self.listing():
+            counts[listed.state.value, listed.kind.value] += 1
+        for labels, count in counts.items():
+            self._gauges[labels].value = count
+
+    def restore(self) -> None:
+        """After the start of a node that is alone: take in the groups that have members."""
+        for _ in self.restore_some(None):
+            pass
+
+    def restore_some(self, index: int | None) -> Iterator[None]:
+        """Take in the groups that have members, so that those that are gone are noticed, step by step.
+
+        Only those of a partition of the stream of offsets, None: all. Offsets of topics that do not exist go: a crash
+        may have come between a topic's deletion and theirs.
+        """
+        for groups in self.kinds:
+            for at, _ in enumerate(groups.restore(index), 1):
+                if not at % _RESTORED_AT_ONCE:
+                    yield
+        yield from self._forget_topics(lambda topic: self._streams.find(topic) is None, index)
+
+    def let_go(self, index: int, error: DuramenError) -> None:
+        """The groups of a partition of the stream of offsets are coordinated elsewhere: who waits is told `error`."""
+        for groups in self.kinds:
+            groups.let_go(lambda group_id: self._offsets.partition_of(group_id) == index, error)
+
+    def stop(self) -> None:
+        """Take no more requests; members will find the group again after the restart."""
+        self._stopping = True
+
+
+def _keys(record_keys: Sequence[bytes]) -> list[Key]:
+    return [key for record_key in record_keys if (key := decode_key(record_key)) is not None]

@@ -1,0 +1,126 @@
+"""How far groups are behind: in records, and in the time of the first record they have not committed past.
+
+A group's coordinator tells of it, and only it: of partitions that this node leads by what is here, of others by what
+their leaders answer (`lag_elsewhere`). A partition's end is its leader's high watermark; a committed offset below the
+log's start counts from the start.
+
+`measure` never waits for the disk: where the header of the first such record's batch is not in memory it takes the
+largest timestamp before the index entry (one for every 64 KiB of a segment) that the batch follows, so that a lag looks
+longer than it is by what one entry spans, never shorter; where the index is not in memory either, that of the segment's
+first batch. What had to be read for it is read meanwhile, so that the next measuring has it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from duramen.base.ports import Clock
+from duramen.broker.list_offsets import find_time
+from duramen.broker.streams import Streams
+from duramen.coordinators.group.lag_values import Lag, LagRow, lag_between, seconds_since
+from duramen.coordinators.group.offsets import Offsets
+from duramen.coordinators.group.remote_lag import Elsewhere, Place
+from duramen.groups.records import OffsetKey
+from duramen.storage.log.log import Log
+from duramen.storage.store import Store
+
+__all__ = ["Lags", "lag_of"]
+
+_AT_ONCE: Final = 100  # offsets looked at in one step of measuring: about a millisecond
+_LOOKS_AT_ONCE: Final = 10  # of which so many may walk through the headers of an index entry's batches
+_MOST_LOOKS: Final = 200  # in one measuring
+
+
+def lag_of(log: Log, committed_offset: int) -> Lag:
+    """How far a group that has committed this offset is behind."""
+    return lag_between(log.start_offset, log.high_watermark, committed_offset)
+
+
+class Lags:
+    """The lag of every group, as the metrics show it, and the times that it is made of."""
+
+    def __init__(
+        self, offsets: Offsets, streams: Streams, store: Store, clock: Clock, elsewhere: Elsewhere, *, most_series: int
+    ) -> None:
+        """At most `most_series` partitions of groups are measured; `left_out` says how many were not."""
+        self._offsets = offsets
+        self._streams = streams
+        self._store = store
+        self._clock = clock
+        self._elsewhere = elsewhere
+        self._most_series = most_series
+        self._rows: Sequence[LagRow] = ()
+        self._places: Sequence[Place] = ()
+        self._times: dict[OffsetKey, tuple[int, int | None]] = {}  # an offset of the partition, and its time
+        self.left_out = 0
+
+    def measure(self) -> Iterator[None]:
+        """Look at what every group has committed, step by step, so that others may go on in between."""
+        rows: list[LagRow] = []
+        places: list[Place] = []
+        behind: set[OffsetKey] = set()
+        left_out = looks = 0
+        group, deposed = "", True
+        for at, (key, committed) in enumerate(self._offsets.each_offset(), 1):
+            if at % _AT_ONCE == 0:
+                yield
+            if key.group != group:
+                group, deposed = key.group, self._offsets.deposed(key.group)
+            if deposed:
+                continue  # who coordinates it by now tells of it
+            stream = self._streams.find(key.topic)
+            if stream is None or not 0 <= key.partition < len(stream.partitions):
+                continue
+            if len(rows) + len(places) >= self._most_series:
+                left_out += 1
+                continue
+            if not stream.partitions[key.partition].leads:
+                places.append(Place(key, stream.id, committed.offset))
+                continue
+            log = stream.partitions[key.partition].log
+            lag = lag_of(log, committed.offset)
+            seconds: float | None = 0.0
+            if lag.records:
+                behind.add(key)
+                if looks < _MOST_LOOKS and self._times.get(key, (-1, None))[0] != lag.next_offset:
+                    looks += 1
+                    find_time(self._store, log, lag.next_offset, partial(self._found, key, lag.next_offset))
+                    if looks % _LOOKS_AT_ONCE == 0:
+                        yield
+                seconds = self._seconds(key, log, lag)
+            rows.append(LagRow(key, lag.records, seconds))
+        self._rows, self._places, self.left_out = rows, places, left_out
+        for key in self._times.keys() - behind:
+            del self._times[key]
+
+    def ask(self, done: Callable[[None], None]) -> None:
+        """Ask the leaders of what was measured last and is led elsewhere; `done(None)` once they have answered.
+
+        Or once it is too late: it takes three seconds at most.
+        """
+        self._elsewhere.ask(self._places, done)
+
+    def _found(self, key: OffsetKey, offset: int, timestamp_ms: int | None) -> None:
+        self._times[key] = (offset, timestamp_ms)
+
+    def _seconds(self, key: OffsetKey, log: Log, lag: Lag) -> float | None:
+        offset, timestamp_ms = self._times.get(key, (-1, None))
+        if offset != lag.next_offset:
+            timestamp_ms = log.time_before(lag.next_offset)
+        if timestamp_ms is None or timestamp_ms < 0:
+            return None
+        return seconds_since(timestamp_ms, self._clock.wall_ms())
+
+    def _all(self) -> Iterator[tuple[tuple[str, ...], LagRow]]:
+        here = {row.key for row in self._rows}
+        # What others said may be of a time when they led what is led here now.
+        for row in (*self._rows, *(row for row in self._elsewhere.rows if row.key not in here)):
+            yield (row.key.group, row.key.topic, str(row.key.partition)), row
+
+    def records(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """What was measured last: records, by group, stream and partition."""
+        return ((labels, row.records) for labels, row in self._all())
+
+    def seconds(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """What was measured last: seconds, where they are known."""
+        return ((labels, row.seconds) for labels, row in self._all() if row.seconds is not None)

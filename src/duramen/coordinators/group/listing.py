@@ -1,0 +1,178 @@
+"""The groups of all nodes, page by page: each lists those that it coordinates, and whoever is asked asks the others."""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotFound, NotCoordinator
+from duramen.broker.list_offsets import Bounds, BoundsOf, Wanted
+from duramen.broker.membership import Standing
+from duramen.broker.streams import Streams
+from duramen.coordinators.group.coordinator import Coordinator
+from duramen.coordinators.group.lag import lag_of
+from duramen.coordinators.group.lag_values import lag_between
+from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.metadata.partitions import PartitionId
+from duramen.rpc.caller import Caller, Gathered
+from duramen.rpc.methods import Method
+from duramen.rpc.server import Done as Answered
+from duramen.storage.store import Store
+
+__all__ = ["LIST_GROUPS", "GroupRow", "GroupRows", "ListGroups", "Listed", "Listing"]
+
+_AT_ONCE: Final = 200  # offsets that are looked at before others get their turn: a few milliseconds
+_MOST_ROWS: Final = 10_001
+
+
+class GroupRow(msgspec.Struct, frozen=True, array_like=True):
+    """A group in a list: how many members it has, and how many records it has not committed past in all, if known."""
+
+    id: str
+    state: str
+    protocol_type: str
+    protocol: str | None
+    members: int
+    lag_records: int | None
+    kind: str
+
+
+class ListGroups(msgspec.Struct, frozen=True, array_like=True):
+    """A node is asked for the first `limit` groups that it coordinates whose ids come behind `after`."""
+
+    after: str
+    limit: int
+
+
+class GroupRows(msgspec.Struct, frozen=True, array_like=True):
+    """The groups that a node coordinates."""
+
+    rows: list[GroupRow]
+
+
+LIST_GROUPS: Final = Method("list-groups", ListGroups, GroupRows, idempotent=True)
+
+
+class Listed(NamedTuple):
+    """Groups by id; those are missing of nodes that did not answer, and of partitions without a leader.
+
+    The `leaderless` partitions are of `__consumer_offsets`.
+    """
+
+    rows: Sequence[GroupRow]
+    silent: Sequence[int]
+    leaderless: Sequence[int] = ()
+
+
+RowsDone = Callable[[list[GroupRow]], None]
+
+
+class Listing:
+    """Lists groups."""
+
+    def __init__(
+        self, standing: Standing, groups: Coordinator, streams: Streams, store: Store, caller: Caller,
+        bounds: BoundsOf,
+    ) -> None:  # fmt: skip
+        self._bounds = bounds
+        self._standing = standing
+        self._groups = groups
+        self._streams = streams
+        self._store = store
+        self._caller = caller
+        caller.server.handle(LIST_GROUPS, self._serve)
+
+    def everywhere(self, after: str, limit: int, done: Callable[[Listed], None]) -> None:
+        """The first `limit` groups of all nodes whose ids come behind `after`. Who does not answer in time is named."""
+        nodes = {node.id for node in self._standing.nodes if node.holds_partitions} | {self._caller.node_id}
+        leaderless = self._leaderless()
+
+        def gathered(result: Gathered[GroupRows]) -> None:
+            found = {row.id: row for answer in result.answers.values() for row in answer.rows}
+            rows = heapq.nsmallest(limit, found.values(), key=lambda row: row.id)
+            done(Listed(rows, sorted(result.missing), leaderless))
+
+        self._caller.gather(LIST_GROUPS, dict.fromkeys(sorted(nodes), ListGroups(after, limit)), gathered)
+
+    def _serve(self, request: ListGroups, done: Answered[GroupRows]) -> None:
+        """List the groups that are coordinated here."""
+        limit = min(max(request.limit, 0), _MOST_ROWS)
+        self._here(request.after, limit, lambda rows: done(GroupRows(rows)))
+
+    def _leaderless(self) -> list[int]:
+        stream = self._streams.find(OFFSETS_STREAM)
+        if stream is None:
+            return []
+        places = (PartitionId(stream.id, index) for index in range(len(stream.partitions)))
+        return [place.partition for place in places if self._standing.partition(place).leader is None]
+
+    def _here(self, after: str, limit: int, done: RowsDone) -> None:
+        ids = heapq.nsmallest(limit, (group.group_id for group in self._groups.listing() if group.group_id > after))
+        rows: list[GroupRow] = []
+        lags: list[_Committed] = []
+        steps = self._describe(ids, rows, lags)
+
+        def go_on() -> None:
+            if next(steps, rows) is rows:
+                self._bounds.find([lag.wanted for lag in lags], lambda found: done(_with_lags(rows, lags, found)))
+            else:
+                self._store.soon(go_on)
+
+        go_on()
+
+    def _describe(self, ids: Sequence[str], rows: list[GroupRow], elsewhere: "list[_Committed]") -> Iterator[None]:
+        """Add a row for each group that is still here, with its lag in partitions that this node leads.
+
+        What it has committed in others is put to `elsewhere`. Others get their turn at every step.
+        """
+        looked = 0
+        for group_id in ids:
+            try:
+                described = self._groups.describe(group_id)
+            except (GroupNotFound, CoordinatorLoading, NotCoordinator):
+                continue  # deleted meanwhile, or coordinated elsewhere
+            snapshot, lag_records = described.snapshot, 0
+            for key, committed in self._groups.all_committed(group_id):
+                looked += 1
+                if looked % _AT_ONCE == 0:
+                    yield
+                stream = self._streams.find(key.topic)
+                if stream is None or not 0 <= key.partition < len(stream.partitions):
+                    continue
+                if stream.partitions[key.partition].leads:
+                    lag_records += lag_of(stream.partitions[key.partition].log, committed.offset).records
+                else:
+                    wanted = Wanted(stream.id.bytes, key.partition)
+                    elsewhere.append(_Committed(len(rows), committed.offset, wanted))
+            rows.append(
+                GroupRow(
+                    group_id, described.state.value, snapshot.protocol_type, snapshot.protocol,
+                    len(snapshot.members), lag_records, described.kind.value,
+                )
+            )  # fmt: skip
+            looked += 1
+            if looked % _AT_ONCE == 0:
+                yield
+
+
+class _Committed(NamedTuple):
+    """What the group of a row has committed in a partition that another node leads."""
+
+    row: int
+    offset: int
+    wanted: Wanted
+
+
+def _with_lags(
+    rows: list[GroupRow], committed: Sequence[_Committed], found: Sequence[Bounds | DuramenError]
+) -> list[GroupRow]:
+    """The rows with what their groups lack elsewhere; where that is not known, neither is the group's lag."""
+    for one, bounds in zip(committed, found, strict=True):
+        lag = rows[one.row].lag_records
+        if isinstance(bounds, DuramenError):
+            lag = None
+        elif lag is not None:
+            lag += lag_between(bounds.start_offset, bounds.end_offset, one.offset).records
+        rows[one.row] = msgspec.structs.replace(rows[one.row], lag_records=lag)
+    return rows

@@ -1,0 +1,134 @@
+"""How far groups that are coordinated here are behind in partitions that other nodes lead: what their leaders say.
+
+They are asked when somebody wants to know. Where one does not answer, what it said last counts for a minute: without a
+leader nothing is written, and behind a connection that comes again it is told what there is.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.errors import DuramenError
+from duramen.base.ids import StreamId
+from duramen.base.ports import Clock
+from duramen.broker.list_offsets import Bounds, BoundsOf, Wanted
+from duramen.coordinators.group.lag_values import LagRow, lag_between, seconds_since
+from duramen.groups.records import OffsetKey
+
+__all__ = ["Elsewhere", "Place"]
+
+_KEPT_MS: Final = 60_000
+_MOST_LOOKS: Final = 200  # times of records for which leaders may read their disks, in one asking
+_AT_ONCE: Final = 200  # partitions asked for in one step: a millisecond
+
+
+class Place(NamedTuple):
+    """What a group has committed in a partition."""
+
+    key: OffsetKey
+    stream_id: StreamId
+    committed_offset: int
+
+
+class _Known(NamedTuple):
+    """What a leader said, and when; of the time of which record it told, and whether that is exact."""
+
+    bounds: Bounds
+    told_ms: int
+    offset: int
+    timestamp_ms: int
+    exact: bool
+
+
+class _Round:
+    """Some places that are asked for, and what is known of them so far. `open` are the requests under way."""
+
+    def __init__(self, places: Sequence[Place], done: Callable[[None], None]) -> None:
+        self.places = places
+        self.done = done
+        self.open = 1  # until the last of them is sent
+        self.known: dict[OffsetKey, _Known] = {}
+        self.rows: list[LagRow] = []
+
+
+class Elsewhere:
+    """What leaders have said last. `rows` is what follows from it."""
+
+    def __init__(self, bounds: BoundsOf, clock: Clock, soon: Callable[[Callable[[], None]], None]) -> None:
+        """`soon` does something once others had their turn."""
+        self._bounds = bounds
+        self._clock = clock
+        self._soon = soon
+        self._known: dict[OffsetKey, _Known] = {}
+        self.rows: Sequence[LagRow] = ()
+
+    def ask(self, places: Sequence[Place], done: Callable[[None], None]) -> None:
+        """Ask those who lead these partitions, and no others; `done(None)` once they have answered, or too late."""
+        self._ask(_Round(places, done), 0, 0)
+
+    def _ask(self, round_: "_Round", begin: int, looks: int) -> None:
+        """Ask for those from `begin` on, some at a time."""
+        places = round_.places[begin : begin + _AT_ONCE]
+        wanted: list[Wanted] = []
+        for place in places:
+            wish = self._wish(place, look=looks < _MOST_LOOKS)
+            looks += wish.offset >= 0 and not wish.roughly
+            wanted.append(wish)
+        round_.open += 1
+        self._bounds.find(wanted, partial(self._told, round_, places, wanted))
+        if begin + _AT_ONCE < len(round_.places):
+            self._soon(partial(self._ask, round_, begin + _AT_ONCE, looks))
+        else:
+            self._over(round_)
+
+    def _wish(self, place: Place, *, look: bool) -> Wanted:
+        """What is to be asked. The time is exact where that is not known yet, and the group was behind."""
+        known = self._known.get(place.key)
+        stream_id, partition = place.stream_id.bytes, place.key.partition
+        if known is None:
+            return Wanted(stream_id, partition, offset=place.committed_offset, roughly=not look)
+        lag = lag_between(known.bounds.start_offset, known.bounds.end_offset, place.committed_offset)
+        if known.exact and known.offset == lag.next_offset:
+            return Wanted(stream_id, partition)
+        return Wanted(stream_id, partition, offset=place.committed_offset, roughly=not (look and lag.records))
+
+    def _told(
+        self, round_: "_Round", places: Sequence[Place], wanted: Sequence[Wanted],
+        found: Sequence[Bounds | DuramenError],
+    ) -> None:  # fmt: skip
+        now_ms = self._clock.wall_ms()
+        for place, wish, one in zip(places, wanted, found, strict=True):
+            before = self._known.get(place.key)
+            known = self._learned(place, wish, one, before) if isinstance(one, Bounds) else self._kept(before)
+            if known is not None:
+                round_.known[place.key] = known
+                round_.rows.append(_row(place, known, now_ms))
+        self._over(round_)
+
+    def _over(self, round_: "_Round") -> None:
+        round_.open -= 1
+        if not round_.open:
+            self._known, self.rows = round_.known, round_.rows
+            round_.done(None)
+
+    def _learned(self, place: Place, wish: Wanted, bounds: Bounds, before: _Known | None) -> _Known:
+        now_ms = self._clock.monotonic_ms()
+        if wish.offset < 0 and before is not None:
+            return before._replace(bounds=bounds, told_ms=now_ms)
+        lag = lag_between(bounds.start_offset, bounds.end_offset, place.committed_offset)
+        exact = not wish.roughly and bounds.timestamp_ms >= 0
+        return _Known(bounds, now_ms, lag.next_offset, bounds.timestamp_ms, exact)
+
+    def _kept(self, before: _Known | None) -> _Known | None:
+        is_old = before is not None and self._clock.monotonic_ms() - before.told_ms > _KEPT_MS
+        return None if is_old else before
+
+
+def _row(place: Place, known: _Known, now_ms: int) -> LagRow:
+    bounds = known.bounds
+    lag = lag_between(bounds.start_offset, bounds.end_offset, place.committed_offset)
+    seconds: float | None = 0.0
+    if lag.records:
+        is_its = known.offset == lag.next_offset and known.timestamp_ms >= 0
+        seconds = seconds_since(known.timestamp_ms, now_ms) if is_its else None
+    return LagRow(place.key, lag.records, seconds)

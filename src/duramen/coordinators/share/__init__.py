@@ -1,0 +1,1 @@
+"""Share groups: share partitions, their stored state, and the group's metadata."""

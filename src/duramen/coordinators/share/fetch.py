@@ -1,0 +1,300 @@
+"""Share fetches: records that a consumer acquires, at once or as soon as there are some or somebody lets go of some.
+
+What is acquired has to be cut along batches, so what is read is looked at before it goes out: an answer has at most
+`LARGEST_ANSWER_BYTES` of records, or one batch that is larger.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import DuramenError, OffsetNotAvailable, StorageFailed
+from duramen.base.ports import Clock
+from duramen.broker.partition import Partition
+from duramen.codec.batch import TRANSACTIONAL, Header
+from duramen.coordinators.share.partition import SharePartition, Taken
+from duramen.rpc.retry import UNSETTLED
+from duramen.storage.log.transactions import AbortedTransaction
+from duramen.storage.scan import read_slice
+from duramen.storage.segment.reader import Blocked, Slice
+from duramen.storage.store import Store
+
+__all__ = ["LARGEST_ANSWER_BYTES", "ShareFetched", "ShareFetcher", "ShareLimits"]
+
+LARGEST_ANSWER_BYTES: Final = 1 << 20
+_LATER: Final = (*UNSETTLED, OffsetNotAvailable)
+_LOADING_MS: Final = 1_000  # so long an answer waits for what is kept elsewhere
+
+
+class ShareLimits(NamedTuple):
+    """How much a share fetch wants: `strict`: not one record more than `max_records` (KIP-1206)."""
+
+    min_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+    max_records: int
+    batch_size: int
+    strict: bool = False
+
+
+class ShareFetched(NamedTuple):
+    """What one share partition gives: records that are the consumer's now, nothing, or an error."""
+
+    taken: Taken | None = None
+    error: DuramenError | None = None
+
+
+Answer = Callable[[list[ShareFetched]], None]
+
+_NOTHING: Final = ShareFetched()
+
+
+class ShareFetcher:
+    """A share fetch under way."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        deadlines: Deadlines,
+        wanted: Sequence[SharePartition | DuramenError],
+        owner: str,
+        limits: ShareLimits,
+        committed: bool,
+        answer: Answer,
+    ) -> None:
+        """`wanted` are looked at in their order. With `committed` only records of committed transactions count."""
+        self._store = store
+        self._clock = clock
+        self._deadlines = deadlines
+        self._wanted = wanted
+        self._owner = owner
+        self._limits = limits
+        self._max_bytes = min(limits.max_bytes, LARGEST_ANSWER_BYTES)
+        self._committed = committed
+        self._answer: Answer | None = answer
+        self._found = [ShareFetched(error=one) if isinstance(one, DuramenError) else _NOTHING for one in wanted]
+        self._plans: list[tuple[int, SharePartition, int, Slice]] = []
+        self._bytes = 0
+        self._left = limits.max_records
+        self._urgent = any(found.error for found in self._found)
+        self._loading: set[int] = set()  # there is nothing of these until the next fetch
+        self._busy = True
+        self._poked = False
+        self._registered = False
+        self._deadline: Deadline | None = None
+        self._patience: Deadline | None = None  # while share partitions are loaded
+
+    def start(self) -> None:
+        """Load what is not loaded, look, answer or wait."""
+        now_ms = self._clock.monotonic_ms()
+        if self._limits.max_wait_ms > 0:
+            self._deadline = self._deadlines.at(now_ms + self._limits.max_wait_ms, self._time_is_up)
+        else:
+            self._urgent = True
+        self._loading = {index for index, one in enumerate(self._wanted) if isinstance(one, SharePartition)}
+        waiting = {*self._loading, -1}
+
+        def loaded(index: int, error: DuramenError | None) -> None:
+            if error is not None and isinstance(error, _LATER):
+                over(index)
+                return
+            self._loading.discard(index)
+            if error is not None:
+                self._fail(index, error)
+            over(index)
+
+        def over(index: int) -> None:
+            waiting.discard(index)
+            if not waiting and self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+                self._look()
+
+        def impatient() -> None:
+            if waiting:
+                waiting.clear()
+                over(-1)
+
+        self._patience = self._deadlines.at(now_ms + max(self._limits.max_wait_ms, _LOADING_MS), impatient)
+        for index in sorted(self._loading):
+            one = self._wanted[index]
+            if isinstance(one, SharePartition):
+                one.load(partial(loaded, index))
+        over(-1)
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more: nothing is acquired from here on."""
+        self._answer = None
+        self._leave()
+
+    def _fail(self, index: int, error: DuramenError) -> None:
+        self._found[index] = ShareFetched(error=error)
+        self._urgent = True
+
+    def _time_is_up(self) -> None:
+        self._urgent = True
+        if not self._busy:
+            self._look()
+
+    # -- looking for records ------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._busy = True
+        self._bytes = 0
+        self._plans = []
+        self._plan_from(0)
+
+    def _plan_from(self, begin: int) -> None:
+        for index in range(begin, len(self._wanted)):
+            one = self._wanted[index]
+            if isinstance(one, DuramenError) or self._found[index].error is not None:
+                continue
+            blocked = self._plan(index, one)
+            if blocked is not None:
+                self._store.unblock(blocked, partial(self._unblocked, index))
+                return
+        if self._answer is None:
+            return
+        if self._plans and (self._urgent or self._bytes >= self._limits.min_bytes):
+            self._take(0)
+        elif self._urgent:
+            self._finish()
+        else:
+            self._wait()
+
+    def _unblocked(self, index: int, error: BaseException | None) -> None:
+        if error is not None:
+            self._fail(index, StorageFailed(f"reading failed: {error}"))
+        if self._answer is not None:
+            self._plan_from(index)
+
+    def _plan(self, index: int, one: SharePartition) -> Blocked | None:
+        room = self._max_bytes - self._bytes
+        if index in self._loading:
+            return None
+        if not one.delivers or one.partition.stream.deleted:
+            self._fail(index, one.why_gone())
+            return None
+        offset = one.next_offset()
+        if offset is None or (room <= 0 and self._plans):
+            return None
+        try:
+            plan = one.partition.log.plan_read(offset, max(room, 1), committed=self._committed)
+        except DuramenError as error:
+            self._fail(index, error)
+            return None
+        if isinstance(plan, Blocked):
+            return plan
+        if plan is not None and (len(plan) <= room or not self._plans):
+            self._plans.append((index, one, offset, plan))
+            self._bytes += len(plan)
+        return None
+
+    # -- acquiring them -----------------------------------------------------------------------------
+
+    def _take(self, at: int) -> None:
+        """Read what was planned, one partition after the other, and acquire from it."""
+        if at >= len(self._plans) or self._left <= 0:
+            self._taken()
+            return
+        index, one, offset, slice_ = self._plans[at]
+
+        def read(data: bytes | DuramenError | OSError) -> None:
+            if self._answer is None:
+                return
+            if isinstance(data, bytes):
+                self._acquire(index, one, offset, data)
+            else:
+                self._fail(index, data if isinstance(data, DuramenError) else StorageFailed(f"reading failed: {data}"))
+            self._take(at + 1)
+
+        read_slice(self._store, slice_, read)
+
+    def _acquire(self, index: int, one: SharePartition, offset: int, data: bytes) -> None:
+        if not one.delivers:
+            self._fail(index, one.why_gone())
+            return
+        log = one.partition.log
+        aborted: Sequence[AbortedTransaction] = ()
+        if self._committed:
+            aborted = log.transactions.aborted_within(offset, log.last_stable_offset)
+        try:
+            taken = one.acquire(
+                offset, data, self._owner, self._left, self._limits.batch_size,
+                strict=self._limits.strict, dropped=lambda head: _is_dropped(head, aborted),
+            )  # fmt: skip
+        except DuramenError as error:
+            self._fail(index, error)
+            return
+        self._left -= taken.size
+        if taken.acquired:
+            self._found[index] = ShareFetched(taken)
+
+    def _taken(self) -> None:
+        if self._urgent or any(found.taken for found in self._found):
+            self._finish()
+        else:
+            # Others were faster, or there were only records that no consumer gets.
+            self._store.soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._poked = False
+        if self._answer is not None:
+            self._look()
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        self._busy = False
+        if not self._registered:
+            self._registered = True
+            for one in self._each():
+                one.waiting[self._poke] = None
+                one.partition.waiting[self._poke_partition] = None
+        if self._poked:
+            self._poked = False
+            self._poke()
+
+    def _each(self) -> list[SharePartition]:
+        return [one for one in self._wanted if isinstance(one, SharePartition)]
+
+    def _poke_partition(self, _: Partition) -> None:
+        self._poke()
+
+    def _poke(self) -> None:
+        """There may be something to acquire."""
+        if self._poked:
+            return
+        self._poked = True
+        if not self._busy:
+            self._busy = True
+            # Later: one sync raises the high watermarks of many partitions.
+            self._store.soon(self._look_again)
+
+    def _leave(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if self._registered:
+            self._registered = False
+            for one in self._each():
+                one.waiting.pop(self._poke, None)
+                one.partition.waiting.pop(self._poke_partition, None)
+
+    def _finish(self) -> None:
+        answer, self._answer = self._answer, None
+        self._leave()
+        if answer is not None:
+            answer(self._found)
+
+
+def _is_dropped(head: Header, aborted: Sequence[AbortedTransaction]) -> bool:
+    return bool(head.attributes & TRANSACTIONAL) and any(
+        head.producer_id == one.producer_id and one.first_offset <= head.base_offset <= one.last_offset
+        for one in aborted
+    )

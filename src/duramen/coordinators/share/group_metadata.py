@@ -1,0 +1,236 @@
+"""Which partitions each share group has a share of: records of `__consumer_offsets`, kept by the group's coordinator.
+
+A partition stands in the record before its state is stored, and until the state is gone: what a change that was not
+brought to its end has left is found again, and every step may be repeated, by this coordinator only as long as there is
+no other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+from duramen.base.errors import DuramenError, NotCoordinator
+from duramen.base.ids import StreamId
+from duramen.broker.streams import Streams
+from duramen.coordinators.group.offsets import Offsets
+from duramen.coordinators.share.persister import Begin, Mandate, SharePersister
+from duramen.coordinators.share.requests import Change
+from duramen.groups.records import OtherKey
+from duramen.groups.share_assignor import Place
+from duramen.groups.share_group_records import GroupPlaces, decode_places, encode_places, encode_places_key
+from duramen.groups.share_records import UNKNOWN_START, ShareKey
+
+__all__ = ["ShareInventory"]
+
+Done = Callable[[DuramenError | None], None]
+EpochOf = Callable[[Place], int]
+"""The leader epoch of a partition, as far as it is known."""
+
+
+class _Newest:
+    """What was appended last of a group, while it is on its way to the disk."""
+
+    __slots__ = ("open", "places")
+
+    def __init__(self, places: GroupPlaces) -> None:
+        self.places = places
+        self.open = 0
+
+
+class ShareInventory:
+    """The share groups that are coordinated here."""
+
+    def __init__(self, offsets: Offsets, streams: Streams, persister: SharePersister, epoch_of: EpochOf) -> None:
+        self._offsets = offsets
+        self._streams = streams
+        self._persister = persister
+        self._epoch_of = epoch_of
+        self._newest: dict[str, _Newest] = {}
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def has(self, group: str) -> bool:
+        """Whether anything is stored of a group."""
+        return self._offsets.ready and self._offsets.record(_key(group)) is not None
+
+    def each(self) -> Iterator[str]:
+        """The names of all groups of which something is stored."""
+        return (group for group in self._offsets.each_other() if self.has(group)) if self._offsets.ready else iter(())
+
+    def check(self, group: str) -> None:
+        """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless the group is coordinated here."""
+        self._offsets.check(group)
+
+    def get(self, group: str) -> GroupPlaces:
+        """The partitions of a group. Raises BatchCorrupt."""
+        newest = self._newest.get(group)
+        return self._stored(group) if newest is None else newest.places
+
+    def _stored(self, group: str) -> GroupPlaces:
+        value = self._offsets.record(_key(group)) if self._offsets.ready else None
+        return GroupPlaces() if value is None else decode_places(value)
+
+    def keys(self, group: str) -> list[ShareKey]:
+        """The share partitions of a group, by topic id and partition."""
+        return [ShareKey(group, *place) for place in sorted(self.get(group).kept)]
+
+    # -- changing -----------------------------------------------------------------------------------
+
+    def prepare(self, group: str, wanted: Iterable[Place], done: Done) -> None:
+        """See to it that a group has a share of these partitions, durably.
+
+        As in Apache Kafka it begins with the first record of a partition that is new in a stream which it reads
+        already: what was written there before the group came to it is not left out. Of what is not sure who keeps it is
+        asked too, which ends what an earlier coordinator may still ask.
+        """
+        try:
+            kept, unsure = self.get(group)
+        except DuramenError as error:
+            done(error)
+            return
+        read = {topic_id for topic_id, _ in kept}
+        missing = [place for place in wanted if place not in kept or place in unsure]
+        begins = [self._begin(group, place, 0 if place[0] in read else UNKNOWN_START) for place in missing]
+        self._bring_about(group, Change.BEGIN, begins, done)
+
+    def begin_anew(self, group: str, starts: Sequence[tuple[Place, int]], done: Done) -> None:
+        """Have a group without members begin at these offsets; what was acknowledged is forgotten."""
+        begins = [self._begin(group, place, start) for place, start in starts]
+
+        def begun(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._persister.drop([begin.key for begin in begins], done)
+
+        self._bring_about(group, Change.BEGIN_ANEW, begins, begun)
+
+    def forget(self, group: str, places: Iterable[Place], done: Done) -> None:
+        """Forget what a group has of these partitions; without any the group is gone."""
+        mine = frozenset(places)
+        begins = [self._begin(group, place, UNKNOWN_START) for place in sorted(mine)]
+        keys = [begin.key for begin in begins]
+        try:
+            mandate = self._mandate(group)
+        except DuramenError as error:
+            done(error)
+            return
+        self._steps(
+            done,
+            partial(self._store, group, lambda now: GroupPlaces(now.kept - mine, now.unsure | (now.kept & mine))),
+            partial(self._persister.change, Change.FORGET, begins, mandate),
+            partial(self._persister.drop, keys),
+            partial(self._store, group, lambda now: GroupPlaces(now.kept - mine, now.unsure - mine)),
+        )
+
+    def forget_stream(self, stream_id: StreamId) -> None:
+        """A stream is deleted: those who keep its states forget them by themselves."""
+        for group in list(self.each()):
+            self.forget_streams(group, lambda topic_id: topic_id == stream_id)
+
+    def forget_streams(self, group: str, gone: Callable[[StreamId], bool]) -> None:
+        """Streams of a group are deleted."""
+        if not any(gone(topic_id) for topic_id, _ in self.get(group).every):
+            return
+
+        def without(now: GroupPlaces) -> GroupPlaces:
+            kept, unsure = (frozenset(place for place in places if not gone(place[0])) for places in now)
+            return GroupPlaces(kept, unsure)
+
+        self._store(group, without, lambda _: None)
+
+    def adopt(self, keys: Iterable[ShareKey], done: Done) -> None:
+        """States are there of groups of which nothing is stored: an earlier version stored nothing."""
+        found: dict[str, set[Place]] = {}
+        for key in keys:
+            if not self.has(key.group):
+                found.setdefault(key.group, set()).add((key.topic_id, key.partition))
+        self._steps(
+            done,
+            *(partial(self._store, group, partial(_with, frozenset(places))) for group, places in found.items()),
+        )
+
+    def let_go(self, those: Callable[[str], bool]) -> None:
+        """Such groups are coordinated here no more."""
+        for group in [group for group in self._newest if those(group)]:
+            del self._newest[group]
+
+    def _mandate(self, group: str) -> Mandate:
+        """The epoch in which this node coordinates a group now. Raises NotCoordinator, CoordinatorLoading."""
+        place = self._offsets.place_of(group)
+        epoch = self._epoch_of(place)
+        self._offsets.check_epoch(group, epoch)
+
+        def mandate() -> int:
+            now = self._epoch_of(place)
+            if now != epoch:
+                raise NotCoordinator(f"group {group} is coordinated in epoch {now} by now, not {epoch}")
+            return epoch
+
+        return mandate
+
+    # -- steps --------------------------------------------------------------------------------------
+
+    def _begin(self, group: str, place: Place, start: int) -> Begin:
+        return Begin(ShareKey(group, *place), start, self._epoch_of(place))
+
+    def _bring_about(self, group: str, change: Change, begins: Sequence[Begin], done: Done) -> None:
+        mine = frozenset((begin.key.topic_id, begin.key.partition) for begin in begins)
+        if not mine:
+            done(None)
+            return
+        try:
+            mandate = self._mandate(group)
+        except DuramenError as error:
+            done(error)
+            return
+        self._steps(
+            done,
+            partial(self._store, group, lambda now: GroupPlaces(now.kept, now.unsure | mine)),
+            partial(self._persister.change, change, begins, mandate),
+            partial(self._store, group, partial(_with, mine)),
+        )
+
+    def _steps(self, done: Done, *steps: Callable[[Done], None]) -> None:
+        left = list(steps)
+
+        def go_on(error: DuramenError | None) -> None:
+            if error is not None or not left:
+                done(error)
+            else:
+                left.pop(0)(go_on)
+
+        go_on(None)
+
+    def _store(self, group: str, change: Callable[[GroupPlaces], GroupPlaces], done: Done) -> None:
+        """Store a group's partitions behind a change; `done` once that is durable."""
+        try:
+            self._offsets.check(group)
+            places = change(self.get(group))
+        except DuramenError as error:
+            done(error)
+            return
+        newest = self._newest.setdefault(group, _Newest(places))
+        newest.places = places
+        newest.open += 1
+
+        def stored(error: DuramenError | None) -> None:
+            newest.open -= 1
+            # Behind one that has failed nothing is known of those that build on it.
+            if (error is not None or not newest.open) and self._newest.get(group) is newest:
+                del self._newest[group]
+            done(error)
+
+        value = encode_places(places, self._name_of) if places.every else None
+        self._offsets.store_records(group, [(encode_places_key(group), value)], stored)
+
+    def _name_of(self, topic_id: StreamId) -> str:
+        stream = self._streams.find_id(topic_id)
+        return "" if stream is None else stream.name
+
+
+def _with(mine: frozenset[Place], now: GroupPlaces) -> GroupPlaces:
+    return GroupPlaces(now.kept | mine, now.unsure - mine)
+
+
+def _key(group: str) -> OtherKey:
+    return OtherKey(group, encode_places_key(group))

@@ -1,0 +1,309 @@
+"""The share groups of this node: their members, and what is done for a group as a whole.
+
+Members are not stored: after a restart, or with another coordinator, they are told that they are unknown, and join
+again by themselves. A group is there as long as something is kept of what it was delivered, or it has members.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from uuid import UUID
+
+from duramen.base.deadlines import Alarm, Deadlines
+from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotEmpty, GroupNotFound, RequestInvalid
+from duramen.base.ports import Clock
+from duramen.base.settings import Settings
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream, Streams
+from duramen.codec.kafka.membership import encode_assignment, encode_subscription
+from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupListing, Registry
+from duramen.coordinators.group.memory import GroupRoom
+from duramen.coordinators.share.group_metadata import ShareInventory
+from duramen.coordinators.share.shares import Sharing
+from duramen.groups.consumer_classic import CONSUMERS
+from duramen.groups.share_group import (
+    LEAVING,
+    HeartbeatResult,
+    ShareGroup,
+    ShareGroupState,
+    ShareHeartbeat,
+    ShareMember,
+)
+from duramen.groups.values import GroupSnapshot, MemberSnapshot
+
+__all__ = ["ShareGroups"]
+
+HeartbeatDone = Callable[[HeartbeatResult | DuramenError], None]
+Done = Callable[[DuramenError | None], None]
+
+_PROTOCOL = "share"
+
+
+class ShareGroups:
+    """All share groups."""
+
+    kind = GroupKind.SHARE
+
+    def __init__(
+        self,
+        sharing: Sharing,
+        inventory: ShareInventory,
+        streams: Streams,
+        clock: Clock,
+        deadlines: Deadlines,
+        settings: Settings,
+        room: GroupRoom,
+        kinds: Registry,
+    ) -> None:
+        self._sharing = sharing
+        self._inventory = inventory
+        self._changing: set[str] = set()  # groups whose states an operator moves or deletes
+        self._missed: set[str] = set()  # groups with streams that were not there when that was last looked at
+        self._streams = streams
+        self._clock = clock
+        self._deadlines = deadlines
+        self._max_size = settings.integer("group.share.max.size")
+        self._room = room
+        self._kinds = kinds
+        self._groups: dict[str, ShareGroup] = {}
+        self._alarms: dict[str, Alarm] = {}
+        streams.listeners.append(self._stream_changed)
+
+    # -- members ------------------------------------------------------------------------------------
+
+    def heartbeat(self, group_id: str, heartbeat: ShareHeartbeat, done: HeartbeatDone) -> None:
+        """A member joins, is alive or leaves; what it is assigned is the group's, durably, when it is told."""
+        try:
+            self._inventory.check(group_id)
+            self._kinds.check(group_id, self.kind)
+            self._check_unchanged(group_id)
+            result = self._leave(group_id, heartbeat) if heartbeat.epoch == LEAVING else self._beat(group_id, heartbeat)
+        except DuramenError as error:
+            done(error)
+            return
+        group = self._groups.get(group_id)
+        # As in Apache Kafka, every member prepares what the group reads, not only its own part.
+        places = sorted(group.places) if group is not None and result.assignment is not None else ()
+        there = [place for place in places if self._is_there(*place)]
+        self._inventory.prepare(group_id, there, lambda error: done(result if error is None else error))
+
+    def _beat(self, group_id: str, heartbeat: ShareHeartbeat) -> HeartbeatResult:
+        group = self._groups.get(group_id)
+        if group is None:
+            if heartbeat.epoch > 0 and not self.has(group_id):
+                raise GroupNotFound(f"there is no share group {group_id}")
+            group = ShareGroup(group_id)
+        if heartbeat.topics is not None:
+            self._room.check(
+                group_id,
+                [1024 + sum(64 + len(topic) for topic in heartbeat.topics)],
+                group.held_for(heartbeat.member_id),
+            )
+        result = group.heartbeat(
+            heartbeat, self._topic, self._clock.monotonic_ms(),
+            session_ms=self._sharing.config(group_id).session_ms, max_size=self._max_size,
+        )  # fmt: skip
+        self._groups[group_id] = group
+        self._settle(group)
+        return result
+
+    def _leave(self, group_id: str, heartbeat: ShareHeartbeat) -> HeartbeatResult:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise GroupNotFound(f"share group {group_id} has no members")
+        group.leave(heartbeat.member_id, self._topic)
+        self._settle(group)
+        return HeartbeatResult(heartbeat.member_id, LEAVING, None)
+
+    def _topic(self, name: str) -> tuple[UUID, int] | None:
+        stream = self._streams.find(name)
+        return None if stream is None or stream.internal else (stream.id, len(stream.partitions))
+
+    def _is_there(self, topic_id: UUID, index: int) -> bool:
+        stream = self._streams.find_id(topic_id)
+        return stream is not None and index < len(stream.partitions)
+
+    def _settle(self, group: ShareGroup) -> None:
+        self._room.account(group.id, group.held_bytes)
+        if not len(group):
+            self._groups.pop(group.id, None)  # what is kept of it is elsewhere
+        if group.id not in self._alarms:
+            self._alarms[group.id] = Alarm(self._deadlines, partial(self._expire, group))
+        if not self._alarms[group.id].move(group.next_deadline_ms()):
+            del self._alarms[group.id]
+
+    def _expire(self, group: ShareGroup) -> None:
+        group.expire(self._topic, self._clock.monotonic_ms())
+        self._settle(group)
+
+    def _stream_changed(self, stream: Stream) -> None:
+        if stream.deleted:
+            self._inventory.forget_stream(stream.id)
+        for group in self._groups.values():
+            if group.subscribes(stream.name):
+                group.topics_changed(self._topic)
+
+    # -- what all kinds of groups have --------------------------------------------------------------
+
+    def has(self, group_id: str) -> bool:
+        """Whether there is a share group with that id."""
+        return group_id in self._groups or (bool(group_id) and self._inventory.has(group_id))
+
+    def find(self, group_id: str) -> ShareGroup:
+        """A share group as it is now. Raises GroupNotFound."""
+        self._kinds.check(group_id, self.kind)
+        if not self.has(group_id):
+            raise GroupNotFound(f"there is no share group {group_id}")
+        return self._groups.get(group_id) or ShareGroup(group_id)
+
+    def listing(self) -> Iterator[GroupListing]:
+        """Every share group."""
+        for group_id in dict.fromkeys([*self._groups, *self._inventory.each()]):
+            group = self._groups.get(group_id)
+            state = ShareGroupState.EMPTY if group is None else group.state
+            yield GroupListing(group_id, _PROTOCOL, state, self.kind)
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """A share group with its members in the words of the classic protocol."""
+        group = self.find(group_id)
+        members = tuple(self._described(group_id, member) for member in group)
+        snapshot = GroupSnapshot(group.epoch, CONSUMERS, None, None, members)
+        return GroupDescription(group_id, group.state, snapshot, self.kind)
+
+    def _described(self, group_id: str, member: ShareMember) -> MemberSnapshot:
+        assigned: dict[str, list[int]] = {}
+        for topic_id, index in sorted(member.assignment):
+            stream = self._streams.find_id(topic_id)
+            if stream is not None:
+                assigned.setdefault(stream.name, []).append(index)
+        session_ms = self._sharing.config(group_id).session_ms
+        return MemberSnapshot(
+            member.id, None, member.client_id, member.client_host, session_ms, session_ms,
+            encode_subscription(member.topics), encode_assignment(assigned),
+        )  # fmt: skip
+
+    def empty_since_ms(self, group_id: str) -> int | None:
+        """None, as if it had members: a share group is kept until somebody deletes it."""
+        return None if self.has(group_id) else 0
+
+    def subscribes(self, group_id: str, topic: str) -> bool:
+        """Whether a member of the group wants the topic."""
+        group = self._groups.get(group_id)
+        return group is not None and group.subscribes(topic)
+
+    def check_commit(self, group_id: str, member: CommitMember) -> None:
+        """Share groups have no committed offsets: raise GroupNotFound, as Kafka says it."""
+        raise GroupNotFound(f"group {group_id} is a share group: {member.member_id} cannot commit offsets to it")
+
+    def check_delete_offsets(self, group_id: str) -> None:
+        """Share groups have no committed offsets: raise GroupNotFound, as Kafka says it."""
+        raise GroupNotFound(f"group {group_id} is a share group, without offsets to delete")
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Share groups have no committed offsets: nobody is kept from reading none."""
+
+    def discard_state(self, group_id: str, done: Done) -> None:
+        """Forget what is kept of a group without members: who keeps it is asked, one after the other."""
+        try:
+            self._check_unchanged(group_id)
+            self.check_empty(group_id)
+            places = self._inventory.get(group_id).every
+        except DuramenError as error:
+            done(error)
+        else:
+            self._inventory.forget(group_id, places, self._until(group_id, done))
+
+    def _check_unchanged(self, group_id: str) -> None:
+        """Raise CoordinatorLoading while an operator changes the group: each step may come again until all are done."""
+        if group_id in self._changing:
+            raise CoordinatorLoading(f"share group {group_id} is being moved or deleted")
+
+    def _until(self, group_id: str, done: Done) -> Done:
+        """`done`, until which nobody joins the group."""
+        self._changing.add(group_id)
+
+        def over(error: DuramenError | None) -> None:
+            self._changing.discard(group_id)
+            done(error)
+
+        return over
+
+    def remove(self, group_id: str) -> Sequence[bytes]:
+        """Forget a group of which nothing is kept any more."""
+        if group_id in self._groups:
+            self.check_empty(group_id)
+        return ()
+
+    def restore(self, index: int | None) -> Iterator[None]:
+        """Members join again by themselves."""
+        del index
+        return iter(())
+
+    def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
+        """Such groups are coordinated here no more: their members join another coordinator."""
+        del error  # who waits is told by what could not be stored
+        self._inventory.let_go(those)
+        for group in [group for group in self._groups.values() if those(group.id)]:
+            del self._groups[group.id]
+            self._room.account(group.id, 0)
+            self._alarms.pop(group.id).move(None)
+
+    # -- an operator --------------------------------------------------------------------------------
+
+    def check_empty(self, group_id: str) -> None:
+        """Raise GroupNotFound or GroupNotEmpty unless the group is there and has no members."""
+        members = len(self.find(group_id))
+        if members:
+            raise GroupNotEmpty(f"share group {group_id} has {members} members")
+
+    def offsets(self, group_id: str) -> dict[str, list[int]]:
+        """The partitions that a group has a share of, by topic. Raises GroupNotFound."""
+        self.find(group_id)
+        found: dict[str, list[int]] = {}
+        for key in self._inventory.keys(group_id):
+            stream = self._streams.find_id(key.topic_id)
+            if stream is not None:
+                found.setdefault(stream.name, []).append(key.partition)
+        return found
+
+    def alter_offsets(self, group_id: str, starts: Sequence[tuple[Partition, int]], done: Done) -> None:
+        """Have a group without members begin anew at these offsets; as in Apache Kafka, one that is new is made."""
+        try:
+            self._kinds.check(group_id, self.kind)
+            self._check_unchanged(group_id)
+            if self.has(group_id):
+                self.check_empty(group_id)
+            for partition, start in starts:
+                if start < 0:
+                    raise RequestInvalid(f"partition {partition.index} cannot begin at offset {start}")
+        except DuramenError as error:
+            done(error)
+        else:
+            places = [((partition.log.key.stream_id, partition.index), start) for partition, start in starts]
+            self._inventory.begin_anew(group_id, places, self._until(group_id, done))
+
+    def delete_offsets(self, group_id: str, stream: Stream, done: Done) -> None:
+        """Forget what a group without members has of a stream."""
+        try:
+            self._check_unchanged(group_id)
+            self.check_empty(group_id)
+        except DuramenError as error:
+            done(error)
+        else:
+            places = [place for place in self._inventory.get(group_id).every if place[0] == stream.id]
+            self._inventory.forget(group_id, places, self._until(group_id, done))
+
+    # -- the node -----------------------------------------------------------------------------------
+
+    def tidy(self, is_gone: Callable[[UUID], bool]) -> None:
+        """Forget streams that are deleted, where nobody could when they were: a coordinator was missing.
+
+        One that has begun may not have heard of a new stream yet: what is not there twice is gone.
+        """
+        missed = {
+            group
+            for group in self._inventory.each()
+            if any(is_gone(topic_id) for topic_id, _ in self._inventory.get(group).every)
+        }
+        for group in sorted(missed & self._missed):
+            self._inventory.forget_streams(group, is_gone)
+        self._missed = missed - self._missed

@@ -1,0 +1,179 @@
+"""Share groups over the nodes of a cluster: what each asks the others, and what it answers. One node is enough."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError, OutcomeUnknown
+from duramen.base.ids import StreamId
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock
+from duramen.base.settings import Settings
+from duramen.broker.membership import Standing
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream, Streams
+from duramen.coordinators.group.offsets import Offsets
+from duramen.coordinators.share.coordinator import ShareCoordinator
+from duramen.coordinators.share.group_metadata import ShareInventory
+from duramen.coordinators.share.persister import SharePersister
+from duramen.coordinators.share.requests import (
+    CHANGE_STATES,
+    DROP,
+    LOCATE,
+    READ_STATE,
+    WRITE_STATE,
+    Changed,
+    Drop,
+    Locate,
+    Located,
+    Place,
+    share_key,
+)
+from duramen.coordinators.share.shares import ShareOffset, Sharing
+from duramen.coordinators.share.state import ShareStates
+from duramen.groups.share_records import ShareKey
+from duramen.metadata.partitions import PartitionId
+from duramen.rpc.caller import Caller
+from duramen.rpc.errors import Refused
+from duramen.rpc.server import Done as Answered
+from duramen.storage.store import Store
+
+__all__ = ["Located", "ShareKit", "ShareNodes"]
+
+Done = Callable[[DuramenError | None], None]
+LocatedDone = Callable[[Mapping[ShareKey, ShareOffset | DuramenError | None]], None]
+
+
+class ShareKit(NamedTuple):
+    """What it works with. `configs` gives the configs that a group has of its own."""
+
+    caller: Caller
+    standing: Standing
+    streams: Streams
+    offsets: Offsets
+    store: Store
+    clock: Clock
+    deadlines: Deadlines
+    settings: Settings
+    configs: Callable[[str], Mapping[str, str]]
+    metrics: Metrics
+
+
+class ShareNodes:
+    """`sharing` is what this node delivers, `states` what it keeps, `inventory` which groups it coordinates."""
+
+    def __init__(self, kit: ShareKit, states: ShareStates) -> None:
+        self._kit = kit
+        self.states = states
+        updates = kit.settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
+        self._coordinator = ShareCoordinator(states, self.is_gone, updates)
+        self._persister = SharePersister(states, kit.standing, kit.caller)
+        self.sharing = Sharing(
+            self._persister, kit.streams, kit.store, kit.clock, kit.deadlines, kit.settings, kit.configs, kit.metrics
+        )  # fmt: skip
+        self.inventory = ShareInventory(
+            kit.offsets,
+            kit.streams,
+            self._persister,
+            lambda place: kit.standing.partition(PartitionId(*place)).leader_epoch,
+        )
+        kit.streams.listeners.append(self._stream_changed)
+        server = kit.caller.server
+        server.handle(READ_STATE, self._coordinator.read)
+        server.handle(WRITE_STATE, self._coordinator.write)
+        server.handle(CHANGE_STATES, self._coordinator.change)
+        server.handle(LOCATE, self._locate)
+        server.handle(DROP, self._drop)
+
+    # -- where groups are ---------------------------------------------------------------------------
+
+    def locate(self, keys: Iterable[ShareKey], done: LocatedDone) -> None:
+        """Where a group is in partitions, wherever these are led: None where it has no share of one."""
+        found: dict[ShareKey, ShareOffset | DuramenError | None] = {}
+        by_leader: dict[int | None, list[ShareKey]] = {}
+        for key in keys:
+            leader = self._kit.standing.partition(PartitionId(key.topic_id, key.partition)).leader
+            by_leader.setdefault(leader, []).append(key)
+        left = len(by_leader) + 1
+
+        def answered(mine: Sequence[ShareKey], answer: Located | DuramenError) -> None:
+            nonlocal left
+            found.update(_located(mine, answer))
+            over()
+
+        def over() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done(found)
+
+        for mine in by_leader.values():
+            self._persister.locate(mine, partial(answered, mine))
+        over()
+
+    def _locate(self, request: Locate, done: Answered[Located]) -> None:
+        places: list[Place] = [None] * len(request.keys)
+        refused: list[Refused | None] = [None] * len(request.keys)
+        left = len(request.keys) + 1
+
+        def over(at: int, found: ShareOffset | DuramenError | None) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(found, DuramenError):
+                refused[at] = Refused.of(found)
+            elif found is not None:
+                places[at] = (found.start_offset, found.leader_epoch, found.lag)
+            if not left:
+                done(Located(tuple(places), tuple(refused)))
+
+        for at, key in enumerate(request.keys):
+            self.sharing.offset(share_key(key), partial(over, at))
+        over(0, None)
+
+    def _drop(self, request: Drop, done: Answered[Changed]) -> None:
+        self.sharing.drop(map(share_key, request.keys))
+        done(Changed())
+
+    # -- the node -----------------------------------------------------------------------------------
+
+    def led(self, partition: Partition, *, leads: bool) -> None:
+        """Whether this node leads a partition from here on."""
+        self.states.led(partition, leads=leads)
+        self.sharing.led(partition)
+
+    def started(self, done: Done) -> None:
+        """What is kept is taken in: a node that is alone mends what a crash, or an earlier version, has left."""
+        if not self.states.alone or not self.states.ready:
+            done(None)
+            return
+        self._coordinator.forget_deleted()
+        self.inventory.adopt(list(self.states.each()), done)
+
+    def is_gone(self, stream_id: StreamId) -> bool:
+        """Whether a stream is known to have been deleted."""
+        there = self._kit.streams.find_id(stream_id) is not None
+        return not there and (self.states.alone or self._kit.standing.is_gone(stream_id))
+
+    def _stream_changed(self, stream: Stream) -> None:
+        if stream.deleted and self.states.ready:
+            self._coordinator.forget_stream(stream.id)
+
+    def tidy(self) -> None:
+        """Forget what nobody has used for a while, and cut the log of states."""
+        self.sharing.tidy()
+        if self.states.ready:
+            self._coordinator.tidy()
+
+
+def _located(
+    keys: Sequence[ShareKey], answer: Located | DuramenError
+) -> dict[ShareKey, ShareOffset | DuramenError | None]:
+    if isinstance(answer, DuramenError):
+        return dict.fromkeys(keys, answer)
+    if not len(keys) == len(answer.places) == len(answer.refused):
+        return dict.fromkeys(keys, OutcomeUnknown(f"{len(answer.places)} places answer for {len(keys)}"))
+    return {
+        key: refused.error() if refused is not None else None if place is None else ShareOffset(*place)
+        for key, place, refused in zip(keys, answer.places, answer.refused, strict=True)
+    }

@@ -1,0 +1,406 @@
+"""A share partition: what one group has of one partition, its locks, and how its state is kept.
+
+It is in use at the leader of the partition, and for as long as that leads. What consumers decide is stored first, by
+who leads the partition of `__share_group_state`, and takes effect once it is durable there.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import (
+    DuramenError,
+    FencedLeaderEpoch,
+    NotLeader,
+    RequestInvalid,
+    ShareGroupUnknown,
+    StreamNotFound,
+)
+from duramen.base.metrics import Counter, Metrics
+from duramen.base.ports import Clock
+from duramen.broker.partition import EARLIEST, LATEST, Partition
+from duramen.codec.batch import CONTROL, Header, batches
+from duramen.coordinators.group.share_configs import ShareConfig
+from duramen.coordinators.share.persister import SharePersister, StateWriter
+from duramen.delivery.window import Acquired, Decision, Outcome, State, Window
+from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState
+
+__all__ = ["ACCEPT", "GAP", "REJECT", "RELEASE", "RENEW", "Acknowledged", "ShareCounts", "SharePartition", "Taken"]
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+"""What a consumer may say about a record, in Kafka's numbers; a gap is an offset without a record."""
+
+_OUTCOMES: Final = {
+    GAP: Outcome.REJECT, ACCEPT: Outcome.ACCEPT, RELEASE: Outcome.RELEASE, REJECT: Outcome.REJECT,
+}  # fmt: skip
+
+_WHAT: Final = ("acquired", "accepted", "released", "rejected", "expired")
+_UNCOUNTED: Final = Counter()
+
+Done = Callable[[DuramenError | None], None]
+
+
+class Acknowledged(NamedTuple):
+    """What a consumer says about the offsets `first` to `last`: one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+class ShareCounts:
+    """What happens to records, counted."""
+
+    __slots__ = ("_said", "acquired", "expired")
+
+    def __init__(self, metrics: Metrics) -> None:
+        counters = {what: metrics.counter("duramen_share_records_total", what) for what in _WHAT}
+        self.acquired, self.expired = counters["acquired"], counters["expired"]
+        self._said = {
+            ACCEPT: counters["accepted"], RELEASE: counters["released"], REJECT: counters["rejected"],
+        }  # fmt: skip
+
+    def of(self, type_: int) -> Counter:
+        """The counter of what consumers say; gaps and renewed locks are counted nowhere."""
+        return self._said.get(type_, _UNCOUNTED)
+
+
+class Taken(NamedTuple):
+    """What a fetch has acquired: whole batches, and which of their offsets; `size` is how many these are."""
+
+    records: bytes
+    acquired: list[Acquired]
+    size: int
+
+
+class SharePartition:
+    """A share partition in use. `waiting` are those to be told when there is something to acquire again."""
+
+    def __init__(
+        self,
+        key: ShareKey,
+        partition: Partition,
+        persister: SharePersister,
+        clock: Clock,
+        deadlines: Deadlines,
+        config: Callable[[], ShareConfig],
+        counts: ShareCounts,
+        ended: Callable[["SharePartition"], None],
+    ) -> None:
+        """`ended` is told when it is not to be used any more."""
+        self.key = key
+        self.partition = partition
+        self.waiting: dict[Callable[[], None], None] = {}
+        self.used_ms = clock.monotonic_ms()
+        self._persister = persister
+        self._clock = clock
+        self._deadlines = deadlines
+        self._config = config
+        self._counts = counts
+        self._ended = ended
+        self._window: Window | None = None
+        self._kept = ShareState()
+        self._writer: StateWriter | None = None
+        self._open = 0  # changes on their way to the disk
+        self._stored_start = UNKNOWN_START  # what lies before is done with, durably
+        self._loading: list[Done] = []
+        self._timer: Deadline | None = None
+        self.gone = False
+        self._why: DuramenError | None = None
+
+    # -- loading ------------------------------------------------------------------------------------
+
+    def load(self, done: Done) -> None:
+        """Take in what is kept, or decide where to begin; `done` once the window is there and durable."""
+        self.used_ms = self._clock.monotonic_ms()
+        if self._window is not None or self.gone:
+            done(self.why_gone() if self.gone else None)
+            return
+        self._loading.append(done)
+        if len(self._loading) > 1:
+            return
+        leader_epoch = self.partition.leader_epoch
+
+        def read(kept: ShareState | DuramenError) -> None:
+            if self.gone or isinstance(kept, DuramenError):
+                self._loaded(kept if isinstance(kept, DuramenError) else self.why_gone())
+                return
+            self._writer = self._persister.writer(self.key, kept, leader_epoch)
+            if kept.start_offset != UNKNOWN_START:
+                self._begin(kept)
+            else:
+                self._find_start(kept)
+
+        self._persister.read(self.key, leader_epoch, read)
+
+    def _find_start(self, kept: ShareState) -> None:
+        def found(offset: int, _: int, error: DuramenError | OSError | None) -> None:
+            log = self.partition.log
+            if error is not None:
+                self._loaded(error if isinstance(error, DuramenError) else DuramenError(str(error)))
+                return
+            start = max(offset, log.start_offset) if offset >= 0 else log.high_watermark
+
+            def stored(failed: DuramenError | None) -> None:
+                if failed is None and not self.gone:
+                    self._begin(kept._replace(start_offset=start))
+                else:
+                    self._loaded(failed or self.why_gone())
+
+            self._store(start, (), stored)
+
+        reset = self._config().reset
+        if reset.since_ms is not None:
+            self.partition.find_offset(max(0, self._clock.wall_ms() - reset.since_ms), found)
+        else:
+            self.partition.find_offset(LATEST if reset.latest else EARLIEST, found)
+
+    def _begin(self, kept: ShareState) -> None:
+        config = self._config()
+        self._kept = kept
+        self._stored_start = kept.start_offset
+        self._window = Window(
+            kept.start_offset, kept.states,
+            most_deliveries=config.most_deliveries, most_in_flight=config.most_in_flight,
+        )  # fmt: skip
+        self._loaded(None)
+
+    def _loaded(self, error: DuramenError | None) -> None:
+        loading, self._loading = self._loading, []
+        if isinstance(error, FencedLeaderEpoch):
+            error = NotLeader(str(error))
+        if error is not None:
+            self.close(error)
+        for done in loading:
+            done(error)
+
+    @property
+    def window(self) -> Window:
+        """The window; `load` comes first."""
+        if self._window is None:
+            raise AssertionError("a share partition is loaded before it is used")
+        return self._window
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the window is there."""
+        return self._window is not None
+
+    def state(self) -> ShareState:
+        """Where it is now, what was acquired and not answered for left out."""
+        window = self.window
+        return self._kept._replace(start_offset=window.start, states=tuple(window.states()))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is lost by forgetting it until it is used again."""
+        held = self._window is not None and self._window.next_deadline_ms() is not None
+        return not (held or self.waiting or self._open or self._loading)
+
+    @property
+    def delivers(self) -> bool:
+        """Whether records may be handed out: not where another leader may have handed them out long ago."""
+        return not (self.gone or self.partition.deposed)
+
+    # -- acquiring ----------------------------------------------------------------------------------
+
+    def next_offset(self) -> int | None:
+        """From where there may be something to acquire; None where nothing may be acquired now."""
+        config, window = self._config(), self.window
+        self.used_ms = self._clock.monotonic_ms()
+        window.limit(config.most_deliveries, config.most_in_flight)
+        window.advance(self.partition.log.start_offset)
+        return window.next_position()
+
+    def acquire(
+        self, offset: int, data: bytes, owner: str, most: int, batch_size: int, *, strict: bool,
+        dropped: Callable[[Header], bool],
+    ) -> Taken:  # fmt: skip
+        """Have `owner` acquire from batches read from `offset` on: about `most` records, not more if `strict`.
+
+        Without `strict` a batch is acquired as a whole (KIP-932); what is acquired is told in pieces of about
+        `batch_size`. Batches of which `dropped` says so hold nothing for consumers: they are done with.
+        """
+        window = self.window
+        deadline_ms = self._clock.monotonic_ms() + self._config().lock_ms
+        acquired: list[Acquired] = []
+        begin = end = size = 0
+        expected = offset
+        for at, head in batches(data):
+            first, last = max(head.base_offset, offset), head.next_offset - 1
+            if last < offset:
+                continue
+            if size >= most:
+                break
+            if first > expected:
+                window.skip(expected, first - 1)
+            expected = last + 1
+            if head.attributes & CONTROL or dropped(head):
+                window.skip(first, last)
+                continue
+            taken = window.acquire(first, last, owner, deadline_ms, most - size if strict else None)
+            if not taken:
+                continue
+            begin, end = (at if not acquired else begin), at + head.size
+            size += sum(piece.last - piece.first + 1 for piece in taken)
+            _add(acquired, taken, batch_size)
+        if acquired:
+            self._look_at(deadline_ms)
+        stream = self.partition.stream
+        stream.bytes_out.value += end - begin
+        stream.records_out.value += size
+        self._counts.acquired.value += size
+        return Taken(data[begin:end], acquired, size)
+
+    # -- deciding -----------------------------------------------------------------------------------
+
+    def acknowledge(self, owner: str, batches_: Sequence[Acknowledged], done: Done) -> None:
+        """Take in what `owner` says, all of it or nothing; `done` once it is durable, or RecordStateInvalid."""
+        self.used_ms = self._clock.monotonic_ms()
+        window = self.window
+        deadline_ms = self._clock.monotonic_ms() + self._config().lock_ms
+        spoken = [piece for batch in batches_ for piece in _pieces(batch)]
+        try:
+            # As in Apache Kafka, where nothing is on its way at all it is the records' state that is wrong.
+            if spoken and window.in_flight and spoken[-1][1] >= window.end:
+                raise RequestInvalid(f"nothing was acquired from offset {window.end} on")
+            for first, last, type_ in spoken:
+                if type_ == RENEW:
+                    window.renew(owner, first, last, deadline_ms)
+            decision = window.decide(
+                owner, [(first, last, _OUTCOMES[type_]) for first, last, type_ in spoken if type_ != RENEW]
+            )
+        except DuramenError as error:
+            done(error)
+            return
+
+        def kept(error: DuramenError | None) -> None:
+            if error is None:
+                for first, last, type_ in spoken:
+                    self._counts.of(type_).value += last - first + 1
+            done(error)
+
+        if not decision and any(last >= self._stored_start for _, last, type_ in spoken if type_ != RENEW):
+            # It is done with already, but whether that is stored is not known.
+            self._store(window.start, (), kept)
+        else:
+            self._keep(decision, kept)
+
+    def release(self, owner: str, done: Done) -> None:
+        """Release everything that `owner` holds."""
+        self._keep(self.window.release_owner(owner), done)
+
+    def _keep(self, decision: Decision, done: Done) -> None:
+        def kept(error: DuramenError | None) -> None:
+            if error is None:
+                self.window.settle(decision)
+            else:
+                self.window.revert(decision)
+                self._look_at(self._clock.monotonic_ms())
+            self._wake()
+            done(error)
+
+        if decision:
+            self._write(decision, kept)
+        else:
+            done(None)
+
+    def _write(self, decision: Decision, done: Done) -> None:
+        start = self.window.start
+        states = [state._replace(first=max(state.first, start)) for state in decision if state.last >= start]
+        self._store(start, states, done)
+
+    def _store(self, start: int, states: Sequence[State], done: Done) -> None:
+        if self.gone or self._writer is None:
+            done(self.why_gone())
+            return
+
+        def stored(error: DuramenError | None) -> None:
+            self._open -= 1
+            if error is None:
+                self._stored_start = max(start, self._stored_start)
+            if isinstance(error, FencedLeaderEpoch | ShareGroupUnknown):
+                # Another leads, or the state was begun anew: what is here is not what is kept.
+                error = NotLeader(str(error))
+                self.close(error)
+            done(error)
+
+        self._open += 1
+        spoken = tuple((state.first, state.last, int(state.phase), state.deliveries) for state in states)
+        self._writer.store((start, spoken), stored)
+
+    # -- locks --------------------------------------------------------------------------------------
+
+    def _look_at(self, at_ms: int) -> None:
+        """See to it that locks are looked at then, at the latest: once for nothing is cheaper than to count them."""
+        current = self._timer
+        if self.gone or (current is not None and current.action is not None and current.at_ms <= at_ms):
+            return
+        if current is not None:
+            current.cancel()
+        self._timer = self._deadlines.at(at_ms, self._expire)
+
+    def _expire(self) -> None:
+        decision = self.window.expire(self._clock.monotonic_ms())
+        if decision and not self.gone:
+            self._counts.expired.value += sum(state.last - state.first + 1 for state in decision)
+            # Whether that is durable matters to nobody: a restart or another leader makes them available too.
+            self.window.settle(decision)
+            self._write(decision, lambda _: None)
+            self._wake()
+        next_ms = self.window.next_deadline_ms()
+        if next_ms is not None:
+            self._look_at(next_ms)
+
+    def why_gone(self) -> DuramenError:
+        """What those are told who still want something of it."""
+        if self.partition.stream.deleted:
+            return StreamNotFound("no such partition")
+        try:
+            self.partition.check_leads()
+        except DuramenError as error:
+            return error
+        return self._why or ShareGroupUnknown(f"group {self.key.group} has no share of this partition any more")
+
+    def close(self, why: DuramenError | None = None) -> None:
+        """What is here is not what is kept, or there is no such partition: nothing is delivered any more.
+
+        `why` is told to those who still want something; None: the group may have no share of the partition any more.
+        """
+        if self.gone:
+            return
+        self.gone, self._why = True, why
+        if self._timer is not None:
+            self._timer.cancel()
+        self._ended(self)
+        self._wake()
+
+    def _wake(self) -> None:
+        for wake in list(self.waiting):
+            wake()
+
+
+def _pieces(batch: Acknowledged) -> list[tuple[int, int, int]]:
+    """(First, last, type) of offsets side by side of which the same is said."""
+    if len(batch.types) == 1:
+        return [(batch.first, batch.last, batch.types[0])]
+    pieces = []
+    for type_, offsets in groupby(enumerate(batch.types, batch.first), key=lambda spoken: spoken[1]):
+        found = [offset for offset, _ in offsets]
+        pieces.append((found[0], found[-1], type_))
+    return pieces
+
+
+def _add(acquired: list[Acquired], taken: Sequence[Acquired], batch_size: int) -> None:
+    for piece in taken:
+        before = acquired[-1] if acquired else None
+        if (
+            before is not None
+            and before.last == piece.first - 1
+            and before.deliveries == piece.deliveries
+            and before.last - before.first + 1 < batch_size
+        ):
+            acquired[-1] = before._replace(last=piece.last)
+        else:
+            acquired.append(piece)

@@ -1,0 +1,241 @@
+"""Asks whoever leads for what is kept of share partitions, again where another comes to lead (KIP-932's persister)."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from duramen.base.errors import DuramenError, NotCoordinator, NotLeader, OutcomeUnknown
+from duramen.broker.membership import Standing
+from duramen.coordinators.share.requests import (
+    CHANGE_STATES,
+    DROP,
+    LOCATE,
+    READ_STATE,
+    WRITE_STATE,
+    Change,
+    ChangeStates,
+    Drop,
+    Key,
+    Locate,
+    Located,
+    ReadState,
+    Update,
+    Was,
+    WriteState,
+    key_of,
+)
+from duramen.coordinators.share.state import ShareStates
+from duramen.groups.share_records import ShareKey, ShareState
+from duramen.metadata.partitions import PartitionId
+from duramen.rpc.caller import Caller
+from duramen.rpc.methods import Method
+from duramen.rpc.retry import Leader, Pace, Retrying, Underway
+from duramen.rpc.server import Done as Answered
+
+__all__ = ["Begin", "Mandate", "SharePersister", "StateDone", "StateWriter"]
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+_PACE: Final = Pace(within_ms=10_000, first_ms=50, most_ms=50)
+
+Done = Callable[[DuramenError | None], None]
+Mandate = Callable[[], int]
+"""The epoch in which this node coordinates a group; raises NotCoordinator where it does no more."""
+
+StateDone = Callable[[ShareState | DuramenError], None]
+
+
+class Begin(NamedTuple):
+    """A state that is to begin at an offset (-1: where its first reader says), of a partition with a leader epoch."""
+
+    key: ShareKey
+    start_offset: int
+    leader_epoch: int
+
+
+class SharePersister:
+    """Asks the leaders of partitions."""
+
+    def __init__(
+        self, states: ShareStates, standing: Standing, caller: Caller
+    ) -> None:  # fmt: skip
+        self._states = states
+        self._standing = standing
+        self._caller = caller
+        self._sequence = 0
+
+    # -- states -------------------------------------------------------------------------------------
+
+    def read(self, key: ShareKey, leader_epoch: int, done: StateDone) -> None:
+        """What is kept of a share partition. No older leader than that of `leader_epoch` changes it from then on."""
+
+        def answered(answer: Was | DuramenError) -> None:
+            try:
+                state = answer if isinstance(answer, DuramenError) else answer.state()
+            except DuramenError as error:
+                state = error
+            done(state)
+
+        self._ask_keeper(key, READ_STATE, lambda _: ReadState(key_of(key), leader_epoch), answered)
+
+    def writer(self, key: ShareKey, state: ShareState, leader_epoch: int) -> "StateWriter":
+        """Who stores the changes of a state that was read."""
+        return StateWriter(key, state.state_epoch, leader_epoch, self.write)
+
+    def write(self, key: ShareKey, state_epoch: int, leader_epoch: int, updates: Sequence[Update], done: Done) -> None:
+        """Store changes of a state; the one before has to be answered first."""
+        self._sequence += 1
+        sequence = self._sequence
+
+        def request(keeper_epoch: int) -> WriteState:
+            return WriteState(key_of(key), keeper_epoch, state_epoch, leader_epoch, sequence, tuple(updates))
+
+        self._ask_keeper(key, WRITE_STATE, request, lambda answer: done(_failure(answer)))
+
+    def change(self, change: Change, wanted: Sequence[Begin], mandate: Mandate, done: Done) -> None:
+        """States of a group begin, begin anew or are forgotten; `done` once all of it is durable."""
+        by_partition: dict[PartitionId, list[Begin]] = {}
+        try:
+            for begin in wanted:
+                by_partition.setdefault(self._states.place_of(begin.key), []).append(begin)
+        except DuramenError as error:
+            done(error)
+            return
+        gather = _Gather(done)
+        for begins in by_partition.values():
+            states = tuple((key_of(key), start, leader_epoch) for key, start, leader_epoch in begins)
+            request = partial(_change, change, states, mandate)
+            self._ask_keeper(begins[0].key, CHANGE_STATES, request, gather.one())
+        gather.end()
+
+    def _ask_keeper(
+        self, key: ShareKey, method: Method[Request, Response], request: Callable[[int], Request],
+        done: Answered[Response],
+    ) -> None:  # fmt: skip
+        def answered(answer: Response | DuramenError) -> None:
+            # To who asks for the share partition NotLeader says that another node leads that.
+            done(OutcomeUnknown(str(answer)) if isinstance(answer, NotLeader) else answer)
+
+        self._ask(partial(self._states.place_of, key), method, request, answered)
+
+    # -- leaders of partitions ----------------------------------------------------------------------
+
+    def locate(self, keys: Sequence[ShareKey], done: Callable[[Located | DuramenError], None]) -> None:
+        """Where a group is in partitions, at least one, all of which are led by who leads the first."""
+        request = Locate(tuple(map(key_of, keys)))
+        place = PartitionId(keys[0].topic_id, keys[0].partition)
+        self._ask(partial(_same, place), LOCATE, lambda _: request, done)
+
+    def drop(self, keys: Sequence[ShareKey], done: Done) -> None:
+        """Have nobody deliver by a state that he has read before; where nobody leads, nobody has."""
+        gather = _Gather(done)
+        by_place: dict[PartitionId, list[ShareKey]] = {}
+        for key in keys:
+            by_place.setdefault(PartitionId(key.topic_id, key.partition), []).append(key)
+        for place, mine in by_place.items():
+            if self._standing.partition(place).leader is not None:
+                self._ask(partial(_same, place), DROP, partial(_drop, mine), gather.one())
+        gather.end()
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    def _ask(
+        self, place_of: Callable[[], PartitionId], method: Method[Request, Response],
+        request: Callable[[int], Request], done: Answered[Response],
+    ) -> None:  # fmt: skip
+        """Ask the leader of a partition. `request` is what it is asked in its epoch; raises why it is not any more."""
+
+        def leader() -> Leader:
+            state = self._standing.partition(place_of())
+            return Leader(state.leader, state.leader_epoch)
+
+        def attempt(known: Leader, left_ms: int, answered: Answered[Response]) -> Underway:
+            said = request(known.epoch)
+            if known.node_id is None:
+                raise NotCoordinator("nobody leads the partition that would have to be asked")
+            if known.node_id == self._caller.node_id:
+                self._caller.server.call(method, said, answered)
+                return Underway(None)
+            self._caller.call(known.node_id, method, said, answered, min(method.deadline_ms, left_ms))
+            return Underway(known.node_id)
+
+        Retrying(
+            attempt, leader, _PACE, self._caller.clock, self._caller.deadlines, done, idempotent=method.idempotent
+        ).begin()  # fmt: skip
+
+
+class StateWriter:
+    """Stores the changes of one state, one after the other; those that come meanwhile go together."""
+
+    def __init__(
+        self, key: ShareKey, state_epoch: int, leader_epoch: int,
+        write: Callable[[ShareKey, int, int, Sequence[Update], Done], None],
+    ) -> None:  # fmt: skip
+        self.leader_epoch = leader_epoch
+        self._key = key
+        self._state_epoch = state_epoch
+        self._write = write
+        self._waiting: list[tuple[Update, Done]] = []
+        self._busy = False
+
+    def store(self, update: Update, done: Done) -> None:
+        """Store a change; `done` once it is durable."""
+        self._waiting.append((update, done))
+        if not self._busy:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        writing, self._waiting = self._waiting, []
+        self._busy = True
+
+        def written(error: DuramenError | None) -> None:
+            self._busy = False
+            if self._waiting:
+                self._go_on()
+            for _, done in writing:
+                done(error)
+
+        self._write(self._key, self._state_epoch, self.leader_epoch, [update for update, _ in writing], written)
+
+
+class _Gather:
+    """Calls `done` once, when all answers are there, with the first error among them."""
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+        self._left = 1
+        self._failed: DuramenError | None = None
+
+    def one(self) -> Callable[[object], None]:
+        """One more that will be answered."""
+        self._left += 1
+        return self._answered
+
+    def _answered(self, answer: object) -> None:
+        self._failed = self._failed or _failure(answer)
+        self.end()
+
+    def end(self) -> None:
+        """No more will be asked, or one is answered."""
+        self._left -= 1
+        if not self._left:
+            self._done(self._failed)
+
+
+def _change(
+    change: Change, states: tuple[tuple[Key, int, int], ...], mandate: Mandate, keeper_epoch: int
+) -> ChangeStates:
+    return ChangeStates(change, keeper_epoch, mandate(), states)
+
+
+def _drop(keys: Sequence[ShareKey], _: int) -> Drop:
+    return Drop(tuple(map(key_of, keys)))
+
+
+def _same(place: PartitionId) -> PartitionId:
+    return place
+
+
+def _failure(answer: object) -> DuramenError | None:
+    return answer if isinstance(answer, DuramenError) else None

@@ -1,0 +1,232 @@
+"""What share groups have of the streams: the share partitions that are in use, each at the leader of its partition."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError, NotLeader, ShareGroupUnknown, StreamNotFound
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock
+from duramen.base.settings import Settings
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream, Streams
+from duramen.coordinators.group.share_configs import ShareConfig, share_config
+from duramen.coordinators.share.fetch import Answer, ShareFetcher, ShareLimits
+from duramen.coordinators.share.partition import Acknowledged, ShareCounts, SharePartition
+from duramen.coordinators.share.persister import SharePersister
+from duramen.delivery.spans import Phase
+from duramen.groups.share_assignor import Place
+from duramen.groups.share_fencing import ANYBODY
+from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState
+from duramen.storage.store import Store
+
+__all__ = ["ShareOffset", "Sharing"]
+
+_IDLE_MS: Final = 600_000
+_MOST_CONFIGS: Final = 10_000
+
+Done = Callable[[DuramenError | None], None]
+OffsetDone = Callable[["ShareOffset | DuramenError | None"], None]
+"""Called with where a group is, None where it has no share of the partition, or why that is not known."""
+
+
+class ShareOffset(NamedTuple):
+    """Where a group is in a partition: -1 and no lag where it has not begun to read it."""
+
+    start_offset: int
+    leader_epoch: int
+    lag: int
+
+
+class Sharing:
+    """The share partitions of this node."""
+
+    def __init__(
+        self,
+        persister: SharePersister,
+        streams: Streams,
+        store: Store,
+        clock: Clock,
+        deadlines: Deadlines,
+        settings: Settings,
+        configs: Callable[[str], Mapping[str, str]],
+        metrics: Metrics,
+    ) -> None:
+        """`configs` gives the configs that a group has of its own."""
+        self._persister = persister
+        self._streams = streams
+        self._store = store
+        self._clock = clock
+        self._deadlines = deadlines
+        self._settings = settings
+        self._configs = configs
+        self._counts = ShareCounts(metrics)
+        self._partitions: dict[ShareKey, SharePartition] = {}
+        self._groups: dict[Place, set[ShareKey]] = {}  # what is in use of a partition
+        self._config: dict[str, ShareConfig] = {}
+        streams.listeners.append(self._stream_changed)
+
+    # -- consumers ----------------------------------------------------------------------------------
+
+    def config(self, group: str) -> ShareConfig:
+        """What a group is configured like."""
+        found = self._config.get(group)
+        if found is None:
+            if len(self._config) >= _MOST_CONFIGS:
+                self._config.clear()
+            found = self._config[group] = share_config(self._settings, self._configs(group))
+        return found
+
+    def reconfigured(self, group: str) -> None:
+        """A group's configs have changed."""
+        self._config.pop(group, None)
+
+    def find(self, key: ShareKey) -> SharePartition | DuramenError:
+        """A share partition, taken into use if need be; or why there is none."""
+        stream = self._streams.find_id(key.topic_id)
+        if stream is None or not 0 <= key.partition < len(stream.partitions):
+            return StreamNotFound("no such topic")
+        found = self._partitions.get(key)
+        if found is not None:
+            return found
+        partition = stream.partitions[key.partition]
+        try:
+            partition.check_leads()
+        except DuramenError as error:
+            return error
+        found = SharePartition(
+            key, partition, self._persister, self._clock, self._deadlines, partial(self.config, key.group),
+            self._counts, self._gone,
+        )  # fmt: skip
+        self._partitions[key] = found
+        self._groups.setdefault((key.topic_id, key.partition), set()).add(key)
+        return found
+
+    def _gone(self, one: SharePartition) -> None:
+        """Whoever asks for it from here on gets another, which reads what is kept."""
+        key = one.key
+        if self._partitions.get(key) is one:
+            del self._partitions[key]
+            place = key.topic_id, key.partition
+            self._groups[place].discard(key)
+            if not self._groups[place]:
+                del self._groups[place]
+
+    def fetch(self, keys: Sequence[ShareKey], owner: str, limits: ShareLimits, done: Answer) -> ShareFetcher:
+        """Have `owner` acquire records of share partitions of one group, looked at in their order."""
+        wanted = [self.find(key) for key in keys]
+        committed = bool(keys) and self.config(keys[0].group).committed
+        fetcher = ShareFetcher(
+            self._store, self._clock, self._deadlines, wanted, owner, limits, committed, done
+        )  # fmt: skip
+        fetcher.start()
+        return fetcher
+
+    def acknowledge(self, key: ShareKey, owner: str, batches: Sequence[Acknowledged], done: Done) -> None:
+        """Take in what a consumer says of records that it holds; `done` once it is durable."""
+        found = self.find(key)
+        if isinstance(found, DuramenError):
+            done(found)
+            return
+
+        def loaded(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                found.acknowledge(owner, batches, done)
+
+        found.load(loaded)
+
+    def release(self, owner: str, keys: Iterable[ShareKey], done: Callable[[], None]) -> None:
+        """A consumer's session ends: what it holds of these is available again; `done` once that is durable."""
+        left = 1
+
+        def released(_: DuramenError | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for key in keys:
+            found = self._partitions.get(key)
+            if found is not None and found.loaded:
+                left += 1
+                found.release(owner, released)
+        released(None)
+
+    # -- what coordinators ask -----------------------------------------------------------------------
+
+    def key(self, group: str, partition: Partition) -> ShareKey:
+        """The share partition of a group and a partition."""
+        return ShareKey(group, partition.log.key.stream_id, partition.index)
+
+    def drop(self, keys: Iterable[ShareKey]) -> None:
+        """What is kept of these has changed: nobody delivers by what was read before."""
+        for key in keys:
+            self._drop(key)
+
+    def _drop(self, key: ShareKey) -> None:
+        found = self._partitions.get(key)
+        if found is not None:
+            found.close()
+
+    def offset(self, key: ShareKey, done: OffsetDone) -> None:
+        """Where a group is in a partition that this node leads."""
+        stream = self._streams.find_id(key.topic_id)
+        if stream is None or not key.partition < len(stream.partitions):
+            done(None)
+            return
+        partition = stream.partitions[key.partition]
+        try:
+            partition.check_leads()
+        except DuramenError as error:
+            done(error)
+            return
+
+        def read(state: ShareState | DuramenError) -> None:
+            if isinstance(state, ShareGroupUnknown):
+                done(None)
+            else:
+                done(state if isinstance(state, DuramenError) else _offset(state, partition))
+
+        found = self._partitions.get(key)
+        if found is not None and found.loaded:
+            done(_offset(found.state(), partition))
+        else:
+            self._persister.read(key, ANYBODY, read)
+
+    # -- the node -----------------------------------------------------------------------------------
+
+    def led(self, partition: Partition) -> None:
+        """Who leads a partition, or in which epoch, is another: what was read in another epoch counts no more."""
+        for key in list(self._groups.get((partition.log.key.stream_id, partition.index), ())):
+            self._partitions[key].close(NotLeader("this node led the partition in another epoch"))
+
+    def _stream_changed(self, stream: Stream) -> None:
+        if stream.deleted:
+            for key in [key for key in self._partitions if key.topic_id == stream.id]:
+                self._drop(key)
+
+    def tidy(self) -> None:
+        """Forget share partitions that nobody has used for a while."""
+        before_ms = self._clock.monotonic_ms() - _IDLE_MS
+        for key, found in list(self._partitions.items()):
+            if found.used_ms < before_ms and found.idle:
+                self._drop(key)
+
+
+def _offset(state: ShareState, partition: Partition) -> ShareOffset:
+    if state.start_offset == UNKNOWN_START:
+        return ShareOffset(UNKNOWN_START, state.leader_epoch, -1)
+    log = partition.log
+    start = max(state.start_offset, log.start_offset)
+    over = 0
+    for first, last, phase, _ in state.states:
+        if phase is Phase.AVAILABLE or last < start:
+            continue
+        if first <= start:
+            start = last + 1
+        else:
+            over += last - first + 1
+    return ShareOffset(start, state.leader_epoch, max(0, log.high_watermark - start - over))

@@ -1,0 +1,1 @@
+"""The coordinator of transactions and of the batches of Spark queries."""

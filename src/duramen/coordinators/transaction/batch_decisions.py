@@ -1,0 +1,400 @@
+"""The coordinator of Spark's queries: it stores what is decided about a batch, and ends its transactions accordingly.
+
+A query and all its attempts are kept in one partition of `__transaction_state`, so one node decides about them, and
+their records stand in the order in which that happened. Decisions and aborts of a query come in turns: no attempt is
+aborted while a decision that it has won is on its way into the log, and none wins while its abort is
+(docs/adr/batches-in-one-record.md).
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.errors import (
+    AttemptLost,
+    BatchDiffers,
+    CoordinatorLoading,
+    DuramenError,
+    QueryFenced,
+    TransactionStateInvalid,
+)
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock
+from duramen.codec.attempts import Attempt, attempt_of, find_attempt, is_reserved, query_name
+from duramen.coordinators.transaction.cluster.keyed_queue import Turns
+from duramen.coordinators.transaction.lateness import Lateness
+from duramen.coordinators.transaction.log import TransactionLog
+from duramen.coordinators.transaction.registry import KnownTransactions
+from duramen.coordinators.transaction.store import FINAL, Ledger
+from duramen.transactions import batch_decisions as deciding
+from duramen.transactions import machine
+from duramen.transactions.batch_decisions import Fate, Query, Winner
+from duramen.transactions.values import AT_REST, SERVER_VERSION, Identity, Transaction, TransactionState
+
+__all__ = ["Decisions", "Wish", "Won"]
+
+Done = Callable[[DuramenError | None], None]
+BegunDone = Callable[[int, bool, DuramenError | None], None]
+"""Called with the run's number and whether the batch is decided, or with the error."""
+
+_NO_FRESH: Final = -1
+_ONGOING: Final = TransactionState.ONGOING
+
+
+class Won(NamedTuple):
+    """An attempt that is to win, and who has written in its transaction."""
+
+    winner: Winner
+    identity: Identity
+
+
+class Wish(NamedTuple):
+    """What a driver wants decided: a batch of a query by one of its runs. `digest` is empty where it is not known."""
+
+    query: str
+    run: int
+    batch: int
+    digest: bytes
+    won: tuple[Won, ...]
+
+
+class Decisions:
+    """Decides for the queries that this node coordinates; what is stored of them is in `known`."""
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        known: KnownTransactions,
+        ledger: Ledger,
+        clock: Clock,
+        lateness: Lateness,
+        soon: Callable[[Callable[[], None]], None],
+        metrics: Metrics,
+        kept_ms: int,
+    ) -> None:
+        """Of a query that was one batch nothing is left `kept_ms` after its last attempt has ended."""
+        self._decided = metrics.counter("duramen_spark_batches_total", "decided")
+        self._refused = metrics.counter("duramen_spark_batches_total", "refused")
+        self._log = log
+        self._known = known
+        self._ledger = ledger
+        self._clock = clock
+        self._lateness = lateness
+        self._kept_ms = kept_ms
+        self._turns = Turns(soon)
+        self._unsure: set[str] = set()  # queries of which a record may be in the log that nobody has answered for
+        self._aborting: set[str] = set()  # attempts of which the same may be said of their abort
+
+    # -- what attempts may do -----------------------------------------------------------------------
+
+    def check_open(self, id_: str) -> None:
+        """Raise unless an id may begin or go on to write: every one that is not reserved, and attempts while open."""
+        if is_reserved(id_):
+            attempt = attempt_of(id_)
+            deciding.check_open(self._known.query(attempt.query), attempt)
+
+    def check_begins(self, id_: str, current: Transaction | None) -> None:
+        """As `check_open`; an attempt that has something open does not begin again, for that would abort it."""
+        self.check_open(id_)
+        if is_reserved(id_) and current is not None and current.state is _ONGOING:
+            raise TransactionStateInvalid(f"{id_} is one attempt of a task, which has begun to write already")
+
+    def abort(self, id_: str, identity: Identity, done: Callable[[Identity | None, DuramenError | None], None]) -> None:
+        """Its own writer gives an attempt up."""
+        try:
+            attempt = attempt_of(id_)
+        except DuramenError as error:
+            done(None, error)
+            return
+
+        def act(over: Done) -> None:
+            if deciding.fate_of(self._known.query(attempt.query), attempt) is Fate.COMMIT:
+                over(TransactionStateInvalid(f"batch {attempt.batch} of query {attempt.query} is decided: {id_} won"))
+                return
+            self._change(id_, partial(_given_up, self._clock.wall_ms(), id_, identity), over)
+
+        def ended(error: DuramenError | None) -> None:
+            one = self._known.get(id_)
+            done(None if one is None or error is not None else one.identity, error)
+
+        self._turn(attempt.query, act, ended)
+
+    # -- what drivers and their tasks ask -----------------------------------------------------------
+
+    def begin(self, query: str, run: str, batch: int, done: BegunDone) -> None:
+        """A run writes a batch. Once it is the newest of its query, attempts of older ones are aborted."""
+
+        def act(over: Done) -> None:
+            before = self._known.query(query)
+            begun = deciding.begin(before, query, run, self._clock.wall_ms())
+            if begun is None:
+                deciding.check_comes(before, batch)
+                over(None)
+                return
+            self._known.check_query(begun)
+            self._store(query, begun, lambda error: over(error) if error is not None else self._settle(query, over))
+
+        def answer(error: DuramenError | None) -> None:
+            found = self._known.query(query)
+            try:
+                if error is not None:
+                    raise error
+                if found is None or found.runs[-1] != run:
+                    raise QueryFenced(f"query {query}: another run than {run} has begun to write since")
+                decided = deciding.is_decided(found, batch)
+            except DuramenError as refused:
+                done(-1, False, refused)
+            else:
+                done(found.run, decided, None)
+
+        self._turn(query, act, answer)
+
+    def decide(self, wish: Wish, done: Done) -> None:
+        """Store that a batch is decided, then commit what has won and abort the others; `done` once that is under way.
+
+        The same again goes on with what is left. Raises what `deciding.decide` raises, and AttemptLost.
+        """
+
+        def act(over: Done) -> None:
+            current = self._known.query(wish.query)
+            if current is None:
+                raise QueryFenced(f"query {wish.query} is not known: none of its tasks has begun to write")
+            winners = [won.winner for won in wish.won]
+            decided = deciding.decide(current, wish.run, wish.batch, wish.digest, winners, self._clock.wall_ms())
+            if decided is None:
+                self._settle(wish.query, over)
+                return
+            if any(self._is_open(attempt.id) for attempt in deciding.winners_of(current)):
+                self._settle(wish.query, lambda error: over(error or _busy(current)))
+                return
+            self._check_won(wish)
+            self._known.check_query(decided)
+            self._store(wish.query, decided, stored(over))
+
+        def stored(over: Done) -> Done:
+            def settle(error: DuramenError | None) -> None:
+                if error is not None:
+                    over(error)
+                    return
+                self._decided.value += 1
+                self._settle(wish.query, over)
+
+            return settle
+
+        def answer(error: DuramenError | None) -> None:
+            self._refused.value += isinstance(error, _REFUSALS)
+            done(error)
+
+        self._turn(wish.query, act, answer)
+
+    def abandon(self, query: str, run: int, batch: int, done: Done) -> None:
+        """A driver gives a batch up that is not decided: what its run has open of it is aborted."""
+
+        def act(over: Done) -> None:
+            lost = [
+                one.id
+                for one, attempt in self._attempts(query)
+                if (attempt.run, attempt.batch) == (run, batch)
+                and deciding.fate_of(self._known.query(query), attempt) is Fate.OPEN
+            ]
+            self._all([partial(self._change, id_, self._aborted) for id_ in lost], self._forgetting(query, over))
+
+        self._turn(query, act, done)
+
+    def _is_open(self, id_: str) -> bool:
+        one = self._known.get(id_)
+        return one is not None and one.state is _ONGOING
+
+    def _check_won(self, wish: Wish) -> None:
+        """Every attempt that is to win is open, by who wrote in it: then it stays open until it is ended here."""
+        for won in wish.won:
+            id_ = Attempt(wish.query, wish.run, wish.batch, *won.winner).id
+            one = self._known.get(id_)
+            if one is None or one.state is not _ONGOING or one.identity != won.identity or id_ in self._aborting:
+                state = "forgotten" if one is None else one.state.label
+                raise AttemptLost(
+                    f"batch {wish.batch} of query {wish.query}: attempt {won.winner.attempt} of partition"
+                    f" {won.winner.partition} is not open any more ({state})"
+                )
+
+    # -- turns --------------------------------------------------------------------------------------
+
+    def _turn(self, query: str, act: Callable[[Done], None], done: Done) -> None:
+        """`act` when all before it for a query are over; it calls what it is handed once, or raises."""
+        try:
+            name = query_name(query)
+            self._ledger.check(name)
+        except DuramenError as error:
+            done(error)
+            return
+
+        def end(error: DuramenError | None) -> None:
+            self._turns.over(name)
+            done(error)
+
+        def over(error: DuramenError | None) -> None:
+            if isinstance(error, FINAL):
+                again = partial(self._log.append_query, query, self._known.query(query))
+                self._ledger.confirm(name, again, lambda failed: end(failed or error))
+            else:
+                end(error)
+
+        def go_on(error: DuramenError | None) -> None:
+            if error is not None:
+                over(error)
+                return
+            try:
+                self._ledger.check(name)
+                act(over)
+            except DuramenError as refused:
+                over(refused)
+
+        def begin() -> None:
+            if query in self._unsure:
+                # What could not be stored may be in the log: what is in memory goes behind it, and counts.
+                self._store(query, self._known.query(query), go_on)
+            else:
+                go_on(None)
+
+        self._turns.take(name, begin)
+
+    def _store(self, query: str, value: Query | None, done: Done) -> None:
+        def stored(error: DuramenError | None) -> None:
+            if error is None:
+                self._unsure.discard(query)
+                self._known.put_query(query, value)
+            done(error)
+
+        self._unsure.add(query)
+        self._ledger.store(query_name(query), partial(self._log.append_query, query, value), stored)
+
+    def _change(self, id_: str, decide: Callable[[Transaction | None], Transaction | None], done: Done) -> None:
+        """End an attempt in its turn. Until that is stored, an abort of it may be in the log."""
+
+        def seen(current: Transaction | None) -> Transaction | None:
+            one = decide(current)
+            if one is not None and one.state is TransactionState.PREPARE_ABORT:
+                self._aborting.add(id_)
+            return one
+
+        def changed(_: Transaction | None, error: DuramenError | None) -> None:
+            if error is None:
+                self._aborting.discard(id_)
+            done(error)
+
+        self._ledger.change(id_, seen, changed)
+
+    # -- what was decided is done -------------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """End what is decided or has timed out, and forget what is over."""
+        for query in self._known.writing_queries():
+            if any(self._wants(one, attempt) for one, attempt in self._attempts(query)):
+                self._turn(query, partial(self._settle, query), _nothing)
+            else:
+                self._forget_over(query)
+        late_ms = self._clock.wall_ms() - self._kept_ms
+        for found in self._known.queries():
+            if _was_one_batch(found) and found.updated_ms < late_ms and not self._known.attempts(found.id):
+                self._turn(found.id, partial(self._drop, found), _nothing)
+
+    def _attempts(self, query: str) -> list[tuple[Transaction, Attempt]]:
+        found = [(one, find_attempt(one.id)) for one in self._known.attempts(query)]
+        return [(one, attempt) for one, attempt in found if attempt is not None]
+
+    def _wants(self, one: Transaction, attempt: Attempt) -> bool:
+        """Whether an attempt is open that is to be ended."""
+        if one.state is not _ONGOING:
+            return False
+        fate = deciding.fate_of(self._known.query(attempt.query), attempt)
+        return fate is not Fate.OPEN or self._lateness.is_late(one)
+
+    def _settle(self, query: str, over: Done) -> None:
+        """In a turn: end every attempt that is to be."""
+        ends = [
+            partial(self._change, one.id, partial(self._ended, attempt))
+            for one, attempt in self._attempts(query)
+            if self._wants(one, attempt)
+        ]
+
+        self._all(ends, self._forgetting(query, over))
+
+    def _forgetting(self, query: str, over: Done) -> Done:
+        def ended(error: DuramenError | None) -> None:
+            self._forget_over(query)
+            over(error)
+
+        return ended
+
+    def _ended(self, attempt: Attempt, current: Transaction | None) -> Transaction | None:
+        if current is None or current.state is not _ONGOING:
+            return None
+        if deciding.fate_of(self._known.query(attempt.query), attempt) is not Fate.COMMIT:
+            return self._aborted(current)
+        return machine.end(
+            current, current.id, current.identity,
+            commit=True, version=SERVER_VERSION, now_ms=self._clock.wall_ms(), fresh=_NO_FRESH,
+        )  # fmt: skip
+
+    def _aborted(self, current: Transaction | None) -> Transaction | None:
+        if current is None or current.state is not _ONGOING:
+            return None
+        return machine.fence(current, self._clock.wall_ms())
+
+    def _all(self, actions: Iterable[Callable[[Done], None]], done: Done) -> None:
+        """Do all of them; then `done`, with the first of their errors."""
+        failed: list[DuramenError] = []
+        left = 1
+
+        def ended(error: DuramenError | None) -> None:
+            nonlocal left
+            left -= 1
+            failed.extend([] if error is None else [error])
+            if not left:
+                done(failed[0] if failed else None)
+
+        for action in actions:
+            left += 1
+            action(ended)
+        ended(None)
+
+    def _forget_over(self, query: str) -> None:
+        """An attempt's id is used for one transaction: it is forgotten when that is over."""
+        late_ms = self._clock.wall_ms() - self._kept_ms
+        for one, attempt in self._attempts(query):
+            decided = deciding.fate_of(self._known.query(query), attempt) is not Fate.OPEN
+            if _is_over(one) or (one.state in AT_REST and (decided or one.updated_ms < late_ms)):
+                self._aborting.discard(one.id)
+                self._ledger.forget(one.id, lambda found: found.state in AT_REST)
+
+    def _drop(self, found: Query, over: Done) -> None:
+        if self._known.query(found.id) != found or self._known.attempts(found.id):
+            over(None)
+        else:
+            self._store(found.id, None, over)
+
+
+_REFUSALS: Final = (AttemptLost, QueryFenced, BatchDiffers)
+
+
+def _given_up(now_ms: int, id_: str, identity: Identity, current: Transaction | None) -> Transaction | None:
+    return machine.end(
+        current, id_, identity, commit=False, version=SERVER_VERSION, now_ms=now_ms, fresh=_NO_FRESH
+    )  # fmt: skip
+
+
+def _is_over(one: Transaction) -> bool:
+    return one.state in AT_REST and one.state is not TransactionState.EMPTY
+
+
+def _was_one_batch(query: Query) -> bool:
+    """Whether it is one of `df.write`: it never comes again."""
+    return query.id.startswith("write-")
+
+
+def _busy(query: Query) -> DuramenError:
+    return CoordinatorLoading(f"batch {query.batch} of query {query.id} is still being committed")
+
+
+def _nothing(_: DuramenError | None) -> None:
+    """Nobody waits for it."""

@@ -1,0 +1,1 @@
+"""Transactions whose partitions lie on several nodes."""

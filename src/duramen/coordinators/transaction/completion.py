@@ -1,0 +1,186 @@
+"""How transactions end: their records and markers in one step, and at a start what a crash has left in the middle.
+
+*Prepared*, a marker for every partition and *complete* go into the write-ahead log next to each other and in this
+order, under one sync. What a crash leaves of them begins with *prepared*, so a start that finds one which is prepared
+and not complete writes the markers that are missing (docs/adr/transactions-in-one-step.md).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from duramen.base.errors import DuramenError
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock
+from duramen.broker.membership import Standing
+from duramen.broker.streams import Streams
+from duramen.codec.batch import Header, header
+from duramen.codec.markers import encode_marker
+from duramen.coordinators.group.offsets import Offsets
+from duramen.coordinators.transaction.log import TransactionLog
+from duramen.coordinators.transaction.registry import KnownTransactions
+from duramen.storage.log.log import Log
+from duramen.storage.store import Store
+from duramen.transactions import machine
+from duramen.transactions.values import (
+    NO_SEQUENCE,
+    PREPARED,
+    Identity,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+
+__all__ = ["Endings", "Places"]
+
+Done = Callable[[DuramenError | None], None]
+Batch = tuple[Log, bytearray, Header]
+
+
+class Places(NamedTuple):
+    """Where transactions leave something: their own log, streams, the offsets of groups; and who leads what."""
+
+    log: TransactionLog
+    streams: Streams
+    offsets: Offsets
+    store: Store
+    standing: Standing
+
+
+class Endings:
+    """Ends transactions, which are `known`."""
+
+    def __init__(
+        self, known: KnownTransactions, places: Places, clock: Clock, metrics: Metrics, report: Callable[[str], None]
+    ) -> None:
+        """`report` is told what an operator should hear of."""
+        self._committed = metrics.counter("duramen_transactions_total", "committed")
+        self._aborted = metrics.counter("duramen_transactions_total", "aborted")
+        self._known = known
+        self._log = places.log
+        self._streams = places.streams
+        self._offsets = places.offsets
+        self._store = places.store
+        self._clock = clock
+        self._report = report
+
+    def finish(self, before: Transaction, prepared: Transaction, done: Done, *, missing_only: bool = False) -> None:
+        """Write the markers of a prepared transaction, and that it is complete. Raises CoordinatorLoading.
+
+        With `missing_only` only where it is open: a start does not know which of the markers are there.
+        """
+        complete = machine.complete(prepared, self._clock.wall_ms())
+        markers, later = self._markers(prepared, missing_only=missing_only)
+        batches = markers if missing_only else [self._log.batch(prepared), *markers]
+        if not later:
+            batches.append(self._log.batch(complete))
+        self._known.put(prepared)
+
+        def written(error: DuramenError | None) -> None:
+            if error is not None:
+                self._known.put(before)
+                done(error)
+            elif later:
+                self._finish_later(complete, later, done)
+            else:
+                self._ended(complete)
+                done(None)
+
+        self._write(batches, written, commit=prepared.state is TransactionState.PREPARE_COMMIT)
+
+    def _ended(self, complete: Transaction) -> None:
+        self._known.put(complete)
+        ended = self._committed if complete.state is TransactionState.COMPLETE_COMMIT else self._aborted
+        ended.value += 1
+
+    def _write(self, batches: Sequence[Batch], done: Done, *, commit: bool) -> None:
+        def written(offsets: list[int], error: DuramenError | None) -> None:
+            for (log, _, head), offset in zip(batches, offsets, strict=False):
+                if offset >= 0 and self._offsets.keeps(log):
+                    self._offsets.ended(log, offset, head.producer_id, commit=commit)
+            done(error)
+
+        self._store.append_together(batches, self._store.node_epoch, written)
+
+    def _finish_later(self, complete: Transaction, markers: Sequence[Batch], done: Done) -> None:
+        """The markers of logs that do not go through the WAL: only now that it is durable how the transaction ends."""
+        left = len(markers)
+
+        def appended(_: int, __: DuramenError | None) -> None:
+            # A log that takes nothing until the next start has its marker written then.
+            nonlocal left
+            left -= 1
+            if not left:
+                # Where that cannot be stored, the next start finds what is prepared, and all its markers.
+                self._ended(complete)
+                self._log.append(complete, lambda _: done(None))
+
+        for log, batch, head in markers:
+            self._store.append(log, batch, head, self._store.node_epoch, appended)
+
+    def _markers(self, prepared: Transaction, *, missing_only: bool) -> tuple[list[Batch], list[Batch]]:
+        """A transaction's markers: those for logs in the WAL, and the others."""
+        commit = prepared.state is TransactionState.PREPARE_COMMIT
+        identity = Identity(prepared.producer_id, prepared.epoch)
+        together: list[Batch] = []
+        later: list[Batch] = []
+        for log in self._logs(prepared):
+            if missing_only and log.transactions.first_offset(prepared.producer_id) is None:
+                continue
+            marker = self._marker(log, identity, commit=commit, sequence=prepared.sequence)
+            (together if log.config.durability == "sync" else later).append(marker)
+        return together, later
+
+    def _logs(self, one: Transaction) -> Iterator[Log]:
+        for topic, index in sorted(one.partitions):
+            stream = self._streams.find(topic)
+            if stream is not None and index < len(stream.partitions):
+                yield stream.partitions[index].log
+
+    def _marker(self, log: Log, identity: Identity, *, commit: bool, sequence: int) -> Batch:
+        batch = encode_marker(
+            identity.producer_id, identity.epoch,
+            commit=commit, coordinator_epoch=self._store.node_epoch, now_ms=self._clock.wall_ms(),
+            sequence=sequence, first_offset=log.transactions.first_offset(identity.producer_id),
+        )  # fmt: skip
+        return log, batch, header(batch)
+
+    # -- at a start ---------------------------------------------------------------------------------
+
+    def end_left(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
+        left = 1
+        failed: list[DuramenError] = []
+
+        def ended(error: DuramenError | None) -> None:
+            nonlocal left
+            left -= 1
+            failed.extend([] if error is None else [error])
+            if not left:
+                done(failed[0] if failed else None)
+
+        abandoned = self._abandoned()
+        for prepared in [one for one in self._known.values() if one.state in PREPARED]:
+            left += 1
+            self.finish(prepared, prepared, ended, missing_only=True)
+        if abandoned:
+            left += 1
+            self._write(abandoned, ended, commit=False)
+        ended(None)
+
+    def _abandoned(self) -> list[Batch]:
+        """Markers that abort what is open in a log and of which no transactional id knows."""
+        writers = {one.producer_id: one for one in self._known.values()}
+        found: list[Batch] = []
+        for stream in self._streams:
+            for index, partition in enumerate(stream.partitions):
+                for producer_id, _ in partition.log.transactions.opened():
+                    one = writers.get(producer_id)
+                    if one is not None and TopicPartition(stream.name, index) in one.partitions:
+                        continue
+                    self._report(
+                        f"partition {index} of {stream.name} holds a transaction of producer {producer_id} that no"
+                        " transactional id knows of: it is aborted"
+                    )
+                    epoch = partition.log.producers.epoch(producer_id)
+                    identity = Identity(producer_id, epoch)
+                    found.append(self._marker(partition.log, identity, commit=False, sequence=NO_SEQUENCE))
+        return found

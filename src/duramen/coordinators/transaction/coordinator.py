@@ -1,0 +1,435 @@
+"""The coordinator of transactions: decides with their state machine, stores what it says, and answers."""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import (
+    ConcurrentTransactions,
+    DuramenError,
+    NodeStopping,
+    OutOfOrderSequence,
+    RequestInvalid,
+    TransactionalIdNotFound,
+    TransactionStateInvalid,
+    TransactionTimeoutInvalid,
+)
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock
+from duramen.base.settings import Settings
+from duramen.broker.partition import Admission, Partition
+from duramen.codec.attempts import find_attempt, is_reserved
+from duramen.codec.batch import Header
+from duramen.coordinators.group.coordinator import CommitMember, Coordinator
+from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.coordinators.transaction.batch_decisions import Decisions
+from duramen.coordinators.transaction.cluster.cluster import ClusterKit, ClusterTransactions, JoinDone
+from duramen.coordinators.transaction.cluster.verification import Admitted
+from duramen.coordinators.transaction.completion import Endings, Places
+from duramen.coordinators.transaction.lateness import Lateness
+from duramen.coordinators.transaction.producer_ids import ProducerIdDone
+from duramen.coordinators.transaction.registry import KnownTransactions
+from duramen.coordinators.transaction.store import Ledger, OwnLedger
+from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.rpc.caller import Caller
+from duramen.transactions import machine
+from duramen.transactions.values import Identity, TopicPartition, Transaction, TransactionState
+
+__all__ = ["Listed", "Transactions"]
+
+Done = Callable[[DuramenError | None], None]
+IdentityDone = Callable[[Identity | None, DuramenError | None], None]
+"""Called with the producer's id and epoch, or with the error."""
+
+_NO_FRESH: Final = -1
+_MEMORY_SHARE: Final = 16  # transactional ids may take a sixteenth of memory.limit.bytes
+
+
+class Listed(NamedTuple):
+    """A line of the list of transactions."""
+
+    id: str
+    producer_id: int
+    state: TransactionState
+
+
+class Transactions:
+    """Every transactional id that this node coordinates."""
+
+    def __init__(
+        self,
+        places: Places,
+        groups: Coordinator,
+        clock: Clock,
+        deadlines: Deadlines,
+        settings: Settings,
+        new_producer_id: Callable[[ProducerIdDone], None],
+        metrics: Metrics,
+        report: Callable[[str], None],
+        caller: Caller,
+    ) -> None:
+        """`report` is told what an operator should hear of."""
+        self._begun = metrics.counter("duramen_transactions_total", "begun")
+        self._streams = places.streams
+        self._offsets = places.offsets
+        self._groups = groups
+        self._clock = clock
+        self._new_producer_id = new_producer_id
+        self._max_timeout_ms = settings.integer("transaction.max.timeout.ms")
+        self._expiration_ms = settings.integer("transactional.id.expiration.ms")
+        self._known = KnownTransactions(settings.integer("memory.limit.bytes") // _MEMORY_SHARE)
+        self._lateness = Lateness(clock)
+        self._cluster: ClusterTransactions | None = None
+        self._ledger: Ledger
+        if places.standing.first_role is None:
+            endings = Endings(self._known, places, clock, metrics, report)
+            self._ledger = OwnLedger(places.log, self._known, endings, report)
+        else:
+            kit = ClusterKit(caller, clock, deadlines, metrics, report)
+            self._cluster = ClusterTransactions(places, self._known, kit, self)
+            self._ledger = self._cluster.ledger
+        self.decisions = Decisions(
+            places.log,
+            self._known,
+            self._ledger,
+            clock,
+            self._lateness,
+            places.store.soon,
+            metrics,
+            self._max_timeout_ms,
+        )
+        """What is decided about the batches of Spark's queries."""
+        self._stopping = False
+
+    # -- starting and stopping ----------------------------------------------------------------------
+
+    def restore(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
+        """Take in what is stored, and end what a crash has left in the middle; then `done`.
+
+        In a cluster that is done for each partition of `__transaction_state` when this node begins to lead it.
+        """
+
+        def restored(error: DuramenError | OSError | None) -> None:
+            if error is None:
+                self.decisions.sweep()
+            done(error)
+
+        self._ledger.restore(restored)
+
+    def took_in(self) -> None:
+        """What is stored of more ids is in memory: batches that are decided are finished."""
+        self.decisions.sweep()
+
+    def led(self, partition: Partition, leader_epoch: int | None) -> None:
+        """From here on this node leads a partition of `__transaction_state`, in that epoch; None: no more."""
+        if self._cluster is not None:
+            self._cluster.led(partition, leader_epoch)
+
+    def stop(self) -> None:
+        """Take no more requests."""
+        self._stopping = True
+        if self._cluster is not None:
+            self._cluster.stop()
+
+    def _check(self, id_: str) -> None:
+        if self._stopping:
+            raise NodeStopping("this node is stopping")
+        if not id_:
+            raise RequestInvalid("a transactional id is not empty")
+
+    # -- who writes ---------------------------------------------------------------------------------
+
+    def initialise(self, id_: str, timeout_ms: int, expected: Identity | None, done: IdentityDone) -> None:
+        """A producer begins, or goes on after an error with what it had; who had its place is fenced."""
+        try:
+            self._check(id_)
+            if not 0 < timeout_ms <= self._max_timeout_ms:
+                raise TransactionTimeoutInvalid(
+                    f"a transaction timeout is 1 to {self._max_timeout_ms} ms, not {timeout_ms}"
+                )
+            self._ledger.check(id_)
+        except DuramenError as error:
+            done(None, error)
+            return
+
+        def changed(one: Transaction | None, error: DuramenError | None) -> None:
+            if error is None and one is not None and one.state is not TransactionState.EMPTY:
+                # The producer asks again, and finds it at rest.
+                error = ConcurrentTransactions(f"the transaction that {id_} had open is aborted first")
+            done(None if one is None or error is not None else one.identity, error)
+
+        def act(fresh: int) -> None:
+            self._ledger.change(id_, partial(self._initialised, id_, timeout_ms, expected, fresh), changed)
+
+        self._with_producer_id(id_, act, partial(done, None))
+
+    def _with_producer_id(
+        self, id_: str, action: Callable[[int], None], failed: Callable[[DuramenError], None]
+    ) -> None:
+        """Do `action` with a producer id that it may use, where the transactional id may need a new one."""
+
+        def allocated(producer_id: int, error: DuramenError | None) -> None:
+            if error is not None:
+                failed(error)
+            else:
+                action(producer_id)
+
+        if machine.wants_producer_id(self._known.get(id_)):
+            self._new_producer_id(allocated)
+        else:
+            allocated(_NO_FRESH, None)
+
+    def _initialised(
+        self, id_: str, timeout_ms: int, expected: Identity | None, fresh: int, current: Transaction | None
+    ) -> Transaction:
+        if machine.wants_producer_id(current) and fresh == _NO_FRESH:
+            raise ConcurrentTransactions(f"{id_} has changed meanwhile")
+        self.decisions.check_begins(id_, current)
+        one = machine.initialise(current, id_, timeout_ms, expected, self._clock.wall_ms(), fresh)
+        self._known.check(one)
+        return one
+
+    # -- what is written ----------------------------------------------------------------------------
+
+    def add_partitions(self, id_: str, identity: Identity, partitions: Collection[TopicPartition], done: Done) -> None:
+        """Partitions join the transaction before they are written to (clients before KIP-890's second part)."""
+        self.join(id_, identity, partitions, 0, lambda _, error: done(error))
+
+    def add_group(self, id_: str, identity: Identity, group_id: str, done: Done) -> None:
+        """The partition that keeps a group's offsets joins the transaction."""
+        try:
+            partition = TopicPartition(OFFSETS_STREAM, self._offsets.partition_of(group_id))
+        except DuramenError as error:
+            done(error)
+        else:
+            self.add_partitions(id_, identity, [partition], done)
+
+    def join(
+        self, id_: str, identity: Identity, partitions: Collection[TopicPartition], version: int, done: JoinDone
+    ) -> None:
+        """Partitions join a transaction that this node coordinates; `done` is told which were not in it before.
+
+        `version` 2 where they join by being written to.
+        """
+        begun: list[TopicPartition] = []
+
+        def decide(current: Transaction | None) -> Transaction | None:
+            self.decisions.check_open(id_)
+            one = machine.add_partitions(current, id_, identity, partitions, self._clock.wall_ms(), version)
+            if one is not None:
+                self._known.check(one)
+                begun.extend(one for one in partitions if not machine.is_written_to(current, one))
+                if current is None or current.state is not one.state:
+                    self._begun.value += 1
+            return one
+
+        try:
+            self._check(id_)
+        except DuramenError as error:
+            done((), error)
+        else:
+            self._ledger.join(id_, decide, lambda _, error: done(begun, error))
+
+    def verify(self, id_: str, identity: Identity, partitions: Collection[TopicPartition], done: Done) -> None:
+        """`done` has no error where the partitions are in a transaction that this node coordinates."""
+
+        def decide(current: Transaction | None) -> None:
+            for one in partitions:
+                machine.verify(current, id_, identity, one)
+
+        try:
+            self._check(id_)
+        except DuramenError as error:
+            done(error)
+        else:
+            self._ledger.change(id_, decide, lambda _, error: done(error))
+
+    def admission(self, id_: str, *, joins: bool) -> Admission:
+        """What looks at the header of each transactional batch before it is appended.
+
+        With `joins` (KIP-890, part 2) its partition is part of the transaction from then on.
+        """
+        return partial(self._admit, id_, joins)
+
+    def _admit(self, id_: str, joins: bool, partition: Partition, head: Header, done: Done) -> None:
+        def admitted(begins: bool, error: DuramenError | None) -> None:
+            # What the producer wrote there before may be forgotten: then nothing vouches for what lies in between.
+            unknown = begins and head.base_sequence > 0 and not partition.log.producers.has_written(head.producer_id)
+            if unknown and error is None:
+                error = OutOfOrderSequence(
+                    f"producer {head.producer_id} begins in partition {partition.index} of {partition.stream.name} with"
+                    f" sequence {head.base_sequence}, not 0"
+                )
+            done(error)
+
+        self._admit_to(id_, Identity(head.producer_id, head.producer_epoch), partition, joins, admitted)
+
+    def _admit_to(self, id_: str, identity: Identity, partition: Partition, joins: bool, done: Admitted) -> None:
+        try:
+            self._check(id_)
+            if self._cluster is not None:
+                self._cluster.joining.admit(id_, identity, partition, joins=joins, done=done)
+            else:
+                done(
+                    self._admit_here(id_, identity, TopicPartition(partition.stream.name, partition.index), joins), None
+                )
+        except DuramenError as error:
+            done(False, error)
+
+    def _admit_here(self, id_: str, identity: Identity, partition: TopicPartition, joins: bool) -> bool:
+        """Whether a partition joins now. Raises where nothing may be appended."""
+        refused: list[DuramenError | None] = []
+        begins = joins and not machine.is_written_to(self._known.get(id_), partition)
+        if joins:
+            # Its record goes into the log right before the batch: no batch is there without it. Nobody waits for it.
+            self.join(id_, identity, [partition], 2, lambda _, error: refused.append(error))
+        else:
+            self.verify(id_, identity, [partition], refused.append)
+        if refused and refused[0] is not None:
+            raise refused[0]
+        return begins
+
+    def commit_offsets(
+        self,
+        id_: str,
+        identity: Identity,
+        group_id: str,
+        member: CommitMember,
+        offsets: Sequence[tuple[OffsetKey, CommittedOffset]],
+        done: Callable[[list[DuramenError | None] | DuramenError], None],
+        *,
+        joins: bool,
+    ) -> None:
+        """Offsets of a group that count once the transaction is committed; with `joins` its partition joins.
+
+        Answered with one result for each once they are durable.
+        """
+        results = self._groups.check_metadata(offsets)
+        accepted = [offset for offset, error in zip(offsets, results, strict=True) if error is None]
+
+        def stored(error: DuramenError | None) -> None:
+            done([error if result is None else result for result in results])
+
+        def admitted(_: bool, error: DuramenError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self._groups.check_transactional(group_id, member)
+            except DuramenError as refused:
+                done(refused)
+                return
+            if accepted:
+                self._offsets.hold(group_id, identity.producer_id, identity.epoch, accepted, stored)
+            else:
+                done(results)
+
+        try:
+            partition = self._streams.get(OFFSETS_STREAM).partition(self._offsets.partition_of(group_id))
+            partition.check_leads()
+        except DuramenError as error:
+            done(error)
+        else:
+            # As in Apache Kafka: the transaction is looked at first, also where the group refuses the offsets.
+            self._admit_to(id_, identity, partition, joins, admitted)
+
+    # -- how it ends --------------------------------------------------------------------------------
+
+    def end(self, id_: str, identity: Identity, *, commit: bool, version: int, done: IdentityDone) -> None:
+        """Commit or abort; answered with the identity to go on with.
+
+        That is once every marker is durable; in a cluster once it is decided, whatever happens to whom.
+        """
+        try:
+            self._check(id_)
+            self._ledger.check(id_)
+            if is_reserved(id_) and commit:
+                raise TransactionStateInvalid(
+                    f"{id_} is committed by the decision on its batch, not by who wrote in it"
+                )
+        except DuramenError as error:
+            done(None, error)
+            return
+        if is_reserved(id_):
+            self.decisions.abort(id_, identity, done)
+            return
+
+        def decide(fresh: int, current: Transaction | None) -> Transaction | None:
+            if current is not None and current.exhausted and fresh == _NO_FRESH:
+                raise ConcurrentTransactions(f"{id_} has changed meanwhile")
+            return machine.end(
+                current, id_, identity, commit=commit, version=version, now_ms=self._clock.wall_ms(), fresh=fresh
+            )
+
+        def changed(one: Transaction | None, error: DuramenError | None) -> None:
+            done(one.identity if error is None and one is not None else None, error)
+
+        def act(fresh: int) -> None:
+            self._ledger.change(id_, partial(decide, fresh), changed)
+
+        if id_ in self._known:
+            self._with_producer_id(id_, act, partial(done, None))
+        else:
+            act(_NO_FRESH)
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def abort_timed_out(self) -> None:
+        """Abort what is open for longer than its producer allows; the producer is fenced.
+
+        What Spark's tasks have open is ended as it is decided.
+        """
+        now_ms = self._clock.wall_ms()
+
+        def decide(current: Transaction | None) -> Transaction | None:
+            late = current is not None and current.state is TransactionState.ONGOING and self._lateness.is_late(current)
+            return machine.fence(current, now_ms) if late and current is not None else None
+
+        opened = [one for one in self._known.open() if one.state is TransactionState.ONGOING]
+        self._lateness.look(opened)
+        for one in filter(self._lateness.is_late, opened):
+            if find_attempt(one.id) is None:
+                self._ledger.change(one.id, decide, _nothing)
+        self.decisions.sweep()
+
+    def expire(self) -> None:
+        """Forget transactional ids that nobody has used for long."""
+        now_ms = self._clock.wall_ms()
+
+        def expired(one: Transaction) -> bool:
+            return find_attempt(one.id) is None and machine.expired(one, now_ms, self._expiration_ms)
+
+        for one in [one for one in self._known.values() if expired(one)]:
+            self._ledger.forget(one.id, expired)
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    def describe(self, id_: str) -> Transaction:
+        """A transactional id as it is. Raises TransactionalIdNotFound."""
+        self._check(id_)
+        self._ledger.check(id_)
+        one = self._known.get(id_)
+        if one is None:
+            raise TransactionalIdNotFound(f"there is no transactional id {id_}")
+        return one
+
+    def open_since_ms(self) -> list[int]:
+        """When each of those that are open was begun, in ms since 1970."""
+        return [one.started_ms for one in self._known.open()]
+
+    def listing(
+        self, states: Collection[TransactionState], producer_ids: Collection[int], longer_than_ms: int
+    ) -> list[Listed]:
+        """Every transactional id, or those in some states, of some producers, with transactions of some age."""
+        now_ms = self._clock.wall_ms()
+        return [
+            Listed(one.id, one.producer_id, one.state)
+            for one in self._known.values()
+            if (not states or one.state in states)
+            and (not producer_ids or one.producer_id in producer_ids)
+            and (longer_than_ms < 0 or now_ms - one.started_ms > longer_than_ms)
+        ]
+
+
+def _nothing(_: Transaction | None, __: DuramenError | None) -> None:
+    """Nobody waits for it."""

@@ -1,0 +1,159 @@
+"""A node looks for its seeds and comes to a cluster with them: carries out what `raft/forming` decides.
+
+What keeps it from that is in the log, each time that it changes.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from duramen.base.errors import RequestInvalid
+from duramen.base.hosts import host_port
+from duramen.base.ports import Buffer
+from duramen.codec.cluster.channels import Channel, Subject
+from duramen.doors.cluster.dialer import Dialer
+from duramen.doors.cluster.door import ClusterDoor
+from duramen.doors.cluster.formation import from_bytes, to_bytes
+from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.timer import Later, Timer
+from duramen.raft.forming.machine import Forming
+from duramen.raft.forming.values import Belongs, Effect, Hello, Kept, Persist, Reply, Send
+from duramen.raft.voters import ReplicaId, Voters
+
+__all__ = ["Gathering"]
+
+_log = logging.getLogger("duramen.cluster")
+
+_TURN_MS: Final = 200
+
+
+class Gathering:
+    """Runs until it is stopped; also once the node is of a cluster, for others still have to hear of it."""
+
+    def __init__(
+        self,
+        door: ClusterDoor,
+        me: ReplicaId,
+        kept: Kept,
+        seeds: Sequence[tuple[str, int]],
+        *,
+        persist: Callable[[Kept, Callable[[], None]], None],
+        belongs: Callable[[UUID, Voters], None],
+        later: Later,
+    ) -> None:
+        """`persist` writes and syncs, and says when that is done; `belongs` is told the cluster, once."""
+        self._door = door
+        self._seeds = {host_port(*seed): seed for seed in seeds}
+        self._forming = Forming(me, kept, self._seeds)
+        self._persist = persist
+        self._belongs = belongs
+        self._later = later
+        self._dialers: dict[str, Dialer] = {}
+        self._effects: deque[Effect] = deque()
+        self._writing = False
+        self._obstacle = ""
+        self._seen = ""  # what was in the way at the last turn
+        self._timer: Timer | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """Why the node is of no cluster, in one line; empty where it is."""
+        return self._forming.obstacle
+
+    def start(self) -> None:
+        """Dial the seeds, unless the node is of a cluster already."""
+        if self._forming.cluster_id is None:
+            self._dialers = {where: self._door.dial(*seed, Channel.CONTROL) for where, seed in self._seeds.items()}
+        self._do()
+        self._timer = self._later(_TURN_MS, self._turn)
+
+    def stop(self) -> None:
+        """Look for the seeds no more. Connections that there are stay."""
+        for dialer in self._dialers.values():
+            dialer.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- what the door says -------------------------------------------------------------------------
+
+    def opened(self, link: Link) -> None:
+        """There is a connection."""
+        dialer = self._dialers.get(link.where)
+        if link.dialed and dialer is not None and dialer.link is link:
+            self._forming.tick()
+            self._do()
+
+    def closed(self, link: Link) -> None:
+        """It is gone."""
+        if link.dialed and link.channel is Channel.CONTROL:
+            self._forming.lost(link.where)
+
+    def found_itself(self, where: str) -> None:
+        """One of the seeds is this node."""
+        if where in self._dialers:
+            self._dialers[where].stop()
+            self._forming.itself(where)
+            self._do()
+
+    def request(self, link: Link, number: int, body: Buffer) -> None:
+        """Somebody asks. Raises RequestInvalid where that cannot be read."""
+        self._forming.asked(from_bytes(body, link.peer.identity[:2]), (link, number))
+        self._do()
+
+    def _answered(self, link: Link, body: Buffer | None) -> None:
+        """A seed answered, or the connection is gone."""
+        if body is None:
+            return
+        message = from_bytes(body, link.peer.identity[:2])
+        if not isinstance(message, Hello):
+            raise RequestInvalid("a question is no answer")
+        self._forming.answered(link.where, message)
+        self._do()
+
+    # -- what is to be done -------------------------------------------------------------------------
+
+    def _do(self) -> None:
+        """Do what is to be done, up to what has to be on disk first."""
+        self._effects += self._forming.take()
+        while self._effects and not self._writing:
+            match self._effects.popleft():
+                case Persist(kept):
+                    self._writing = True
+                    self._persist(kept, self._written)
+                case Send(address, message):
+                    self._say(address, to_bytes(message))
+                case Reply((Link() as link, int(number)), hello):
+                    link.answer(Subject.FORMING, number, to_bytes(hello))
+                case Belongs(cluster_id, voters):
+                    self._belong(cluster_id, voters)
+
+    def _written(self) -> None:
+        self._writing = False
+        self._do()
+
+    def _belong(self, cluster_id: UUID, voters: Voters) -> None:
+        self.stop()
+        self._door.belong(cluster_id)
+        self._belongs(cluster_id, voters)
+
+    def _say(self, address: str, body: bytes) -> None:
+        dialer = self._dialers.get(address)
+        link = None if dialer is None else dialer.link
+        if link is not None:
+            link.request(Subject.FORMING, partial(self._answered, link), body)
+
+    def _turn(self) -> None:
+        """Ask again, and say what is in the way."""
+        if self._forming.cluster_id is not None:
+            return
+        self._forming.tick()
+        self._do()
+        # What is in the way for a moment only, as at every beginning, is not said.
+        if self.obstacle == self._seen and self.obstacle != self._obstacle:
+            self._obstacle = self.obstacle
+            _log.warning("this node is of no cluster: %s", self.obstacle)
+        self._seen = self.obstacle
+        self._timer = self._later(_TURN_MS, self._turn)

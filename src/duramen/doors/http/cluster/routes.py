@@ -1,0 +1,480 @@
+"""The cluster: how it is, and what an operator changes of it. A node that is alone answers as a cluster of one."""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
+from duramen.base.hosts import host_port
+from duramen.base.units import MIB
+from duramen.broker.min_in_sync import MIN_IN_SYNC
+from duramen.controller.admin.cluster import ClusterOffice, Elected, Look
+from duramen.controller.admin.overview import faults, moving, nodes
+from duramen.controller.admin.replica_survey import Survey
+from duramen.controller.admin.upgrade import upgrade_of
+from duramen.doors.completion import completion, outcome
+from duramen.doors.http.cluster.types import (
+    INT32_MAX,
+    MOST_PLACES,
+    ClusterInfo,
+    ClusterNode,
+    ClusterNodes,
+    ConfigChange,
+    ElectionWish,
+    FeatureLevelWish,
+    MoveInfo,
+    MovesWish,
+    MoveWish,
+    PartitionOutcome,
+    PartitionOutcomes,
+    PartitionPlace,
+    PartitionsInfo,
+    PlacesInfo,
+    PlanInfo,
+    PlanWish,
+    ProgressInfo,
+    QuorumInfo,
+    QuorumReplica,
+    ReassignmentInfo,
+    ReassignmentList,
+    ReassignmentWishes,
+    StepWish,
+    SurveyedPartition,
+    SurveyInfo,
+    SurveyWish,
+    UpgradeInfo,
+    VoterWish,
+)
+from duramen.doors.http.serving.routes import Call, Route, on_cluster
+from duramen.metadata.nodes import Node
+from duramen.metadata.partitions import PartitionId
+from duramen.metadata.rebalance import Move, Progress
+from duramen.metadata.state import ControllerState
+from duramen.raft.description import UNKNOWN, ReplicaProgress
+from duramen.service.authorize import Operation
+
+__all__ = ["ROUTES", "addresses_of"]
+
+T = TypeVar("T")
+
+_NODE_ID: Final = re.compile("[0-9]{1,10}")
+_LOOK_MS: Final = 2_000  # what an operator waits for a leader before this node says what it knows itself
+_LARGEST_PLAN_BYTES: Final = 4 * MIB
+
+
+def addresses_of(node: Node) -> dict[str, str]:
+    """Where each door of a node is, as it registered."""
+    return {one.name: host_port(one.host, one.port) for one in node.endpoints}
+
+
+async def _answer(begin: Callable[[Callable[[T | DuramenError], None]], None]) -> T:
+    """What `begin` calls its callback with. Raises it where it is an error."""
+    future: asyncio.Future[T | DuramenError] = asyncio.get_running_loop().create_future()
+
+    def done(answer: T | DuramenError) -> None:
+        if not future.done():
+            future.set_result(answer)
+
+    begin(done)
+    answer = await future
+    if isinstance(answer, DuramenError):
+        raise answer
+    return answer
+
+
+def _node_id(call: Call) -> int:
+    text = call.path["id"]
+    if not _NODE_ID.fullmatch(text) or int(text) > INT32_MAX:
+        raise RequestInvalid(f"the id of a node is a number, not {text[:40]}; the largest is {INT32_MAX}")
+    return int(text)
+
+
+# -- how it is ----------------------------------------------------------------------------------------
+
+
+async def _look(office: ClusterOffice) -> Look:
+    return await _answer(lambda done: office.look(done, within_ms=_LOOK_MS))
+
+
+async def _show(call: Call) -> ClusterInfo:
+    broker, office = call.broker, call.broker.standing.office
+    look = await _look(office)
+    found = faults(office.state)
+    return ClusterInfo(
+        call.node.cluster_id,
+        broker.node_id,
+        not office.state.cluster_id,
+        office.state.feature_level,
+        _quorum(look),
+        _nodes(office, look),
+        PartitionsInfo(
+            found.partitions,
+            _places(office, found.leaderless),
+            _places(office, found.under_replicated),
+            _places(office, found.moving),
+        ),
+    )
+
+
+def _places(office: ClusterOffice, places: Sequence[PartitionId]) -> PlacesInfo:
+    return PlacesInfo(
+        len(places), [PartitionPlace(office.name(place), place.partition) for place in places[:MOST_PLACES]]
+    )
+
+
+def _known(value: int) -> int | None:
+    return None if value == UNKNOWN else value
+
+
+def _quorum(look: Look) -> QuorumInfo:
+    seen = look.observed
+    ends = {row.replica.node_id: row.log_end_offset for row in seen.voters}
+    end_offset = ends.get(seen.leader_id, UNKNOWN)
+    return QuorumInfo(
+        _known(seen.leader_id),
+        seen.leader_epoch,
+        seen.high_watermark,
+        look.from_leader,
+        [_replica(row, end_offset) for row in seen.voters],
+        [_replica(row, end_offset) for row in seen.observers],
+    )
+
+
+def _replica(row: ReplicaProgress, end_offset: int) -> QuorumReplica:
+    is_known = UNKNOWN not in (row.synced_offset, end_offset)
+    return QuorumReplica(
+        row.replica.node_id,
+        row.replica.directory_id,
+        _known(row.log_end_offset),
+        _known(row.synced_offset),
+        max(0, end_offset - row.synced_offset) if is_known else None,
+        _known(row.fetched_ms),
+        _known(row.caught_up_ms),
+    )
+
+
+def _nodes(office: ClusterOffice, look: Look) -> list[ClusterNode]:
+    voters = {row.replica.node_id for row in look.observed.voters}
+    return [
+        ClusterNode(
+            load.node.id,
+            load.state,
+            load.node.rack,
+            load.node.epoch,
+            list(load.node.roles),
+            addresses_of(load.node),
+            load.node.id in voters,
+            load.leaders,
+            load.replicas,
+            load.read_replicas,
+            look.observed.applied.get(load.node.id),
+        )
+        for load in nodes(office.state)
+    ]  # fmt: skip
+
+
+async def _list_nodes(call: Call) -> ClusterNodes:
+    office = call.broker.standing.office
+    return ClusterNodes(_nodes(office, await _look(office)))
+
+
+async def _show_quorum(call: Call) -> QuorumInfo:
+    return _quorum(await _look(call.broker.standing.office))
+
+
+# -- nodes and voters ---------------------------------------------------------------------------------
+
+
+async def _drain(call: Call) -> None:
+    office, node_id = call.broker.standing.office, _node_id(call)
+    await completion(lambda done: office.drain(node_id, done))
+
+
+async def _remove(call: Call) -> None:
+    office, node_id = call.broker.standing.office, _node_id(call)
+    await completion(lambda done: office.remove(node_id, done))
+
+
+async def _add_voter(call: Call, body: VoterWish) -> None:
+    office = call.broker.standing.office
+    await completion(lambda done: office.add_voter(body.node_id, done))
+
+
+async def _remove_voter(call: Call) -> None:
+    office, node_id = call.broker.standing.office, _node_id(call)
+    await completion(lambda done: office.remove_voter(node_id, done))
+
+
+async def _show_upgrade(call: Call) -> UpgradeInfo:
+    found = upgrade_of(call.broker.standing.office.state)
+    changes = [ConfigChange(one.stream, MIN_IN_SYNC, one.before, one.after) for one in found.changes]
+    return UpgradeInfo(found.level, found.highest_level, list(found.older), changes)
+
+
+async def _set_feature_level(call: Call, body: FeatureLevelWish) -> None:
+    office = call.broker.standing.office
+    await completion(lambda done: office.set_feature_level(body.level, done))
+
+
+# -- leaders ------------------------------------------------------------------------------------------
+
+
+async def _elect(call: Call, body: ElectionWish) -> PartitionOutcomes:
+    office = call.broker.standing.office
+    if body.leader is not None:
+        return await _move_leaders(office, body)
+    if body.partitions is None:
+        wanted = office.electable(unclean=body.unclean)
+    else:
+        wanted = [office.find(place.stream, place.partition) for place in body.partitions]
+    elected: asyncio.Future[list[Elected]] = asyncio.get_running_loop().create_future()
+
+    def done(found: list[Elected]) -> None:
+        if not elected.done():
+            elected.set_result(found)
+
+    if body.unclean:
+        office.elect_unclean(await _surveyed(call, wanted), done)
+    else:
+        office.elect(wanted, done)
+    return PartitionOutcomes([_outcome(office.name(place), place.partition, error) for place, error in await elected])
+
+
+async def _surveyed(call: Call, places: Sequence[PartitionId]) -> list[Survey]:
+    future: asyncio.Future[list[Survey]] = asyncio.get_running_loop().create_future()
+    call.broker.completeness.survey(places, lambda found: None if future.done() else future.set_result(found))
+    return await future
+
+
+async def _survey(call: Call, body: SurveyWish) -> SurveyInfo:
+    office = call.broker.standing.office
+    if body.partitions is None:
+        wanted = office.electable(unclean=True)
+    else:
+        named = [office.find(place.stream, place.partition) for place in body.partitions]
+        electable = frozenset(office.electable(unclean=True))
+        wanted = [place for place in named if place in electable]
+    return SurveyInfo([_surveyed_partition(office, one) for one in await _surveyed(call, wanted)])
+
+
+def _surveyed_partition(office: ClusterOffice, survey: Survey) -> SurveyedPartition:
+    best, place = survey.best, survey.place
+    kept = None if best is None else survey.kept[best]
+    return SurveyedPartition(
+        office.name(place), place.partition, best,
+        None if kept is None else kept.leader_epoch, None if kept is None else kept.end_offset,
+        survey.known_end, survey.lost, list(survey.silent),
+    )  # fmt: skip
+
+
+async def _move_leaders(office: ClusterOffice, wish: ElectionWish) -> PartitionOutcomes:
+    node_id = wish.leader
+    if node_id is None or wish.partitions is None or wish.unclean:
+        raise RequestInvalid("a `leader` is for `partitions` that are named, and is never unclean")
+    found = []
+    for place in [office.find(one.stream, one.partition) for one in wish.partitions]:
+        error = await outcome(partial(office.move_leader, place, node_id))
+        found.append(_outcome(office.name(place), place.partition, error))
+    return PartitionOutcomes(found)
+
+
+def _outcome(stream: str, partition: int, error: DuramenError | None) -> PartitionOutcome:
+    if error is None:
+        return PartitionOutcome(stream, partition)
+    return PartitionOutcome(stream, partition, error.id, str(error))
+
+
+# -- replicas -----------------------------------------------------------------------------------------
+
+
+async def _list_reassignments(call: Call) -> ReassignmentList:
+    office = call.broker.standing.office
+    return ReassignmentList(
+        [
+            ReassignmentInfo(
+                office.name(place), place.partition, list(one.replicas), list(one.adding), list(one.removing)
+            )
+            for place, one in moving(office.state)
+        ]
+    )
+
+
+async def _reassign(call: Call, body: ReassignmentWishes) -> PartitionOutcomes:
+    office = call.broker.standing.office
+    places = [office.find(one.stream, one.partition) for one in body.partitions]
+    found = []
+    for place, wish in zip(places, body.partitions, strict=True):
+        error = await outcome(partial(office.reassign, place, wish.replicas))
+        found.append(_outcome(wish.stream, wish.partition, error))
+    return PartitionOutcomes(found)
+
+
+async def _plan(call: Call, body: PlanWish) -> PlanInfo:
+    office = call.broker.standing.office
+    planned: Sequence[Move] = await _answer(lambda done: office.plan(body.without_nodes, done))
+    moves = [move for move in planned if not move.copies or _has_leader(office.state, move.place)]
+    return PlanInfo(
+        [
+            MoveInfo(
+                office.name(move.place), move.place.partition, list(move.before), list(move.after),
+                [reason.value for reason in move.reasons], move.copies,
+            )
+            for move in moves
+        ],
+        _places(office, _kept(office.state, moves, frozenset(body.without_nodes))),
+        _places(office, _leaderless(office.state, frozenset(body.without_nodes))),
+    )  # fmt: skip
+
+
+def _has_leader(state: ControllerState, place: PartitionId) -> bool:
+    """Whether there is somebody to copy a partition from."""
+    partition = state.partitions.get(place)
+    return partition is not None and partition.leader is not None
+
+
+def _kept(state: ControllerState, moves: Iterable[Move], emptied: Collection[int]) -> list[PartitionId]:
+    """The partitions with a leader that would have a replica on such a node after the moves still."""
+    after = {move.place: move.after for move in moves}
+    return [
+        place
+        for place, partition in (state.partitions if emptied else ())
+        if partition.leader is not None and any(one in emptied for one in after.get(place, partition.target))
+    ]
+
+
+def _leaderless(state: ControllerState, emptied: Collection[int]) -> list[PartitionId]:
+    """The partitions without a leader that have a replica on such a node."""
+    return [
+        place
+        for place, partition in (state.partitions if emptied else ())
+        if partition.leader is None and any(node_id in emptied for node_id in partition.replicas)
+    ]
+
+
+def _moves(office: ClusterOffice, wishes: Iterable[MoveWish]) -> tuple[list[Move], int]:
+    """The moves, and how many are of streams that are gone."""
+    moves, gone = [], 0
+    for wish in wishes:
+        try:
+            place = office.find(wish.stream, wish.partition)
+        except StreamNotFound:
+            gone += 1
+        else:
+            moves.append(Move(place, tuple(wish.before), tuple(wish.after), ()))
+    return moves, gone
+
+
+def _progress(office: ClusterOffice, moves: Iterable[Move], progress: Progress, gone: int) -> ProgressInfo:
+    partitions = office.state.partitions
+    states = ((move, partitions.get(move.place)) for move in moves)
+    waiting = [
+        move.place
+        for move, one in states
+        if one is not None and one.leader is None and (one.is_moving or one.target == move.before)
+    ]
+    places = _places(office, waiting)
+    return ProgressInfo(progress.done, progress.moving, progress.waiting, progress.void + gone, places)
+
+
+async def _begin(call: Call, body: StepWish) -> ProgressInfo:
+    office = call.broker.standing.office
+    moves, gone = _moves(office, body.moves)
+    step: Progress = await _answer(lambda done: office.begin(moves, body.at_once, done))
+    return _progress(office, moves, step, gone)
+
+
+async def _show_progress(call: Call, body: MovesWish) -> ProgressInfo:
+    office = call.broker.standing.office
+    moves, gone = _moves(office, body.moves)
+    return _progress(office, moves, office.progress(moves), gone)
+
+
+async def _cancel(call: Call, body: MovesWish) -> ProgressInfo:
+    office = call.broker.standing.office
+    moves, gone = _moves(office, body.moves)
+    step: Progress = await _answer(lambda done: office.cancel(moves, done))
+    return _progress(office, moves, step, gone)
+
+
+def _plan_bytes(_: Call) -> int:
+    return _LARGEST_PLAN_BYTES
+
+
+_READS: Final = on_cluster(Operation.DESCRIBE)
+_CHANGES: Final = on_cluster(Operation.ALTER)
+_ASKING: Final = (errors.NotController, errors.OutcomeUnknown, errors.RequestInvalid)
+_VOTING: Final = (errors.VoterDuplicate, errors.VoterNotFound, errors.VotersUnsettled)
+
+ROUTES = (
+    Route(
+        "GET", "/v1/cluster", _show, _READS, "The cluster at a glance: quorum, nodes, partitions that need a look",
+        (errors.NotController,),
+    ),
+    Route("GET", "/v1/cluster/nodes", _list_nodes, _READS, "The nodes of the cluster", (errors.NotController,)),
+    Route(
+        "POST", "/v1/cluster/nodes/{id}/drain", _drain, _CHANGES,
+        "Let leaders leave a node, and none come to it, until it is restarted", (errors.NodeNotFound, *_ASKING), (204,),
+    ),
+    Route(
+        "DELETE", "/v1/cluster/nodes/{id}", _remove, _CHANGES,
+        "Take a node out of the cluster that is stopped and holds no replicas; it votes no more",
+        (errors.NodeNotFound, *_VOTING, *_ASKING), (204,),
+    ),
+    Route(
+        "GET", "/v1/cluster/quorum", _show_quorum, _READS, "The quorum of the controller, as its leader sees it",
+        (errors.NotController,),
+    ),
+    Route(
+        "POST", "/v1/cluster/voters", _add_voter, _CHANGES, "Let a node vote that takes part and has caught up",
+        (errors.NodeNotFound, *_VOTING, *_ASKING), (204,),
+    ),
+    Route(
+        "DELETE", "/v1/cluster/voters/{id}", _remove_voter, _CHANGES,
+        "Let a node vote no more", (*_VOTING, *_ASKING), (204,),
+    ),
+    Route(
+        "GET", "/v1/cluster/feature-level", _show_upgrade, _READS,
+        "The feature level of the cluster, the highest that all its nodes know, and what changes with that",
+    ),
+    Route(
+        "POST", "/v1/cluster/feature-level", _set_feature_level, _CHANGES,
+        "Let the cluster use what a level has that all its nodes know; it never goes down",
+        (errors.UnsupportedFeature, *_ASKING), (204,),
+    ),
+    Route(
+        "POST", "/v1/cluster/elections", _elect, _CHANGES,
+        "Elect leaders: preferred ones, a node, or anybody where nobody leads",
+        (errors.StreamNotFound,),
+    ),
+    Route(
+        "POST", "/v1/cluster/elections/unclean/plan", _survey, _READS,
+        "What an unclean election would choose and lose, of partitions without a leader; nothing is done",
+        (errors.StreamNotFound,),
+    ),
+    Route("GET", "/v1/cluster/reassignments", _list_reassignments, _READS, "Reassignments that are under way"),
+    Route(
+        "POST", "/v1/cluster/reassignments", _reassign, _CHANGES, "Give partitions other replicas, or take that back",
+        (errors.StreamNotFound,),
+    ),
+    Route(
+        "POST", "/v1/cluster/rebalance/plan", _plan, _READS,
+        "Plan how to spread replicas and leaders over the nodes, and to empty some; nothing is done",
+        (errors.NodeNotFound, *_ASKING),
+    ),
+    Route(
+        "POST", "/v1/cluster/rebalance/begin", _begin, _CHANGES,
+        "Carry a plan on, so that `at_once` of its moves are under way",
+        (errors.ReplicaAssignmentInvalid, *_ASKING), body_limit_bytes=_plan_bytes,
+    ),
+    Route(
+        "POST", "/v1/cluster/rebalance/progress", _show_progress, _READS, "How far a plan has been carried out",
+        body_limit_bytes=_plan_bytes,
+    ),
+    Route(
+        "POST", "/v1/cluster/rebalance/cancel", _cancel, _CHANGES, "Take back what is under way of a plan", _ASKING,
+        body_limit_bytes=_plan_bytes,
+    ),
+)  # fmt: skip

@@ -1,0 +1,185 @@
+"""Storing records: built into batches, each checked before the first is appended or sent on, answered once all are."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.errors import BatchTooLarge, DuramenError, RequestInvalid, StreamNotFound
+from duramen.base.units import MIB
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.codec.batch import HEADER_BYTES, encode_record, near, seal
+from duramen.codec.jsonbytes import JsonBytes, bytes_of
+from duramen.codec.partitioner import partition_of
+from duramen.doors.http.serving.problems import PartlyStored
+from duramen.doors.http.types.types import Place, RecordPlaces, RecordWish, Stored
+from duramen.metadata.partitions import PartitionId
+from duramen.service.broker import Broker
+from duramen.service.forwarded_requests import Fate
+from duramen.service.forwarding.appends import Batch
+from duramen.service.forwarding.forwarding import Forwarding
+
+__all__ = ["largest_body_bytes", "produce"]
+
+_AT_ONCE: Final = 200  # records that are encoded before others get their turn: about a millisecond
+_LARGEST_BODY_BYTES: Final = 8 * MIB
+
+
+class _Batch(NamedTuple):
+    """A batch for a partition, and the numbers that its records have in the request."""
+
+    partition: Partition
+    content: bytearray
+    numbers: list[int]
+
+
+class _Building:
+    """Records of one partition, in their order, as batches that the stream takes."""
+
+    def __init__(self, stream: Stream, partition: Partition) -> None:
+        self._stream = stream
+        self._partition = partition
+        self._begin(0)
+
+    def _begin(self, base_timestamp: int) -> None:
+        self._parts: list[bytes] = []
+        self._numbers: list[int] = []
+        self._size = HEADER_BYTES
+        self._base_timestamp = self._max_timestamp = base_timestamp
+
+    def add(self, number: int, wish: RecordWish, key: bytes | None, now_ms: int) -> _Batch | None:
+        """Take a record; a batch that it did not fit into any more is returned."""
+        timestamp = now_ms if wish.timestamp is None else wish.timestamp
+        full: _Batch | None = None
+        if not self._parts:
+            self._begin(timestamp)
+        value, headers = _value(wish), _headers(wish)
+        fits = near(timestamp, self._base_timestamp)
+        encoded = encode_record(timestamp - self._base_timestamp if fits else 0, len(self._parts), key, value, headers)
+        if self._parts and not (fits and self._size + len(encoded) <= self._stream.max_message_bytes):
+            full = self.finish()
+            self._begin(timestamp)
+            encoded = encode_record(0, 0, key, value, headers)
+        self._size += len(encoded)
+        if self._size > self._stream.max_message_bytes:
+            raise BatchTooLarge(
+                f"it takes {self._size} bytes with its batch; max.message.bytes of {self._stream.name} is"
+                f" {self._stream.max_message_bytes}"
+            )
+        self._parts.append(encoded)
+        self._numbers.append(number)
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+        return full
+
+    def finish(self) -> _Batch:
+        """The batch of the records that are there, of which there is at least one."""
+        content = seal(b"".join(self._parts), len(self._parts), self._base_timestamp, self._max_timestamp)
+        return _Batch(self._partition, content, self._numbers)
+
+
+def largest_body_bytes(stream: Stream) -> int:
+    """What a body with records for `stream` may have: room for a largest batch in JSON, within bounds."""
+    return max(MIB, min(2 * stream.max_message_bytes, _LARGEST_BODY_BYTES))
+
+
+async def produce(
+    broker: Broker, forwarding: Forwarding, stream: Stream, wishes: list[RecordWish], within_ms: int
+) -> RecordPlaces:
+    """Store records; returns their places once all are acknowledged as the stream's durability says.
+
+    Nothing is stored where one of them does not fit. Raises PartlyStored where some were, or may have been.
+    """
+    if stream.internal:
+        raise RequestInvalid(f"{stream.name} is the broker's own")
+    built = await _build(stream, wishes, broker.now_ms(), random.choice(_takers(broker, stream)))
+    if stream.deleted:
+        raise StreamNotFound(f"stream {stream.name} was deleted meanwhile")
+    for batch in built:
+        batch.partition.check(batch.content)
+    # What this node leads is appended before anything else can come between that and the checks.
+    fates = await _fates(forwarding, built, within_ms)
+    places: dict[int, Place] = {}
+    unknown: list[int] = []
+    for batch, fate in zip(built, fates, strict=True):
+        if fate.error is None:
+            for delta, number in enumerate(batch.numbers):
+                places[number] = Place(batch.partition.index, fate.base_offset + delta)
+        elif fate.unknown:
+            unknown += batch.numbers
+    failed = _worst(fates)
+    if failed is None:
+        return RecordPlaces([places[number] for number in range(len(wishes))])
+    if places or unknown:
+        stored = [Stored(number, place.partition, place.offset) for number, place in sorted(places.items())]
+        raise PartlyStored(failed, stored, sorted(unknown))
+    raise failed
+
+
+async def _fates(forwarding: Forwarding, built: list[_Batch], within_ms: int) -> list[Fate]:
+    future: asyncio.Future[list[Fate]] = asyncio.get_running_loop().create_future()
+
+    def done(fates: list[Fate]) -> None:
+        if not future.done():
+            future.set_result(fates)
+
+    forwarding.append([Batch(one.partition, one.content) for one in built], within_ms, done)
+    return await future
+
+
+def _worst(fates: list[Fate]) -> DuramenError | None:
+    """The first error; where some batch may be stored and nobody knows, the first that says so."""
+    failed = sorted((fate for fate in fates if fate.error is not None), key=lambda fate: not fate.unknown)
+    return failed[0].error if failed else None
+
+
+def _takers(broker: Broker, stream: Stream) -> Sequence[int]:
+    """Partitions for records without a key: those that are led here, or else anywhere."""
+    here = [partition.index for partition in stream.partitions if partition.leads]
+    every = range(len(stream.partitions))
+    led = (index for index in every if broker.standing.partition(PartitionId(stream.id, index)).leader is not None)
+    return here or list(led) or every
+
+
+async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int, sticky: int) -> list[_Batch]:
+    """Records without a key go to the partition `sticky`: as Kafka's sticky partitioner spreads batches."""
+    built: list[_Batch] = []
+    building: dict[int, _Building] = {}
+    for number, wish in enumerate(wishes):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+        try:
+            key = _bytes("key", wish.key)
+            index = _partition(stream, wish, key, sticky)
+            if index not in building:
+                building[index] = _Building(stream, stream.partition(index))
+            full = building[index].add(number, wish, key, now_ms)
+        except DuramenError as error:
+            raise type(error)(f"record {number}: {error}") from None
+        if full is not None:
+            built.append(full)
+    built += [one.finish() for one in building.values()]
+    return built
+
+
+def _partition(stream: Stream, wish: RecordWish, key: bytes | None, sticky: int) -> int:
+    if wish.partition is not None:
+        return wish.partition
+    return sticky if key is None else partition_of(key, len(stream.partitions))
+
+
+def _value(wish: RecordWish) -> bytes | None:
+    return _bytes("value", wish.value)
+
+
+def _headers(wish: RecordWish) -> list[tuple[bytes, bytes | None]]:
+    return [
+        (_bytes("a header's name", name) or b"", _bytes("a header's value", content)) for name, content in wish.headers
+    ]
+
+
+def _bytes(what: str, value: JsonBytes) -> bytes | None:
+    try:
+        return bytes_of(value)
+    except ValueError as error:
+        raise RequestInvalid(f"{what}: {error}") from None

@@ -1,0 +1,1 @@
+"""The HTTP server, routes as data, bodies, queries, problems, OpenAPI."""

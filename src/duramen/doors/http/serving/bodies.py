@@ -1,0 +1,69 @@
+"""Bodies of requests: JSON, received in bounded time and memory, read into structs."""
+
+import asyncio
+from typing import Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from duramen.base.errors import BodyTooLarge, BodyTypeUnsupported, NodeBusy, RequestInvalid, RequestTimedOut
+from duramen.service.forwarding.memory import Room
+
+__all__ = ["RECEIVE_S", "Bodies"]
+
+T = TypeVar("T")
+
+RECEIVE_S: Final = 5.0
+"""How long the head of a request may take to come, and its body after that."""
+
+_JSON: Final = "application/json"
+
+
+class Bodies:
+    """Reads bodies; all that are being read take a bounded amount of memory together."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    async def read(self, request: Request, type_: type[T], limit_bytes: int) -> T:
+        """The body as `type_`. Raises BodyTypeUnsupported, BodyTooLarge, NodeBusy, RequestTimedOut, RequestInvalid."""
+        # A form of any web page can send other types without asking; none can send this one.
+        said = request.headers.get("content-type", "")
+        if said.partition(";")[0].strip().lower() != _JSON:
+            raise BodyTypeUnsupported(
+                f"a body is {_JSON}, not {said[:40] or 'of no type'}: say so in Content-Type, as `curl --json` does"
+            )
+        try:
+            async with asyncio.timeout(RECEIVE_S):
+                content = await self._received(request, limit_bytes)
+        except TimeoutError:
+            raise RequestTimedOut(f"the body was not whole within {RECEIVE_S:g} s") from None
+        try:
+            return msgspec.json.decode(content, type=type_)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise RequestInvalid(_why(content, error)) from None
+
+    async def _received(self, request: Request, limit_bytes: int) -> bytearray:
+        content = bytearray()
+        try:
+            async for chunk in request.stream():
+                if len(content) + len(chunk) > limit_bytes:
+                    raise BodyTooLarge(f"a body has at most {limit_bytes} bytes here")
+                if not self._room.take(len(chunk)):
+                    limit = self._room.limit_bytes
+                    raise NodeBusy(f"the bodies of requests that are being read have {limit} bytes already")
+                content += chunk
+        finally:
+            self._room.give(len(content))
+        return content
+
+
+def _why(content: bytearray, error: Exception) -> str:
+    """Why it cannot be read. What msgspec says of bytes that are not UTF-8 depends on where in the JSON they are."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as bad:
+        why = f"it is not UTF-8: byte 0x{content[bad.start]:02x} at position {bad.start}, {bad.reason}"
+    else:
+        why = str(error)
+    return f"the body does not fit: {why}"

@@ -1,0 +1,164 @@
+"""What a route of the HTTP door is, as data: the application and the OpenAPI document are both made from it.
+
+Each module of routes exports `ROUTES`. A handler's signature is part of the data: it takes a `Call`, a `query` (a
+struct with a field for each query parameter) and a `body` where it wants them, and returns what is answered as JSON.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_type_hints
+
+from starlette.requests import Request
+
+from duramen.base.errors import DuramenError, NodeStarting, StreamNotFound
+from duramen.base.metrics import Metrics
+from duramen.base.principal import ANONYMOUS, Principal
+from duramen.base.usage import Usage
+from duramen.doors.http.reads import Reading
+from duramen.replication.replication_wait import Outcome
+from duramen.service.admission import NOTHING_NEEDED, Admitted, Need, Refuses, Rules, Service, cluster
+from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.broker import Broker
+from duramen.service.forwarding.forwarding import Forwarding
+from duramen.service.resolve import Found, Topic, TopicKey
+
+__all__ = [
+    "LARGEST_BODY_BYTES",
+    "Call",
+    "Handler",
+    "Method",
+    "Node",
+    "Route",
+    "on_cluster",
+    "on_group",
+    "on_topic",
+    "topics_named",
+]
+
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+LARGEST_BODY_BYTES: Final = 128 * 1024
+"""What a body may have unless its route says otherwise."""
+
+
+class Node:
+    """The node as the door knows it; there is a broker once every door takes requests, until the node stops."""
+
+    def __init__(self, metrics: Metrics, addresses: Mapping[str, str], progress: Callable[[], str]) -> None:
+        self.metrics = metrics
+        self.addresses = addresses
+        self.broker: Broker | None = None
+        self.service: Service | None = None
+        self.forwarding: Forwarding | None = None
+        self.cluster_id = ""
+        self.progress = progress
+        self.problem: Callable[[], str] = str
+        self.usage: Callable[[], Usage] = Usage
+        self.reading = Reading()
+        self.waits: set[asyncio.Future[Outcome]] = set()
+
+
+class Call:
+    """One request on its way. `path` holds the parameters of the path, `status` is answered where it is set.
+
+    `body` is there behind it; `admitted` has the topics that the request names, and what of it was refused.
+    """
+
+    __slots__ = ("admitted", "body", "node", "path", "principal", "request", "status")
+
+    def __init__(self, node: Node, request: Request) -> None:
+        self.node = node
+        self.request = request
+        self.path: Mapping[str, str] = request.path_params
+        self.status = 0
+        self.principal: Principal = ANONYMOUS
+        self.body: Any = None
+        self.admitted: Admitted = NOTHING_NEEDED
+
+    @property
+    def broker(self) -> Broker:
+        """The broker. Raises NodeStarting where it is not there yet, or not any more."""
+        if self.node.broker is None:
+            raise NodeStarting(self.node.progress() or "starting")
+        return self.node.broker
+
+    @property
+    def forwarding(self) -> Forwarding:
+        """Who does what clients want, here or elsewhere. Raises NodeStarting as `broker`."""
+        if self.node.broker is None or self.node.forwarding is None:
+            raise NodeStarting("the node is starting or stopping")
+        return self.node.forwarding
+
+    @property
+    def service(self) -> Service:
+        """What is asked before a request is handled. Raises NodeStarting as `broker`."""
+        if self.node.broker is None or self.node.service is None:
+            raise NodeStarting(self.node.progress() or "starting")
+        return self.node.service
+
+    @property
+    def topic(self) -> Topic:
+        """The topic that the path names. Raises StreamNotFound, TopicNotAuthorized, NameNotResolved."""
+        return self.admitted.topics.get(self.path["name"])
+
+    async def find(self, name: str) -> Topic:
+        """A topic as it is now. Raises StreamNotFound."""
+        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        self.service.resolver.resolve([name], lambda found: None if future.done() else future.set_result(found))
+        topic = (await future).get(name)
+        if topic is None:
+            raise StreamNotFound(f"there is no stream {name}")
+        return topic
+
+
+Handler = Callable[..., Awaitable[object]]
+
+
+def topics_named(
+    operation: Operation, names: Callable[[Call], Iterable[TopicKey]], refuses: Refuses = Refuses.TOPIC,
+    *instead: Access,
+) -> Need[Call]:  # fmt: skip
+    """An access to each of the topics."""
+    return Need(Access(operation, ResourceType.TOPIC), names, refuses, instead)
+
+
+def on_topic(*operations: Operation) -> Rules[Call]:
+    """Accesses to the topic that the path names."""
+    return Rules(*(topics_named(operation, lambda call: (call.path["name"],)) for operation in operations))
+
+
+def on_group(operation: Operation, *needs: Need[Call]) -> Rules[Call]:
+    """An access to the group that the path names."""
+    access = Access(operation, ResourceType.GROUP)
+    return Rules(Need(access, lambda call: (call.path["id"],), Refuses.REQUEST), *needs)
+
+
+def on_cluster(operation: Operation) -> Rules[Call]:
+    """An access to the cluster."""
+    return Rules(cluster(operation))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method of a path. Parameters of the path are `{name}`, or `{name:any}` where they may have any character.
+
+    `rules` are what its requests need; with `by_body` they need it by what their bodies say, which are read before.
+    `errors` are those that only this route answers with; `statuses` those of its good answers; `body_limit_bytes` is
+    asked for each request.
+    """
+
+    method: Method
+    path: str
+    handler: Handler
+    rules: Rules[Call]
+    summary: str
+    errors: tuple[type[DuramenError], ...] = ()
+    statuses: tuple[int, ...] = (200,)
+    body_limit_bytes: Callable[[Call], int] = lambda _: LARGEST_BODY_BYTES
+    by_body: bool = False
+
+    def types(self) -> Mapping[str, Any]:
+        """The types of `query`, `body` and `return`, as far as the handler has them."""
+        hints = get_type_hints(self.handler, include_extras=True)
+        return {name: hints[name] for name in ("query", "body", "return") if name in hints}

@@ -1,0 +1,110 @@
+"""Uvicorn as this door needs it: nothing a client sends is waited for without end, refusals are problem documents."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Final, cast
+
+import h11
+import msgspec
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from duramen.base.errors import NodeBusy, RequestInvalid
+from duramen.doors.http.serving.bodies import RECEIVE_S
+from duramen.doors.http.serving.problems import PROBLEM_JSON, answer_with, problem_of
+
+__all__ = ["MOST_CONNECTIONS", "Server"]
+
+MOST_CONNECTIONS: Final = 100
+"""With so many connections open, requests are answered with 503."""
+
+_LARGEST_HEAD_BYTES: Final = 16 * 1024
+
+
+class Server(uvicorn.Server):
+    """Uvicorn without signal handlers, since the node has its own, and with a bound to the connections."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(_configured(self._admit))
+        self._app = app
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if len(self.server_state.connections) < MOST_CONNECTIONS:
+            await self._app(scope, receive, send)
+            return
+        error = NodeBusy(f"{MOST_CONNECTIONS} connections are open; close some, or ask again later")
+        refusal = answer_with(problem_of(error, scope["path"]), {"Connection": "close", "Retry-After": "1"})
+        await refusal(scope, receive, send)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Protocol(H11Protocol):
+    """Closes a connection whose request has no whole head in time, or that still sends long after its answer.
+
+    Uvicorn itself closes those on which nothing at all comes after an answer. How long a body may take before there
+    is an answer is the application's business.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast("asyncio.Transport", transport))
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Uvicorn: what came is not HTTP."""
+        if self.cycle is not None:
+            # Whoever works on this request can answer no more.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            content = msgspec.json.encode(problem_of(RequestInvalid(msg), ""))
+            headers = [("Content-Type", PROBLEM_JSON), ("Content-Length", str(len(content))), ("Connection", "close")]
+            for event in (
+                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=content),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def _owes(self) -> bool:
+        """Whether the next move is the client's: the head of a request, or the end of one that is answered."""
+        return self.conn.their_state is h11.IDLE or self.conn.our_state is h11.DONE
+
+    def _watch(self) -> None:
+        if not self._owes():
+            self._forget()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(RECEIVE_S, self._close)
+
+    def _forget(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close(self) -> None:
+        self._deadline = None
+        if self._owes():
+            self.transport.close()
+
+
+def _configured(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, interface="asgi3", log_config=None, access_log=False, lifespan="off", server_header=False, http=_Protocol,
+        timeout_graceful_shutdown=1, timeout_keep_alive=round(RECEIVE_S),
+        h11_max_incomplete_event_size=_LARGEST_HEAD_BYTES,
+    )  # fmt: skip

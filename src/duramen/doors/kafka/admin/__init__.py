@@ -1,0 +1,1 @@
+"""Topics, configs, quotas, metadata, quorum, reassignment."""

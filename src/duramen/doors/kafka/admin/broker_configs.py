@@ -1,0 +1,83 @@
+"""The configs of brokers: the settings of this node, and where it listens."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from duramen.base.catalogue import BROKER
+from duramen.base.hosts import host_port
+from duramen.base.settings import config_text
+from duramen.broker.node_configs import setting_of
+from duramen.doors.kafka.admin.resources import (
+    Alteration,
+    Change,
+    Described,
+    Done,
+    Resource,
+    changed_list,
+    check_node,
+    described,
+)
+from duramen.doors.kafka.request.context import Context
+from duramen.service.broker import Broker
+from duramen.service.resolve import Topics
+
+__all__ = ["BrokerConfigs"]
+
+_STATIC: Final = 4
+_THROTTLE: Final = "leader.replication.throttled.rate"
+_LIST: Final = 7
+
+
+class BrokerConfigs(Resource):
+    """The settings of this node; an empty name stands for every node, of which there is what was changed for all."""
+
+    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
+        """Raises RequestInvalid for another node."""
+        del topics
+        configs = context.broker.node_configs
+        if not name:
+            return [described(entry) for entry in configs.entries_of_all()]
+        check_node(context.broker, name)
+        return [*map(described, configs.entries()), *_listeners(context)]
+
+    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
+        """Raises RequestInvalid for what is not changed while a node runs, ConfigInvalid for a wrong value."""
+        del topics
+        if wish.name:
+            check_node(broker, wish.name)
+        of_all = not wish.name
+        changes = {
+            change.name: _value(broker, change, of_all=of_all) for change in wish.changes if not _is_idle(change)
+        }
+        if wish.only_check:
+            broker.node_configs.check(changes)
+            done(None)
+        else:
+            broker.node_configs.change(changes, done, of_all=of_all, whole=wish.whole)
+
+
+def _is_idle(change: Change) -> bool:
+    """Whether a bound is taken back that nodes never have; Kafka's tool does so after each reassignment."""
+    return change.operation == "delete" and change.name == _THROTTLE
+
+
+def _value(broker: Broker, change: Change, *, of_all: bool) -> str | None:
+    present = config_text(broker.node_configs.value(change.name, of_all=of_all))
+    return changed_list(change, {change.name: setting_of(change.name)}, lambda _: present)
+
+
+def _listeners(context: Context) -> list[Described]:
+    """What Kafka's tools look for: where the node listens, and what its clients are told."""
+    advertised = (host_port(context.host, context.port),)
+    told = "kafka.advertise" if context.broker.settings.text("kafka.advertise") else "kafka.listen"
+    return [
+        _addresses("listeners", "kafka.listen", context.listeners),
+        _addresses("advertised.listeners", told, advertised),
+    ]
+
+
+def _addresses(name: str, setting: str, addresses: Sequence[str]) -> Described:
+    value = ",".join(f"PLAINTEXT://{address}" for address in addresses)
+    doc = f"{BROKER[setting].doc} Kafka's name for the addresses of `{setting}`."
+    source = _STATIC
+    return Described(name, value, source, _LIST, read_only=True, synonyms=[(name, value, source)], doc=doc)

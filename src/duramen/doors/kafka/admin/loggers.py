@@ -1,0 +1,74 @@
+"""The node's loggers as a resource (KIP-412): levels are changed while it runs, and are forgotten when it stops."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from duramen.base.errors import ConfigInvalid, RequestInvalid
+from duramen.doors.kafka.admin.resources import Alteration, Change, Described, Done, Resource, check_node
+from duramen.doors.kafka.request.context import Context
+from duramen.service.broker import Broker
+from duramen.service.resolve import Topics
+
+__all__ = ["BrokerLoggers"]
+
+_DYNAMIC_LOGGER: Final = 6
+_UNKNOWN_TYPE: Final = 0
+_ROOT: Final = "root"
+# Kafka's names of levels; the last of those that are one here is what such a level is called.
+_LEVELS: Final[Mapping[str, int]] = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+_NAMES: Final = {level: name for name, level in _LEVELS.items()}
+
+
+class BrokerLoggers(Resource):
+    """The loggers that have said something, by name, and `root`, from which the others have their level."""
+
+    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
+        """Raises RequestInvalid for another node."""
+        del topics
+        check_node(context.broker, name)
+        return [
+            Described(logger, _NAMES.get(_get(logger).getEffectiveLevel(), "INFO"), _DYNAMIC_LOGGER, _UNKNOWN_TYPE)
+            for logger in _known()
+        ]
+
+    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
+        """Raises RequestInvalid, or ConfigInvalid naming a logger or level that there is not; then none is changed."""
+        del topics
+        check_node(broker, wish.name)
+        if wish.whole:
+            raise RequestInvalid("levels of loggers are changed with IncrementalAlterConfigs")
+        known = _known()
+        for change in wish.changes:
+            _check(change, known)
+        for change in wish.changes if not wish.only_check else ():
+            _get(change.name).setLevel(logging.NOTSET if change.value is None else _LEVELS[change.value])
+        done(None)
+
+
+def _check(change: Change, known: Sequence[str]) -> None:
+    name, value = change.name, change.value
+    if change.operation not in ("set", "delete"):
+        raise RequestInvalid(f"the level of {name} is not a list: it can be set or deleted")
+    if name not in known:
+        raise ConfigInvalid(f"there is no logger {name}")
+    if value is None and name == _ROOT:
+        raise RequestInvalid("the root logger has no other to take its level from")
+    if value is not None and value not in _LEVELS:
+        raise ConfigInvalid(f"{name}: {value!r} is no level; it must be one of {', '.join(_LEVELS)}")
+
+
+def _known() -> list[str]:
+    loggers = logging.root.manager.loggerDict.items()
+    return [_ROOT, *sorted(name for name, logger in loggers if isinstance(logger, logging.Logger))]
+
+
+def _get(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == _ROOT else name)

@@ -1,0 +1,268 @@
+"""Metadata, ApiVersions, DescribeCluster: what there is and where."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from duramen.base.errors import DuramenError, NameInvalid, NameNotResolved, StreamExists, StreamNotFound
+from duramen.broker.streams import Stream
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.codec.kafka.versions import APIS, FEATURES
+from duramen.doors.kafka.request.brokers import brokers, fenced_brokers, live_brokers, partition_answer, shown_brokers
+from duramen.doors.kafka.request.context import Context
+from duramen.doors.kafka.request.errors import error_code
+from duramen.doors.kafka.request.exchange import Exchange
+from duramen.doors.kafka.request.rules import Asked
+from duramen.metadata.decisions import Definition, check_name
+from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
+from duramen.service.resolve import Found, TopicKey, Topics
+
+__all__ = [
+    "TOPIC_OPERATIONS",
+    "absence",
+    "absent",
+    "absent_names",
+    "api_versions",
+    "handle_api_versions",
+    "handle_describe_cluster",
+    "handle_metadata",
+    "listed",
+    "names",
+    "nodes",
+]
+
+# What a client may do, as bits by Kafka's numbers of operations: everything, while there are no rights to give.
+_CLUSTER_OPERATIONS: Final = 0b1111110100000
+TOPIC_OPERATIONS: Final = 0b110111111000
+
+_DESCRIBE_CLUSTER: Final = Access(Operation.DESCRIBE, ResourceType.CLUSTER)
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
+_CREATE: Final = Access(Operation.CREATE, ResourceType.TOPIC)
+_NO_OPERATIONS: Final = -2147483648
+_NULL_ID: Final = UUID(int=0)
+_BY_ID: Final = 12  # since this version topics are asked for by id; 10 and 11 have the field and no use for it
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+_KNOWS_LEVEL_0: Final = 4  # Java clients of version 3 take a feature that begins at level 0 for damage (KAFKA-17011)
+_FEATURES_EPOCH: Final = 1  # what is finalized never changes while the node runs
+
+
+def api_versions(error: ErrorCode, version: int = 0) -> Message:
+    """The list of what is implemented, for a request of that version."""
+    return {
+        "error_code": error,
+        "api_keys": [{"api_key": api.key, "min_version": api.low, "max_version": api.high} for api in APIS.values()],
+        "supported_features": [
+            {"name": feature.name, "min_version": feature.low, "max_version": feature.high}
+            for feature in FEATURES
+            if feature.low or version >= _KNOWS_LEVEL_0
+        ],
+        "finalized_features_epoch": _FEATURES_EPOCH,
+        "finalized_features": [
+            {"name": feature.name, "min_version_level": feature.finalized, "max_version_level": feature.finalized}
+            for feature in FEATURES
+        ],
+    }
+
+
+def handle_api_versions(_: Context, exchange: Exchange) -> None:
+    """Which versions a client may use."""
+    exchange.message()
+    exchange.reply(api_versions(ErrorCode.NONE, exchange.version))
+
+
+def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
+    """The nodes of the cluster; those that are fenced only where that is asked for (KIP-1073)."""
+    request = exchange.message()
+    endpoint = request["endpoint_type"]
+    if endpoint != _BROKERS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if endpoint == _CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        exchange.reply({"error_code": code, "error_message": f"this is a broker, not an endpoint of type {endpoint}"})
+        return
+    # As in Apache Kafka, everybody is told of the nodes.
+    may = exchange.admitted.refusal(_DESCRIBE_CLUSTER, CLUSTER_NAME) is None
+    wanted = request["include_cluster_authorized_operations"]
+    fenced = request["include_fenced_brokers"]
+    exchange.reply(
+        {
+            "cluster_id": context.cluster_id,
+            "controller_id": context.broker.standing.controller_id,
+            "brokers": _shown(context, fenced=fenced),
+            "cluster_authorized_operations": (_CLUSTER_OPERATIONS if may else 0) if wanted else _NO_OPERATIONS,
+        }
+    )
+
+
+def _shown(context: Context, *, fenced: bool) -> list[Message]:
+    found = [(broker, False) for broker in brokers(context)]
+    if fenced:
+        found += [(broker, True) for broker in fenced_brokers(context)]
+    return [
+        {"broker_id": node_id, "host": host, "port": port, "rack": rack, "is_fenced": is_fenced}
+        for (node_id, host, port, rack), is_fenced in sorted(found)
+    ]
+
+
+class _Asked:
+    """A request for metadata: its answer is gathered, and sent once all of it is there."""
+
+    def __init__(self, context: Context, exchange: Exchange, request: Message, count: int) -> None:
+        self.context = context
+        self._exchange = exchange
+        self._request = request
+        self._count = count
+        self._found: dict[int, Message] = {}
+        if not count:
+            self._reply()
+
+    def put(self, at: int, topic: Message) -> None:
+        """One topic's answer, in its place."""
+        if self._request["include_topic_authorized_operations"] and not topic["error_code"]:
+            topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+        self._found[at] = topic
+        if len(self._found) == self._count:
+            self._reply()
+
+    def _reply(self) -> None:
+        answer = {**nodes(self.context), "topics": [self._found[at] for at in range(self._count)]}
+        if self._request["include_cluster_authorized_operations"]:
+            answer["cluster_authorized_operations"] = _CLUSTER_OPERATIONS
+        self._exchange.reply(answer)
+
+
+def _names_none(asked: Asked) -> bool:
+    """Whether the request is about all topics."""
+    wanted = asked.request["topics"]
+    return wanted is None or (asked.exchange.version == 0 and not wanted)
+
+
+def names(asked: Asked) -> Sequence[TopicKey]:
+    """The topics that are asked for, by name or by id."""
+    wanted = () if _names_none(asked) else asked.request["topics"]
+    return [
+        topic["topic_id"] if topic["name"] is None or topic["topic_id"] != _NULL_ID else topic["name"]
+        for topic in wanted
+    ]
+
+
+def listed(asked: Asked) -> Iterable[str]:
+    """All topics, where the request is about all."""
+    return [topic.name for topic in asked.context.service.resolver.every()] if _names_none(asked) else ()
+
+
+def absent_names(asked: Asked) -> Iterable[str]:
+    """The topics that may have to be created."""
+    return [name for name in names(asked) if isinstance(name, str)]
+
+
+def handle_metadata(context: Context, exchange: Exchange) -> None:
+    """The topics asked for, or all; those that do not exist are created where that is allowed."""
+    request = exchange.message()
+    wanted: Sequence[Message] | None = request["topics"]
+    broker = context.broker
+    admitted = exchange.admitted
+    if wanted is None or (exchange.version == 0 and not wanted):
+        every = context.service.resolver.every()
+        streams = [stream for stream in every if admitted.refusal(_DESCRIBE, stream.name) is None]
+        asked = _Asked(context, exchange, request, len(streams))
+        for at, stream in enumerate(streams):
+            asked.put(at, _topic(context, stream))
+        return
+    keys = list(dict.fromkeys((topic["name"], topic["topic_id"]) for topic in wanted))
+    if exchange.version < _BY_ID and any(name is None or topic_id != _NULL_ID for name, topic_id in keys):
+        topics = [_missing(name or "", topic_id, ErrorCode.INVALID_REQUEST) for name, topic_id in keys]
+        exchange.reply({"topics": topics, "controller_id": -1, "cluster_id": None})
+        return
+    may_create = request["allow_auto_topic_creation"] is not False and broker.settings.flag("auto.create.topics.enable")
+    asked = _Asked(context, exchange, request, len(keys))
+    for at, (name, topic_id) in enumerate(keys):
+        put = partial(asked.put, at)
+        if name is None or topic_id != _NULL_ID:
+            found = admitted.topics.find(topic_id)
+            if found is not None:
+                put(_topic(context, found))
+            else:
+                put(_missing(None, topic_id, absence(admitted.topics, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)))
+        else:
+            _by_name(context, exchange, name, put, may_create=may_create)
+
+
+def _by_name(
+    context: Context, exchange: Exchange, name: str, put: Callable[[Message], None], *, may_create: bool
+) -> None:  # fmt: skip
+    topics = exchange.admitted.topics
+    stream = topics.find(name)
+    creates = may_create and isinstance(topics.error(name), StreamNotFound)
+    refusal = exchange.admitted.refusal(_CREATE, name) if creates else None
+    if stream is not None:
+        put(_topic(context, stream))
+    elif refusal is not None:
+        put(_missing(name, _NULL_ID, error_code(refusal)))
+    elif creates:
+        _create(context, name, put)
+    else:
+        put(_missing(name, _NULL_ID, absence(topics, name, absent(name))))
+
+
+def absence(topics: Topics, key: TopicKey, missing: ErrorCode) -> ErrorCode:
+    """Why a topic is not described; `missing` where it does not exist."""
+    error = topics.error(key)
+    if isinstance(error, StreamNotFound):
+        return missing
+    return ErrorCode.LEADER_NOT_AVAILABLE if isinstance(error, NameNotResolved) else error_code(error)
+
+
+def absent(name: str) -> ErrorCode:
+    """What is said of a topic that does not exist: whether it could."""
+    try:
+        check_name(name)
+    except NameInvalid:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _create(context: Context, name: str, put: Callable[[Message], None]) -> None:
+    broker = context.broker
+
+    def created(error: DuramenError | None) -> None:
+        context.service.resolver.resolve([name], lambda found: answer(found, error))
+
+    def answer(found: Found, error: DuramenError | None) -> None:
+        stream = found.get(name)
+        if stream is not None:
+            put(_topic(context, stream))
+        elif isinstance(error, StreamExists):
+            # Somebody else is making it, and it is not durable yet: the client asks again.
+            put(_missing(name, _NULL_ID, ErrorCode.LEADER_NOT_AVAILABLE))
+        else:
+            put(_missing(name, _NULL_ID, error_code(error)))
+
+    broker.create_stream(Definition(name, broker.settings.integer("num.partitions")), created, idempotent=True)
+
+
+def _missing(name: str | None, topic_id: UUID, error: ErrorCode) -> Message:
+    return {"error_code": error, "name": name, "topic_id": topic_id, "topic_authorized_operations": _NO_OPERATIONS}
+
+
+def _topic(context: Context, stream: Stream) -> Message:
+    live = live_brokers(context)
+    partitions = [partition_answer(context, stream, partition, live) for partition in stream.partitions]
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": stream.name,
+        "topic_id": stream.id,
+        "is_internal": stream.internal,
+        "partitions": partitions,
+        "topic_authorized_operations": _NO_OPERATIONS,
+    }
+
+
+def nodes(context: Context) -> Message:
+    """What Metadata says of the cluster."""
+    return {
+        "brokers": [broker._asdict() for broker in shown_brokers(context)],
+        "cluster_id": context.cluster_id,
+        "controller_id": context.broker.standing.controller_id,
+    }

@@ -1,0 +1,1 @@
+"""Connections: bytes to requests, answers to bytes in order, memory, back-pressure."""

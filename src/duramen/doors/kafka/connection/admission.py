@@ -1,0 +1,43 @@
+"""From a request that was read to its handler: decoded, names resolved, admitted; or refused as Kafka refuses it."""
+
+from functools import partial
+
+from duramen.base.errors import DuramenError
+from duramen.doors.kafka.connection.error_responses import refuse
+from duramen.doors.kafka.request.context import Context
+from duramen.doors.kafka.request.errors import error_code
+from duramen.doors.kafka.request.exchange import Exchange
+from duramen.doors.kafka.request.rules import ApiHandler, Asked
+from duramen.service.admission import Admitted
+
+__all__ = ["enter"]
+
+
+def enter(api: ApiHandler, context: Context, exchange: Exchange) -> None:
+    """Have a request handled once its names are resolved. Raises RequestInvalid where the connection cannot go on."""
+    api.decode(context, exchange)
+    asked = Asked(context, exchange)
+    verdict = context.service.admit_now(exchange.principal, api.rules, asked)
+    if verdict is not None:
+        _handle(api, context, exchange, verdict)
+        return
+    cancel = context.service.admit(exchange.principal, api.rules, asked, partial(_judged, api, context, exchange))
+    if cancel is not None:
+        exchange.abandoned = cancel
+        exchange.channel.hold()
+
+
+def _judged(api: ApiHandler, context: Context, exchange: Exchange, verdict: Admitted | DuramenError) -> None:
+    if exchange.abandoned is None:
+        _handle(api, context, exchange, verdict)
+    else:  # it had to wait
+        exchange.abandoned = None
+        exchange.channel.go_on(partial(_handle, api, context, exchange, verdict))
+
+
+def _handle(api: ApiHandler, context: Context, exchange: Exchange, verdict: Admitted | DuramenError) -> None:
+    if isinstance(verdict, Admitted):
+        exchange.admitted = verdict
+        api.handler(context, exchange)
+    else:
+        refuse(context, exchange, error_code(verdict), str(verdict))

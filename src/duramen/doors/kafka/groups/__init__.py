@@ -1,0 +1,1 @@
+"""Groups: classic, consumer and share groups, and their offsets."""

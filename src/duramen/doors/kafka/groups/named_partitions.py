@@ -1,0 +1,72 @@
+"""The partitions that a request about a group's offsets names: which of them there are, and the answer for each.
+
+OffsetCommit, TxnOffsetCommit and OffsetDelete name them alike.
+"""
+
+from collections.abc import Callable, Sequence
+
+from duramen.base.errors import DuramenError
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.request.context import Context
+from duramen.doors.kafka.request.errors import error_code
+from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.service.resolve import Topics
+
+__all__ = ["Named"]
+
+
+class Named:
+    """What one request names: `there` are the partitions that there are, with what it says of each."""
+
+    def __init__(self, context: Context, request: Message, named: Topics) -> None:
+        self.there: list[tuple[OffsetKey, Message]] = []
+        self._now_ms = context.broker.now_ms()
+        self._topics: list[Message] = []
+        self._answers: list[Message] = []
+        group_id = request["group_id"]
+        for topic in request["topics"]:
+            stream = named.find(topic["name"])
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if stream is None:
+                missing = error_code(named.error(topic["name"]))
+            answers = []
+            for wanted in topic["partitions"]:
+                index = wanted["partition_index"]
+                answer: Message = {"partition_index": index, "error_code": ErrorCode.NONE}
+                answers.append(answer)
+                if stream is None or not 0 <= index < len(stream.partitions):
+                    answer["error_code"] = missing
+                    continue
+                self.there.append((OffsetKey(group_id, topic["name"], index), wanted))
+                self._answers.append(answer)
+            self._topics.append({"name": topic["name"], "partitions": answers})
+
+    @property
+    def keys(self) -> list[OffsetKey]:
+        """The partitions that there are."""
+        return [key for key, _ in self.there]
+
+    @property
+    def offsets(self) -> list[tuple[OffsetKey, CommittedOffset]]:
+        """What is to be committed for each of them."""
+        return [
+            (
+                key,
+                CommittedOffset(
+                    wanted["committed_offset"], wanted["committed_leader_epoch"], wanted["committed_metadata"] or "",
+                    self._now_ms,
+                ),
+            )
+            for key, wanted in self.there
+        ]  # fmt: skip
+
+    def answered(
+        self, results: Sequence[DuramenError | None] | DuramenError, code: Callable[[DuramenError | None], ErrorCode]
+    ) -> list[Message]:
+        """Every topic that was named, with what became of each of `there`, or with what happened to all of them."""
+        if isinstance(results, DuramenError):
+            results = [results] * len(self._answers)
+        for answer, result in zip(self._answers, results, strict=True):
+            answer["error_code"] = code(result)
+        return self._topics

@@ -1,0 +1,178 @@
+"""What groups commit: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.coordinators.group.coordinator import CommitMember, Coordinator
+from duramen.doors.kafka.groups.named_partitions import Named
+from duramen.doors.kafka.request.context import Context
+from duramen.doors.kafka.request.errors import group_error_code
+from duramen.doors.kafka.request.exchange import Exchange
+from duramen.doors.kafka.request.response_size import AnswerRoom
+from duramen.doors.kafka.request.rules import Asked
+from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.service.admission import Admitted
+from duramen.service.authorize import Access, Operation, ResourceType
+
+__all__ = ["fetched_groups", "fetched_topics", "handle_offset_commit", "handle_offset_delete", "handle_offset_fetch"]
+
+_DESCRIBE_GROUP: Final = Access(Operation.DESCRIBE, ResourceType.GROUP)
+_DESCRIBE_TOPIC: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
+
+_SAYS_WHY: Final = 2  # since this version an answer has a place for an error
+_SEVERAL_GROUPS: Final = 8
+_KNOWS_EPOCHS: Final = 9  # since this version both speak of member epochs
+
+
+def handle_offset_commit(context: Context, exchange: Exchange) -> None:
+    """Store offsets; answered once they are durable."""
+    request = exchange.message()
+    broker = context.broker
+    named = Named(context, request, exchange.admitted.topics)
+
+    def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
+        exchange.reply({"topics": named.answered(results, group_error_code)})
+
+    member = CommitMember(
+        request["member_id"], request["group_instance_id"], request["generation_id_or_member_epoch"],
+        exchange.version >= _KNOWS_EPOCHS,
+    )  # fmt: skip
+
+    def ready(error: DuramenError | None) -> None:
+        if error is not None:
+            done(error)
+        else:
+            broker.groups.commit(request["group_id"], member, named.offsets, done)
+
+    broker.internal_streams.ensure_offsets(ready)
+
+
+def _fetched(asked: Asked) -> Sequence[Message]:
+    """What is asked for, group by group."""
+    several: Sequence[Message] = asked.request["groups"]
+    return several if asked.exchange.version >= _SEVERAL_GROUPS else (asked.request,)
+
+
+def fetched_groups(asked: Asked) -> Sequence[str]:
+    """The groups whose offsets are asked for."""
+    return [group["group_id"] for group in _fetched(asked)]
+
+
+def fetched_topics(asked: Asked) -> Iterator[str]:
+    """The topics in which offsets are asked for; where that is all, those in which there are some."""
+    for group in _fetched(asked):
+        if group["topics"] is None:
+            yield from {key.topic: None for key, _ in asked.context.broker.groups.all_committed(group["group_id"])}
+        else:
+            yield from (topic["name"] for topic in group["topics"])
+
+
+def handle_offset_fetch(context: Context, exchange: Exchange) -> None:
+    """What groups have committed; a member that says which epoch it is in is told where it is not that any more."""
+    request = exchange.message()
+    stable = request["require_stable"] is True
+    told = _Told(context.broker.groups, context.answer_room(), exchange.admitted, stable=stable)
+    if exchange.version >= _SEVERAL_GROUPS:
+        exchange.reply({"groups": [_committed_of(told, group) for group in request["groups"]]})
+        return
+    try:
+        told.admitted.check(_DESCRIBE_GROUP, request["group_id"])
+        told.groups.check_coordinated(request["group_id"])
+        exchange.reply({"topics": _committed(told, request["group_id"], request["topics"])})
+    except RequestInvalid as error:
+        if exchange.version < _SAYS_WHY:
+            raise
+        exchange.reply({"topics": (), "error_code": group_error_code(error)})
+    except DuramenError as error:
+        topics = _refused(request["topics"], group_error_code(error)) if exchange.version < _SAYS_WHY else ()
+        exchange.reply({"topics": topics, "error_code": group_error_code(error)})
+
+
+def _refused(topics: Sequence[Message] | None, code: ErrorCode) -> list[Message]:
+    """An answer that says of each partition why there is none."""
+    return [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {**_committed_offset(index, None), "error_code": code} for index in topic["partition_indexes"]
+            ],
+        }
+        for topic in topics or ()
+    ]
+
+
+class _Told(NamedTuple):
+    """With `stable` an offset that a transaction may change still is not told (KIP-447)."""
+
+    groups: Coordinator
+    room: AnswerRoom
+    admitted: Admitted
+    stable: bool
+
+
+def _committed_of(told: _Told, group: Message) -> Message:
+    group_id = group["group_id"]
+    try:
+        told.admitted.check(_DESCRIBE_GROUP, group_id)
+        told.groups.check_fetch(group_id, group["member_id"], group["member_epoch"])
+        return {"group_id": group_id, "topics": _committed(told, group_id, group["topics"])}
+    except DuramenError as error:
+        return {"group_id": group_id, "error_code": group_error_code(error)}
+
+
+def _committed(told: _Told, group_id: str, topics: Sequence[Message] | None) -> list[Message]:
+    """Raises RequestInvalid where there is too much of it."""
+    groups = told.groups
+    told.room.check()
+
+    def answer(key: OffsetKey, committed: CommittedOffset | None) -> Message:
+        if told.stable and groups.unstable(key):
+            one = {**_committed_offset(key.partition, None), "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
+        else:
+            one = _committed_offset(key.partition, committed)
+        told.room.take(one)
+        return one
+
+    by_topic: dict[str, list[Message]] = {}
+    if topics is None:
+        for key, committed in groups.all_committed(group_id):
+            if told.admitted.refusal(_DESCRIBE_TOPIC, key.topic) is not None:
+                continue
+            by_topic.setdefault(key.topic, []).append(answer(key, committed))
+    else:
+        for topic in topics:
+            refusal = told.admitted.refusal(_DESCRIBE_TOPIC, topic["name"])
+            if refusal is not None:
+                by_topic[topic["name"]] = _refused([topic], group_error_code(refusal))[0]["partitions"]
+                continue
+            keys = [OffsetKey(group_id, topic["name"], index) for index in topic["partition_indexes"]]
+            by_topic[topic["name"]] = [answer(key, groups.committed(key)) for key in keys]
+    return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
+
+
+def _committed_offset(index: int, committed: CommittedOffset | None) -> Message:
+    if committed is None:
+        return {"partition_index": index, "committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
+    return {
+        "partition_index": index,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+    }
+
+
+def handle_offset_delete(context: Context, exchange: Exchange) -> None:
+    """Forget what a group has committed of partitions that none of its members wants."""
+    request = exchange.message()
+    named = Named(context, request, exchange.admitted.topics)
+
+    def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
+        if isinstance(results, DuramenError):
+            exchange.reply({"error_code": group_error_code(results)})
+        else:
+            exchange.reply({"topics": named.answered(results, group_error_code)})
+
+    context.broker.groups.delete_offsets(request["group_id"], named.keys, done)

@@ -1,0 +1,319 @@
+"""Share groups as a whole (KIP-932): heartbeats, descriptions, and where a group is in its partitions."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+from uuid import UUID
+
+from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
+from duramen.broker.partition import Partition
+from duramen.codec.kafka.schema import Message
+from duramen.coordinators.share.shares import ShareOffset
+from duramen.doors.kafka.request.context import Context
+from duramen.doors.kafka.request.errors import error_code, group_error_code, share_error_code
+from duramen.doors.kafka.request.exchange import Exchange
+from duramen.doors.kafka.request.rules import Asked
+from duramen.groups.share_assignor import Place
+from duramen.groups.share_group import JOINING, LEAVING, HeartbeatResult, ShareGroup, ShareHeartbeat
+from duramen.groups.share_records import ShareKey
+from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.resolve import Topics
+
+__all__ = [
+    "handle_alter_share_group_offsets",
+    "handle_delete_share_group_offsets",
+    "handle_describe_share_group_offsets",
+    "handle_share_group_describe",
+    "handle_share_group_heartbeat",
+    "offset_topics",
+]
+
+_ASSIGNOR = "simple"
+_NULL_ID = UUID(int=0)
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.GROUP)
+
+Places = Mapping[ShareKey, ShareOffset | DuramenError | None]
+
+
+def _failure(error: DuramenError) -> Message:
+    return {"error_code": group_error_code(error), "error_message": str(error)}
+
+
+# -- members ------------------------------------------------------------------------------------------
+
+
+def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
+    """A member joins, is alive or leaves."""
+    request = exchange.message()
+    broker, group_id = context.broker, request["group_id"]
+    topics = request["subscribed_topic_names"]
+    leaves = request["member_epoch"] == LEAVING
+    heartbeat = ShareHeartbeat(
+        request["member_id"], request["member_epoch"], request["rack_id"], topics,
+        exchange.header.client_id or "", exchange.client_host,
+    )  # fmt: skip
+
+    def done(result: HeartbeatResult | DuramenError) -> None:
+        if isinstance(result, DuramenError):
+            exchange.reply(_failure(result))
+            return
+        assignment = None if result.assignment is None else {"topic_partitions": _by_topic_id(result.assignment)}
+        exchange.reply(
+            {
+                "member_id": result.member_id,
+                "member_epoch": result.epoch,
+                "heartbeat_interval_ms": 0 if leaves else broker.sharing.config(group_id).heartbeat_ms,
+                "assignment": assignment,
+            }
+        )
+
+    def ready(error: DuramenError | None) -> None:
+        if error is not None:
+            done(error)
+        else:
+            broker.share_groups.heartbeat(group_id, heartbeat, done)
+
+    try:
+        _check_heartbeat(request)
+        broker.groups.check(group_id)
+    except DuramenError as error:
+        done(error)
+    else:
+        broker.internal_streams.ensure_shares(ready)
+
+
+def _check_heartbeat(request: Message) -> None:
+    if not request["group_id"] or not request["member_id"]:
+        raise RequestInvalid("a heartbeat needs the ids of group and member")
+    if request["member_epoch"] < LEAVING:
+        raise RequestInvalid(f"a member's epoch is not {request['member_epoch']}")
+    if request["rack_id"] == "":
+        raise RequestInvalid("a rack id is not empty")
+    topics = request["subscribed_topic_names"]
+    if request["member_epoch"] == JOINING and not topics:
+        raise RequestInvalid("a member that joins names the topics that it wants")
+
+
+def _by_topic_id(places: frozenset[Place]) -> list[Message]:
+    found: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(places):
+        found.setdefault(topic_id, []).append(index)
+    return [{"topic_id": topic_id, "partitions": indexes} for topic_id, indexes in found.items()]
+
+
+def handle_share_group_describe(context: Context, exchange: Exchange) -> None:
+    """Groups with their members and what each of them reads."""
+    groups: list[Message] = []
+    room = context.answer_room()
+    for group_id in exchange.message()["group_ids"]:
+        try:
+            room.check()
+            exchange.admitted.check(_DESCRIBE, group_id)
+            context.broker.groups.check(group_id)
+            described = _described(context, context.broker.share_groups.find(group_id))
+            room.take(described)
+            groups.append(described)
+        except DuramenError as error:
+            groups.append({"group_id": group_id, **_failure(error)})
+    exchange.reply({"groups": groups})
+
+
+def _described(context: Context, group: ShareGroup) -> Message:
+    def named(places: frozenset[Place]) -> list[Message]:
+        """Without topics that are gone, which members hear of with their next heartbeat."""
+        name_of = context.broker.groups.consumer.topics.name_of
+        found = [(topic, name_of(topic["topic_id"])) for topic in _by_topic_id(places)]
+        return [topic | {"topic_name": name} for topic, name in found if name is not None]
+
+    return {
+        "group_id": group.id,
+        "group_state": group.state.value,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.epoch,
+        "assignor_name": _ASSIGNOR,
+        "members": [
+            {
+                "member_id": member.id,
+                "rack_id": member.rack_id,
+                "member_epoch": member.epoch,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "subscribed_topic_names": member.topics,
+                "assignment": {"topic_partitions": named(member.assignment)},
+            }
+            for member in group
+        ],
+    }
+
+
+# -- offsets ------------------------------------------------------------------------------------------
+
+
+def offset_topics(asked: Asked) -> Iterator[str]:
+    """The topics in which offsets are asked for; where that is all, those that a group has something of."""
+    for wanted in asked.request["groups"]:
+        if wanted["topics"] is not None:
+            yield from (topic["topic_name"] for topic in wanted["topics"])
+            continue
+        with suppress(DuramenError):  # the handler says so
+            asked.context.broker.groups.check(wanted["group_id"])
+            yield from asked.context.broker.share_groups.offsets(wanted["group_id"])
+
+
+def handle_describe_share_group_offsets(context: Context, exchange: Exchange) -> None:
+    """Where groups are in their partitions (KIP-932), and how far behind (KIP-1226)."""
+    wanted: dict[str, dict[str, Sequence[int]] | DuramenError] = {}
+    known: list[ShareKey] = []
+    admitted = exchange.admitted
+    for asked in exchange.message()["groups"]:
+        group_id, topics = asked["group_id"], asked["topics"]
+        try:
+            admitted.check(_DESCRIBE, group_id)
+            context.broker.groups.check(group_id)
+            found = context.broker.share_groups.offsets(group_id)
+        except DuramenError as error:
+            wanted[group_id] = error
+        else:
+            named: dict[str, Sequence[int]] = {**found}
+            if topics is not None:
+                named = {topic["topic_name"]: topic["partitions"] for topic in topics}
+            wanted[group_id] = named
+            known += _keys(context, admitted.topics, group_id, found, named)
+    context.broker.share_nodes.locate(
+        known, lambda places: exchange.reply({"groups": _groups(context, admitted.topics, wanted, places)})
+    )
+
+
+def _keys(
+    context: Context,
+    named: Topics,
+    group_id: str,
+    known: Mapping[str, Sequence[int]],
+    wanted: Mapping[str, Sequence[int]],
+) -> Iterator[ShareKey]:
+    """The share partitions that a group has among those that are wanted."""
+    for topic, indexes in wanted.items():
+        stream = named.find(topic)
+        for index in sorted({*indexes} & {*known.get(topic, ())}):
+            if stream is not None and 0 <= index < len(stream.partitions):
+                yield context.broker.sharing.key(group_id, stream.partitions[index])
+
+
+def _groups(
+    context: Context, named: Topics, wanted: Mapping[str, Mapping[str, Sequence[int]] | DuramenError], places: Places
+) -> list[Message]:
+    groups: list[Message] = []
+    room = context.answer_room()
+    for group_id, topics in wanted.items():
+        try:
+            if isinstance(topics, DuramenError):
+                raise topics
+            room.check()
+            described = [_offsets(context, named, group_id, *topic, places) for topic in topics.items()]
+            room.take(described)
+            groups.append({"group_id": group_id, "topics": described})
+        except DuramenError as error:
+            groups.append({"group_id": group_id, **_failure(error)})
+    return groups
+
+
+def _offsets(
+    context: Context, named: Topics, group_id: str, topic: str, indexes: Sequence[int], places: Places
+) -> Message:  # fmt: skip
+    stream = named.find(topic)
+    refusal = named.error(topic) if stream is None else None
+    partitions = []
+    for index in indexes:
+        answer: dict[str, Any] = {"partition_index": index, "start_offset": -1, "leader_epoch": 0}
+        # As in Apache Kafka, a group has no offset in a partition that is not there: no error.
+        if refusal is not None and not isinstance(refusal, StreamNotFound):
+            answer |= {"error_code": share_error_code(refusal), "error_message": str(refusal)}
+        if stream is not None and 0 <= index < len(stream.partitions):
+            found = places.get(context.broker.sharing.key(group_id, stream.partitions[index]))
+            if isinstance(found, DuramenError):
+                answer |= {"error_code": share_error_code(found), "error_message": str(found)}
+            else:
+                found = found or ShareOffset(-1, 0, -1)
+                answer |= {"start_offset": found.start_offset, "leader_epoch": found.leader_epoch, "lag": found.lag}
+        partitions.append(answer)
+    return {"topic_name": topic, "topic_id": _NULL_ID if stream is None else stream.id, "partitions": partitions}
+
+
+def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> None:
+    """Have a group without members begin anew at other offsets; answered once that is durable."""
+    request = exchange.message()
+    starts: list[tuple[Partition, int]] = []
+    topics: list[Message] = []
+    for topic in request["topics"]:
+        stream = exchange.admitted.topics.find(topic["topic_name"])
+        answers: list[Message] = []
+        for asked in topic["partitions"]:
+            answer: dict[str, Any] = {"partition_index": asked["partition_index"]}
+            try:
+                named = exchange.admitted.topics.get(topic["topic_name"])
+                found = named.partition(asked["partition_index"])
+            except DuramenError as error:
+                answer |= _failure(error)
+            else:
+                starts.append((found, asked["start_offset"]))
+            answers.append(answer)
+        topic_id = _NULL_ID if stream is None else stream.id
+        topics.append({"topic_name": topic["topic_name"], "topic_id": topic_id, "partitions": answers})
+
+    def done(error: DuramenError | None) -> None:
+        exchange.reply({"responses": topics} if error is None else _failure(error))
+
+    def ready(error: DuramenError | None) -> None:
+        if error is not None:
+            done(error)
+        else:
+            context.broker.share_groups.alter_offsets(request["group_id"], starts, done)
+
+    try:
+        context.broker.groups.check(request["group_id"])
+    except DuramenError as error:
+        done(error)
+    else:
+        context.broker.internal_streams.ensure_shares(ready)
+
+
+def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> None:
+    """Forget where a group without members is in topics; answered once that is durable."""
+    request = exchange.message()
+    groups, group_id = context.broker.share_groups, request["group_id"]
+    try:
+        context.broker.groups.check(group_id)
+        groups.check_empty(group_id)
+    except DuramenError as error:
+        exchange.reply(_failure(error))
+        return
+    known = groups.offsets(group_id)
+    answers: list[Message] = []
+    left = 1
+
+    def finish(answer: dict[str, Any] | None, error: DuramenError | None) -> None:
+        nonlocal left
+        left -= 1
+        if answer is not None and error is not None:
+            answer |= {"error_code": error_code(error), "error_message": str(error)}
+        if not left:
+            exchange.reply({"responses": answers})
+
+    def removed(answer: dict[str, Any]) -> Callable[[DuramenError | None], None]:
+        return lambda error: finish(answer, error)
+
+    for name in dict.fromkeys(topic["topic_name"] for topic in request["topics"]):
+        stream = exchange.admitted.topics.find(name)
+        # As in Apache Kafka, without its id where the group has nothing of it.
+        answer: dict[str, Any] = {"topic_name": name, "topic_id": _NULL_ID}
+        answers.append(answer)
+        left += 1
+        refusal = exchange.admitted.topics.error(name) if stream is None else None
+        if refusal is not None and not isinstance(refusal, StreamNotFound):
+            finish(answer, refusal)
+        elif stream is None or name not in known:
+            finish(answer, StreamNotFound(f"share group {group_id} has nothing of a stream {name}"))
+        else:
+            answer["topic_id"] = stream.id
+            groups.delete_offsets(group_id, stream, removed(answer))
+    finish(None, None)

@@ -1,0 +1,334 @@
+"""ShareFetch and ShareAcknowledge (KIP-932), with renewed locks (KIP-1222) and strict limits (KIP-1206)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid, StreamNotFound
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.leaders import Leader
+from duramen.codec.kafka.schema import Message
+from duramen.coordinators.share.fetch import ShareFetched, ShareLimits
+from duramen.coordinators.share.partition import Acknowledged
+from duramen.doors.kafka.request.brokers import SAYS_LEADER, endpoints_of, leader_of
+from duramen.doors.kafka.request.context import Context
+from duramen.doors.kafka.request.errors import error_code, share_error_code
+from duramen.doors.kafka.request.exchange import Exchange
+from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.share_sessions import CLOSING, OPENING, ShareSession
+from duramen.groups.share_records import ShareKey
+from duramen.service.resolve import Topics
+
+__all__ = ["handle_share_acknowledge", "handle_share_fetch", "topic_ids"]
+
+_RENEW: Final = 4
+_STRICT: Final = 1
+_NOBODY: Final = Leader(-1, -1)
+
+
+def topic_ids(asked: Asked) -> Sequence[UUID]:
+    """The topics that the request names, and those of its session."""
+    request = asked.request
+    named = [topic["topic_id"] for topic in request["topics"]]
+    return [*named, *asked.context.shares.topic_ids(request["group_id"], request["member_id"])]
+
+
+Spoken = Mapping[ShareKey, Sequence[Acknowledged]]
+Results = Mapping[ShareKey, DuramenError | None]
+
+
+def handle_share_fetch(context: Context, exchange: Exchange) -> None:
+    """Take in what the consumer says of records that it holds, and give it more, at once or once there are some."""
+    request = exchange.message()
+    try:
+        _check(request)
+        spoken, invalid = _spoken(context, request, exchange.admitted.topics)
+        if (spoken or invalid) and request["share_session_epoch"] == OPENING:
+            raise RequestInvalid("a share session does not begin with acknowledgements")
+        session = _take(context, exchange, request)
+    except DuramenError as error:
+        _refuse(exchange, error)
+        return
+    _ShareFetch(context, exchange, request, session, invalid).begin(spoken)
+
+
+def handle_share_acknowledge(context: Context, exchange: Exchange) -> None:
+    """Take in what the consumer says of records that it holds; answered once it is durable."""
+    request = exchange.message()
+    try:
+        _check(request)
+        if request["share_session_epoch"] == OPENING:
+            raise ShareSessionEpochInvalid("a share session begins with a fetch")
+        spoken, invalid = _spoken(context, request, exchange.admitted.topics)
+        session = context.shares.take(
+            request["group_id"], request["member_id"], request["share_session_epoch"], exchange.channel
+        )
+    except DuramenError as error:
+        _refuse(exchange, error)
+        return
+
+    topics = exchange.admitted.topics
+
+    def acknowledged(results: Results) -> None:
+        results = {**results, **invalid}
+        _after_closing(context, request, session, lambda: exchange.reply(answer(results)))
+
+    def answer(results: Results) -> Message:
+        leaders = _leaders(context, topics, {key: [error] for key, error in results.items()})
+        return {
+            "acquisition_lock_timeout_ms": context.broker.sharing.config(session.group).lock_ms,
+            "responses": _by_topic(
+                results,
+                lambda key: {
+                    "error_code": _code(topics, key, results[key]),
+                    "error_message": _text(results[key]),
+                    **_led(leaders, key),
+                },
+            ),
+            "node_endpoints": _endpoints(context, leaders),
+        }
+
+    _acknowledge(context, session, spoken, acknowledged)
+
+
+def _refuse(exchange: Exchange, error: DuramenError) -> None:
+    exchange.reply({"error_code": error_code(error), "error_message": str(error)})
+
+
+def _check(request: Message) -> None:
+    if not request["group_id"] or not request["member_id"]:
+        raise RequestInvalid("a share session is that of a member of a group: both need an id")
+
+
+def _take(context: Context, exchange: Exchange, request: Message) -> ShareSession:
+    group, epoch = request["group_id"], request["share_session_epoch"]
+    session = context.shares.take(group, request["member_id"], epoch, exchange.channel)
+    if epoch != CLOSING:
+        context.shares.change(
+            session,
+            [
+                ShareKey(group, topic["topic_id"], partition["partition_index"])
+                for topic in request["topics"]
+                if _refusal(exchange.admitted.topics, topic["topic_id"]) is None
+                for partition in topic["partitions"]
+            ],
+            [
+                ShareKey(group, topic["topic_id"], index)
+                for topic in request["forgotten_topics_data"]
+                for index in topic["partitions"]
+            ],
+        )
+    return session
+
+
+# -- acknowledgements ---------------------------------------------------------------------------------
+
+
+def _spoken(context: Context, request: Message, named: Topics) -> tuple[Spoken, dict[ShareKey, DuramenError]]:
+    """What is said of which share partition, and which of it cannot be meant."""
+    group = request["group_id"]
+    renews = request["is_renew_ack"] and context.broker.sharing.config(group).renews
+    spoken: dict[ShareKey, list[Acknowledged]] = {}
+    invalid: dict[ShareKey, DuramenError] = {}
+    for topic in request["topics"]:
+        for partition in topic["partitions"]:
+            key = ShareKey(group, topic["topic_id"], partition["partition_index"])
+            refusal = _refusal(named, topic["topic_id"])
+            if refusal is not None:
+                invalid[key] = refusal
+                continue
+            batches = [
+                Acknowledged(batch["first_offset"], batch["last_offset"], batch["acknowledge_types"])
+                for batch in partition["acknowledgement_batches"]
+            ]
+            try:
+                _check_batches(batches, _RENEW if renews else _RENEW - 1)
+            except RequestInvalid as error:
+                invalid[key] = error
+            else:
+                if batches:
+                    spoken[key] = batches
+    return spoken, invalid
+
+
+def _refusal(named: Topics, topic_id: UUID) -> DuramenError | None:
+    """Why nothing may be done with a topic; None also where it is not there: the partition says so."""
+    error = named.error(topic_id) if named.find(topic_id) is None else None
+    return None if isinstance(error, StreamNotFound) else error
+
+
+def _check_batches(batches: Sequence[Acknowledged], last_type: int) -> None:
+    before = -1
+    for first, last, types in batches:
+        if not before < first <= last:
+            raise RequestInvalid(f"acknowledgements of {first} to {last} do not come in order")
+        if len(types) not in (1, last - first + 1):
+            raise RequestInvalid(f"{len(types)} acknowledge types do not fit offsets {first} to {last}")
+        if not all(0 <= type_ <= last_type for type_ in types):
+            raise RequestInvalid(f"acknowledge types are 0 to {last_type}")
+        before = last
+
+
+def _acknowledge(context: Context, session: ShareSession, spoken: Spoken, done: Callable[[Results], None]) -> None:
+    results: dict[ShareKey, DuramenError | None] = {}
+    left = 1
+
+    def finish(key: ShareKey | None, error: DuramenError | None) -> None:
+        nonlocal left
+        left -= 1
+        if key is not None:
+            results[key] = error
+        if not left:
+            done(results)
+
+    for key, batches in spoken.items():
+        left += 1
+        context.broker.sharing.acknowledge(key, session.member_id, batches, partial(finish, key))
+    finish(None, None)
+
+
+def _after_closing(context: Context, request: Message, session: ShareSession, reply: Callable[[], None]) -> None:
+    """End the session where the request says so, let go of what is held, and reply."""
+    if request["share_session_epoch"] == CLOSING:
+        context.shares.close(session)
+        context.broker.sharing.release(session.member_id, session.partitions, reply)
+    else:
+        reply()
+
+
+# -- fetching -----------------------------------------------------------------------------------------
+
+
+class _ShareFetch:
+    """A share fetch under way: the answer goes out once acknowledgements are durable and the fetch is over."""
+
+    def __init__(
+        self,
+        context: Context,
+        exchange: Exchange,
+        request: Message,
+        session: ShareSession,
+        invalid: Mapping[ShareKey, DuramenError],
+    ) -> None:
+        self._context = context
+        self._exchange = exchange
+        self._request = request
+        self._session = session
+        self._results: dict[ShareKey, DuramenError | None] = dict(invalid)
+        self._fetched: dict[ShareKey, ShareFetched] = {}
+        self._left = 2
+
+    def begin(self, spoken: Spoken) -> None:
+        """Acknowledge, and fetch beside it: what is released may be acquired again at once."""
+        _acknowledge(self._context, self._session, spoken, self._acknowledged)
+        request, session = self._request, self._session
+        largest = self._context.broker.quotas.largest_answer(self._exchange.client_id)
+        most_bytes = request["max_bytes"] if largest is None else min(request["max_bytes"], max(1, largest))
+        limits = ShareLimits(
+            request["min_bytes"], most_bytes, request["max_wait_ms"], request["max_records"],
+            max(1, request["batch_size"]), request["share_acquire_mode"] == _STRICT,
+        )  # fmt: skip
+        keys = session.rotated()
+        only_says = request["is_renew_ack"] or request["share_session_epoch"] == CLOSING
+        if only_says or not keys or limits.max_bytes <= 0 or limits.max_records <= 0:
+            self._finish()
+            return
+        fetcher = self._context.broker.sharing.fetch(keys, session.member_id, limits, partial(self._found, keys))
+        if not self._fetched:
+            session.fetcher = fetcher
+
+    def _acknowledged(self, results: Results) -> None:
+        self._results.update(results)
+        self._finish()
+
+    def _found(self, keys: Sequence[ShareKey], fetched: Sequence[ShareFetched]) -> None:
+        self._session.fetcher = None
+        self._fetched = dict(zip(keys, fetched, strict=True))
+        self._finish()
+
+    def _finish(self) -> None:
+        self._left -= 1
+        if not self._left:
+            _after_closing(self._context, self._request, self._session, self._reply)
+
+    def _reply(self) -> None:
+        exchange = self._exchange
+        size = sum(len(found.taken.records) for found in self._fetched.values() if found.taken is not None)
+        # What was acquired goes out all the same: it is the consumer's now.
+        exchange.throttle_ms = self._context.broker.given(exchange.client_id, size) if size else 0
+        whole = self._request["share_session_epoch"] == OPENING
+        told = [key for key, found in self._fetched.items() if whole or found.taken is not None or found.error]
+        keys = list(dict.fromkeys([*self._results, *told]))
+        topics = exchange.admitted.topics
+        leaders = _leaders(self._context, topics, {key: self._errors(key) for key in keys})
+        exchange.reply(
+            {
+                "throttle_time_ms": exchange.throttle_ms,
+                "acquisition_lock_timeout_ms": self._context.broker.sharing.config(self._session.group).lock_ms,
+                "responses": _by_topic(keys, lambda key: self._partition(key) | _led(leaders, key)),
+                "node_endpoints": _endpoints(self._context, leaders),
+            }
+        )
+
+    def _errors(self, key: ShareKey) -> list[DuramenError | None]:
+        return [self._fetched.get(key, ShareFetched()).error, self._results.get(key)]
+
+    def _partition(self, key: ShareKey) -> Message:
+        found, said = self._fetched.get(key, ShareFetched()), self._results.get(key)
+        topics = self._exchange.admitted.topics
+        taken = found.taken
+        answer: dict[str, Any] = {
+            "error_code": _code(topics, key, found.error),
+            "error_message": _text(found.error),
+            "acknowledge_error_code": _code(topics, key, said),
+            "acknowledge_error_message": _text(said),
+        }
+        if taken is not None:
+            answer["records"] = taken.records
+            answer["acquired_records"] = [
+                {"first_offset": first, "last_offset": last, "delivery_count": deliveries}
+                for first, last, deliveries in taken.acquired
+            ]
+        return answer
+
+
+def _code(topics: Topics, key: ShareKey, error: DuramenError | None) -> ErrorCode:
+    stream = topics.find(key.topic_id)
+    if error is not None and (stream.deleted if stream is not None else _refusal(topics, key.topic_id) is None):
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return share_error_code(error)
+
+
+def _leaders(
+    context: Context, topics: Topics, errors: Mapping[ShareKey, Sequence[DuramenError | None]]
+) -> dict[ShareKey, Leader]:
+    """Who leads the partitions of which this node is not the leader (as KIP-951 has it for other fetches)."""
+    leaders = {}
+    for key, told in errors.items():
+        stream = topics.find(key.topic_id)
+        elsewhere = any(_code(topics, key, error) in SAYS_LEADER for error in told)
+        if elsewhere and stream is not None and key.partition < len(stream.partitions):
+            leaders[key] = leader_of(context, stream.partitions[key.partition])
+    return leaders
+
+
+def _led(leaders: Mapping[ShareKey, Leader], key: ShareKey) -> Message:
+    node_id, leader_epoch = leaders.get(key, _NOBODY)
+    return {"current_leader": {"leader_id": node_id, "leader_epoch": leader_epoch}}
+
+
+def _endpoints(context: Context, leaders: Mapping[ShareKey, Leader]) -> list[Message]:
+    return [dict(endpoint._asdict()) for endpoint in endpoints_of(context, leaders.values())]
+
+
+def _text(error: DuramenError | None) -> str | None:
+    return None if error is None else str(error)
+
+
+def _by_topic(keys: Iterable[ShareKey], partition: Callable[[ShareKey], Message]) -> list[Message]:
+    topics: dict[UUID, list[Message]] = {}
+    for key in keys:
+        answer = {"partition_index": key.partition, **partition(key)}
+        topics.setdefault(key.topic_id, []).append(answer)
+    return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()]

@@ -1,0 +1,1 @@
+"""Produce, Fetch, ListOffsets, DeleteRecords, transactions."""

@@ -1,0 +1,235 @@
+"""Fetch: whole batches go from the log to the socket, never decoded."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
+from duramen.base.ports import Buffer
+from duramen.broker.fetch import Fetched, Wanted
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.fetch import (
+    TOPIC_IDS,
+    FetchPartition,
+    FetchRequest,
+    PartitionAnswer,
+    ResponseHead,
+    TopicAnswer,
+    decode_request,
+    encode_response,
+)
+from duramen.codec.kafka.header import has_response_tags
+from duramen.codec.kafka.versions import ApiKey
+from duramen.doors.kafka.request.brokers import SAYS_LEADER, endpoints_of, leader_of
+from duramen.doors.kafka.request.context import Context
+from duramen.doors.kafka.request.errors import error_code
+from duramen.doors.kafka.request.exchange import Exchange
+from duramen.doors.kafka.request.fetch_sessions import FINAL_EPOCH, NO_SESSION, Session, Turn
+from duramen.doors.kafka.request.rules import Asked
+from duramen.service.resolve import Topics
+from duramen.storage.segment.reader import Slice
+
+__all__ = ["decode", "handle_fetch", "names", "resolved_within_ms"]
+
+_NO_TOPIC: Final = StreamNotFound("no such topic")
+_NO_PARTITION: Final = StreamNotFound("no such partition")
+_LARGE_REQUEST: Final = 1 << 20
+_LARGE_WAIT_MS: Final = 500
+_LEAST_RESOLUTION_MS: Final = 1_000
+_LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
+
+
+class _Begun(NamedTuple):
+    """A request, and what it means in its session."""
+
+    request: FetchRequest
+    turn: Turn
+
+
+def decode(context: Context, exchange: Exchange) -> None:
+    """The request is one of a session, or alone. Raises RequestInvalid for a replica."""
+    request = decode_request(exchange.version, exchange.frame, exchange.header.end)
+    if request.replica_id >= 0:
+        raise RequestInvalid(
+            f"it fetches as the replica of node {request.replica_id}: nodes fetch from each other through"
+            " --cluster-listen, never here"
+        )
+    turn = _turn(context, exchange, request)
+    exchange.decoded(sum(1 + len(partitions) for _, partitions in turn.topics))
+    exchange.request = _Begun(request, turn)
+
+
+def names(asked: Asked) -> Sequence[str | UUID]:
+    """The topics of the session as this request leaves it."""
+    begun: _Begun = asked.request
+    return [topic for topic, _ in begun.turn.topics]
+
+
+def resolved_within_ms(asked: Asked) -> int:
+    """As long as the client would wait for records; one that would not has a second."""
+    begun: _Begun = asked.request
+    return max(begun.request.max_wait_ms, _LEAST_RESOLUTION_MS)
+
+
+def _missing(topics: Topics, topic: str | UUID) -> DuramenError:
+    error = topics.error(topic)
+    return _NO_TOPIC if isinstance(error, StreamNotFound) else error
+
+
+def handle_fetch(context: Context, exchange: Exchange) -> None:
+    """Answer with what there is, at once or as soon as there is enough."""
+    begun: _Begun = exchange.request
+    request, turn = begun
+    if turn.error:
+        _refuse(exchange, turn.error)
+        return
+    broker = context.broker
+    isolation, topics = request.isolation_level, exchange.admitted.topics
+    wanted: list[Wanted] = []
+    for topic, partitions in turn.topics:
+        stream = topics.find(topic)
+        for index, offset, max_bytes, leader_epoch in partitions:
+            if stream is None or not 0 <= index < len(stream.partitions):
+                missing = _missing(topics, topic) if stream is None else _NO_PARTITION
+                wanted.append(Wanted(None, offset, max_bytes, error=missing))
+            else:
+                wanted.append(
+                    Wanted(
+                        stream.partitions[index], offset, max_bytes, leader_epoch,
+                        isolation=isolation, rack_id=request.rack_id,
+                    )
+                )  # fmt: skip
+
+    def done(fetched: list[Fetched]) -> None:
+        _answer(context, exchange, request, turn, wanted, fetched)
+
+    largest = broker.quotas.largest_answer(exchange.client_id)
+    exchange.abandoned = broker.fetches.fetch(
+        wanted,
+        min_bytes=request.min_bytes if largest is None else min(request.min_bytes, largest),
+        max_bytes=min(
+            request.max_bytes,
+            broker.settings.integer("fetch.max.bytes"),
+            _LARGEST_ANSWER if largest is None else largest,
+        ),
+        max_wait_ms=_wait_ms(exchange, request) if wanted else 0,
+        done=done,
+    ).cancel
+
+
+def _wait_ms(exchange: Exchange, request: FetchRequest) -> int:
+    """How long the request may wait: one that holds much of the memory for all requests not for long."""
+    return request.max_wait_ms if exchange.size < _LARGE_REQUEST else min(request.max_wait_ms, _LARGE_WAIT_MS)
+
+
+def _turn(context: Context, exchange: Exchange, request: FetchRequest) -> Turn:
+    if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
+        return Turn(request.topics)
+    by_ids = exchange.version >= TOPIC_IDS
+    return context.sessions.begin(request, context.broker.monotonic_ms(), by_ids=by_ids)
+
+
+def _refuse(exchange: Exchange, code: ErrorCode) -> None:
+    exchange.failed(code)
+    _send(exchange, ResponseHead(code), [], [])
+
+
+def _answer(
+    context: Context,
+    exchange: Exchange,
+    request: FetchRequest,
+    turn: Turn,
+    wanted: list[Wanted],
+    fetched: list[Fetched],
+) -> None:
+    if turn.overtaken:
+        _refuse(exchange, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        return
+    size = sum([len(found.slice) for found in fetched if found.slice is not None])
+    exchange.throttle_ms = context.broker.consumed(exchange.client_id, size) if size else 0
+    if exchange.throttle_ms:
+        # Nothing for now (KIP-219): the client asks again for the same.
+        _send(exchange, ResponseHead(0, turn.session_id, exchange.throttle_ms), [], [])
+        return
+    session = turn.session
+    if turn.opens:
+        now_ms = context.broker.monotonic_ms()
+        session = context.sessions.open(request.topics, now_ms, by_ids=exchange.version >= TOPIC_IDS)
+    topics, slices = _topics(context, exchange, request, turn, session, wanted, fetched)
+    leaders = [answer.leader for _, answers in topics for answer in answers]
+    head = ResponseHead(0, NO_SESSION if session is None else session.id, endpoints=endpoints_of(context, leaders))
+    _send(exchange, head, topics, slices)
+
+
+def _topics(
+    context: Context, exchange: Exchange, request: FetchRequest, turn: Turn, session: Session | None,
+    wanted: list[Wanted], fetched: list[Fetched],
+) -> tuple[list[TopicAnswer], list[Slice]]:  # fmt: skip
+    topics: list[TopicAnswer] = []
+    slices: list[Slice] = []
+    at = 0
+    for topic, partitions in turn.topics:
+        answers = []
+        for partition in partitions:
+            found, source = fetched[at], wanted[at].partition
+            at += 1
+            if turn.session is not None and _unchanged(turn.session, topic, partition.partition, found):
+                continue
+            size = 0
+            if found.slice is not None:
+                size = len(found.slice)
+                slices.append(found.slice)
+                if source is not None:
+                    source.served(found.slice, partition.offset)
+            code = ErrorCode.NONE if found.error is None else _code(topic, found.error)
+            answer = _partition_answer(request, partition, code, found, size)
+            if code in SAYS_LEADER and source is not None:
+                answer = answer._replace(leader=leader_of(context, source))
+            if code:
+                exchange.failed(code)
+            if session is None or session.tell(topic, answer) or turn.opens:
+                answers.append(answer)
+        if answers or session is None:
+            topics.append(TopicAnswer(topic, answers))
+    return topics, slices
+
+
+def _partition_answer(
+    request: FetchRequest, wanted: FetchPartition, code: ErrorCode, found: Fetched, size: int
+) -> PartitionAnswer:
+    if code:
+        # As in Apache Kafka without offsets: whoever needs them asks for them.
+        return PartitionAnswer(wanted.partition, code, -1, -1, -1, 0, None)
+    aborted = found.aborted if request.isolation_level == 1 else None
+    return PartitionAnswer(
+        wanted.partition, code, found.high_watermark, found.last_stable_offset, found.start_offset, size, aborted,
+        found.preferred_replica,
+    )  # fmt: skip
+
+
+def _code(topic: str | UUID, error: DuramenError) -> ErrorCode:
+    code = error_code(error)
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID) and error is not _NO_PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return code
+
+
+def _unchanged(session: Session, topic: str | UUID, index: int, found: Fetched) -> bool:
+    if found.slice is not None or found.error is not None or found.preferred_replica >= 0:
+        return False
+    return session.knows(topic, index, found.high_watermark, found.start_offset)
+
+
+def _send(exchange: Exchange, head: ResponseHead, topics: list[TopicAnswer], slices: list[Slice]) -> None:
+    pieces = encode_response(exchange.version, topics, head)
+    header = exchange.header
+    tags = b"\0" if has_response_tags(ApiKey.FETCH, header.version) else b""
+    size = 4 + len(tags) + sum(map(len, pieces)) + sum(map(len, slices))
+    first = size.to_bytes(4, "big") + header.correlation_id.to_bytes(4, "big", signed=True) + tags + pieces[0]
+    if not slices:
+        exchange.send(first)
+        return
+    parts: list[Buffer | Slice] = [first]
+    for slice_, piece in zip(slices, pieces[1:], strict=True):
+        parts += (slice_, piece)
+    exchange.reply_streamed(parts)

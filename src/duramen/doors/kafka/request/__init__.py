@@ -1,0 +1,1 @@
+"""One request: its context, its answer, error numbers, sessions."""

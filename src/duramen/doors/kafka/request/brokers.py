@@ -1,0 +1,121 @@
+"""Where things are, as clients are told: the brokers there are, and who leads and holds each partition."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.leaders import Leader, NodeEndpoint
+from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.request.context import Context
+from duramen.metadata.nodes import Node
+from duramen.metadata.partitions import PartitionId, PartitionState
+
+__all__ = [
+    "BrokerAt",
+    "broker_at",
+    "brokers",
+    "coordinator_place",
+    "fenced_brokers",
+    "live_brokers",
+    "partition_answer",
+    "shown_brokers",
+]
+
+SAYS_LEADER: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
+)
+"""The errors with which a client is told who leads (KIP-951)."""
+
+_DOOR: Final = "kafka"
+_NOBODY: Final = -1
+
+
+class BrokerAt(NamedTuple):
+    """A broker and where clients reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def brokers(context: Context) -> Sequence[BrokerAt]:
+    """The brokers that are live; a node that is alone is where the client has found it."""
+    return _where(context, context.broker.standing.nodes)
+
+
+def shown_brokers(context: Context) -> Sequence[BrokerAt]:
+    """As `brokers`, and those that were live a while ago: clients go on looking for them."""
+    return _where(context, context.broker.standing.shown_nodes)
+
+
+def _where(context: Context, nodes: Sequence[Node]) -> Sequence[BrokerAt]:
+    if not nodes:
+        return [BrokerAt(context.broker.node_id, context.host, context.port, None)]
+    return [found for node in nodes if (found := _reached(node)) is not None]
+
+
+def fenced_brokers(context: Context) -> Sequence[BrokerAt]:
+    """The brokers that are registered and fenced; none of a node that is alone."""
+    fenced = [
+        node for node in context.broker.standing.office.state.registrations if node.fenced and node.holds_partitions
+    ]
+    return [found for node in fenced if (found := _reached(node)) is not None]
+
+
+def live_brokers(context: Context) -> frozenset[int] | None:
+    """The ids of the brokers that are live; None where this one is alone."""
+    return frozenset(node.id for node in context.broker.standing.nodes) or None
+
+
+def broker_at(context: Context, node_id: int) -> BrokerAt | None:
+    """A broker, if it is live."""
+    return next((broker for broker in brokers(context) if broker.node_id == node_id), None)
+
+
+def _reached(node: Node) -> BrokerAt | None:
+    found = next((one for one in node.endpoints if one.name == _DOOR), None)
+    return None if found is None else BrokerAt(node.id, found.host, found.port, node.rack)
+
+
+def leader_of(context: Context, partition: Partition) -> Leader:
+    """Who leads a partition, for a client that has asked another."""
+    state = context.broker.standing.partition(PartitionId(partition.log.key.stream_id, partition.index))
+    return Leader(_NOBODY if state.leader is None else state.leader, state.leader_epoch)
+
+
+def endpoints_of(context: Context, leaders: Iterable[Leader | None]) -> list[NodeEndpoint]:
+    """Where these leaders are, each once."""
+    node_ids = {leader.node_id for leader in leaders if leader is not None}
+    return [NodeEndpoint(*broker) for broker in brokers(context) if broker.node_id in node_ids] if node_ids else []
+
+
+def coordinator_place(context: Context, stream: Stream | None, index: int) -> BrokerAt | None:
+    """The broker that leads a partition; None where nobody does, or it is not there yet."""
+    if stream is None or not 0 <= index < len(stream.partitions):
+        return None
+    leader = context.broker.standing.partition(PartitionId(stream.id, index)).leader
+    return None if leader is None else broker_at(context, leader)
+
+
+def partition_answer(context: Context, stream: Stream, partition: Partition, live: frozenset[int] | None) -> Message:
+    """What metadata says of a partition; `live` are the brokers there are, None: only this one, which is alone."""
+    state = context.broker.standing.partition(PartitionId(stream.id, partition.index))
+    leader = _leader(state, live)
+    return {
+        "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader == _NOBODY else ErrorCode.NONE,
+        "partition_index": partition.index,
+        "leader_id": leader,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": state.replicas,
+        "isr_nodes": state.isr,
+        "offline_replicas": () if live is None else [one for one in state.replicas if one not in live],
+    }
+
+
+def _leader(state: PartitionState, live: frozenset[int] | None) -> int:
+    if state.leader is None or (live is not None and state.leader not in live):
+        return _NOBODY
+    return state.leader

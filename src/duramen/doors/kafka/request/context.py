@@ -1,0 +1,38 @@
+"""What every handler of the Kafka door needs, and what one is."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from duramen.doors.kafka.request.exchange import Exchange
+from duramen.doors.kafka.request.fetch_sessions import FetchSessions
+from duramen.doors.kafka.request.response_size import AnswerRoom
+from duramen.doors.kafka.request.share_sessions import ShareSessions
+from duramen.service.admission import Service
+from duramen.service.broker import Broker
+
+__all__ = ["Context", "Handler"]
+
+
+class Context(NamedTuple):
+    """The broker, how this node presents itself to clients, and what it keeps for them.
+
+    `listeners` are where the door listens, each HOST:PORT; `answer_bytes` is what one answer may take in memory.
+    """
+
+    broker: Broker
+    service: Service
+    cluster_id: str
+    host: str
+    port: int
+    shares: ShareSessions
+    sessions: FetchSessions
+    answer_bytes: int
+    listeners: Sequence[str] = ()
+
+    def answer_room(self) -> AnswerRoom:
+        """What an answer may take."""
+        return AnswerRoom(self.answer_bytes)
+
+
+Handler = Callable[[Context, Exchange], None]
+"""Answers a request that was admitted, now or later. Raises RequestInvalid where the connection cannot go on."""

@@ -1,0 +1,51 @@
+"""Answers to requests about many things: each thing's in its place, sent once all are there."""
+
+from collections.abc import Callable, Mapping
+
+from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.request.exchange import Exchange
+
+__all__ = ["Begin", "answer_partitions", "gather"]
+
+Begin = Callable[[str, Message, Message, Callable[[], None]], None]
+"""Handed a topic, what is wanted of a partition, its answer to be filled in, and what to call then, once."""
+
+
+def answer_partitions(exchange: Exchange, request: Message, blank: Mapping[str, object], begin: Begin) -> None:
+    """Answer the exchange's request for partitions of topics: a `blank` answer for each, which `begin` sees to."""
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {"partition_index": partition["partition_index"], **blank} for partition in topic["partitions"]
+            ],
+        }
+        for topic in request["topics"]
+    ]
+    left = 1
+
+    def finish() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            exchange.reply({"topics": topics})
+
+    for topic, answers in zip(request["topics"], topics, strict=True):
+        for wanted, answer in zip(topic["partitions"], answers["partitions"], strict=True):
+            left += 1
+            begin(topic["name"], wanted, answer, finish)
+    finish()
+
+
+def gather(count: int, reply: Callable[[list[Message]], None]) -> Callable[[int, Message], None]:
+    """Collects `count` results by place, then replies with them."""
+    results: dict[int, Message] = {}
+    if not count:
+        reply([])
+
+    def put(at: int, result: Message) -> None:
+        results[at] = result
+        if len(results) == count:
+            reply([results[index] for index in range(count)])
+
+    return put

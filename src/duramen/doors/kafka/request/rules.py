@@ -1,0 +1,61 @@
+"""What a request of the Kafka door needs, as data beside its handler: see `handlers`."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from duramen.doors.kafka.request.context import Context, Handler
+from duramen.doors.kafka.request.exchange import Exchange
+from duramen.service.admission import Need, Refuses, Rules
+from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.resolve import TopicKey
+
+__all__ = ["ApiHandler", "Asked", "Names", "group", "groups_named", "topics_named", "transactional_id"]
+
+
+class Asked(NamedTuple):
+    """A request that was decoded, as the rules see it."""
+
+    context: Context
+    exchange: Exchange
+
+    @property
+    def request(self) -> Any:
+        """What it says."""
+        return self.exchange.request
+
+
+Names = Callable[[Asked], Iterable[TopicKey]]
+
+
+def _decode(context: Context, exchange: Exchange) -> None:
+    del context
+    exchange.message()
+
+
+class ApiHandler(NamedTuple):
+    """What an API's requests need, and what answers them; `decode` sets the exchange's `request`."""
+
+    handler: Handler
+    rules: Rules[Asked]
+    decode: Handler = _decode
+
+
+def topics_named(operation: Operation, names: Names, refuses: Refuses = Refuses.TOPIC, *instead: Access) -> Need[Asked]:
+    """An access to each of the topics."""
+    return Need(Access(operation, ResourceType.TOPIC), names, refuses, instead)
+
+
+def group(operation: Operation, field: str = "group_id") -> Need[Asked]:
+    """An access to the one group that a request is about."""
+    access = Access(operation, ResourceType.GROUP)
+    return Need(access, lambda asked: (asked.request[field],), Refuses.REQUEST)
+
+
+def groups_named(operation: Operation, names: Names, *instead: Access) -> Need[Asked]:
+    """An access to each of the groups."""
+    return Need(Access(operation, ResourceType.GROUP), names, Refuses.ENTRY, instead)
+
+
+def transactional_id(operation: Operation, names: Names, refuses: Refuses = Refuses.REQUEST) -> Need[Asked]:
+    """An access to each of the transactional ids."""
+    return Need(Access(operation, ResourceType.TRANSACTIONAL_ID), names, refuses)

@@ -1,0 +1,123 @@
+"""Share sessions (KIP-932): which share partitions a consumer reads, told once, and whose turn it is.
+
+A session is a consumer's: group and member id. It ends with its connection. Their number is bounded, and so is how many
+partitions they have together.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+from duramen.base.errors import ShareSessionEpochInvalid, ShareSessionLimitReached, ShareSessionNotFound
+from duramen.base.metrics import Counter
+from duramen.coordinators.share.fetch import ShareFetcher
+from duramen.coordinators.share.shares import Sharing
+from duramen.doors.kafka.request.exchange import Channel
+from duramen.groups.share_records import ShareKey
+
+__all__ = ["CLOSING", "OPENING", "ShareSession", "ShareSessions"]
+
+OPENING: Final = 0
+CLOSING: Final = -1
+_LAST_EPOCH: Final = (1 << 31) - 1
+
+
+class ShareSession:
+    """A session. `epoch` is what the next request has to have; `fetcher` is a fetch that waits for records."""
+
+    __slots__ = ("channel", "epoch", "fetcher", "group", "member_id", "partitions")
+
+    def __init__(self, group: str, member_id: str, channel: Channel) -> None:
+        self.group = group
+        self.member_id = member_id
+        self.channel = channel
+        self.epoch = 1
+        self.partitions: dict[ShareKey, None] = {}
+        self.fetcher: ShareFetcher | None = None
+
+    def rotated(self) -> list[ShareKey]:
+        """Its partitions, each time from another on, so that none of them starves."""
+        keys = list(self.partitions)
+        at = self.epoch % len(keys) if keys else 0
+        return keys[at:] + keys[:at]
+
+
+class ShareSessions:
+    """Every share session."""
+
+    def __init__(self, sharing: Sharing, gauge: Counter, *, most: int, most_partitions: int) -> None:
+        """`gauge` shows how many there are."""
+        self._sharing = sharing
+        self._gauge = gauge
+        self._most = most
+        self._most_partitions = most_partitions
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._by_channel: dict[Channel, set[ShareSession]] = {}
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def take(self, group: str, member_id: str, epoch: int, channel: Channel) -> ShareSession:
+        """The session of a request, a new one in epoch 0.
+
+        Raises ShareSessionNotFound, ShareSessionEpochInvalid, ShareSessionLimitReached.
+        """
+        found = self._sessions.get((group, member_id))
+        if epoch == OPENING:
+            if found is not None:
+                self._forget(found)
+            elif len(self._sessions) >= self._most:
+                raise ShareSessionLimitReached(f"there are {self._most} share sessions already")
+            found = ShareSession(group, member_id, channel)
+            self._sessions[group, member_id] = found
+            self._by_channel.setdefault(channel, set()).add(found)
+            self._gauge.value = len(self._sessions)
+            return found
+        if found is None:
+            raise ShareSessionNotFound(f"member {member_id} of group {group} has no share session")
+        if epoch != CLOSING:
+            if epoch != found.epoch:
+                raise ShareSessionEpochInvalid(f"the share session is in epoch {found.epoch}, not {epoch}")
+            found.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+        return found
+
+    def topic_ids(self, group: str, member_id: str) -> Sequence[UUID]:
+        """The topics of a session, if there is one."""
+        found = self._sessions.get((group, member_id))
+        return () if found is None else list({key.topic_id: None for key in found.partitions})
+
+    def change(self, session: ShareSession, added: Iterable[ShareKey], forgotten: Iterable[ShareKey]) -> None:
+        """Partitions come to the session, and others go. Raises ShareSessionLimitReached."""
+        self._partitions -= len(session.partitions)
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        new = [key for key in added if key not in session.partitions]
+        if self._partitions + len(session.partitions) + len(new) > self._most_partitions:
+            self._partitions += len(session.partitions)
+            raise ShareSessionLimitReached(f"share sessions have {self._most_partitions} partitions already")
+        session.partitions.update(dict.fromkeys(new))
+        self._partitions += len(session.partitions)
+
+    def close(self, session: ShareSession) -> None:
+        """A session ends; what its consumer holds is let go of by the caller."""
+        if self._sessions.get((session.group, session.member_id)) is session:
+            self._forget(session)
+
+    def _forget(self, session: ShareSession) -> None:
+        del self._sessions[session.group, session.member_id]
+        self._gauge.value = len(self._sessions)
+        self._partitions -= len(session.partitions)
+        if session.fetcher is not None:
+            session.fetcher.cancel()
+        mine = self._by_channel.get(session.channel)
+        if mine is not None:
+            mine.discard(session)
+            if not mine:
+                del self._by_channel[session.channel]
+
+    def closed(self, channel: Channel) -> None:
+        """A connection is gone, and with it its sessions: what their consumers hold is delivered again."""
+        for session in list(self._by_channel.get(channel, ())):
+            self._forget(session)
+            self._sharing.release(session.member_id, session.partitions, lambda: None)

@@ -1,0 +1,296 @@
+"""Deciding about streams: from the state and a wish to the events that grant it, or an error that says why not."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.catalogue import STREAM
+from duramen.base.catalogue_tables import table_problem
+from duramen.base.errors import (
+    ConfigInvalid,
+    NameInvalid,
+    PartitionsInvalid,
+    RequestInvalid,
+    StreamDiffers,
+    StreamExists,
+    StreamNotFound,
+    SubjectInvalid,
+)
+from duramen.base.ids import StreamId
+from duramen.base.settings import Value, check, config_text, nearest
+from duramen.metadata.events import (
+    GroupConfigured,
+    NatsGapRecorded,
+    NodeConfigured,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    StreamConfigured,
+    StreamCreated,
+    StreamDeleted,
+)
+from duramen.metadata.state import STREAM_SIZE, ControllerState, StreamState
+
+__all__ = [
+    "LARGEST_PARTITIONS",
+    "LONGEST_SUBJECT_BYTES",
+    "PRODUCER_ID_BLOCK",
+    "Definition",
+    "add_partitions",
+    "allocate_producer_ids",
+    "check_config",
+    "check_name",
+    "check_subject",
+    "configure_group",
+    "configure_node",
+    "configure_stream",
+    "create_stream",
+    "delete_stream",
+    "record_gap",
+    "wide_subjects",
+]
+
+LARGEST_PARTITIONS: Final = 100_000
+PRODUCER_ID_BLOCK: Final = 1000
+LONGEST_SUBJECT_BYTES: Final = 1024
+"""Well below the 4096 bytes that nats-server takes in a line (`max_control_line`): it hangs up at a longer one."""
+
+_OWN_PREFIX: Final = "__"  # as Apache Kafka calls its internal topics
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class Definition(NamedTuple):
+    """What a user wants a stream to be. `config` holds text, as Kafka's admin requests have it."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str] = {}
+    subjects: tuple[str, ...] = ()
+    internal: bool = False
+
+
+def check_name(name: str) -> None:
+    """Raise NameInvalid unless Kafka would take the name for a topic."""
+    if not name:
+        raise NameInvalid("a stream needs a name")
+    if name in (".", ".."):
+        raise NameInvalid(f"a stream cannot be called {name!r}")
+    if not _NAME.fullmatch(name):
+        raise NameInvalid(
+            f"the name {name[:80]!r} does not fit: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+        )
+
+
+def check_subject(subject: str) -> None:
+    """Raise SubjectInvalid unless NATS would take the subject for a subscription."""
+    size = len(subject.encode(errors="replace"))
+    if size > LONGEST_SUBJECT_BYTES:
+        raise SubjectInvalid(
+            f"the subject {subject[:80]!r}… has {size} bytes; a subject has {LONGEST_SUBJECT_BYTES} at most"
+        )
+    parts = subject.split(".")
+    if not all(parts):
+        raise SubjectInvalid(f"the subject {subject!r} has an empty token")
+    if any(character.isspace() or not character.isprintable() for character in subject):
+        raise SubjectInvalid(f"the subject {subject!r} has a blank or unprintable character")
+    if any(part != ">" and ">" in part for part in parts) or ">" in parts[:-1]:
+        raise SubjectInvalid(f"the subject {subject!r} has a '>' that is not its last token")
+    if any(part != "*" and "*" in part for part in parts):
+        raise SubjectInvalid(f"the subject {subject!r} has a '*' inside a token; it stands for a whole one")
+
+
+def wide_subjects(subjects: Iterable[str]) -> list[str]:
+    """Those bindings that match every subject of some first token: they would answer other services' requests."""
+    return [subject for subject in subjects if subject.split(".")[0] in ("*", ">")]
+
+
+def check_config(config: Mapping[str, str]) -> dict[str, Value]:
+    """The values of a stream's config. Raises ConfigInvalid naming the key, the value and what would be right."""
+    values: dict[str, Value] = {}
+    for name, text in config.items():
+        if name not in STREAM:
+            raise ConfigInvalid(f"{name} is not a config of streams{nearest(name, STREAM)}")
+        values[name] = check(STREAM[name], text)
+    return values
+
+
+def _canonical(config: Mapping[str, str]) -> dict[str, str]:
+    """The config as every client writes it: `3600000`, however the user said an hour. Raises as `check_config`."""
+    values = check_config(config)
+    least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", float("inf"))
+    if float(least) > float(most):
+        raise ConfigInvalid(f"min.compaction.lag.ms is {least}: more than max.compaction.lag.ms, which is {most}")
+    problem = table_problem(values)
+    if problem is not None:
+        raise ConfigInvalid(problem)
+    return {name: config_text(value) for name, value in values.items()}
+
+
+def create_stream(
+    state: ControllerState,
+    wish: Definition,
+    *,
+    stream_id: StreamId,
+    now_ms: int,
+    idempotent: bool = False,
+    largest_size: int | None = None,
+) -> list[StreamCreated]:
+    """Create a stream. With `idempotent`, none are needed where one with the same definition exists.
+
+    `largest_size` bounds `state.size`, internal streams apart. Raises NameInvalid, PartitionsInvalid, ConfigInvalid,
+    SubjectInvalid, StreamExists or StreamDiffers.
+    """
+    check_name(wish.name)
+    if wish.name.startswith(_OWN_PREFIX) and not wish.internal:
+        raise NameInvalid(f"the name {wish.name} does not fit: {_OWN_PREFIX} begins the broker's own")
+    if not 1 <= wish.partitions <= LARGEST_PARTITIONS:
+        raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {wish.partitions}")
+    config = _canonical(wish.config)
+    for subject in wish.subjects:
+        check_subject(subject)
+    known = state.streams.get(wish.name)
+    if known is not None:
+        if not idempotent:
+            raise StreamExists(f"a stream {wish.name} exists")
+        differences = _differences(known, wish)
+        if differences:
+            raise StreamDiffers(f"stream {wish.name} exists and differs: {'; '.join(differences)}")
+        return []
+    clash = state.clash(wish.name)
+    if clash is not None:
+        raise NameInvalid(f"the name {wish.name} is too like {clash}: in metrics, '.' and '_' are the same")
+    if not wish.internal:
+        _check_size(state, wish.partitions + STREAM_SIZE, largest_size)
+    return [
+        StreamCreated(
+            wish.name,
+            str(stream_id),
+            wish.partitions,
+            config,
+            tuple(dict.fromkeys(wish.subjects)),
+            wish.internal,
+            now_ms,
+            state.highest_producer_id if state.has_producers_of(wish.name, now_ms) else -1,
+        )
+    ]
+
+
+def _check_size(state: ControllerState, more: int, largest_size: int | None) -> None:
+    if largest_size is not None and state.size + more > largest_size:
+        raise PartitionsInvalid(
+            f"there is memory for {largest_size} partitions, each stream counted as {STREAM_SIZE} more;"
+            f" {state.size} of them are taken and {more} were asked for: give memory.limit.bytes more"
+        )
+
+
+def _differences(known: StreamState, wish: Definition) -> list[str]:
+    differences = []
+    if known.partitions != wish.partitions:
+        differences.append(f"it has {_count(known.partitions, 'partition')}, not {wish.partitions}")
+    if set(known.subjects) != set(wish.subjects):
+        differences.append(f"its subjects are {_listed(known.subjects)}, not {_listed(wish.subjects)}")
+    mine, theirs = check_config(wish.config), check_config(known.config)
+    differences += [
+        f"its {name} is {known.config.get(name, 'the default')}, not {wish.config.get(name, 'the default')}"
+        for name in sorted(mine.keys() | theirs.keys())
+        if mine.get(name) != theirs.get(name)
+    ]
+    return differences
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _listed(subjects: Sequence[str]) -> str:
+    return ", ".join(sorted(subjects)) or "none"
+
+
+def _existing(state: ControllerState, name: str) -> StreamState:
+    stream = state.streams.get(name)
+    if stream is None:
+        raise StreamNotFound(f"there is no stream {name}{nearest(name, state.streams)}")
+    return stream
+
+
+def _changeable(state: ControllerState, name: str) -> StreamState:
+    stream = _existing(state, name)
+    if stream.internal:
+        raise RequestInvalid(f"{name} is the broker's own: it cannot be changed or deleted")
+    return stream
+
+
+def delete_stream(state: ControllerState, name: str, *, now_ms: int, producers_ms: int) -> list[StreamDeleted]:
+    """Delete a stream, whose producers may go on for so long in one of its name.
+
+    Raises StreamNotFound, or RequestInvalid for one of the broker's own.
+    """
+    return [StreamDeleted(str(_changeable(state, name).id), now_ms, now_ms + producers_ms)]
+
+
+def add_partitions(
+    state: ControllerState, name: str, partitions: int, *, largest_size: int | None = None
+) -> list[PartitionsAdded]:
+    """Give a stream `partitions` partitions in all. Raises as `delete_stream`, or PartitionsInvalid."""
+    stream = _changeable(state, name)
+    if partitions <= stream.partitions:
+        raise PartitionsInvalid(
+            f"stream {name} has {_count(stream.partitions, 'partition')}: {partitions} would not be more"
+        )
+    if partitions > LARGEST_PARTITIONS:
+        raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {partitions}")
+    _check_size(state, partitions - stream.partitions, largest_size)
+    return [PartitionsAdded(str(stream.id), partitions)]
+
+
+def configure_stream(
+    state: ControllerState, name: str, changes: Mapping[str, str | None], *, whole: bool = False
+) -> list[StreamConfigured]:
+    """Change a stream's config; None sets a name back to its default, `whole` all that are not among the changes.
+
+    Raises as `delete_stream`, or ConfigInvalid.
+    """
+    stream = _changeable(state, name)
+    config = {} if whole else dict(stream.config)
+    for key, value in changes.items():
+        if value is None:
+            check_config({key: str(STREAM[key].default)} if key in STREAM else {key: ""})
+            config.pop(key, None)
+        else:
+            config[key] = value
+    config = _canonical(config)
+    return [] if config == stream.config else [StreamConfigured(str(stream.id), config)]
+
+
+def configure_group(state: ControllerState, group: str, changes: Mapping[str, str | None]) -> list[GroupConfigured]:
+    """Change the config of a group, whose values were checked; None sets a name back to its default."""
+    config = {**state.groups.get(group, {}), **changes}
+    kept = {name: value for name, value in config.items() if value is not None}
+    return [] if kept == state.groups.get(group, {}) else [GroupConfigured(group, kept)]
+
+
+def configure_node(
+    state: ControllerState, node_id: int | None, changes: Mapping[str, str | None], *, whole: bool
+) -> list[NodeConfigured]:
+    """Change settings of a node, or of all, whose values were checked; None takes a change back, `whole` all others."""
+    present = state.node_configs.get(node_id, {})
+    config = {**({} if whole else present), **changes}
+    kept = {name: value for name, value in config.items() if value is not None}
+    return [] if kept == present else [NodeConfigured(node_id, kept)]
+
+
+def allocate_producer_ids(state: ControllerState) -> list[ProducerIdsAllocated]:
+    """The next block of producer ids: durable before one of them is handed out."""
+    return [ProducerIdsAllocated(state.next_producer_id, PRODUCER_ID_BLOCK)]
+
+
+def record_gap(
+    state: ControllerState, node_id: int, start_ms: int, end_ms: int, cause: str, stream_id: str = ""
+) -> list[NatsGapRecorded]:
+    """Keep a gap, of that stream or else of all, where there is a stream that it concerns."""
+    concerned = any(
+        stream.subjects and stream.created_at_ms < end_ms and stream_id in ("", str(stream.id))
+        for stream in state.streams.values()
+    )
+    gap = NatsGapRecorded(node_id, start_ms, end_ms, cause, stream_id)
+    return [gap] if concerned and start_ms < end_ms else []

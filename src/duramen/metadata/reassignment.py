@@ -1,0 +1,73 @@
+"""Reassignments (KIP-455): replicas come, and others go once those are in sync; or none of it after all. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from duramen.base.errors import ReassignmentNotFound, ReplicaAssignmentInvalid
+from duramen.metadata.elections import existing
+from duramen.metadata.events import PartitionChanged
+from duramen.metadata.leader_election import change
+from duramen.metadata.partitions import PartitionId, PartitionState, without
+from duramen.metadata.placement import check_replicas
+from duramen.metadata.state import ControllerState
+from duramen.metadata.stream_rules import rules_of
+
+__all__ = ["can_cancel", "cancel", "reassign"]
+
+
+def reassign(state: ControllerState, place: PartitionId, replicas: Sequence[int]) -> list[PartitionChanged]:
+    """Let a partition have these replicas, in this order, instead of those that it has or is about to have.
+
+    It is done at once where nothing has to be copied. Raises PartitionsInvalid, ReplicaAssignmentInvalid.
+    """
+    partition = existing(state, place)
+    check_replicas(state, place.partition, replicas)
+    target = tuple(replicas)
+    held = without(partition.replicas, partition.adding)
+    _check_holders(partition, (*target, *held))
+    wanted = msgspec.structs.replace(
+        partition,
+        replicas=(*target, *without(held, target)),
+        adding=without(target, held),
+        removing=without(held, target),
+    )
+    return _changed(state, place, partition, wanted)
+
+
+def cancel(state: ControllerState, place: PartitionId) -> list[PartitionChanged]:
+    """Let a partition keep the replicas that it had before the reassignment.
+
+    Raises PartitionsInvalid, ReassignmentNotFound, or ReplicaAssignmentInvalid where none of those has all the records
+    any more.
+    """
+    partition = existing(state, place)
+    if not partition.is_moving:
+        raise ReassignmentNotFound(f"no reassignment of partition {place.partition} is under way")
+    held = without(partition.replicas, partition.adding)
+    _check_holders(partition, held)
+    wanted = msgspec.structs.replace(partition, replicas=held, adding=(), removing=())
+    return _changed(state, place, partition, wanted)
+
+
+def can_cancel(partition: PartitionState) -> bool:
+    """Whether somebody has all the records of those that held it before the reassignment."""
+    return _hold(partition, without(partition.replicas, partition.adding))
+
+
+def _hold(partition: PartitionState, replicas: tuple[int, ...]) -> bool:
+    holders = (*partition.isr, *partition.elr)
+    return not holders or any(member in replicas for member in holders)
+
+
+def _check_holders(partition: PartitionState, replicas: tuple[int, ...]) -> None:
+    """The last that has every acknowledged record stays."""
+    if not _hold(partition, replicas):
+        holders = ", ".join(f"node {member}" for member in (*partition.isr, *partition.elr))
+        raise ReplicaAssignmentInvalid(f"only {holders} has all the records: wait for another one")
+
+
+def _changed(
+    state: ControllerState, place: PartitionId, before: PartitionState, wanted: PartitionState
+) -> list[PartitionChanged]:
+    return change(place, before, wanted, state.registrations, rules_of(state, place.stream_id))

@@ -1,0 +1,230 @@
+"""Plans that spread replicas and leaders over nodes: what moves where, and why, and what of it is next. Pure.
+
+A plan is made first and shown; carrying it out is a reassignment of each of its moves, some at a time. It moves as
+little as it can: replicas only from nodes that have to give them up, that share a rack with another of the partition
+where a rack is free of it, or that have more than others; who leads is a matter of the order of the replicas, which
+moves nothing.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from duramen.metadata.events import PartitionChanged
+from duramen.metadata.nodes import Node
+from duramen.metadata.partitions import PartitionId, without
+from duramen.metadata.reassignment import can_cancel, cancel, reassign
+from duramen.metadata.state import ControllerState
+
+__all__ = ["Move", "Progress", "Reason", "begin_moves", "cancel_moves", "plan", "progress"]
+
+
+class Reason(Enum):
+    """Why a partition moves."""
+
+    DRAIN = "a node is to have no replicas"
+    RACK = "the replicas are spread better over racks"
+    LOAD = "another node has fewer replicas"
+    LEADER = "another node is the preferred leader of fewer partitions"
+
+
+class Move(NamedTuple):
+    """A partition whose replicas are `before` is to have `after`."""
+
+    place: PartitionId
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    reasons: tuple[Reason, ...]
+
+    @property
+    def copies(self) -> int:
+        """How many replicas have to be copied for it."""
+        return len(without(self.after, self.before))
+
+
+class Progress(NamedTuple):
+    """How many moves of a plan are done, under way, not begun, and void: their partition has changed since."""
+
+    done: int
+    moving: int
+    waiting: int
+    void: int
+
+
+def plan(state: ControllerState, without_nodes: Collection[int] = ()) -> list[Move]:
+    """The moves that spread all partitions over the nodes that take replicas, and empty those that are named.
+
+    Nodes that are fenced or about to stop keep what they have. Reassignments under way count as done. Where too few
+    nodes are left for a partition it stays where it is.
+    """
+    nodes = [node for node in state.registrations if node.takes_replicas and node.id not in without_nodes]
+    planner = _Planner(state, nodes, without_nodes)
+    planner.empty()
+    planner.spread_racks()
+    planner.spread_load()
+    planner.spread_leaders()
+    return planner.moves()
+
+
+class _Planner:
+    """Where everything is while the plan is made."""
+
+    def __init__(self, state: ControllerState, nodes: Sequence[Node], emptied: Collection[int]) -> None:
+        self._nodes = {node.id: node for node in nodes}
+        self._emptied = emptied
+        self._racks = {node.id: node.rack for node in state.registrations}
+        self._before = {place: partition.target for place, partition in state.partitions}
+        self._after = {place: list(replicas) for place, replicas in self._before.items()}
+        self._reasons: dict[PartitionId, dict[Reason, None]] = {}
+        self._load: Counter[int] = Counter({node.id: 0 for node in nodes})
+        for replicas in self._after.values():
+            self._load.update(replicas)
+
+    def moves(self) -> list[Move]:
+        return [
+            Move(place, self._before[place], tuple(self._after[place]), tuple(reasons))
+            for place, reasons in self._reasons.items()
+            if self._before[place] != tuple(self._after[place])
+        ]
+
+    def empty(self) -> None:
+        """Replace the replicas on nodes that are to have none."""
+        for place, replicas in self._after.items():
+            for node_id in [member for member in replicas if member in self._emptied]:
+                to = self._best(replicas, node_id, self._nodes)
+                if to is not None:
+                    self._replace(place, node_id, to, Reason.DRAIN)
+
+    def spread_racks(self) -> None:
+        """Replace replicas that share a rack where another rack has two fewer of the partition."""
+        for place, replicas in self._after.items():
+            while (swap := self._rack_swap(replicas)) is not None:
+                self._replace(place, *swap, Reason.RACK)
+
+    def _rack_swap(self, replicas: Sequence[int]) -> tuple[int, int] | None:
+        counts = Counter(self._racks[member] for member in replicas)
+        free = [node for node in self._nodes.values() if node.id not in replicas]
+        if not free:
+            return None
+        to = min(free, key=lambda node: (counts[node.rack], self._load[node.id], node.id))
+        member = max(replicas, key=lambda member: (counts[self._racks[member]], self._load[member], member))
+        return (member, to.id) if counts[self._racks[member]] - counts[to.rack] > 1 else None
+
+    def spread_load(self) -> None:
+        """Replace replicas on nodes that have at least two more than another one that can take them.
+
+        At first nodes give down to the mean and take up to it: what goes further would have to go back.
+        """
+        if self._nodes:
+            mean = math.ceil(sum(self._load[node_id] for node_id in self._nodes) / len(self._nodes))
+            for least, most in ((mean, mean), (0, sum(self._load.values()))):
+                while any(self._unload(node_id, least, most) for node_id in sorted(self._nodes, key=self._heaviest)):
+                    pass
+
+    def _heaviest(self, node_id: int) -> tuple[int, int]:
+        return (-self._load[node_id], node_id)
+
+    def _unload(self, node_id: int, least: int, most: int) -> bool:
+        """Let a node that has more than `least` give to those that have fewer than `most`; whether it could."""
+        moved = False
+        if self._load[node_id] - min(self._load[other] for other in self._nodes) < 2:
+            return False
+        for place, replicas in self._after.items():
+            load = self._load[node_id]
+            lighter = [other for other in self._nodes if self._load[other] < min(load - 1, most)]
+            if not lighter or load <= least:
+                break
+            to = self._best(replicas, node_id, lighter) if node_id in replicas else None
+            if to is not None and self._keeps_racks(replicas, node_id, to):
+                self._replace(place, node_id, to, Reason.LOAD)
+                moved = True
+        return moved
+
+    def _keeps_racks(self, replicas: Sequence[int], node_id: int, to: int) -> bool:
+        old, new = self._racks[node_id], self._racks[to]
+        if old == new:
+            return True
+        counts = Counter(self._racks[member] for member in replicas)
+        return counts[new] < counts[old]
+
+    def spread_leaders(self) -> None:
+        """Put another replica first where that one is first less often, by two or more.
+
+        Nodes that are to have no replicas are first only where nobody else can be.
+        """
+        first = Counter(replicas[0] for replicas in self._after.values())
+        moved = True
+        while moved:
+            moved = False
+            for place, replicas in self._after.items():
+                staying = [member for member in replicas if member not in self._emptied] or replicas
+                best = min(staying, key=lambda member: (first[member], member))
+                leaves = replicas[0] not in staying
+                if leaves or first[replicas[0]] - first[best] > 1:
+                    first[replicas[0]] -= 1
+                    first[best] += 1
+                    at = replicas.index(best)
+                    replicas[0], replicas[at] = replicas[at], replicas[0]
+                    self._reasons.setdefault(place, {})[Reason.DRAIN if leaves else Reason.LEADER] = None
+                    moved = True
+
+    def _best(self, replicas: Sequence[int], leaving: int, candidates: Iterable[int]) -> int | None:
+        """Who takes the place of a replica: the rack that has fewest of the others, then who has fewest."""
+        counts = Counter(self._racks[member] for member in replicas if member != leaving)
+        able = [node_id for node_id in candidates if node_id not in replicas]
+        return min(
+            able,
+            key=lambda node_id: (
+                counts[self._racks[node_id]],
+                self._nodes[node_id].fenced,
+                self._load[node_id],
+                node_id,
+            ),
+            default=None,
+        )
+
+    def _replace(self, place: PartitionId, node_id: int, to: int, reason: Reason) -> None:
+        replicas = self._after[place]
+        replicas[replicas.index(node_id)] = to
+        self._load[node_id] -= 1
+        self._load[to] += 1
+        self._reasons.setdefault(place, {})[reason] = None
+
+
+def progress(state: ControllerState, moves: Sequence[Move]) -> Progress:
+    """How far a plan has been carried out."""
+    counts = Counter(_stage(state, move) for move in moves)
+    return Progress(counts["done"], counts["moving"], counts["waiting"], counts["void"])
+
+
+def _stage(state: ControllerState, move: Move) -> str:
+    partition = state.partitions.get(move.place)
+    nodes = [state.registrations.get(member) for member in move.after]
+    if partition is None or not all(node is not None and node.holds_partitions for node in nodes):
+        return "void"
+    if partition.target == move.after:
+        return "moving" if partition.is_moving else "done"
+    return "waiting" if partition.target == move.before and not partition.is_moving else "void"
+
+
+def begin_moves(state: ControllerState, moves: Sequence[Move], at_once: int) -> list[PartitionChanged]:
+    """Begin the next moves of a plan, so that `at_once` that copy something are under way."""
+    room = at_once - progress(state, moves).moving
+    events: list[PartitionChanged] = []
+    for move in moves:
+        if _stage(state, move) == "waiting" and (move.copies == 0 or room > 0):
+            room -= move.copies > 0
+            events += reassign(state, move.place, move.after)
+    return events
+
+
+def cancel_moves(state: ControllerState, moves: Sequence[Move]) -> list[PartitionChanged]:
+    """Take back those moves of a plan that are under way; what is done stays, and what can only go on."""
+    events: list[PartitionChanged] = []
+    for move in moves:
+        partition = state.partitions.get(move.place)
+        if partition is not None and _stage(state, move) == "moving" and can_cancel(partition):
+            events += cancel(state, move.place)
+    return events

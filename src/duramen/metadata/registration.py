@@ -1,0 +1,152 @@
+"""Deciding about registrations: who may take part as which node, and what its coming means for what it held. Pure.
+
+A node is its id and the UUID of its data directory. Its process holds the directory alone, so another process with the
+same directory is a restart, and the one before it is gone. Another directory under the same id is a disk that holds
+nothing of what the id stood for: it is taken only once the old one is silent.
+
+A directory that is put back to what it was some time ago lacks what it had acknowledged since, and would be trusted
+with it. So it keeps under which incarnations it took part: one that does not know the last of them is an older copy.
+"""
+
+from typing import NamedTuple
+
+from duramen.base.errors import (
+    ClusterDiffers,
+    DirectoryRolledBack,
+    NodeDuplicate,
+    NodeNotFound,
+    RequestInvalid,
+    UnsupportedFeature,
+)
+from duramen.metadata.events import Endpoint, Event, NodeFenced, NodeRegistered, NodeUnregistered
+from duramen.metadata.fencing import resettle
+from duramen.metadata.nodes import Node
+from duramen.metadata.state import ControllerState
+from duramen.metadata.stream_rules import Loss
+
+__all__ = ["Registration", "register", "unregister"]
+
+
+class Registration(NamedTuple):
+    """How a node presents itself. Ids are UUIDs, as text; the feature levels are the least and the latest it knows.
+
+    `kept`: its directory has all that its last process wrote, synced or not, as after an orderly stop. `tried` are the
+    incarnations with which its directory was to be registered before, None where it keeps none. `damaged`: damage on
+    its disk may have cost records that it acknowledged, so it leaves the in-sync sets that have other members.
+    """
+
+    node_id: int
+    directory_id: str
+    incarnation_id: str
+    cluster_id: str = ""
+    rack: str | None = None
+    roles: tuple[str, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    least_feature_level: int = 0
+    latest_feature_level: int = 0
+    kept: bool = False
+    tried: tuple[str, ...] | None = None
+    damaged: bool = False
+
+
+def register(
+    state: ControllerState, wish: Registration, *, end_offset: int, is_live: bool, renews: int = 0
+) -> list[Event]:
+    """Register a node, fenced until it has caught up; none are needed for the same registration again.
+
+    `end_offset` is where the first of the events will stand in the metadata log, `is_live` whether the session of the
+    node's id is not over. `renews`: the process ends its own registration of that epoch, as its storage takes writes
+    again. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
+    """
+    _check(state, wish)
+    known = state.registrations.get(wish.node_id)
+    if known is not None and known.directory_id != wish.directory_id and is_live:
+        raise NodeDuplicate(
+            f"node {wish.node_id} is there already, with the data directory {known.directory_id}; this one is"
+            f" {wish.directory_id}: stop the other one, or give this one an id of its own"
+        )
+    if known is not None and _is_known(known, wish) and known.epoch != renews:
+        return []
+    if known is not None and _is_older(known, wish):
+        raise DirectoryRolledBack(
+            f"the data directory {wish.directory_id} of node {wish.node_id} is an older copy: it took part last as the"
+            f" process {known.incarnation_id} (registration {known.epoch}), and does not know of that. It may lack what"
+            " it has acknowledged since"
+        )
+    events = [] if known is None else _gone(state, known, wish)
+    # The end of the log behind the registration, so that who has applied so much knows of it; never given twice.
+    epoch = max(end_offset + len(events), state.registrations.highest_epoch) + 1
+    return [*events, _registered(wish, epoch)]
+
+
+def unregister(state: ControllerState, node_id: int) -> list[Event]:
+    """Take a node out of the cluster. Raises NodeNotFound, or RequestInvalid while it is live or holds replicas."""
+    node = state.registrations.get(node_id)
+    if node is None:
+        raise NodeNotFound(f"node {node_id} is not registered")
+    if not node.fenced:
+        raise RequestInvalid(f"node {node_id} is live: stop it before it is unregistered")
+    held = state.partitions.replica_count(node_id)
+    if held:
+        raise RequestInvalid(f"node {node_id} still holds replicas ({held}): move them to other nodes first")
+    return [NodeUnregistered(node_id, node.epoch)]
+
+
+def _check(state: ControllerState, wish: Registration) -> None:
+    if wish.cluster_id != state.cluster_id:
+        raise ClusterDiffers(
+            f"node {wish.node_id} is of the cluster {wish.cluster_id or 'none'}; this is {state.cluster_id or 'none'}"
+        )
+    if not wish.least_feature_level <= state.feature_level <= wish.latest_feature_level:
+        raise UnsupportedFeature(
+            f"node {wish.node_id} knows the feature levels {wish.least_feature_level} to {wish.latest_feature_level};"
+            f" that of the cluster is {state.feature_level}"
+        )
+    same = state.registrations.of_directory(wish.directory_id)
+    if same is not None and same.id != wish.node_id:
+        raise NodeDuplicate(
+            f"the data directory {wish.directory_id} is that of node {same.id}: it cannot be node {wish.node_id}"
+        )
+
+
+def _gone(state: ControllerState, known: Node, wish: Registration) -> list[Event]:
+    """What the end of the registration before this one means."""
+    loss = Loss.MEMORY if wish.kept else Loss.UNSYNCED
+    if known.directory_id != wish.directory_id:
+        loss = Loss.ALL
+    elif wish.damaged:
+        loss = Loss.DAMAGED
+    elif known.incarnation_id == wish.incarnation_id:
+        loss = Loss.NOTHING
+    fenced: list[Event] = [] if known.fenced else [NodeFenced(known.id, known.epoch)]
+    nodes = state.registrations.after(NodeFenced(known.id, known.epoch))
+    return [*fenced, *resettle(state, known.id, nodes, loss)]
+
+
+def _registered(wish: Registration, epoch: int) -> NodeRegistered:
+    return NodeRegistered(
+        wish.node_id,
+        wish.directory_id,
+        wish.incarnation_id,
+        epoch,
+        wish.rack,
+        wish.roles,
+        wish.endpoints,
+        wish.least_feature_level,
+        wish.latest_feature_level,
+        fenced=True,
+        remembers=wish.tried is not None,
+    )
+
+
+def _is_older(node: Node, wish: Registration) -> bool:
+    """Whether the directory was put back to what it was before the node registered last."""
+    if node.directory_id != wish.directory_id or not node.remembers:
+        return False
+    return node.incarnation_id not in (wish.incarnation_id, *(wish.tried or ()))
+
+
+def _is_known(node: Node, wish: Registration) -> bool:
+    """Whether the node has registered so before."""
+    again = Node.of(_registered(wish, node.epoch))
+    return again._replace(fenced=node.fenced, draining=node.draining, unwritable=node.unwritable) == node

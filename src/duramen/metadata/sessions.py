@@ -1,0 +1,118 @@
+"""The sessions of nodes: who was heard when, and who has been silent for too long (KIP-631). Pure: time is handed in.
+
+Not in the log: a controller that begins to lead gives every node that is connected a whole session.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from duramen.metadata.nodes import Nodes
+
+__all__ = ["SESSIONS", "Membership", "Sessions"]
+
+
+class Sessions(NamedTuple):
+    """How long a node may be silent: `timeout_ms`, and `grace_ms` once its connection is closed, unless it is back.
+
+    `absent_ms` where the controller has had no connection to it when it began to lead.
+    """
+
+    timeout_ms: int = 9_000
+    grace_ms: int = 200
+    absent_ms: int = 1_000
+
+
+SESSIONS: Final = Sessions()
+
+
+class _Session(NamedTuple):
+    """Until when a node counts as there, unless it is heard; how far it has applied the metadata log."""
+
+    until_ms: int
+    applied_offset: int = 0
+    drained_offset: int | None = None
+
+
+class Membership:
+    """The sessions of a cluster's nodes since this controller leads."""
+
+    __slots__ = ("_closed", "_rules", "_sessions")
+
+    def __init__(self, nodes: Nodes, now_ms: int, sessions: Sessions = SESSIONS) -> None:
+        self._rules = sessions
+        self._closed: dict[int, int] = {}  # nodes without a connection that were not heard since: how long they may be
+        self._sessions = {node.id: _Session(now_ms + sessions.timeout_ms) for node in nodes if not node.fenced}
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the first session ends, unless its node is heard."""
+        return min((session.until_ms for session in self._sessions.values()), default=None)
+
+    def is_live(self, node_id: int, now_ms: int) -> bool:
+        """Whether the node's session is not over."""
+        session = self._sessions.get(node_id)
+        return session is not None and now_ms < session.until_ms
+
+    def registered(self, node_id: int, now_ms: int) -> None:
+        """A registration of the node is committed: its session begins."""
+        self._closed.pop(node_id, None)
+        self._sessions[node_id] = _Session(now_ms + self._rules.timeout_ms)
+
+    def heard(self, node_id: int, now_ms: int, applied_offset: int) -> None:
+        """The node has sent a heartbeat; what is below `applied_offset` of the metadata log has taken effect there."""
+        self._closed.pop(node_id, None)
+        known = self._sessions.get(node_id, _Session(now_ms))
+        applied_offset = max(applied_offset, known.applied_offset)
+        self._sessions[node_id] = known._replace(
+            until_ms=now_ms + self._rules.timeout_ms, applied_offset=applied_offset
+        )
+
+    def closed(self, node_id: int, now_ms: int) -> None:
+        """The node's connection is closed: it has to be heard soon."""
+        self._hurry(node_id, now_ms, self._rules.grace_ms)
+
+    def absent(self, node_id: int, now_ms: int) -> None:
+        """There has been no connection to the node yet: after a cold start it may never come."""
+        self._hurry(node_id, now_ms, self._rules.absent_ms)
+
+    def _hurry(self, node_id: int, now_ms: int, within_ms: int) -> None:
+        session = self._sessions.get(node_id)
+        if session is not None:
+            self._closed[node_id] = within_ms
+            until_ms = min(session.until_ms, now_ms + within_ms)
+            self._sessions[node_id] = session._replace(until_ms=until_ms)
+
+    def ended(self, node_id: int) -> None:
+        """The node's session is over: it is fenced, or registered no more."""
+        self._closed.pop(node_id, None)
+        self._sessions.pop(node_id, None)
+
+    def renewed(self, nodes: Nodes, now_ms: int) -> "Membership":
+        """Every node with a whole session, since nobody listened; whose connection is closed has to be heard soon."""
+        renewed = Membership(nodes, now_ms, self._rules)
+        for node_id, within_ms in sorted(self._closed.items()):
+            renewed._hurry(node_id, now_ms, within_ms)
+        return renewed
+
+    def silent(self, now_ms: int) -> list[int]:
+        """The nodes whose sessions are over, by id: to be fenced."""
+        return sorted(node_id for node_id, session in self._sessions.items() if session.until_ms <= now_ms)
+
+    def drains(self, node_id: int, end_offset: int) -> int:
+        """The end of the metadata log when the node had first been drained: others have to know what is below it."""
+        session = self._sessions[node_id]
+        if session.drained_offset is None:
+            session = self._sessions[node_id] = session._replace(drained_offset=end_offset)
+        return session.drained_offset if session.drained_offset is not None else end_offset
+
+    def applied_offset(self, node_id: int) -> int | None:
+        """How far a node has applied the metadata log, as it said last; None where it has no session."""
+        session = self._sessions.get(node_id)
+        return None if session is None else session.applied_offset
+
+    def know(self, node_ids: Iterable[int], offset: int) -> bool:
+        """Whether these nodes have applied all of the metadata log that is below the offset."""
+        return all(
+            (session := self._sessions.get(node_id)) is not None and session.applied_offset >= offset
+            for node_id in node_ids
+        )

@@ -1,0 +1,104 @@
+"""What the configs of a stream say about its replicas. Pure.
+
+They come from the metadata log alone, from the stream or from what was changed for every node, never from the file or
+the environment of one: every node has to count by the same numbers, or an acknowledgement means two things.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from duramen.base.catalogue import STREAM
+from duramen.base.ids import StreamId
+from duramen.base.insync import least_in_sync
+from duramen.base.settings import Value, check
+from duramen.metadata.features import Feature
+from duramen.metadata.partitions import PartitionState
+from duramen.metadata.state import ControllerState
+
+__all__ = ["Loss", "Rules", "RulesOf", "rules_from", "rules_of"]
+
+_MIN_INSYNC: Final = "min.insync.replicas"
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_DURABILITY: Final = "durability"
+
+
+class Loss(Enum):
+    """What a node may lack of what it held, once it is back."""
+
+    NOTHING = "nothing"
+    MEMORY = "what was in memory only"
+    """Its process was another one."""
+    UNSYNCED = "what was not synced"
+    """Its machine may have lost power."""
+    DAMAGED = "records that were synced"
+    """Damage was found on its disk."""
+    ALL = "everything"
+    """Its data directory is another one."""
+
+
+_PARTLY: Final = frozenset({(Loss.MEMORY, "memory"), (Loss.UNSYNCED, "memory"), (Loss.UNSYNCED, "os")})
+
+
+class Rules(NamedTuple):
+    """`min_insync_replicas` as configured, None where it follows the number of replicas.
+
+    `unclean`: whether a leader is elected now that may lack records; `may_lose`: whether the stream's config allows
+    that, once it is known which live replica has most.
+
+    `durability` says what of a partition a node still has after a restart.
+    """
+
+    min_insync_replicas: int | None = 1
+    unclean: bool = False
+    durability: str = "sync"
+    may_lose: bool = False
+
+    def least_in_sync(self, partition: PartitionState) -> int:
+        """How many have to be in sync for the high watermark to rise: never more than the partition has replicas.
+
+        Those that a reassignment adds do not count before they are there.
+        """
+        return least_in_sync(self.min_insync_replicas, len(partition.replicas) - len(partition.adding))
+
+    def loses(self, loss: Loss) -> bool:
+        """Whether a node with that loss may lack some of what it held of a partition."""
+        return loss in (Loss.ALL, Loss.DAMAGED) or (loss, self.durability) in _PARTLY
+
+
+def rules_from(config: Mapping[str, str], defaults: Mapping[str, str], feature_level: int) -> Rules:
+    """The rules that the config of a stream makes, with what was changed for every node."""
+
+    def text(name: str) -> str | None:
+        return config.get(name) or defaults.get(STREAM[name].broker_default)
+
+    def value(name: str) -> Value:
+        setting, found = STREAM[name], text(name)
+        return setting.default if found is None else check(setting, found)
+
+    follows = text(_MIN_INSYNC) is None and feature_level >= Feature.TWO_IN_SYNC
+    least = None if follows else int(value(_MIN_INSYNC))
+    return Rules(least, durability=str(value(_DURABILITY)), may_lose=bool(value(_UNCLEAN)))
+
+
+def rules_of(state: ControllerState, stream_id: StreamId) -> Rules:
+    """The rules of a stream; the default ones where it is not known."""
+    stream = state.stream_by_id(stream_id)
+    config = {} if stream is None else stream.config
+    return rules_from(config, state.node_configs.get(None, {}), state.feature_level)
+
+
+class RulesOf:
+    """The rules of streams, each worked out once; for as long as the state does not change."""
+
+    __slots__ = ("_known", "_state")
+
+    def __init__(self, state: ControllerState) -> None:
+        self._state = state
+        self._known: dict[StreamId, Rules] = {}
+
+    def __getitem__(self, stream_id: StreamId) -> Rules:
+        rules = self._known.get(stream_id)
+        if rules is None:
+            rules = self._known[stream_id] = rules_of(self._state, stream_id)
+        return rules

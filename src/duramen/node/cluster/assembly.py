@@ -1,0 +1,477 @@
+"""The cluster side of a node: its door, how it comes to a cluster, and its part in what the cluster agrees on."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol, Self, TypeVar
+from uuid import UUID
+
+from duramen.base.errors import DirectoryUnusable, DuramenError, RequestInvalid, StorageFailed
+from duramen.base.hosts import host_port
+from duramen.base.ids import shown_cluster_id
+from duramen.base.ports import Buffer
+from duramen.codec.cluster import nodes
+from duramen.codec.cluster.channels import Channel, Subject
+from duramen.codec.cluster.handshake import Identity
+from duramen.controller.quorum.applier import ControllerView
+from duramen.controller.quorum.ballot_file import BallotFile
+from duramen.controller.quorum.dependencies import LIMITS, Limits
+from duramen.controller.quorum.recovery import Plan
+from duramen.controller.quorum.runner import Runner
+from duramen.doors.cluster.dialer import Dialer
+from duramen.doors.cluster.discovery import Gathering
+from duramen.doors.cluster.door import ClusterDoor
+from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.timer import Timer
+from duramen.metadata.events import Event, NodeEvent, PartitionChanged
+from duramen.metadata.nodes import Node
+from duramen.metadata.state import ControllerState
+from duramen.node.addresses import Address
+from duramen.node.cluster.identity import BelongingFile
+from duramen.node.cluster.peers import Neighbours
+from duramen.node.cluster.quorum import Agreeing, Parts, chance_of
+from duramen.raft.description import Described
+from duramen.raft.effects import Commit, Effect
+from duramen.raft.forming.values import Kept
+from duramen.raft.timeouts import TIMEOUTS, Timeouts
+from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
+from duramen.service.methods import NOT_READY
+
+__all__ = ["CLUSTER", "Candidate", "ClusterSide", "Part"]
+
+T = TypeVar("T")
+
+CLUSTER = "cluster"
+"""The name of the endpoint under which a node registers where other nodes reach it."""
+
+_log = logging.getLogger("duramen.cluster")
+
+
+class Candidate(NamedTuple):
+    """Who the node is, whom it looks for, and what proves that it may.
+
+    `grows`: it looks for nobody else, and may bring what it had when it was alone. `endpoint` is where others reach it.
+    """
+
+    node_id: int
+    directory_id: UUID
+    seeds: tuple[Address, ...]
+    secret: bytes
+    timeouts: Timeouts = TIMEOUTS
+    limits: Limits = LIMITS
+    grows: bool = False
+    endpoint: str = ""
+
+
+class Part(Protocol):
+    """What this node is for the others, beside its part in the quorum: `broker.cluster.member`."""
+
+    @property
+    def stands_for_another(self) -> bool:
+        """Whether it takes part as its node, and a directory that the node has no more is a voter."""
+
+    def happened(self, event: Event, epoch: int) -> None:
+        """An event has taken effect in the view; the quorum ordered it in that epoch."""
+
+    def restored(self) -> None:
+        """The view's state is another as a whole."""
+
+    def carried_out(self, effect: Effect) -> None:
+        """The replica of the quorum has done that."""
+
+    def opened(self, node_id: int) -> None:
+        """There is a connection to a node."""
+
+    def closed(self, node_id: int) -> None:
+        """There is none any more."""
+
+    def reachable(self, node_id: int) -> None:
+        """What replicas say goes to a node over a new connection."""
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Another node asks this one's controller. Raises RequestInvalid."""
+
+    def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Another node asks this one's broker. Raises RequestInvalid."""
+
+    def heard(self, node_id: int, body: Buffer) -> None:
+        """Replicas of another node say something. Raises RequestInvalid."""
+
+
+class ClusterSide:
+    """Comes to a cluster, and runs the replica of its quorum until it is stopped. A Quorum port.
+
+    `failure` is done once the node can take no part any more; the log has said why.
+    """
+
+    def __init__(
+        self,
+        member: Candidate,
+        parts: Parts,
+        kept: Kept,
+    ) -> None:
+        """`kept` is what the directory holds; see `start`."""
+        loop = asyncio.get_running_loop()
+        identity = Identity(member.node_id, member.directory_id, kept.cluster_id)
+        self._member = member
+        self._parts = parts
+        self._me = ReplicaId(member.node_id, str(member.directory_id))
+        self.member: Part | None = None
+        self.records: Callable[[Buffer, Callable[[bytes], None]], None] | None = None  # answers requests for records
+        self._view = ControllerView(self._happened, self._restored)
+        self._door = ClusterDoor(
+            self, identity, member.secret,
+            token=parts.randomness.token, chance=chance_of(parts.randomness), later=_later,
+        )  # fmt: skip
+        self._gathering = Gathering(
+            self._door, self._me, kept, member.seeds, persist=self._persist, belongs=self._belongs, later=_later
+        )
+        self._neighbours = Neighbours(self._door, member.node_id)
+        self._belonging = BelongingFile(parts.files)
+        self._agreeing = Agreeing(
+            parts, self._door, self._view, voters=self._reach, carried_out=self._carried_out, failed=self._fail
+        )
+        self._replaces = kept.replaces
+        self._stopping = False
+        self._voters = NO_VOTERS
+        self._heard: dict[int, str] = {}  # where voters are, by another node
+        self._told: asyncio.Future[None] = loop.create_future()
+        self._seeds: dict[str, Dialer] = {}
+        self._opening: asyncio.Task[None] | None = None
+        self._joined: asyncio.Future[UUID | DuramenError] = loop.create_future()
+        self.failure: asyncio.Future[DuramenError] = loop.create_future()
+
+    @classmethod
+    async def start(
+        cls,
+        member: Candidate,
+        parts: Parts,
+        sockets: Sequence[socket.socket],
+    ) -> Self:
+        """Listen on the sockets, which are bound, and look for a cluster.
+
+        Raises DirectoryUnusable or StorageFailed where the directory is not for that.
+        """
+        kept = await _read(parts, grows=member.grows)
+        side = cls(member, parts, kept)
+        await side._door.listen(sockets)
+        side._gathering.start()
+        return side
+
+    async def stop(self) -> None:
+        """Let another lead, and let go of all connections. The storage may be stopped then."""
+        self._stopping = True
+        self._told.cancel()
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        if self._agreeing.runner is not None:
+            self._agreeing.runner.stop()
+        self._gathering.stop()
+        await self._door.close()
+
+    # -- what is known, and what is asked -----------------------------------------------------------
+
+    async def joined(self) -> UUID:
+        """Wait until the node takes part in a cluster; its id. Raises why it never will."""
+        result = await asyncio.shield(self._joined)
+        if isinstance(result, DuramenError):
+            raise result
+        return result
+
+    @property
+    def obstacle(self) -> str:
+        """Why the node is of no cluster, in one line; empty where it is."""
+        return self._gathering.obstacle
+
+    @property
+    def runner(self) -> Runner:
+        """The replica of the quorum on this node. Raises RuntimeError before the node has joined."""
+        if self._agreeing.runner is None:
+            raise RuntimeError("this node takes no part in a cluster yet")
+        return self._agreeing.runner
+
+    @property
+    def view(self) -> ControllerView:
+        """What the cluster agrees on, as its events have taken effect here."""
+        return self._view
+
+    @property
+    def state(self) -> ControllerState:
+        """What the cluster agrees on, as far as this node knows."""
+        return self._view.state
+
+    def describe(self) -> Described | None:
+        """The quorum as this node knows it; None where it takes no part yet."""
+        return None if self._agreeing.runner is None else self._agreeing.runner.describe()
+
+    # -- the broker's ways to other nodes -----------------------------------------------------------
+
+    def ask(
+        self,
+        node_id: int,
+        body: Buffer,
+        done: Callable[[Buffer | None], None],
+        *,
+        subject: Subject = Subject.CONTROLLER,
+    ) -> bool:
+        """Ask another node: see `Network`."""
+        link = self._door.peers.link(node_id, Channel.CONTROL)
+        return link is not None and link.request(subject, done, body)
+
+    def say(self, node_id: int, pieces: Sequence[Buffer]) -> bool:
+        """Send what replicas say: see `Network`."""
+        link = self._door.peers.link(node_id, Channel.DATA)
+        return link is None or link.send(Subject.REPLICAS, *pieces) or not link.open
+
+    def ask_records(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
+        """Ask another node for clients: see `broker.forwarding`."""
+        link = self._door.peers.link(node_id, Channel.DATA)
+        return link is not None and link.request(Subject.RECORDS, done, body)
+
+    def _happened(self, event: Event, epoch: int) -> None:
+        if self.member is not None:
+            self.member.happened(event, epoch)
+        if not isinstance(event, PartitionChanged) and isinstance(event, NodeEvent):  # most of them are the former
+            self._connect()
+
+    def _restored(self) -> None:
+        if self.member is not None:
+            self.member.restored()
+        self._connect()
+
+    def _carried_out(self, effect: Effect) -> None:
+        runner = self._agreeing.runner
+        if isinstance(effect, Commit) and runner is not None:
+            self._vote_again(runner)
+        if self.member is not None:
+            self.member.carried_out(effect)
+
+    def _vote_again(self, runner: Runner) -> None:
+        """Once this is a voter that is kept no more: whoever takes its vote from here on means it.
+
+        Who heard nothing of the vote of its last directory at first may find it in the log.
+        """
+        if self._replaces:
+            if self._me in runner.voters:
+                self._replaces = False
+                self._parts.worker.submit("disk", partial(self._belonging.replace, replaces=False), _noted)
+        elif self.member is not None and self.member.stands_for_another:
+            self._replaces = True
+
+            def kept(result: object) -> None:
+                if isinstance(result, BaseException):
+                    self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
+                else:
+                    runner.join(Voter(self._me, self._member.endpoint))
+
+            self._parts.worker.submit("disk", partial(self._belonging.replace, replaces=True), kept)
+
+    # -- coming to a cluster ------------------------------------------------------------------------
+
+    def _persist(self, kept: Kept, done: Callable[[], None]) -> None:
+        def written(result: object) -> None:
+            if self._stopping:
+                return
+            if isinstance(result, BaseException):
+                _log.error("what this node keeps of its cluster cannot be written: %s", result)
+                self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
+            else:
+                done()
+
+        self._parts.worker.submit("disk", partial(self._belonging.write, kept), written)
+
+    def _belongs(self, cluster_id: UUID, founders: Voters) -> None:
+        _log.info(
+            "this node is of the cluster %s, which clients are told as %s", cluster_id, shown_cluster_id(cluster_id)
+        )
+        self._reach(founders)
+        self._dial_seeds(founders)
+        self._opening = asyncio.get_running_loop().create_task(self._open(cluster_id, founders))
+
+    async def _open(self, cluster_id: UUID, founders: Voters) -> None:
+        """Open the replica. Who has come later and knows nothing asks where the voters are first."""
+        if not founders and not self._agreeing.log.end_offset:
+            await self._told
+            await self._keep_replacing()
+        member, known = self._member, tuple(self._neighbours.addresses)
+        # A disk that has replaced a voter's knows nothing of what that has promised: it votes once it has caught up.
+        joins = Voter(self._me, member.endpoint) if self._replaces else None
+        plan = Plan(self._me, founders, known, joins, member.timeouts, member.limits)
+        opened: asyncio.Future[Runner | DuramenError] = asyncio.get_running_loop().create_future()
+        self._agreeing.open(plan, partial(_settle, opened))
+        result = await opened
+        if isinstance(result, DuramenError):
+            self._fail(result)
+        else:
+            _settle(self._joined, cluster_id)
+
+    async def _keep_replacing(self) -> None:
+        """Keep that this directory is to vote, before the log says anything else of it than that."""
+        self._replaces = self._member.node_id in self._heard
+        if not self._replaces:
+            return
+        kept: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._parts.worker.submit("disk", partial(self._belonging.replace, replaces=True), partial(_settle, kept))
+        result = await kept
+        if isinstance(result, BaseException):
+            self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
+
+    def _fail(self, error: DuramenError) -> None:
+        _settle(self.failure, error)
+        _settle(self._joined, error)
+
+    # -- where the voters are -----------------------------------------------------------------------
+
+    def _reach(self, voters: Voters) -> None:
+        """These are the voters, or the leader is another: keep connections to them, and tell whoever is connected."""
+        if voters and voters != self._voters:
+            self._voters = voters
+            for link in self._door.peers:
+                self._tell(link)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Keep connections to the voters that this node knows from the log, and to those that it heard of.
+
+        What it knows may be old, where it was away for long. Once the leader is among them nobody else is asked.
+        """
+        runner = self._agreeing.runner
+        if runner is not None and runner.machine.leader in self._voters:
+            self._heard = {}
+            self._leave_seeds()
+        registered = {node.id: where for node in self.state.registrations if (where := _cluster_address(node))}
+        voters = {voter.id.node_id: voter.endpoint for voter in self._voters}
+        self._neighbours.reach(self._heard | voters | registered)
+
+    def _tell(self, link: Link) -> None:
+        if self._voters and link.channel is Channel.CONTROL:
+            link.send(Subject.NODES, nodes.encode(tuple((one.id.node_id, one.endpoint) for one in self._voters)))
+
+    def _hear(self, body: Buffer) -> None:
+        """Another node says where the voters are."""
+        heard = dict(nodes.decode(body))
+        if heard and self._opening is not None:
+            self._heard = heard
+            self._connect()
+            _settle(self._told, None)
+
+    def _dial_seeds(self, founders: Voters) -> None:
+        known = {voter.endpoint for voter in founders}
+        for seed in self._member.seeds:
+            where = host_port(*seed)
+            if where not in known:
+                self._seeds[where] = self._door.dial(*seed, Channel.CONTROL)
+
+    def _leave_seeds(self) -> None:
+        for dialer in self._seeds.values():
+            dialer.stop()
+        self._seeds = {}
+
+    def take_part(self, member: Part) -> None:
+        """Tell the member of connections from here on, and of those there are."""
+        self.member = member
+        for node_id in self._neighbours.there:
+            member.opened(node_id)
+
+    # -- what the door says -------------------------------------------------------------------------
+
+    def opened(self, link: Link) -> None:
+        """A node is connected."""
+        self._gathering.opened(link)
+        if link.me.cluster_id is not None and link.peer.identity.cluster_id is not None:
+            if self._neighbours.opened(link) and self.member is not None:
+                self.member.opened(link.peer.identity.node_id)
+            if link.channel is Channel.DATA and self.member is not None:
+                self.member.reachable(link.peer.identity.node_id)
+            self._tell(link)
+            self._agreeing.connected(link.peer.identity.node_id)
+
+    def closed(self, link: Link, why: str) -> None:
+        """That connection is gone."""
+        self._gathering.closed(link)
+        node_id = link.peer.identity.node_id
+        if self._neighbours.closed(link, why) and self.member is not None:
+            self.member.closed(node_id)
+        if node_id not in self._door.peers.node_ids():
+            self._agreeing.disconnected(node_id)
+
+    def found_itself(self, where: str) -> None:
+        """Who listens at that address is this node."""
+        self._gathering.found_itself(where)
+        if where in self._seeds:
+            self._seeds.pop(where).stop()
+
+    def message(self, link: Link, subject: Subject, body: Buffer) -> None:
+        """A message came. Raises RequestInvalid where it cannot be read."""
+        match subject:
+            case Subject.QUORUM:
+                self._agreeing.message(link, body)
+            case Subject.NODES:
+                self._hear(body)
+            case Subject.REPLICAS:
+                if self.member is not None:
+                    self.member.heard(link.peer.identity.node_id, body)
+            case _:
+                raise RequestInvalid(f"a message about {subject.name}, which this node does not take")
+
+    def request(self, link: Link, subject: Subject, number: int, body: Buffer) -> None:
+        """A request came. Raises RequestInvalid where it cannot be read."""
+        match subject:
+            case Subject.FORMING:
+                self._gathering.request(link, number, body)
+            case Subject.CONTROLLER if self.member is not None:
+                self.member.asked(body, partial(link.answer, Subject.CONTROLLER, number))
+            case Subject.BROKER if self.member is not None:
+                self.member.asked_broker(body, partial(link.answer, Subject.BROKER, number))
+            case Subject.RECORDS if self.records is not None:
+                self.records(body, partial(link.answer, Subject.RECORDS, number))
+            case Subject.CONTROLLER | Subject.BROKER | Subject.RECORDS:
+                NOT_READY.serve(body, partial(link.answer, subject, number))
+            case _:
+                raise RequestInvalid(f"a request about {subject.name}, which this node does not take")
+
+
+def _settle(future: asyncio.Future[T], value: T) -> None:
+    """Settle it, unless it is, or nobody waits any more."""
+    if not future.done():
+        future.set_result(value)
+
+
+def _noted(result: object) -> None:
+    """It is tried again at the next start."""
+    if isinstance(result, BaseException):
+        _log.warning("what this node keeps of its cluster cannot be written: %s", result)
+
+
+def _cluster_address(node: Node) -> str:
+    return next((host_port(one.host, one.port) for one in node.endpoints if one.name == CLUSTER), "")
+
+
+def _later(delay_ms: int, action: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(delay_ms / 1000, action)
+
+
+async def _read(parts: Parts, *, grows: bool) -> Kept:
+    """What the directory holds of a cluster, where nothing else in it says otherwise."""
+    read: asyncio.Future[tuple[Kept, bool] | BaseException] = asyncio.get_running_loop().create_future()
+    belonging, ballots = BelongingFile(parts.files), BallotFile(parts.files)
+    parts.worker.submit("disk", lambda: (belonging.read(), ballots.read() is not None), partial(_settle, read))
+    result = await read
+    if isinstance(result, DuramenError):
+        raise result
+    if isinstance(result, BaseException):
+        raise StorageFailed(f"what this node keeps of its cluster cannot be read: {result}")
+    kept, voted = result
+    if kept.cluster_id is None and voted:
+        raise DirectoryUnusable(
+            "this directory is of a quorum, and what cluster that is of is gone: put the file quorum/cluster back from"
+            " a backup, or start the node with an empty directory"
+        )
+    if kept.cluster_id is None and not grows and any(log.end_offset for log in parts.store.each_log()):
+        raise DirectoryUnusable(
+            "this directory holds streams of a node that was alone: start it once with itself as its only seed, and it"
+            " is a cluster to which others come; to form one with others, or to come to one, take an empty directory"
+        )
+    return kept

@@ -1,0 +1,95 @@
+"""What a directory holds of how its node came to a cluster, in a file of its own.
+
+`quorum/cluster`, "DURCLUS1": a MessagePack array of the number of the newest attempt, the proposal that was promised or
+nil, the cluster id or nil, the voters that the cluster was formed with, and whether this directory is to vote in the
+place of one that its node had before. One that is damaged is refused: it may hold
+a promise, and "nothing" would let two clusters come of it.
+"""
+
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from duramen.base.errors import DirectoryUnusable
+from duramen.base.ports import FileSystem
+from duramen.controller.quorum.small_file import WholeFile
+from duramen.raft.forming.values import Attempt, Kept, Proposal
+from duramen.raft.voters import ReplicaId, Voter, Voters
+
+__all__ = ["BelongingFile"]
+
+_WAY_OUT: Final = (
+    "what this node has promised to others, or its cluster, is not known any more: put the file back from a backup of"
+    " this very state, or start the node with an empty directory"
+)
+
+_Voters = list[tuple[int, str, str]]
+
+
+class _Proposal(msgspec.Struct, array_like=True, frozen=True):
+    proposer: tuple[int, str]
+    number: int
+    seeds: tuple[str, ...]
+    voters: _Voters
+
+
+class _Row(msgspec.Struct, array_like=True, frozen=True):
+    attempt: int
+    promise: _Proposal | None
+    cluster_id: UUID | None
+    voters: _Voters
+    replaces: bool = False
+
+
+class BelongingFile:
+    """Reads and writes it. Everything here blocks, and raises OSError."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._file = WholeFile(files, "cluster", b"DURCLUS1")
+
+    def read(self) -> Kept:
+        """What the directory holds; of an empty one, nothing. What is returned is on disk, name and all.
+
+        Raises DirectoryUnusable where the file is not as it was written.
+        """
+        try:
+            content = self._file.read()
+        except ValueError as error:
+            raise DirectoryUnusable(f"the file {self._file.path} {error}: {_WAY_OUT}") from None
+        return Kept() if content is None else _decode(content)
+
+    def write(self, kept: Kept) -> None:
+        """Put it in the place of what was there; it is on disk when this returns."""
+        self._file.write(msgspec.msgpack.encode(_row(kept)))
+
+    def replace(self, *, replaces: bool) -> None:
+        """Keep whether this directory is to vote in the place of another. Raises as `read`."""
+        kept = self.read()
+        if kept.replaces is not replaces:
+            self.write(kept._replace(replaces=replaces))
+
+
+def _row(kept: Kept) -> _Row:
+    promise = None
+    if kept.promise is not None:
+        (proposer, number), seeds, voters = kept.promise
+        promise = _Proposal((proposer.node_id, proposer.directory_id), number, seeds, _voter_rows(voters))
+    return _Row(kept.attempt, promise, kept.cluster_id, _voter_rows(kept.voters), kept.replaces)
+
+
+def _voter_rows(voters: Voters) -> _Voters:
+    return [(voter.id.node_id, voter.id.directory_id, voter.endpoint) for voter in voters]
+
+
+def _voters(rows: _Voters) -> Voters:
+    return Voters(Voter(ReplicaId(node_id, directory), endpoint) for node_id, directory, endpoint in rows)
+
+
+def _decode(content: memoryview) -> Kept:
+    row = msgspec.msgpack.decode(content, type=_Row)
+    promise = None
+    if row.promise is not None:
+        attempt = Attempt(ReplicaId(*row.promise.proposer), row.promise.number)
+        promise = Proposal(attempt, row.promise.seeds, _voters(row.promise.voters))
+    return Kept(row.attempt, promise, row.cluster_id, _voters(row.voters), row.replaces)

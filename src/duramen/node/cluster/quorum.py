@@ -1,0 +1,151 @@
+"""The replica of the quorum on this node: opened from its disk, and what it says carried to the other nodes."""
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.ids import METADATA_STREAM_ID
+from duramen.base.ports import Buffer, Clock, FileSystem, Randomness, Worker
+from duramen.codec.cluster.channels import Subject
+from duramen.controller.quorum.applier import ControllerView
+from duramen.controller.quorum.recovery import Opening, Plan
+from duramen.controller.quorum.runner import Runner
+from duramen.controller.quorum.snapshot_chunks import Wire
+from duramen.doors.cluster.door import ClusterDoor
+from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.quorum import channel_of, from_bytes, to_bytes
+from duramen.raft.effects import Append, Became, Cut, Effect, Install
+from duramen.raft.voters import ReplicaId, Voters
+from duramen.storage.log.log import Log, LogConfig, LogKey
+from duramen.storage.store import Store
+
+__all__ = ["METADATA_LOG", "Agreeing", "Parts", "chance_of"]
+
+_log = logging.getLogger("duramen.cluster")
+
+METADATA_LOG: Final = LogKey(METADATA_STREAM_ID, 0)
+
+_CHANCE_BYTES: Final = 8
+
+
+class Parts(NamedTuple):
+    """What a node has that its cluster side works with."""
+
+    files: FileSystem
+    store: Store
+    worker: Worker
+    clock: Clock
+    deadlines: Deadlines
+    randomness: Randomness
+
+
+def chance_of(randomness: Randomness) -> Callable[[int], int]:
+    """Draws numbers below the one it is given."""
+    return lambda below: int.from_bytes(randomness.token(_CHANCE_BYTES), "big") % below
+
+
+class Agreeing:
+    """Opens the replica, and is what is outside of it. What comes before it is opened is lost, as on any network."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        door: ClusterDoor,
+        view: ControllerView,
+        *,
+        voters: Callable[[Voters], None],
+        carried_out: Callable[[Effect], None],
+        failed: Callable[[DuramenError], None],
+    ) -> None:
+        """`voters` is told the set in force whenever it or the leader may be another, `failed` why nothing is done.
+
+        `carried_out` is told of each effect.
+        """
+        self._parts = parts
+        self._door = door
+        self._view = view
+        self._voters = voters
+        self._told = carried_out
+        self._failed = failed
+        self._leader: tuple[int, ReplicaId | None] = (0, None)
+        self.runner: Runner | None = None
+
+    @property
+    def log(self) -> Log:
+        """The metadata log."""
+        return self._parts.store.ensure(METADATA_LOG, LogConfig(durability="sync"))
+
+    def open(self, plan: Plan, done: Callable[[Runner | DuramenError], None]) -> None:
+        """Open the replica; `done` gets it, or why there is none."""
+        parts = self._parts
+
+        def opened(result: Runner | DuramenError) -> None:
+            if isinstance(result, Runner):
+                self.runner = result
+                self._voters(result.machine.voters)
+            done(result)
+
+        Opening(
+            parts.store, self.log, parts.files, parts.worker, parts.clock, parts.deadlines,
+            plan=plan, view=self._view, outside=self, chance=chance_of(parts.randomness),
+        ).run(opened)  # fmt: skip
+
+    def message(self, link: Link, body: Buffer) -> None:
+        """Another replica says something. Raises RequestInvalid where that cannot be read."""
+        message = from_bytes(body, link.peer.identity[:2])
+        if self.runner is not None:
+            self.runner.receive(message)
+
+    def connected(self, node_id: int) -> None:
+        """There is a connection to a node, or one more."""
+        if self.runner is not None:
+            self.runner.connected(node_id)
+
+    def disconnected(self, node_id: int) -> None:
+        """The last connection to a node closed."""
+        if self.runner is not None:
+            self.runner.disconnected(node_id)
+
+    # -- what the replica needs of those around it ----------------------------------------------------
+
+    def send(self, node_id: int, message: Wire) -> None:
+        """Send a message; it is lost where there is no connection, or too much waits on it."""
+        link = self._door.peers.link(node_id, channel_of(message))
+        if link is not None:
+            link.send(Subject.QUORUM, to_bytes(message))
+
+    def carried_out(self, effect: Effect) -> None:
+        """Told of each effect."""
+        self._told(effect)
+        if isinstance(effect, Became):
+            self._say_leader(effect.epoch, effect.leader)
+        elif isinstance(effect, Append):
+            if effect.batch.voters is None:
+                return
+        elif not isinstance(effect, Cut | Install):
+            return
+        if self.runner is not None:
+            self._voters(self.runner.machine.voters)
+
+    def failed(self, error: DuramenError) -> None:
+        """The replica does nothing any more, or only follows what others decide."""
+        if isinstance(error, StorageFailed):
+            _log.error(
+                "this node follows the quorum of the controller without a vote, until it is restarted: %s", error
+            )
+        else:
+            _log.error("this node takes no part in the quorum of the controller, until it is restarted: %s", error)
+        self._failed(error)
+
+    def report(self, finding: str) -> None:
+        """Something that an operator must hear of."""
+        _log.warning("%s", finding)
+
+    def _say_leader(self, epoch: int, leader: ReplicaId | None) -> None:
+        before, self._leader = self._leader, (epoch, leader)
+        if leader is not None and before != (epoch, leader):
+            _log.info("node %d leads the quorum of the controller in epoch %d", leader.node_id, epoch)
+        elif leader is None and before[1] is not None:
+            _log.warning("no leader of the quorum of the controller is known; it was node %d", before[1].node_id)

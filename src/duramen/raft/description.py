@@ -1,0 +1,85 @@
+"""The quorum as DescribeQuorum shows it: who leads, how far each replica is, when it was last heard (KIP-836). Pure."""
+
+from typing import NamedTuple
+
+from duramen.raft.machine import Machine
+from duramen.raft.messages import Fetch
+from duramen.raft.roles import Role
+from duramen.raft.voters import ReplicaId, Voters
+
+__all__ = ["UNKNOWN", "Described", "Fetches", "ReplicaProgress"]
+
+UNKNOWN = -1
+"""An offset or a time that is not known: only the leader knows those of the others."""
+
+
+class ReplicaProgress(NamedTuple):
+    """A replica: where its log ends, how much of it is synced; when it last fetched, and last had all (ms since 1970).
+
+    `synced_offset` is ours: below it all is on the replica's disk.
+    """
+
+    replica: ReplicaId
+    log_end_offset: int = UNKNOWN
+    synced_offset: int = UNKNOWN
+    fetched_ms: int = UNKNOWN
+    caught_up_ms: int = UNKNOWN
+
+
+class Described(NamedTuple):
+    """The quorum: `leader_id` is -1 where this replica knows of none. Observers fetch and do not vote."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaProgress, ...]
+    observers: tuple[ReplicaProgress, ...]
+    endpoints: Voters
+
+
+class _Fetched(NamedTuple):
+    progress: ReplicaProgress
+    leader_end: int  # of the leader's log when it came
+
+
+class Fetches:
+    """What a leader has seen of the others' fetches since it began to lead."""
+
+    def __init__(self) -> None:
+        self._seen: dict[ReplicaId, _Fetched] = {}
+
+    def clear(self) -> None:
+        """Another leadership begins."""
+        self._seen.clear()
+
+    def heard(self, fetch: Fetch, leader_end: int, now_ms: int) -> None:
+        """A fetch came while the leader's log ended at `leader_end`.
+
+        Who fetches what was the end when it last fetched had all then, as Apache Kafka counts.
+        """
+        known = self._seen.get(fetch.sender)
+        caught_up_ms = UNKNOWN if known is None else known.progress.caught_up_ms
+        if fetch.end.offset >= leader_end:
+            caught_up_ms = now_ms
+        elif known is not None and fetch.end.offset >= known.leader_end:
+            caught_up_ms = max(caught_up_ms, known.progress.fetched_ms)
+        progress = ReplicaProgress(fetch.sender, fetch.end.offset, fetch.synced_offset, now_ms, caught_up_ms)
+        self._seen[fetch.sender] = _Fetched(progress, leader_end)
+
+    def describe(self, machine: Machine, now_ms: int) -> Described:
+        """The quorum as the machine and its fetches say; `now_ms` is the time since 1970."""
+        leads = machine.role is Role.LEADER
+        voters = machine.voters
+        rows = {voter: self._row(voter) for voter in voters.ids}
+        if leads and machine.me in rows:
+            end = machine.end.offset
+            rows[machine.me] = ReplicaProgress(machine.me, end, machine.synced_offset, now_ms, now_ms)
+        observers = tuple(sorted(seen.progress for replica, seen in self._seen.items() if replica not in voters))
+        leader_id = UNKNOWN if machine.leader is None else machine.leader.node_id
+        return Described(
+            leader_id, machine.epoch, machine.high_watermark, tuple(rows.values()), observers if leads else (), voters
+        )
+
+    def _row(self, replica: ReplicaId) -> ReplicaProgress:
+        seen = self._seen.get(replica)
+        return ReplicaProgress(replica) if seen is None else seen.progress

@@ -1,0 +1,199 @@
+"""A node forms a cluster with others, or comes to one: it is handed what is said, and says what is to be done. Pure.
+
+The seed with the lowest node id proposes, once it has heard from all seeds that they belong to no cluster and have the
+same list. It forms the cluster once all of them have promised that proposal; the others belong to it once they hear so.
+
+There are never two, because of what is on disk before it is said:
+
+- A directory counts its attempts, and each start and each proposal that is let go begins a new one. So a number names
+  one proposal, and whoever says a higher one will never form what it proposed before.
+- A promise is let go only for a higher number of the same directory. Until then its node promises nothing else,
+  proposes nothing and comes to no other cluster.
+- Only the proposer forms the cluster, and in the attempt in which all promised.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from duramen.raft.forming.obstacles import obstacle
+from duramen.raft.forming.values import (
+    Attempt,
+    Belongs,
+    Effect,
+    Hello,
+    Kept,
+    Message,
+    Persist,
+    Proposal,
+    Propose,
+    Reply,
+    Send,
+)
+from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
+
+__all__ = ["Forming"]
+
+
+class Forming:
+    """The node `me`, as its directory knows it. Whatever is called, `take` has what is to be done then."""
+
+    def __init__(self, me: ReplicaId, kept: Kept, seeds: Iterable[str]) -> None:
+        """`seeds` are addresses, the node's own among them where it is a seed."""
+        self.me = me
+        self.seeds = tuple(sorted(set(seeds)))
+        self._kept = kept
+        self._proposal: Proposal | None = None
+        self._heard: dict[str, Hello] = {}
+        self._effects: list[Effect] = []
+        if kept.cluster_id is None:
+            self._begin()
+        else:
+            self._effects.append(Belongs(kept.cluster_id, kept.voters))
+
+    @property
+    def hello(self) -> Hello:
+        """What it says of itself."""
+        kept = self._kept
+        promised = None if kept.promise is None else kept.promise.attempt
+        return Hello(self.me, self.seeds, kept.attempt, promised, kept.cluster_id)
+
+    @property
+    def cluster_id(self) -> UUID | None:
+        """The cluster that it belongs to."""
+        return self._kept.cluster_id
+
+    @property
+    def obstacle(self) -> str:
+        """Why it belongs to no cluster yet, in one line; empty where it does."""
+        return obstacle(self.hello, self._heard, self._kept.promise)
+
+    def take(self) -> list[Effect]:
+        """What is to be done since the last call, in this order; nothing behind a Persist before that is on disk."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # -- what happens -------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Some time went by: ask everybody again."""
+        if self.cluster_id is not None:
+            return
+        for address in self.seeds:
+            if not self._is_mine(address):
+                self._ask(address)
+
+    def itself(self, address: str) -> None:
+        """The seed at `address` is the node itself."""
+        if address in self.seeds and self.cluster_id is None:
+            self._heard[address] = self.hello
+            self._decide()
+
+    def answered(self, address: str, hello: Hello) -> None:
+        """The seed at `address` answered."""
+        if address in self.seeds and self.cluster_id is None:
+            self._heard[address] = hello
+            self._weigh(hello)
+            self._decide()
+
+    def lost(self, address: str) -> None:
+        """There is no connection to that seed."""
+        self._heard.pop(address, None)
+
+    def asked(self, message: Message, request: object) -> None:
+        """Somebody asks; `request` is handed back with the answer."""
+        if self.cluster_id is None:
+            if isinstance(message, Propose):
+                self._consider(message.proposal)
+            else:
+                self._weigh(message)
+        self._effects.append(Reply(request, self.hello))
+
+    # -- promises -----------------------------------------------------------------------------------
+
+    def _consider(self, proposal: Proposal) -> None:
+        """Stand by a proposal, unless something is against it."""
+        promise, attempt = self._kept.promise, proposal.attempt
+        if self._proposal is not None or self.me not in proposal.voters or self.seeds != proposal.seeds:
+            return
+        if promise is not None and (promise.attempt.proposer != attempt.proposer or promise.attempt >= attempt):
+            return
+        self._persist(self._kept._replace(promise=proposal))
+
+    def _weigh(self, hello: Hello) -> None:
+        """What a hello means for what was promised: the cluster is there, or never will be."""
+        promise = self._kept.promise
+        if promise is None or self.cluster_id is not None:
+            return
+        if hello.cluster_id == promise.attempt.cluster_id:
+            self._belong(hello.cluster_id, promise.voters)
+            return
+        proposer, number = promise.attempt
+        if hello.cluster_id is None and hello.sender == proposer and hello.attempt > number:
+            self._persist(self._kept._replace(promise=None))
+
+    # -- proposing ----------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        """Propose, form the cluster or come to one, if what was heard suffices for it."""
+        if self.cluster_id is not None:
+            return
+        clusters = {hello.cluster_id for hello in self._heard.values() if hello.cluster_id is not None}
+        if clusters:
+            self._let_go()
+            if len(clusters) == 1 and self._kept.promise is None:
+                self._belong(clusters.pop(), NO_VOTERS)
+            return
+        voters = self._agreeing()
+        if voters is None:
+            return
+        if self._proposal is not None and self._proposal.voters != voters:
+            self._let_go()
+        if self.me == voters.ids[0] and self._kept.promise is None:
+            self._propose(voters)
+
+    def _agreeing(self) -> Voters | None:
+        """All seeds, if all were heard of, this node is among them, and they agree on the list and their ids."""
+        heard = self._heard.values()
+        node_ids = {hello.sender.node_id for hello in heard}
+        if len(node_ids) < len(self.seeds) or any(hello.seeds != self.seeds for hello in heard):
+            return None
+        voters = Voters(Voter(hello.sender, address) for address, hello in self._heard.items())
+        return voters if self.me in voters else None
+
+    def _propose(self, voters: Voters) -> None:
+        if self._proposal is None:
+            self._proposal = Proposal(Attempt(self.me, self._kept.attempt), self.seeds, voters)
+            self.tick()
+        attempt = self._proposal.attempt
+        others = [hello for hello in self._heard.values() if hello.sender != self.me]
+        if all(hello.promised == attempt for hello in others):
+            self._belong(attempt.cluster_id, voters)
+
+    def _let_go(self) -> None:
+        """Propose no more what was proposed, if anything was."""
+        if self._proposal is not None:
+            self._proposal = None
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin a new attempt."""
+        self._persist(self._kept._replace(attempt=self._kept.attempt + 1))
+
+    def _belong(self, cluster_id: UUID, voters: Voters) -> None:
+        self._proposal = None
+        self._persist(self._kept._replace(promise=None, cluster_id=cluster_id, voters=voters))
+        self._effects.append(Belongs(cluster_id, voters))
+
+    # -- what is to be done -------------------------------------------------------------------------
+
+    def _persist(self, kept: Kept) -> None:
+        self._kept = kept
+        self._effects.append(Persist(kept))
+
+    def _ask(self, address: str) -> None:
+        message = self.hello if self._proposal is None else Propose(self._proposal)
+        self._effects.append(Send(address, message))
+
+    def _is_mine(self, address: str) -> bool:
+        heard = self._heard.get(address)
+        return heard is not None and heard.sender == self.me

@@ -1,0 +1,179 @@
+"""A leader: opens its epoch, answers fetches, commits what a majority has synced, changes the voters. Pure."""
+
+from duramen.raft.effects import Serve, ServeSnapshot
+from duramen.raft.epochs import End
+from duramen.raft.messages import Batch, BeginEpoch, EndEpoch, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
+from duramen.raft.parked_fetches import Parked
+from duramen.raft.progress import Progress
+from duramen.raft.replica import Replica
+from duramen.raft.roles import Cause
+from duramen.raft.voter_changes import AddVoter, Change, Refusal, changed
+from duramen.raft.voters import ReplicaId
+
+__all__ = ["Leading"]
+
+
+class Leading:
+    """The leader of this epoch. Its first entry says so; what was there before is committed with it, never alone."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._progress = Progress(replica.me, replica.now_ms)
+        self._parked = Parked()
+        self._first = replica.log.end.offset
+        self._begin_ms = replica.now_ms
+
+    def open(self) -> None:
+        """Order the epoch's first entry, and tell the voters."""
+        replica = self._replica
+        # A cluster's first log says who votes, so that a replica that has nothing learns it from there.
+        unsaid = replica.voters.latest_offset < 0 and replica.log.start.offset == 0
+        replica.append(Batch(replica.epoch, self._first, voters=replica.voters.latest if unsaid else None))
+        self._begin()
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `tick` has something to do."""
+        times = [self._begin_ms, self._deserted_ms]
+        if self._parked.deadline_ms is not None:
+            times.append(self._parked.deadline_ms)
+        return min(times)
+
+    @property
+    def _deserted_ms(self) -> int:
+        replica = self._replica
+        heard_ms = self._progress.majority_ms(replica.voters.latest, replica.now_ms)
+        return heard_ms + replica.timeouts.desertion_ms
+
+    def tick(self) -> Cause | None:
+        """What the time makes of it."""
+        now_ms = self._replica.now_ms
+        if now_ms >= self._deserted_ms:
+            return Cause.DESERTED
+        if now_ms >= self._begin_ms:
+            self._begin()
+            self._progress.forget(now_ms - self._replica.timeouts.desertion_ms, self._replica.voters.latest)
+        for fetch in self._parked.take_due(now_ms):
+            self._answer(fetch)
+        return None
+
+    def connected(self) -> None:
+        """One more voter may be there."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """Tell the voters that are silent who leads."""
+        replica = self._replica
+        self._begin_ms = replica.now_ms + replica.timeouts.retry_ms
+        silent_ms = replica.now_ms - replica.timeouts.wait_ms - 2 * replica.timeouts.retry_ms
+        for voter in replica.voters.latest.ids:
+            if voter != replica.me and self._progress.fetched_ms(voter) <= max(silent_ms, self._progress.since_ms):
+                replica.send(voter.node_id, BeginEpoch(replica.me, replica.epoch))
+
+    def end(self) -> None:
+        """It leads no more: whoever waits is told, voters with who should stand first."""
+        replica = self._replica
+        successors = self._progress.successors(replica.voters.latest)
+        for voter in successors:
+            replica.send(voter.node_id, EndEpoch(replica.me, replica.epoch, successors))
+        self.close()
+
+    def close(self) -> None:
+        """Another epoch has begun: whoever waits is told."""
+        for fetch in self._parked.take():
+            self._replica.tell(fetch.sender)
+
+    # -- what is ordered ----------------------------------------------------------------------------
+
+    def propose(self, payload: object, count: int) -> End:
+        """Order entries; where they end."""
+        replica = self._replica
+        replica.append(Batch(replica.epoch, replica.log.end.offset, count, payload))
+        self._wake()
+        return replica.log.end
+
+    def change(self, change: Change) -> End | Refusal:
+        """Order a change of the voters, which is in force at once; where its entry ends, or why not."""
+        replica = self._replica
+        if replica.high_watermark <= self._first:
+            return Refusal.NOT_READY
+        if replica.voters.latest_offset >= replica.high_watermark:
+            return Refusal.UNDERWAY
+        voters = changed(replica.voters.latest, change)
+        if isinstance(voters, Refusal):
+            return voters
+        if isinstance(change, AddVoter) and not self._caught_up(change.voter.id):
+            return Refusal.NOT_CAUGHT_UP
+        replica.append(Batch(replica.epoch, replica.log.end.offset, voters=voters))
+        self._wake()
+        return replica.log.end
+
+    def _caught_up(self, learner: ReplicaId) -> bool:
+        replica = self._replica
+        heard = self._progress.fetched_ms(learner) > replica.now_ms - replica.timeouts.fetch_ms
+        return heard and self._progress.synced_offset(learner) >= replica.high_watermark
+
+    def synced(self) -> Cause | None:
+        """More is on a disk: commit what a majority has.
+
+        An entry of an earlier epoch that a majority has may still be cut by a leader that lacks it; behind an entry of
+        this epoch it may not (Raft, section 5.4.2).
+        """
+        replica = self._replica
+        end = self._progress.majority_offset(replica.voters.latest, replica.synced_offset)
+        if self._may_commit(end) and replica.commit(end):
+            self._wake()
+            if not replica.votes and replica.voters.latest_offset < replica.high_watermark:
+                return Cause.REMOVED
+        return None
+
+    def _may_commit(self, end_offset: int) -> bool:
+        return end_offset > self._first
+
+    # -- fetches ------------------------------------------------------------------------------------
+
+    def fetch(self, fetch: Fetch) -> Cause | None:
+        """A fetch of this epoch: answered now or later."""
+        replica = self._replica
+        self._parked.drop(fetch.sender)
+        self._progress.heard(fetch.sender, replica.now_ms)
+        cause = None
+        if self._valid(fetch.end) and self._progress.reached(fetch.sender, min(fetch.synced_offset, fetch.end.offset)):
+            cause = self.synced()
+        if fetch.end == replica.log.end and fetch.high_watermark >= replica.high_watermark:
+            self._parked.park(fetch, replica.now_ms + replica.timeouts.wait_ms)
+        else:
+            self._answer(fetch)
+        return cause
+
+    def fetch_snapshot(self, asked: FetchSnapshot) -> None:
+        """The snapshot with which the log begins is wanted; who wants an older one fetches again."""
+        replica = self._replica
+        self._progress.heard(asked.sender, replica.now_ms)
+        start = replica.log.start
+        if asked.snapshot == start:
+            voters = replica.voters.at(start.offset)
+            replica.effects.append(
+                ServeSnapshot(asked.sender.node_id, SnapshotAnswer(replica.me, replica.epoch, start, voters))
+            )
+
+    def _valid(self, end: End) -> bool:
+        """Whether a log that ends there is a part of this one."""
+        return self._replica.log.holds(end)
+
+    def _answer(self, fetch: Fetch) -> None:
+        replica = self._replica
+        answer = FetchAnswer(replica.me, replica.epoch, fetch, replica.high_watermark)
+        if self._valid(fetch.end):
+            replica.effects.append(Serve(fetch.sender.node_id, answer))
+            return
+        theirs = replica.log.end_of(fetch.end.epoch)
+        if fetch.end.offset < replica.log.start.offset or theirs.epoch > fetch.end.epoch:
+            answer = answer._replace(snapshot=replica.log.start)
+        else:
+            answer = answer._replace(diverging=theirs)
+        replica.send(fetch.sender.node_id, answer)
+
+    def _wake(self) -> None:
+        for fetch in self._parked.take():
+            self._answer(fetch)

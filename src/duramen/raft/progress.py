@@ -1,0 +1,72 @@
+"""How far the replicas are that fetch from a leader: what is committed, who is silent, who should lead next. Pure."""
+
+from typing import NamedTuple
+
+from duramen.raft.voters import ReplicaId, Voters
+
+__all__ = ["Progress"]
+
+
+class _Reached(NamedTuple):
+    """The offset below which all is on the replica's disk, and when it last fetched, in ms."""
+
+    synced_offset: int
+    fetched_ms: int
+
+
+class Progress:
+    """What a leader knows of the others, since it began to lead at `since_ms`: of voters, and of who fetches."""
+
+    __slots__ = ("_me", "_reached", "since_ms")
+
+    def __init__(self, me: ReplicaId, now_ms: int) -> None:
+        self._me = me
+        self.since_ms = now_ms
+        self._reached: dict[ReplicaId, _Reached] = {}
+
+    def heard(self, replica: ReplicaId, now_ms: int) -> None:
+        """It fetched: a sign of life, no more."""
+        self._reached[replica] = _Reached(self.synced_offset(replica), now_ms)
+
+    def reached(self, replica: ReplicaId, synced_offset: int) -> bool:
+        """Its history is the leader's, and on its disk up to there; whether that is news."""
+        known = self._reached.get(replica, _Reached(0, self.since_ms))
+        if synced_offset <= known.synced_offset:
+            return False
+        self._reached[replica] = known._replace(synced_offset=synced_offset)
+        return True
+
+    def synced_offset(self, replica: ReplicaId) -> int:
+        """The offset below which all is known to be on its disk."""
+        known = self._reached.get(replica)
+        return 0 if known is None else known.synced_offset
+
+    def fetched_ms(self, replica: ReplicaId) -> int:
+        """When it last fetched; when the leader began, if it has not."""
+        known = self._reached.get(replica)
+        return self.since_ms if known is None else known.fetched_ms
+
+    def majority_offset(self, voters: Voters, own_synced_offset: int) -> int:
+        """The highest offset below which all is on the disks of a majority."""
+        offsets = [own_synced_offset if voter == self._me else self.synced_offset(voter) for voter in voters.ids]
+        offsets.sort(reverse=True)
+        return offsets[len(offsets) // 2] if offsets else 0
+
+    def majority_ms(self, voters: Voters, now_ms: int) -> int:
+        """Since when, at the latest, a majority has been heard, the leader counted as one if it votes."""
+        times = [now_ms if voter == self._me else self.fetched_ms(voter) for voter in voters.ids]
+        times.sort(reverse=True)
+        return times[len(times) // 2] if times else now_ms
+
+    def successors(self, voters: Voters) -> tuple[ReplicaId, ...]:
+        """The other voters, who has most first."""
+        others = [voter for voter in voters.ids if voter != self._me]
+        return tuple(sorted(others, key=lambda voter: (-self.synced_offset(voter), voter)))
+
+    def forget(self, before_ms: int, voters: Voters) -> None:
+        """Forget those that do not vote and have been silent since then."""
+        self._reached = {
+            replica: known
+            for replica, known in self._reached.items()
+            if replica in voters or known.fetched_ms >= before_ms
+        }

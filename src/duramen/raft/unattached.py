@@ -1,0 +1,57 @@
+"""A replica without a leader: unattached, or resigned. Pure.
+
+A voter waits until it is told of a leader or its time to stand has come. Others ask a voter, or a seed, by fetching.
+"""
+
+from typing import Final
+
+from duramen.raft.replica import Replica
+from duramen.raft.roles import Cause
+
+__all__ = ["AT_ONCE", "Waiting"]
+
+AT_ONCE: Final = 0
+
+
+class Waiting:
+    """Waits for `wait_ms`, or where nothing is said for an election timeout, and up to another one by chance."""
+
+    def __init__(self, replica: Replica, wait_ms: int | None = None) -> None:
+        self._replica = replica
+        if wait_ms is None:
+            wait_ms = replica.timeouts.before_standing_ms(replica.chance)
+        self._until_ms = replica.now_ms + wait_ms
+        self._ask_ms = replica.now_ms
+
+    def open(self) -> None:
+        """Ask who leads, where nobody will tell."""
+        if not self._replica.votes:
+            self._ask()
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `tick` has something to do."""
+        return self._until_ms if self._replica.votes else self._ask_ms
+
+    def tick(self) -> Cause | None:
+        """What the time makes of it."""
+        if self._replica.votes:
+            return Cause.TIMEOUT if self._replica.now_ms >= self._until_ms else None
+        if self._replica.now_ms >= self._ask_ms:
+            self._ask()
+        return None
+
+    def disconnected(self, node_id: int) -> None:
+        """The last connection to a node closed: where that had the vote, it may have ended before it was elected."""
+        replica = self._replica
+        voted = replica.ballot.voted
+        if voted is not None and voted.node_id == node_id and replica.may_win:
+            self._until_ms = min(self._until_ms, replica.now_ms + replica.timeouts.shortly_ms(replica.chance))
+
+    def _ask(self) -> None:
+        replica = self._replica
+        self._ask_ms = replica.now_ms + replica.timeouts.retry_ms
+        nodes = {voter.node_id for voter in replica.voters.latest.ids} | set(replica.seeds)
+        others = sorted(nodes - {replica.me.node_id})
+        if others:
+            replica.send(others[replica.chance(len(others))], replica.next_fetch())

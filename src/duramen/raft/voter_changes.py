@@ -1,0 +1,60 @@
+"""Changes of the voters, one at a time (KIP-853): what may be asked for, and when it may be granted. Pure.
+
+Two sets that differ by one voter have no majorities without a voter in common, so a new set may be in force while the
+old one still decides elsewhere. That is lost if a second change is begun before the first is committed, or, in a
+leader's epoch, before an entry of that epoch is: earlier leaders may have left changes that are committed nowhere.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from duramen.raft.voters import ReplicaId, Voter, Voters
+
+__all__ = ["AddVoter", "Change", "Refusal", "RemoveVoter", "UpdateVoter", "changed"]
+
+
+class AddVoter(NamedTuple):
+    """A learner that has caught up votes from here on."""
+
+    voter: Voter
+
+
+class RemoveVoter(NamedTuple):
+    """A voter votes no more."""
+
+    replica: ReplicaId
+
+
+class UpdateVoter(NamedTuple):
+    """A voter is reached elsewhere."""
+
+    voter: Voter
+
+
+Change = AddVoter | RemoveVoter | UpdateVoter
+
+
+class Refusal(Enum):
+    """Why a change, or anything else, is not to be had from this replica now."""
+
+    NOT_LEADER = "only the leader decides that"
+    NOT_READY = "the leader has committed nothing of its own epoch yet"
+    UNDERWAY = "another change of the voters is not committed yet"
+    DUPLICATE = "a voter of that node is there already: it is to be removed first"
+    UNKNOWN = "there is no such voter"
+    NOT_CAUGHT_UP = "the learner has not synced all that is committed, or is silent"
+    LAST = "it is the only voter"
+
+
+def changed(voters: Voters, change: Change) -> Voters | Refusal:
+    """The set that a change makes of this one."""
+    match change:
+        case AddVoter(voter):
+            present = voters.of_node(voter.id.node_id)
+            return Refusal.DUPLICATE if present is not None else voters.including(voter)
+        case RemoveVoter(replica):
+            if replica not in voters:
+                return Refusal.UNKNOWN
+            return Refusal.LAST if len(voters) == 1 else voters.without(replica)
+        case UpdateVoter(voter):
+            return voters.including(voter) if voter.id in voters else Refusal.UNKNOWN

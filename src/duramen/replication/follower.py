@@ -1,0 +1,295 @@
+"""A follower: fetches from the one before it, cuts where histories part, serves those behind it. Pure.
+
+Only the leader says where histories part. A follower is *confirmed* once the leader has answered, in this epoch, a
+fetch at the end of its log: from then on that log is a beginning of the leader's, and grows only by what the leader
+has. So a follower asks the leader first and then the one before it, and serves only when it is confirmed itself; and
+what it says to be on its disk is true for the whole epoch, whoever passes it on.
+"""
+
+from typing import Final
+
+from duramen.replication.effects import Serve, Show
+from duramen.replication.messages import Batch, Fetch, FetchAnswer, Permit, Reach, Refusal
+from duramen.replication.parked_fetches import Parked
+from duramen.replication.progress import Progress
+from duramen.replication.replica import Replica
+from duramen.storage.leader_epochs import Takeover
+
+__all__ = ["Following"]
+
+_LONGER: Final = 16
+
+
+class Following:
+    """A follower in the epoch of its state."""
+
+    def __init__(self, replica: Replica, leader_id: int) -> None:
+        self._replica = replica
+        self._leader_id = leader_id
+        self._progress = Progress(replica.now_ms)
+        self._parked = Parked()
+        self._confirmed = False
+        self._permit: Permit | None = None
+        self._shown = 0
+        self._number = 0
+        self._waiting: Fetch | None = None
+        self._reported: tuple[Reach, ...] = ()
+        self._upstream = leader_id
+        self._wait_ms = replica.timeouts.wait_ms
+        self._backoff_ms = replica.timeouts.backoff_ms
+        self._silence_ms = replica.timeouts.silence_ms
+        self._retry_ms = replica.now_ms
+
+    def open(self) -> None:
+        """Fetch for the first time."""
+        self._fetch()
+
+    def close(self) -> None:
+        """It follows this leader no more: whoever waits is told."""
+        for fetch in self._parked.take(lambda _: True):
+            self._replica.refuse(fetch, Refusal.NOT_LEADER)
+
+    def changed(self) -> None:
+        """The controller has changed the assignment or the in-sync set."""
+        self._progress.forget(self._replica.state.nodes)
+        self.placed()
+
+    def reachable(self, node_id: int) -> None:
+        """There is a new connection to a node: what was on its way to it or from it may be lost."""
+        if node_id == self._upstream:
+            self._wait_ms = self._replica.timeouts.wait_ms
+            self._silence_ms = self._replica.timeouts.silence_ms
+            self._fetch()
+
+    def lost(self, message: Fetch | FetchAnswer) -> None:
+        """What was to be said, or the answer to it, did not get there: soon it is said again."""
+        again_ms = self._replica.now_ms + self._replica.timeouts.retry_ms
+        if isinstance(message, Fetch):
+            self._wait_ms = self._replica.timeouts.wait_ms
+            self._retry_ms = min(self._retry_ms, again_ms)
+        elif message.asked.leader_epoch == self._replica.leader_epoch:
+            self._parked.park(message.asked, again_ms)
+
+    @property
+    def upstream(self) -> int:
+        """The node from which it fetches."""
+        return self._upstream
+
+    @property
+    def shown_offset(self) -> int:
+        """What is below may be shown."""
+        return max(self._shown, self._replica.high_watermark)
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `tick` has something to do."""
+        parked_ms = self._parked.deadline_ms
+        return self._retry_ms if parked_ms is None else min(self._retry_ms, parked_ms)
+
+    def tick(self) -> None:
+        """What the time makes of it."""
+        replica = self._replica
+        for fetch in self._parked.take_due(replica.now_ms):
+            if self._confirmed:
+                self._answer(fetch)
+            else:
+                replica.refuse(fetch, Refusal.NOT_LEADER)
+        if replica.now_ms >= self._retry_ms:
+            if self._waiting is not None:
+                # Who asked again at the same pace would keep a busy node busy with answering twice.
+                self._silence_ms = 2 * min(self._silence_ms, replica.timeouts.idle_wait_ms)
+            self._fetch()
+
+    def synced(self) -> None:
+        """More of the log is on disk: that is reported upwards, and may be shown or passed on downwards."""
+        self._report()
+        self._show()
+        self._wake()
+
+    # -- upwards ------------------------------------------------------------------------------------
+
+    def take(self, answer: FetchAnswer) -> None:
+        """An answer to a fetch of this epoch; it counts where it was asked.
+
+        In an epoch what follows an end is the same for ever, so that answers may come late and twice. The high
+        watermark and the permit speak of the leader's log, which this one begins once it is confirmed.
+        """
+        latest = self._waiting is not None and answer.asked.number == self._waiting.number
+        here = answer.asked.end == self._replica.history.end
+        if answer.refusal is not None:
+            self._refused(answer, latest=latest, here=here)
+            return
+        self._backoff_ms = self._replica.timeouts.backoff_ms
+        if latest:
+            self._silence_ms = self._replica.timeouts.silence_ms
+        if answer.diverging is not None:
+            if here and not self._confirmed:
+                self._replica.cut(self._replica.history.meeting(answer.diverging))
+                self._fetch()
+            return
+        if answer.batches or answer.high_watermark > self._replica.high_watermark:
+            self._wait_ms = self._replica.timeouts.wait_ms
+        elif latest:
+            self._wait_ms = min(_LONGER * self._wait_ms, self._replica.timeouts.idle_wait_ms)
+        if here:
+            self._confirmed = self._confirmed or answer.node_id == self._leader_id
+            self._take_batches(answer)
+        turned = self._turned()
+        if self._confirmed:
+            self._take_word(answer)
+        if turned or latest or (here and answer.batches):
+            self._fetch()
+
+    def _refused(self, answer: FetchAnswer, *, latest: bool, here: bool) -> None:
+        """Ask again later: by then the controller may have said more.
+
+        Where the log above begins behind this one, or nobody knows any more where the two part, this one is begun anew.
+        """
+        replica = self._replica
+        if answer.refusal is Refusal.OFFSET_OUT_OF_RANGE and answer.leader_epoch == replica.leader_epoch:
+            if here:
+                replica.restart(answer.start_offset)
+                self._fetch()
+        elif latest:
+            self._waiting = None
+            self._retry_ms = replica.now_ms + self._backoff_ms
+            self._backoff_ms = min(2 * self._backoff_ms, replica.timeouts.wait_ms)
+
+    def _take_batches(self, answer: FetchAnswer) -> None:
+        leaders = {takeover.epoch: takeover.leader_id for takeover in answer.takeovers}
+        leaders[answer.leader_epoch] = self._leader_id
+        for batch in answer.batches:
+            if not self._follows(batch):
+                return
+            self._replica.append(batch, leaders.get(batch.epoch, -1))
+
+    def _follows(self, batch: Batch) -> bool:
+        end = self._replica.history.end
+        return batch.first_offset == end.offset and end.leader_epoch <= batch.epoch <= self._replica.leader_epoch
+
+    def _take_word(self, answer: FetchAnswer) -> None:
+        replica = self._replica
+        replica.learn(answer.high_watermark, answer.start_offset)
+        if answer.permit is not None and answer.node_id == self._upstream:
+            self._permit = answer.permit
+        self._show()
+        self._wake()
+
+    def placed(self) -> None:
+        """Others are live: ask the one that is before it now, once it is confirmed."""
+        if self._turned():
+            self._fetch()
+
+    def _turned(self) -> bool:
+        place = self._replica.places.get(self._replica.node_id)
+        upstream = self._leader_id if place is None or place.upstream is None else place.upstream
+        if not self._confirmed or upstream == self._upstream:
+            return False
+        self._upstream = upstream
+        self._permit = None
+        return True
+
+    def _fetch(self) -> None:
+        replica = self._replica
+        self._retry_ms = replica.now_ms + self._wait_ms + self._silence_ms
+        self._waiting = self._next_fetch()
+        replica.send(self._upstream, self._waiting)
+
+    def _report(self) -> None:
+        """Say what is on disk here and behind, beside the fetch that waits."""
+        if self._confirmed and self._reaches() != self._reported:
+            self._replica.send(self._upstream, self._next_fetch(reports=True))
+
+    def _next_fetch(self, *, reports: bool = False) -> Fetch:
+        replica = self._replica
+        self._number += 1
+        self._reported = self._reaches()
+        permitted = -1 if self._permit is None else self._permit.offset
+        return Fetch(
+            replica.node_id,
+            replica.broker_epoch,
+            replica.leader_epoch,
+            replica.history.end,
+            self._reported,
+            replica.high_watermark,
+            permitted,
+            self._number,
+            self._confirmed,
+            reports,
+            self._wait_ms,
+        )
+
+    def _reaches(self) -> tuple[Reach, ...]:
+        replica = self._replica
+        own = Reach(replica.node_id, replica.broker_epoch, replica.history.synced_offset)
+        return (own, *self._progress.reaches())
+
+    # -- shown here ---------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        """At the tail of a chain all is known to be on every disk before the high watermark says so."""
+        permit, me = self._permit, self._replica.node_id
+        if permit is not None and {*permit.nodes, me} >= set(permit.members):
+            offset = min(permit.offset, self._replica.history.synced_offset)
+            if offset > self.shown_offset:
+                self._shown = offset
+                self._replica.effects.append(Show(offset))
+
+    # -- downwards ----------------------------------------------------------------------------------
+
+    def fetch(self, fetch: Fetch) -> None:
+        """A fetch of this epoch by who is confirmed, and so may be ahead: then it waits."""
+        replica = self._replica
+        if not fetch.confirmed:
+            replica.refuse(fetch, Refusal.NOT_LEADER)
+            return
+        if self._confirmed:
+            reaches = replica.others(fetch.reaches)
+            if self._progress.take_all(reaches, replica.history.end_offset, replica.now_ms):
+                self._report()
+        if fetch.reports:
+            return
+        if self._confirmed and self._has_news(fetch):
+            self._parked.drop(fetch.node_id)
+            self._answer(fetch)
+        else:
+            self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
+
+    def _has_news(self, fetch: Fetch) -> bool:
+        replica = self._replica
+        if fetch.end.offset < replica.history.end_offset or fetch.high_watermark < replica.high_watermark:
+            return True
+        permit = self._permit_below()
+        return permit is not None and permit.offset > fetch.permitted
+
+    def _permit_below(self) -> Permit | None:
+        permit, replica = self._permit, self._replica
+        if permit is None:
+            return None
+        nodes = (*permit.nodes, replica.node_id)
+        return permit._replace(nodes=nodes, offset=min(permit.offset, replica.history.synced_offset))
+
+    def _answer(self, fetch: Fetch) -> None:
+        replica = self._replica
+        if fetch.end.offset < replica.history.start_offset:
+            replica.refuse(fetch, Refusal.OFFSET_OUT_OF_RANGE)
+            return
+        answer = FetchAnswer(
+            replica.node_id,
+            replica.leader_epoch,
+            fetch,
+            None,
+            replica.high_watermark,
+            replica.history.start_offset,
+            self._permit_below(),
+            takeovers=self._takeovers_after(fetch),
+        )
+        replica.effects.append(Serve(fetch.node_id, answer))
+
+    def _takeovers_after(self, fetch: Fetch) -> tuple[Takeover, ...]:
+        return self._replica.history.takeovers_after(fetch.end.leader_epoch)
+
+    def _wake(self) -> None:
+        if self._confirmed:
+            for fetch in self._parked.take(self._has_news):
+                self._answer(fetch)

@@ -1,0 +1,396 @@
+"""A leader: answers fetches, raises the high watermark, keeps the in-sync set, lets acks=all go. Pure."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from duramen.replication.effects import MoveLeader, Propose, Release, Serve
+from duramen.replication.insync import InSync
+from duramen.replication.messages import (
+    AlterPartitionAnswer,
+    Fetch,
+    FetchAnswer,
+    InSyncReplica,
+    Permit,
+    Reach,
+    Refusal,
+)
+from duramen.replication.parked_fetches import Parked
+from duramen.replication.partition import Topology
+from duramen.replication.progress import Progress
+from duramen.replication.replica import Replica
+from duramen.replication.slowness import Slowness
+from duramen.replication.waiters import Waiters
+
+__all__ = ["Behind", "Leading"]
+
+
+class Behind(NamedTuple):
+    """A follower of a partition that lacks something: how many records, None where it was not heard yet.
+
+    `waiting_ms` is for how long it has lacked the first of them.
+    """
+
+    node_id: int
+    records: int | None
+    waiting_ms: int
+
+
+class Leading:
+    """The leader of this epoch, whose first record comes at the end that its log has now."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._in_sync = InSync(replica.state)
+        self._slowness = Slowness(replica.config.eject_latency_ms, replica.timeouts.window_ms, replica.now_ms)
+        self._progress = Progress(replica.now_ms, self._slowness.observe)
+        self._parked = Parked()
+        self._waiters = Waiters()
+        self._first = replica.history.end_offset
+        self._lent = -1
+        self._moved = False  # whether the controller has said that another leads, before its log does
+
+    def open(self) -> None:
+        """Alone in sync, it commits at once. Who led before and has left the in-sync set may have been too slow."""
+        takeovers = self._replica.history.takeovers_after(-1)
+        before = takeovers[-1].leader_id if takeovers else self._replica.node_id
+        if before in self._joining() and self._replica.config.eject_latency_ms is not None:
+            self._slowness.suspect(before)
+        self.synced()
+
+    def close(self) -> None:
+        """It leads no more: whoever waits is told."""
+        self._refuse_waiters()
+        for fetch in self._parked.take(lambda _: True):
+            self._replica.refuse(fetch, Refusal.NOT_LEADER)
+
+    def changed(self) -> None:
+        """The controller has changed the in-sync set, or the assignment."""
+        before = self._in_sync.committed
+        self._in_sync.take(self._replica.state)
+        for node_id in self._in_sync.committed - before:
+            self._slowness.joined(node_id)
+        self._progress.renew()
+        self._progress.forget(self._replica.state.nodes)
+        self._commit()
+        if not self._has_enough():
+            for waiter in self._waiters.take():
+                self._replica.effects.append(Release(waiter, Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        self._review()
+        self._wake()
+        for fetch in self._parked.take(self._is_missed):
+            self._answer(fetch)
+
+    def lost(self, message: Fetch | FetchAnswer) -> None:
+        """An answer did not get there: soon the fetch is answered again."""
+        if isinstance(message, FetchAnswer) and message.asked.leader_epoch == self._replica.leader_epoch:
+            self._parked.park(message.asked, self._replica.now_ms + self._replica.timeouts.retry_ms)
+
+    def placed(self) -> None:
+        """Others are live: one of them may be ready to join."""
+        self._review()
+
+    def lets_join(self, live: Collection[int]) -> bool:
+        """Whether one of these was heard and is not in sync. Of who was not, nothing changes before it is."""
+        maximal, heard = self._in_sync.maximal, self._progress.heard
+        return any(node in live and node not in maximal and heard(node) for node in self._replica.state.replicas)
+
+    def latest_offset(self) -> int | None:
+        """The end that clients are told: the high watermark, or None where an earlier leader may have told a later one.
+
+        What was told before is below the end that this leader began with (OFFSET_NOT_AVAILABLE of KIP-207).
+        """
+        high_watermark = self._replica.high_watermark
+        return high_watermark if high_watermark >= self._first else None
+
+    def covered(self, node_id: int, broker_epoch: int) -> int:
+        """Below this offset all is on that replica's disk, as far as it was heard under that registration."""
+        return self._progress.covered(node_id) if self._progress.broker_epoch(node_id) >= broker_epoch else -1
+
+    def behind(self) -> list[Behind]:
+        """The followers that lack something."""
+        replica = self._replica
+        end_offset, waiting_ms = replica.history.end_offset, self._progress.waiting_ms(replica.now_ms)
+        others = [node_id for node_id in replica.state.replicas if node_id != replica.node_id]
+        return [
+            Behind(node_id, None if covered < 0 else end_offset - covered, waiting_ms.get(node_id, 0))
+            for node_id in self._progress.behind(others, end_offset)
+            for covered in [self._progress.covered(node_id)]
+        ]
+
+    @property
+    def awaits_others(self) -> bool:
+        """Whether somebody in sync lacks something, or is to be, or the set may be another: only then does it matter.
+
+        Who waits for a record waits for one that somebody lacks.
+        """
+        if len(self._in_sync.committed) < len(self._replica.state.replicas) or self._in_sync.in_flight is not None:
+            return True
+        return bool(self._progress.behind(self._in_sync.committed, self._replica.history.end_offset))
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        first_ms = self._review_ms()
+        for due_ms in (self._parked.deadline_ms, self._slowness.deadline_ms):
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms
+
+    def tick(self) -> None:
+        """What the time makes of it."""
+        for fetch in self._parked.take_due(self._replica.now_ms):
+            self._answer(fetch)
+        self._measure()
+        self._review()
+
+    # -- what is written ----------------------------------------------------------------------------
+
+    def refusal(self) -> Refusal | None:
+        """Why nothing may be appended under acks=all."""
+        if self.deposed:
+            return Refusal.NOT_LEADER
+        return None if self._has_enough() else Refusal.NOT_ENOUGH_REPLICAS
+
+    def cut_off(self) -> None:
+        """The controller or a follower cannot be reached: who waits for what this leader may never hear is told."""
+        if self.deposed:
+            self._refuse_waiters()
+
+    def moved(self) -> None:
+        """Another leads by now; the metadata log that says so is still on its way, as it may be with a slow disk."""
+        self._moved = True
+        self._refuse_waiters()
+
+    @property
+    def deposed(self) -> bool:
+        """Whether others may lead since long, and what is written here counts only if they do not."""
+        return self._moved or (self._replica.unheard and any(map(self._is_cut_off, self._followers())))
+
+    def _refuse_waiters(self) -> None:
+        for waiter in self._waiters.take():
+            self._replica.effects.append(Release(waiter, Refusal.NOT_LEADER))
+
+    def appended(self, records: int) -> None:
+        """So many records more have been written, ordered in this epoch."""
+        replica = self._replica
+        replica.history.append(replica.leader_epoch, replica.node_id, records)
+        self._progress.appended(replica.history.end_offset, replica.now_ms)
+        self._wake()
+
+    def wait(self, end_offset: int, waiter: object) -> None:
+        """`waiter` is released when all below `end_offset`, which is written, is committed."""
+        self._waiters.add(end_offset, waiter)
+        self._release()
+
+    def synced(self) -> None:
+        """More of the log is on disk."""
+        replica = self._replica
+        own = Reach(replica.node_id, replica.broker_epoch, replica.history.synced_offset)
+        self._progress.take_all((own,), replica.history.end_offset, replica.now_ms)
+        self._commit()
+        self._wake()
+
+    # -- what is committed --------------------------------------------------------------------------
+
+    def _has_enough(self) -> bool:
+        return len(self._in_sync.committed) >= self._replica.state.needed(self._replica.config)
+
+    def _commit(self) -> None:
+        """What is on the disks of all that may be in sync is committed, while enough are known to be."""
+        if self._has_enough() and self._replica.commit(
+            min(self._progress.covered(node) for node in self._in_sync.maximal)
+        ):
+            self._release()
+            self._wake()
+
+    def _release(self) -> None:
+        for waiter in self._waiters.reached(self._replica.high_watermark):
+            self._replica.effects.append(Release(waiter, None))
+
+    # -- who is in sync -----------------------------------------------------------------------------
+
+    def answered(self, answer: AlterPartitionAnswer) -> None:
+        """The controller has refused a proposal."""
+        self._in_sync.refused(answer.asked, self._replica.now_ms + self._replica.timeouts.retry_ms)
+
+    def _review(self) -> None:
+        """Propose another set where some lag or some have caught up; say again what was not answered.
+
+        What was refused is taken back first: otherwise the high watermark would wait for who is not let in.
+        """
+        replica, now_ms = self._replica, self._replica.now_ms
+        if now_ms < self._in_sync.due_ms:
+            return
+        if not (self.awaits_others or self._in_sync.is_open or self._slowness.finds_any):
+            return  # as it is with most, most of the time
+        due_ms = now_ms + replica.timeouts.retry_ms
+        if self._in_sync.in_flight is not None:
+            self._in_sync.due_ms = due_ms
+            replica.effects.append(Propose(self._in_sync.in_flight))
+            return
+        wanted = self._in_sync.committed
+        if not self._in_sync.is_open:
+            lagging = self._lagging()
+            wanted = wanted.difference(lagging) if lagging else wanted
+            slow = self._slow(wanted)
+            wanted = wanted.difference(slow) if slow else wanted
+            ready = self._ready()
+            wanted = wanted.union(ready) if ready else wanted
+        # The controller wants to know the registration of each: of who was not heard in this epoch it is not known.
+        if not self._progress.knows_all(wanted):
+            self._in_sync.due_ms = due_ms
+        elif wanted != self._in_sync.committed or self._in_sync.is_open:
+            members = [InSyncReplica(node, self._progress.broker_epoch(node)) for node in sorted(wanted)]
+            me = InSyncReplica(replica.node_id, replica.broker_epoch)
+            replica.effects.append(Propose(self._in_sync.propose(me, replica.leader_epoch, members, due_ms)))
+
+    def _followers(self) -> list[int]:
+        return sorted(self._in_sync.committed - {self._replica.node_id})
+
+    def _lags(self, node_id: int) -> bool:
+        replica = self._replica
+        if self._progress.covered(node_id) >= replica.history.end_offset:
+            return False
+        if self._is_cut_off(node_id) and replica.now_ms >= self._gone_ms(node_id):
+            return True
+        return self._progress.lags(node_id, replica.history.end_offset, replica.now_ms, replica.config.lag_time_max_ms)
+
+    def _is_cut_off(self, node_id: int) -> bool:
+        """Whether it fetches from here, and there is no connection to it."""
+        place = self._replica.places.get(node_id)
+        return node_id in self._replica.gone and place is not None and place.upstream == self._replica.node_id
+
+    def _gone_ms(self, node_id: int) -> int:
+        """When one that is cut off counts as gone, unless there is a connection again."""
+        return self._replica.gone[node_id] + self._replica.timeouts.gone_ms
+
+    def _lagging(self) -> list[int]:
+        replica = self._replica
+        behind = self._progress.behind(self._in_sync.committed, replica.history.end_offset)
+        return [node for node in behind if node != replica.node_id and self._lags(node)]
+
+    def _slow(self, members: frozenset[int]) -> tuple[int, ...]:
+        """Who is slow and not needed."""
+        if len(members) <= self._replica.state.needed(self._replica.config):
+            return ()
+        slow = self._slowness.eject(members - {self._replica.node_id})
+        return () if slow is None else (slow,)
+
+    def _measure(self) -> None:
+        """At the end of a window a leader may find itself to be the slow one."""
+        replica = self._replica
+        if not self._slowness.is_due(replica.now_ms):
+            return
+        is_over = self._slowness.close(self._progress.waiting_ms(replica.now_ms), replica.live, replica.now_ms)
+        if is_over and self._slowness.is_slow(replica.node_id) and self._followers():
+            replica.effects.append(MoveLeader(replica.leader_epoch))
+
+    def _ready(self) -> list[int]:
+        """Who may join."""
+        joining = self._joining()
+        if not joining:
+            return joining
+        bar = self._bar()
+        return [node for node in joining if self._progress.covered(node) >= bar]
+
+    def _bar(self) -> int:
+        """What one who joins has on disk: all that any leader may have committed, and that a tail may have shown."""
+        return max(self._replica.high_watermark, self._first, self._lent)
+
+    def _joining(self) -> list[int]:
+        """Who is there and is not in sync."""
+        maximal = self._in_sync.maximal
+        outside = [node for node in self._replica.state.replicas if node not in maximal]
+        return [
+            node
+            for node in outside
+            if node in self._replica.live and self._progress.heard(node) and self._slowness.may_join(node)
+        ]
+
+    def _review_ms(self) -> int | None:
+        """When something is to be proposed, or proposed again, if nothing happens until then."""
+        if self._in_sync.in_flight is not None or self._in_sync.due_ms > self._replica.now_ms:
+            return self._in_sync.due_ms
+        end_offset, own_id = self._replica.history.end_offset, self._replica.node_id
+        behind = [node for node in self._progress.behind(self._in_sync.committed, end_offset) if node != own_id]
+        if not behind:
+            return None
+        lag_time_max_ms = self._replica.config.lag_time_max_ms
+        times = [self._progress.lags_at_ms(node, lag_time_max_ms) for node in behind]
+        times += [self._gone_ms(node) for node in behind if self._is_cut_off(node)]
+        return min(times)
+
+    # -- fetches ------------------------------------------------------------------------------------
+
+    def fetch(self, fetch: Fetch) -> None:
+        """A fetch of this epoch: what it reports counts where its log is the beginning of this one."""
+        replica = self._replica
+        if self._progress.is_stale(fetch.node_id, fetch.broker_epoch):
+            replica.refuse(fetch, Refusal.NOT_LEADER)
+            return
+        if replica.history.holds(fetch.end):
+            self._hear(fetch)
+        if fetch.reports:
+            return
+        if not fetch.confirmed or self._has_news(fetch):
+            self._parked.drop(fetch.node_id)
+            self._answer(fetch)
+        else:
+            self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
+
+    def _hear(self, fetch: Fetch) -> None:
+        replica = self._replica
+        if self._progress.take_all(replica.others(fetch.reaches), replica.history.end_offset, replica.now_ms):
+            self._commit()
+            self._review()
+
+    def _has_news(self, fetch: Fetch) -> bool:
+        replica = self._replica
+        if fetch.end != replica.history.end or fetch.high_watermark < replica.high_watermark:
+            return True
+        permit = self._permit()
+        return permit is not None and permit.offset > fetch.permitted
+
+    def _is_missed(self, fetch: Fetch) -> bool:
+        """Whether it speaks for one who may be ready to join, and has to be heard again first."""
+        outside = frozenset(self._replica.state.replicas) - self._in_sync.maximal
+        missed = [node for node in outside if node in self._replica.live and not self._progress.heard(node)]
+        return any(reach.node_id in missed for reach in fetch.reaches)
+
+    def _permit(self) -> Permit | None:
+        """What the tail of a chain may show when all before it have it too.
+
+        Who joins later has to have it first; so it does not rise while somebody who keeps up is not in sync.
+        """
+        replica = self._replica
+        if replica.config.topology is not Topology.CHAIN or not self._has_enough():
+            return None
+        if all(map(self._lags, self._joining())):
+            self._lent = max(self._lent, replica.history.synced_offset)
+        return Permit(tuple(sorted(self._in_sync.maximal)), (replica.node_id,), self._lent)
+
+    def _answer(self, fetch: Fetch) -> None:
+        replica = self._replica
+        history = replica.history
+        if not history.knows(fetch.end):
+            replica.refuse(fetch, Refusal.OFFSET_OUT_OF_RANGE)
+            return
+        answer = FetchAnswer(
+            replica.node_id,
+            replica.leader_epoch,
+            fetch,
+            None,
+            replica.high_watermark,
+            history.start_offset,
+            self._permit(),
+            history.parting(fetch.end),
+            history.takeovers_after(fetch.end.leader_epoch),
+        )
+        if answer.diverging is not None:
+            replica.send(fetch.node_id, answer)
+        else:
+            replica.effects.append(Serve(fetch.node_id, answer))
+
+    def _wake(self) -> None:
+        for fetch in self._parked.take(self._has_news):
+            self._answer(fetch)

@@ -1,0 +1,1 @@
+"""What nodes ask the active controller, and its responses."""

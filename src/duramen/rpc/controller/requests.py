@@ -1,0 +1,315 @@
+"""What the active controller is asked for, as values that can travel. Pure.
+
+Nodes speak for themselves (`Register`, `Beat`, `AlterPartitions`, `ReportLeaders`, `AllocateProducerIds`); the others
+are what users want, which any node takes and passes on.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from duramen.metadata.alter_partition import Member, Proposal
+from duramen.metadata.decisions import Definition
+from duramen.metadata.heartbeats import Heartbeat
+from duramen.metadata.partitions import PartitionId
+from duramen.metadata.rebalance import Move
+from duramen.metadata.registration import Registration
+from duramen.raft.voters import ReplicaId, Voter
+
+__all__ = [
+    "AddVoter",
+    "Adopt",
+    "AllocateProducerIds",
+    "AlterPartitions",
+    "AlterQuotas",
+    "AwaitApplied",
+    "Beat",
+    "BeginMoves",
+    "CancelMoves",
+    "CancelReassignment",
+    "ConfigureGroup",
+    "ConfigureNode",
+    "ConfigureStream",
+    "CreateStream",
+    "DeleteStream",
+    "DrainNode",
+    "ElectLeader",
+    "GrowStream",
+    "MoveLeader",
+    "Observe",
+    "PlanMoves",
+    "Reassign",
+    "RebalanceLeaders",
+    "RecordGap",
+    "Register",
+    "RemoveVoter",
+    "Report",
+    "ReportDamage",
+    "ReportLeaders",
+    "Request",
+    "SetFeatureLevel",
+    "UnregisterNode",
+]
+
+
+class _Request(msgspec.Struct, frozen=True, tag_field="request"):
+    """Base of the requests."""
+
+
+class Register(_Request, frozen=True):
+    """A node takes part from here on; `renews` is the epoch of its own registration that ends with that, if any."""
+
+    wish: Registration
+    renews: int = 0
+
+
+class Beat(_Request, frozen=True):
+    """A node is there; `unwritable`: its storage takes no writes."""
+
+    beat: Heartbeat
+    unwritable: bool = False
+
+
+class AlterPartitions(_Request, frozen=True):
+    """A leader proposes who is in sync, of several partitions; each is taken or refused by itself."""
+
+    proposals: tuple[Proposal, ...]
+
+
+class Report(NamedTuple):
+    """A leader that does not answer, and the epoch in which it leads."""
+
+    place: PartitionId
+    leader_epoch: int
+
+
+class ReportLeaders(_Request, frozen=True):
+    """A follower in sync cannot reach the leaders of these partitions."""
+
+    reporter: Member
+    reports: tuple[Report, ...]
+
+
+class ReportDamage(_Request, frozen=True):
+    """Damage on the disk of the reporter has cost its replicas of these partitions records."""
+
+    repeats = True
+
+    reporter: Member
+    places: tuple[PartitionId, ...]
+
+
+class AllocateProducerIds(_Request, frozen=True):
+    """A block of ids for producers."""
+
+
+class Adopt(_Request, frozen=True):
+    """A node that was alone brings its streams: it is their replica, and leads in that epoch, above any before."""
+
+    node_id: int
+    leader_epoch: int
+
+
+class CreateStream(_Request, frozen=True):
+    """Create a stream with so many replicas, or with those of `assignment`, by partition.
+
+    With `idempotent`, one that is there with the same definition is as good. `largest_size` bounds what there is, as in
+    `create_replicated`.
+    """
+
+    wish: Definition
+    replication_factor: int = 1
+    assignment: tuple[tuple[int, ...], ...] | None = None
+    idempotent: bool = False
+    largest_size: int | None = None
+
+
+class GrowStream(_Request, frozen=True):
+    """Give a stream so many partitions in all; `assignment` is of the new ones."""
+
+    name: str
+    partitions: int
+    assignment: tuple[tuple[int, ...], ...] | None = None
+    largest_size: int | None = None
+
+
+class ConfigureStream(_Request, frozen=True):
+    """Change a stream's config; None sets a name back, `whole` all that are not named."""
+
+    name: str
+    changes: Mapping[str, str | None]
+    whole: bool = False
+
+
+class DeleteStream(_Request, frozen=True):
+    """Delete a stream."""
+
+    name: str
+
+
+class ConfigureNode(_Request, frozen=True):
+    """Change settings of a node while it runs; None: of every node. The values were checked."""
+
+    node_id: int | None
+    changes: Mapping[str, str | None]
+    whole: bool = False
+
+
+class ConfigureGroup(_Request, frozen=True):
+    """Change the config of a group. The values were checked."""
+
+    group: str
+    changes: Mapping[str, str | None]
+
+
+class AlterQuotas(_Request, frozen=True):
+    """Set quotas of an entity, in bytes a second; None removes one."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    changes: Sequence[tuple[str, float | None]]
+
+
+class RecordGap(_Request, frozen=True):
+    """Nobody listened to the subjects of streams, from when to when (ms since 1970), and why, as a node knows.
+
+    `stream_id`: of one stream; empty: of all.
+    """
+
+    node_id: int
+    start_ms: int
+    end_ms: int
+    cause: str
+    stream_id: str = ""
+
+
+class ElectLeader(_Request, frozen=True):
+    """Let the preferred replica lead; `unclean`: let a replica lead that may lack acknowledged records.
+
+    `most_complete` is the node whose replica has most, as the live ones have said.
+    """
+
+    place: PartitionId
+    unclean: bool = False
+    most_complete: int | None = None
+
+
+class MoveLeader(_Request, frozen=True, omit_defaults=True):
+    """Let a node that is in sync lead; `slow` is the one that led, which leaves the in-sync set if it can."""
+
+    place: PartitionId
+    node_id: int
+    slow: int | None = None
+
+
+class RebalanceLeaders(_Request, frozen=True):
+    """Let preferred replicas lead where they can, so many at most."""
+
+    most: int
+
+
+class Reassign(_Request, frozen=True):
+    """Let a partition have these replicas."""
+
+    place: PartitionId
+    replicas: tuple[int, ...]
+
+
+class CancelReassignment(_Request, frozen=True):
+    """Let a partition keep the replicas that it had."""
+
+    place: PartitionId
+
+
+class PlanMoves(_Request, frozen=True):
+    """Plan how to spread the replicas over the nodes, and to empty those that are named; nothing is done."""
+
+    without_nodes: tuple[int, ...] = ()
+
+
+class BeginMoves(_Request, frozen=True):
+    """Carry a plan on, so that `at_once` of its moves are under way; asked again until all are done."""
+
+    moves: tuple[Move, ...]
+    at_once: int
+
+
+class CancelMoves(_Request, frozen=True):
+    """Take back what is under way of a plan."""
+
+    moves: tuple[Move, ...]
+
+
+class DrainNode(_Request, frozen=True):
+    """Let leaders leave a node, and none come to it, until it registers anew."""
+
+    node_id: int
+
+
+class UnregisterNode(_Request, frozen=True):
+    """Let a node that is gone take part no more."""
+
+    node_id: int
+
+
+class SetFeatureLevel(_Request, frozen=True):
+    """Let the cluster use what this level has."""
+
+    level: int
+
+
+class AddVoter(_Request, frozen=True):
+    """Let a replica that has caught up vote in the quorum (KIP-853)."""
+
+    voter: Voter
+
+
+class RemoveVoter(_Request, frozen=True):
+    """Let a voter vote no more."""
+
+    replica: ReplicaId
+
+
+class Observe(_Request, frozen=True):
+    """What only the active controller sees: how far the replicas of the quorum and the nodes are."""
+
+
+class AwaitApplied(_Request, frozen=True):
+    """Answer once every live node has applied what is below the offset, or when `within_ms` are over."""
+
+    offset: int
+    within_ms: int
+
+
+Request = (
+    Register
+    | Beat
+    | AlterPartitions
+    | ReportLeaders
+    | ReportDamage
+    | AllocateProducerIds
+    | Adopt
+    | CreateStream
+    | GrowStream
+    | ConfigureStream
+    | DeleteStream
+    | ConfigureNode
+    | ConfigureGroup
+    | AlterQuotas
+    | RecordGap
+    | ElectLeader
+    | MoveLeader
+    | RebalanceLeaders
+    | Reassign
+    | CancelReassignment
+    | PlanMoves
+    | BeginMoves
+    | CancelMoves
+    | DrainNode
+    | UnregisterNode
+    | SetFeatureLevel
+    | AddVoter
+    | RemoveVoter
+    | Observe
+    | AwaitApplied
+)

@@ -1,0 +1,124 @@
+"""What the active controller answers, as values that can travel. Pure."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+import msgspec
+
+from duramen.base.errors import DuramenError
+from duramen.metadata.alter_partition import Refusal
+from duramen.metadata.partitions import PartitionState
+from duramen.metadata.rebalance import Move
+from duramen.raft.description import ReplicaProgress
+from duramen.raft.voters import Voter
+
+__all__ = [
+    "Answer",
+    "Beaten",
+    "Block",
+    "Created",
+    "Done",
+    "Isr",
+    "IsrAnswers",
+    "Observed",
+    "Outcome",
+    "Planned",
+    "Registered",
+    "Stepped",
+    "Value",
+    "When",
+]
+
+
+class _Value(msgspec.Struct, frozen=True, tag_field="answer"):
+    """Base of what is answered."""
+
+
+class Done(_Value, frozen=True):
+    """It is so."""
+
+
+class Registered(_Value, frozen=True):
+    """The node takes part, in this epoch; it is fenced until it has applied what is below that offset."""
+
+    epoch: int
+
+
+class Beaten(_Value, frozen=True):
+    """What a node is: fenced or not, `caught_up` with its own registration, and whether it may stop now."""
+
+    fenced: bool
+    caught_up: bool
+    may_stop: bool = False
+
+
+class Isr(msgspec.Struct, frozen=True):
+    """What became of one proposal: why it was refused, or the partition; `new_leader`: it has another leader now."""
+
+    refusal: Refusal | None = None
+    partition: PartitionState | None = None
+    new_leader: bool = False
+
+
+class IsrAnswers(_Value, frozen=True):
+    """What became of each proposal, in their order."""
+
+    answers: tuple[Isr, ...]
+
+
+class Created(_Value, frozen=True):
+    """The stream is there; `existed`: it was before."""
+
+    stream_id: UUID
+    existed: bool = False
+
+
+class Block(_Value, frozen=True):
+    """The ids from `first` on, so many, are nobody else's."""
+
+    first: int
+    count: int
+
+
+class Planned(_Value, frozen=True):
+    """A plan: what is to move."""
+
+    moves: tuple[Move, ...]
+
+
+class Stepped(_Value, frozen=True):
+    """How many moves of a plan are done, under way, not begun, and void; or leaders that were moved, as `done`."""
+
+    done: int
+    moving: int = 0
+    waiting: int = 0
+    void: int = 0
+
+
+class Observed(_Value, frozen=True):
+    """The quorum as its leader sees it, and how far each live node has applied the metadata log, by its id.
+
+    Observers fetch and do not vote; `endpoints` is where the voters are reached.
+    """
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaProgress, ...]
+    observers: tuple[ReplicaProgress, ...]
+    endpoints: tuple[Voter, ...]
+    applied: dict[int, int] = {}
+
+
+Value = Done | Registered | Beaten | IsrAnswers | Created | Block | Planned | Stepped | Observed
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was asked for is so: who has applied the metadata log up to `end_offset` knows of it."""
+
+    value: Value
+    end_offset: int
+
+
+Outcome = Answer | DuramenError
+When = Callable[[Outcome], None]

@@ -1,0 +1,509 @@
+"""The broker of one node: everything below it, put together, and what the doors may ask of it.
+
+Nothing here waits. Completions come back through callbacks, what has to happen later is a deadline:
+`next_deadline_ms` says when `fire` has something to do.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
+from duramen.base.ids import METADATA_STREAM_ID, Position, StreamId
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
+from duramen.base.settings import Settings
+from duramen.broker.changes import settled
+from duramen.broker.fetch import Fetches
+from duramen.broker.gaps import Gaps
+from duramen.broker.late_records import LateDeletions
+from duramen.broker.list_offsets import BoundsOf
+from duramen.broker.membership import Standing
+from duramen.broker.node_configs import NodeConfigs
+from duramen.broker.partition import Partition
+from duramen.broker.quotas import Quotas
+from duramen.broker.replication_wait import wait_replicated
+from duramen.broker.streams import Streams
+from duramen.controller.admin.completeness import Completeness
+from duramen.controller.admin.unclean import UncleanElections
+from duramen.controller.standalone.node import Alone
+from duramen.coordinators.group.configs import GroupConfigs
+from duramen.coordinators.group.coordinator import Coordinator
+from duramen.coordinators.group.lag import Lags
+from duramen.coordinators.group.listing import Listing
+from duramen.coordinators.group.offset_resets import Resets
+from duramen.coordinators.group.offsets import OFFSETS_STREAM, Offsets
+from duramen.coordinators.group.remote_lag import Elsewhere
+from duramen.coordinators.share.groups import ShareGroups
+from duramen.coordinators.share.nodes import ShareKit, ShareNodes
+from duramen.coordinators.share.state import SHARE_STATE_STREAM, ShareStates
+from duramen.coordinators.transaction.completion import Places
+from duramen.coordinators.transaction.coordinator import Transactions
+from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, TransactionLog
+from duramen.coordinators.transaction.producer_ids import ProducerIds
+from duramen.metadata.decisions import Definition
+from duramen.metadata.events import (
+    Event,
+    GroupConfigured,
+    NatsGapRecorded,
+    NodeConfigured,
+    PartitionChanged,
+    PartitionsAdded,
+    QuotasChanged,
+    StreamConfigured,
+    StreamCreated,
+    StreamDeleted,
+)
+from duramen.metadata.partitions import PartitionId
+from duramen.metadata.state import ControllerState, Entity, StreamState
+from duramen.replication.replication_wait import Outcome
+from duramen.rpc.caller import Caller
+from duramen.rpc.controller.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
+from duramen.rpc.server import Server
+from duramen.service.internal_streams import InternalStreams
+from duramen.service.methods import wires_by
+from duramen.service.metrics import Measures
+from duramen.storage.log.refused_batches import Refusals
+from duramen.storage.store import Store
+from duramen.storage.view.part import ViewPart
+from duramen.storage.view.view import View
+
+__all__ = ["Broker", "Ports"]
+
+Done = Callable[[DuramenError | None], None]
+Assignment = tuple[tuple[int, ...], ...]
+"""The replicas of each partition, by their node ids, the preferred leader first."""
+
+_PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
+_PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
+_FOLLOW_MS: Final = 5_000  # so old what other coordinators have stored is at most where this node takes their place
+_SHARES_PREFIX: Final = b"\x10"  # of the rows of share groups, behind those of consumer offsets
+
+
+class Ports(NamedTuple):
+    """What the broker needs of the outside."""
+
+    worker: Worker
+    clock: Clock
+    randomness: Randomness
+    views: ViewStore
+
+
+class Broker:
+    """Streams, records, fetches and groups of this node."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        deadlines: Deadlines,
+        store: Store,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        directory_id: str,
+        report: Callable[[str], None],
+        standing: Standing | None = None,
+    ) -> None:
+        """`report` is told what an operator should hear of. Without a `standing` the node is alone.
+
+        A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
+        what is listened for is what is bound now. Doors that follow leaders or the metadata add themselves to
+        `when_led`, called as `led` is, and to `when_happened`, called with each event behind its effect, or with None
+        where all of the metadata may be another.
+        """
+        self._clock = ports.clock
+        self._randomness = ports.randomness
+        self._deadlines = deadlines
+        self._report = report
+        self._stopping = False
+        self.settings = settings
+        self.metrics = metrics
+        self.store = store
+        self.store.compactor.report = report
+        store.quarantine.report_to(report)
+        self.node_id = settings.integer("node.id")
+        self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
+        self.standing = standing or Alone(
+            store, self.node_id, directory_id, ports.clock, ports.randomness,
+            producers_ms=settings.integer("producer.id.expiration.ms"),
+        )  # fmt: skip
+        self.streams = Streams(store, settings, ports.clock, metrics, self.standing.first_role)
+        self.refused = Refusals(ports.clock)  # by stream name and partition, of those that were not there
+        self.quotas = Quotas(settings)
+        self.fetches = Fetches(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
+        self.group_configs = GroupConfigs(settings, self.standing)
+        alone = self.standing.first_role is None
+        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock, report, alone=alone)
+        self.groups = Coordinator(
+            self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
+            metrics, report,
+        )  # fmt: skip
+        self._transaction_log = TransactionLog(store, ports.clock)
+        shares = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
+        self._shares = ShareStates(store, shares, ports.clock, report, alone=alone)
+        self.internal_streams = InternalStreams(
+            self.create_stream, settings, self._offsets, self._transaction_log, self._shares
+        )
+        metrics.most_series = settings.integer("metrics.partitions.max")
+        wires = wires_by(lambda: self.metadata_state)
+        self.caller = Caller(self.node_id, self.standing, wires, Server(wires), ports.clock, deadlines)
+        self.bounds = BoundsOf(self.standing, self.streams, store, self.caller)
+        self.completeness = Completeness(lambda: self.standing, self.streams, self.caller)
+        self._unclean = UncleanElections(self.node_id, lambda: self.standing, self.completeness, ports.clock, deadlines)
+        self.lags = Lags(
+            self._offsets, self.streams, store, ports.clock, Elsewhere(self.bounds, ports.clock, store.soon),
+            most_series=metrics.most_series,
+        )  # fmt: skip
+        self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets, self.bounds)
+        self.producer_ids = ProducerIds(self.standing)
+        self.transactions = Transactions(
+            Places(self._transaction_log, self.streams, self._offsets, store, self.standing), self.groups, ports.clock,
+            deadlines, settings, self.producer_ids.allocate, metrics, report, self.caller,
+        )  # fmt: skip
+        self.listing = Listing(self.standing, self.groups, self.streams, store, self.caller, self.bounds)
+        metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
+        self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
+        store.when_failed(lambda error: report(str(error)))
+        store.when_late(LateDeletions(self.streams, report).deleted)
+        self.node_configs = NodeConfigs(settings, self.standing, self.node_id, report)
+        self.share_nodes = ShareNodes(
+            ShareKit(
+                self.caller, self.standing, self.streams, self._offsets, store, ports.clock, deadlines, settings,
+                self.group_configs.get, metrics,
+            ),
+            self._shares,
+        )  # fmt: skip
+        self.sharing = self.share_nodes.sharing
+        self.share_groups = ShareGroups(
+            self.sharing, self.share_nodes.inventory, self.streams, ports.clock, deadlines, settings, self.groups.room,
+            self.groups.kinds,
+        )  # fmt: skip
+        self.groups.kinds.add(self.share_groups)
+        self.gaps = Gaps(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
+        self.when_listening: Callable[[Callable[[], None]], None] | None = None
+        self.when_led: list[Callable[[Partition, int | None], object]] = []
+        self.when_happened: list[Callable[[Event | None], object]] = [] if alone else [self._unclean.happened]
+
+    # -- starting and stopping ----------------------------------------------------------------------
+
+    def start(self, done: Done) -> None:
+        """Take in the metadata and the groups; then `done(None)`, and requests may come."""
+        self.standing.start(self, lambda error: self._metadata_ready(error, done))
+
+    def _metadata_ready(self, error: DuramenError | None, done: Done) -> None:
+        if error is not None:
+            done(error)
+            return
+        self.restored()
+        self.store.name_leaders(self.standing.leader_of)
+        if self.standing.first_role is None:
+            for log in self.store.each_log():
+                self.store.bound_forgotten(log, self.metadata_state.highest_producer_id)
+        self.gaps.measure()
+        self._offsets.recover(lambda failure: self._offsets_ready(failure, done))
+
+    def _remove_orphans(self) -> None:
+        # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
+        for log in list(self.store.each_log()):
+            stream_id = log.key.stream_id
+            if stream_id == METADATA_STREAM_ID or self.metadata_state.stream_by_id(stream_id) is not None:
+                continue
+            if self.standing.is_gone(stream_id):
+                self.store.delete(log)
+            else:
+                self._report(
+                    f"{log.directory} holds partition {log.key.partition} of the stream {stream_id}, which the metadata"
+                    " log does not know; its records are left where they are and not served"
+                )
+
+    def _offsets_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
+        if error is not None:
+            done(_storage_error("the stream of consumer offsets cannot be read", error))
+            return
+        self._shares.recover(lambda failure: self._shares_ready(failure, done))
+
+    def _shares_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
+        if error is not None:
+            done(_storage_error("the stream of share groups cannot be read", error))
+            return
+        self.share_nodes.started(
+            lambda refused: (
+                done(refused)
+                if refused is not None
+                else self.transactions.restore(lambda failure: self._transactions_ready(failure, done))
+            )
+        )
+
+    def _transactions_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
+        if error is not None:
+            done(_storage_error("the stream of transactions cannot be read", error))
+            return
+        # As late as can be: members have a whole session from here on, and no requests of theirs may come before.
+        self.groups.restore()
+        if self.standing.first_role is not None:
+            self._repeat(_FOLLOW_MS, self._offsets.follow)
+            self._repeat(_FOLLOW_MS, self._shares.follow)
+        self._every("log.retention.check.interval.ms", self._enforce_retention)
+        self._every("log.cleaner.backoff.ms", self.store.compact)
+        self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
+        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.expire)
+        self._every("offsets.retention.check.interval.ms", self.groups.expire)
+        self._every("share.coordinator.state.topic.prune.interval.ms", self._tidy_shares)
+        self.store.scrubber.start(
+            self.settings.integer("scrub.bytes.per.second"), self.settings.integer("scrub.interval.ms")
+        )
+        self.standing.join(partial(self._joined, done))
+
+    def _joined(self, done: Done, error: DuramenError | None) -> None:
+        if error is None:
+            self._remove_orphans()
+            self._unclean.happened(None)
+        done(error)
+
+    def _tidy_shares(self) -> None:
+        self.share_nodes.tidy()
+        self.share_groups.tidy(self.share_nodes.is_gone)
+
+    def _every(self, setting: str, action: Callable[[], None]) -> None:
+        self._repeat(self.settings.integer(setting), action)
+
+    def _repeat(self, interval_ms: int, action: Callable[[], None]) -> None:
+        def due() -> None:
+            self._deadlines.at(self._clock.monotonic_ms() + interval_ms, due)
+            action()
+
+        self._deadlines.at(self._clock.monotonic_ms() + interval_ms, due)
+
+    def _enforce_retention(self) -> None:
+        now_ms = self._clock.wall_ms()
+        self.store.enforce_retention(now_ms)
+        self.store.expire_producers(now_ms - self.settings.integer("producer.id.expiration.ms"))
+        self._offsets.flush()
+        self._shares.flush()
+
+    def stop(self, done: Callable[[OSError | None], None]) -> None:
+        """Take no more work, finish what was taken, and leave the directory clean."""
+        self._stopping = True
+        self.standing.stop()
+        self.groups.stop()
+        self.transactions.stop()
+        self._offsets.flush(lambda _: self._shares.flush(lambda _: self.store.stop(done)))
+
+    @property
+    def metadata_state(self) -> ControllerState:
+        """What is committed of the metadata."""
+        return self.standing.state
+
+    def now_ms(self) -> int:
+        """The time on the wall, in ms since 1970."""
+        return self._clock.wall_ms()
+
+    def random_bytes(self, size: int) -> bytes:
+        """Bytes that nobody can guess."""
+        return self._randomness.token(size)
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some start; never goes back."""
+        return self._clock.monotonic_ms()
+
+    def wait_replicated(
+        self, partition: Partition, record: Position, wait_ms: int, done: Callable[[Outcome], None]
+    ) -> None:
+        """See `reaching.wait_replicated`."""
+        wait_replicated(partition, record, wait_ms, self._clock, self._deadlines, done)
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
+        """Do something after so many milliseconds, unless it is cancelled."""
+        return self._deadlines.at(self._clock.monotonic_ms() + delay_ms, action)
+
+    def next_deadline_ms(self) -> int | None:
+        """The monotonic time at which `fire` has something to do."""
+        return self._deadlines.next_ms()
+
+    def fire(self) -> None:
+        """Do what is due."""
+        self._deadlines.fire(self._clock.monotonic_ms())
+
+    # -- streams ------------------------------------------------------------------------------------
+
+    def restored(self) -> None:
+        """The metadata is another as a whole: streams follow."""
+        state = self.metadata_state
+        self.streams.reconfigure(self.node_configs.changed)
+        for stream in self.streams:
+            if state.stream_by_id(stream.id) is None:
+                self._remove(stream.id)
+        for stream_state in state.streams.values():
+            self._put(stream_state, at_once=True)
+        self.quotas.update(state.quotas)
+        for listener in self.when_happened:
+            listener(None)
+
+    def partition(self, place: PartitionId) -> Partition:
+        """A partition that the metadata has. Raises StreamNotFound."""
+        stream = self.streams.find_id(place.stream_id)
+        if stream is None:
+            raise StreamNotFound(f"there is no stream {place.stream_id}")
+        return stream.partition(place.partition)
+
+    def has(self, place: PartitionId) -> bool:
+        """Whether a partition is made already: many are made a few at a time."""
+        stream = self.streams.find_id(place.stream_id)
+        return stream is not None and place.partition < len(stream.partitions)
+
+    def when_made(self, stream_id: StreamId, action: Callable[[], None]) -> None:
+        """Do `action` once all partitions of a stream are made: now, or later, or when it is deleted."""
+        self.streams.when_made(stream_id, action)
+
+    def led(self, place: PartitionId, leader_epoch: int | None) -> None:
+        """From here on this node leads a partition, in that epoch; None: no more."""
+        stream = self.streams.find_id(place.stream_id)
+        if stream is None:
+            return
+        partition = stream.partition(place.partition)
+        if leader_epoch is not None:
+            self.store.bound_forgotten(partition.log, self.metadata_state.highest_producer_id)
+        self._offsets.led(partition, leads=leader_epoch is not None)
+        self.share_nodes.led(partition, leads=leader_epoch is not None)
+        if stream.name == TRANSACTIONS_STREAM:
+            self.transactions.led(partition, leader_epoch)
+        for listener in self.when_led:
+            listener(partition, leader_epoch)
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """The broker of another node asks."""
+        self.caller.server.serve(body, answer)
+
+    def happened(self, event: Event) -> None:
+        """An event of the metadata has taken effect."""
+        match event:
+            case PartitionChanged():  # most of them are, and only those who listen care
+                pass
+            case StreamCreated() | PartitionsAdded() | StreamConfigured():
+                state = self.metadata_state.streams.get(event.name) if isinstance(event, StreamCreated) else None
+                if state is None:
+                    state = self.metadata_state.stream_by_id(UUID(event.id))
+                if state is not None:
+                    self._put(state)
+            case StreamDeleted():
+                self._remove(UUID(event.id))
+            case NatsGapRecorded():
+                self.gaps.measure()
+            case NodeConfigured():
+                self.streams.reconfigure(self.node_configs.changed)
+            case GroupConfigured():
+                self.sharing.reconfigured(event.group)
+                self.groups.consumer.reconfigured(event.group)
+            case QuotasChanged():
+                self.quotas.update(self.metadata_state.quotas)
+            case _:
+                pass
+        for listener in self.when_happened:
+            listener(event)
+
+    def _remove(self, stream_id: StreamId) -> None:
+        gone = self.streams.remove(stream_id)
+        if gone is not None and self._offsets.ready:
+            self.groups.forget_topic(gone.name)
+
+    def _put(self, state: StreamState, *, at_once: bool = False) -> None:
+        stream = self.streams.put(state, at_once=at_once or state.internal)
+        if stream.name == OFFSETS_STREAM:
+            self._offsets.use(stream)
+        elif stream.name == TRANSACTIONS_STREAM:
+            self._transaction_log.use(stream)
+        elif stream.name == SHARE_STATE_STREAM:
+            self._shares.use(stream)
+
+    def create_stream(
+        self,
+        wish: Definition,
+        done: Done,
+        *,
+        idempotent: bool = False,
+        replication_factor: int | None = None,
+        assignment: Assignment | None = None,
+    ) -> None:
+        """Create a stream; with `idempotent`, one that exists with the same definition is as good.
+
+        Its partitions have as many replicas, or those of `assignment`; without both as many as the settings say, where
+        there are so many nodes. One that is bound to subjects is listened for when it is `done`.
+        """
+        request = self._creation(wish, replication_factor, assignment, idempotent=idempotent)
+        created = self._when_whole(wish.name, self._after_listening(done) if wish.subjects else done)
+        self.standing.ask(request, settled(created))
+
+    def _creation(
+        self, wish: Definition, replication_factor: int | None, assignment: Assignment | None, *, idempotent: bool
+    ) -> CreateStream:
+        if replication_factor is None:
+            replication_factor = min(self.settings.integer("default.replication.factor"), self.standing.most_replicas)
+        return CreateStream(wish, replication_factor, assignment, idempotent, self._largest_size)
+
+    def _when_whole(self, name: str, done: Done) -> Done:
+        def decided(error: DuramenError | None) -> None:
+            if error is None:
+                self.streams.when_whole(name, lambda: done(None))
+            else:
+                done(error)
+
+        return decided
+
+    def _after_listening(self, done: Done) -> Done:
+        def changed(error: DuramenError | None) -> None:
+            if error is None and self.when_listening is not None:
+                self.when_listening(lambda: done(None))
+            else:
+                done(error)
+
+        return changed
+
+    def check_stream(
+        self, wish: Definition, *, replication_factor: int | None = None, assignment: Assignment | None = None
+    ) -> None:
+        """Raise what `create_stream` would end with."""
+        self.standing.check(self._creation(wish, replication_factor, assignment, idempotent=False))
+
+    def delete_stream(self, name: str, done: Done) -> None:
+        """Delete a stream with all its records; its subjects are not listened for any more when it is `done`."""
+        stream = self.streams.find(name)
+        bound = stream is not None and bool(stream.subjects)
+        self.standing.ask(DeleteStream(name), settled(self._after_listening(done) if bound else done))
+
+    def add_partitions(self, name: str, partitions: int, done: Done, *, assignment: Assignment | None = None) -> None:
+        """Give a stream `partitions` partitions in all; `assignment` is of the new ones."""
+        request = GrowStream(name, partitions, assignment, self._largest_size)
+        self.standing.ask(request, settled(self._when_whole(name, done)))
+
+    def check_partitions(self, name: str, partitions: int, *, assignment: Assignment | None = None) -> None:
+        """Raise what `add_partitions` would end with."""
+        self.standing.check(GrowStream(name, partitions, assignment, self._largest_size))
+
+    def configure_stream(
+        self, name: str, changes: Mapping[str, str | None], done: Done, *, whole: bool = False
+    ) -> None:
+        """Change a stream's config; None sets a name back to its default, `whole` all that are not named."""
+        self.standing.ask(ConfigureStream(name, changes, whole), settled(done))
+
+    def alter_quotas(self, entity: Entity, changes: Sequence[tuple[str, float | None]], done: Done) -> None:
+        """Change the quotas of a user, a client or both; None removes one."""
+        self.standing.ask(AlterQuotas(entity, changes), settled(done))
+
+    def produced(self, client_id: str, size: int) -> int:
+        """Count bytes that a client has produced; how many ms it is to wait before it goes on."""
+        quotas = self.quotas
+        return quotas.produced(client_id, size, self._clock.monotonic_ms()) if quotas.bounds else 0
+
+    def given(self, client_id: str, size: int) -> int:
+        """Count bytes that a client is given in any case; how many ms it is to wait before it asks again."""
+        return self.quotas.given(client_id, size, self._clock.monotonic_ms())
+
+    def consumed(self, client_id: str, size: int) -> int:
+        """Count bytes that a client is to be given; 0, or how many ms it is to wait without them."""
+        return self.quotas.consumed(client_id, size, self._clock.monotonic_ms())
+
+
+def _storage_error(what: str, error: DuramenError | OSError) -> DuramenError:
+    return error if isinstance(error, DuramenError) else StorageFailed(f"{what}: {error}")

@@ -1,0 +1,1 @@
+"""Requests for partitions that other nodes lead, over HTTP."""

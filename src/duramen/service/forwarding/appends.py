@@ -1,0 +1,167 @@
+"""Batches of one request, brought to those who lead their partitions: one request to each, and the fate of each batch.
+
+What a leader refuses because it leads no more was not stored, and goes to the next one. What was sent and not answered
+is not sent again: it may be stored, and a batch without a producer id would be there twice.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from duramen.base.deadlines import Deadline
+from duramen.base.errors import DuramenError, NodeBusy, NotLeader, OutcomeUnknown
+from duramen.broker.partition import Partition
+from duramen.rpc.retry import may_repeat
+from duramen.service.forwarded_requests import APPEND, Append, Appended, Fate
+from duramen.service.forwarding import local as here
+from duramen.service.forwarding.router import FIRST_RETRY_MS, LAST_RETRY_MS, Ways
+
+__all__ = ["Batch", "Delivery"]
+
+
+class Batch(NamedTuple):
+    """A batch that its partition takes, as far as that can be known without leading it."""
+
+    partition: Partition
+    content: bytearray
+
+
+class Delivery:
+    """The batches of one request on their way."""
+
+    def __init__(
+        self, ways: Ways, batches: Sequence[Batch], within_ms: int, done: Callable[[list[Fate]], None],
+    ) -> None:  # fmt: skip
+        """`done` gets the fates in the order of the batches, once: NotLeader where no leader was found in time."""
+        self._ways = ways
+        self._batches = batches
+        self._done: Callable[[list[Fate]], None] | None = done
+        self._fates: dict[int, Fate] = {}
+        self._asked: dict[int, int] = {}  # who has each batch and has not answered
+        self._again: dict[int, DuramenError] = {}  # what goes to the next leader, and why
+        self._held: dict[int, int] = {}  # bytes of each request on its way
+        self._retry_ms = FIRST_RETRY_MS
+        self._next: Deadline | None = None
+        self._last = ways.broker.later(within_ms, self._expire)
+
+    def begin(self) -> None:
+        """Send what is to be sent to whoever leads now."""
+        self._next = None
+        waiting = [at for at in range(len(self._batches)) if at not in self._fates and at not in self._asked]
+        self._again = {}
+        by_leader: dict[int | None, list[int]] = {}
+        for at in waiting:
+            by_leader.setdefault(self._ways.leader(self._batches[at].partition).node_id, []).append(at)
+        for leader, numbers in by_leader.items():
+            if leader is None:
+                self._refuse(numbers, NotLeader("nobody leads the partition now: ask again"))
+            elif leader == self._ways.broker.node_id:
+                self._append(leader, numbers)
+            else:
+                self._send(leader, numbers)
+        self._go_on()
+
+    def stop(self, error: DuramenError) -> None:
+        """Nobody is asked any more."""
+        self._end(error)
+
+    # -- here ---------------------------------------------------------------------------------------
+
+    def _append(self, node_id: int, numbers: Iterable[int]) -> None:
+        for at in numbers:
+            self._asked[at] = node_id
+            here.append(*self._batches[at], partial(self._appended, at))
+
+    def _appended(self, at: int, fate: Fate) -> None:
+        self._settle(at, fate)
+        self._go_on()
+
+    # -- at other nodes -----------------------------------------------------------------------------
+
+    def _send(self, leader: int, numbers: list[int]) -> None:
+        stream_id = self._batches[numbers[0]].partition.log.key.stream_id
+        batches = [(self._batches[at].partition.index, self._batches[at].content) for at in numbers]
+        size = sum(len(content) for _, content in batches)
+        if not self._ways.room.take(size):
+            limit = self._ways.room.limit_bytes
+            self._refuse(numbers, NodeBusy(f"what clients have sent takes {limit} bytes already"))
+            return
+        self._held[numbers[0]] = size
+        for at in numbers:
+            self._asked[at] = leader
+        request = Append(stream_id.bytes, batches)
+        self._ways.caller.call(leader, APPEND, request, partial(self._heard, leader, numbers))
+
+    def _heard(self, leader: int, numbers: list[int], answer: Appended | DuramenError) -> None:
+        if self._done is None:
+            return
+        self._give_back(numbers[0])
+        fates = _fates(leader, answer, len(numbers))
+        for at, fate in zip(numbers, fates, strict=True):
+            self._settle(at, fate)
+        self._go_on()
+
+    def _give_back(self, first: int) -> None:
+        self._ways.room.give(self._held.pop(first))
+
+    # -- fates --------------------------------------------------------------------------------------
+
+    def _refuse(self, numbers: Iterable[int], error: DuramenError) -> None:
+        for at in numbers:
+            self._settle(at, Fate(-1, error))
+
+    def _settle(self, at: int, fate: Fate) -> None:
+        self._asked.pop(at, None)
+        if fate.error is not None and not fate.unknown and may_repeat(fate.error, idempotent=APPEND.idempotent):
+            self._again[at] = fate.error
+        else:
+            self._fates[at] = fate
+
+    def _go_on(self) -> None:
+        """Answer where all is known; look for other leaders in a while where something waits for them."""
+        if self._done is None:
+            return
+        if len(self._fates) == len(self._batches):
+            self._finish()
+        elif self._again and self._next is None:
+            self._next = self._ways.broker.later(self._retry_ms, self.begin)
+            self._retry_ms = min(2 * self._retry_ms, LAST_RETRY_MS)
+
+    def _expire(self) -> None:
+        self._end(None)
+
+    def _end(self, error: DuramenError | None) -> None:
+        """It is too late: what is under way may be stored, and what waits is not."""
+        if self._done is None:
+            return
+        for at, why in self._again.items():
+            self._fates[at] = Fate(-1, error or why)
+        for at, node_id in self._asked.items():
+            self._fates[at] = Fate(-1, _unanswered(node_id), True)
+        self._finish()
+
+    def _finish(self) -> None:
+        done, self._done = self._done, None
+        self._last.cancel()
+        if self._next is not None:
+            self._next.cancel()
+        for first in list(self._held):
+            self._give_back(first)
+        if done is not None:
+            done([self._fates[at] for at in range(len(self._batches))])
+
+
+def _fates(leader: int, answer: Appended | DuramenError, count: int) -> list[Fate]:
+    """What a leader has answered; where that is nothing that can be read, the batches may be stored."""
+    if isinstance(answer, Appended) and len(answer.fates) == count:
+        return answer.read()
+    if isinstance(answer, DuramenError) and not isinstance(answer, OutcomeUnknown):
+        return [Fate(-1, answer)] * count  # it was refused as a whole
+    return [Fate(-1, _unanswered(leader), True)] * count
+
+
+def _unanswered(node_id: int) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"node {node_id}, which leads, has the records, and has not said whether they are stored: look before you send"
+        " them again"
+    )

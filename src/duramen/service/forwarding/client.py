@@ -1,0 +1,62 @@
+"""What is wanted of one partition, done here or brought to its leader by the retry rule."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from duramen.base.errors import DuramenError, NotLeader, OutcomeUnknown
+from duramen.broker.partition import Partition
+from duramen.rpc.methods import Method
+from duramen.rpc.retry import Leader, Pace, Retrying, Underway
+from duramen.service.forwarding.router import FIRST_RETRY_MS, LAST_RETRY_MS, Ways
+
+__all__ = ["Errand", "asking"]
+
+Found = TypeVar("Found")
+Found_co = TypeVar("Found_co", covariant=True)
+
+
+class Errand(Protocol[Found_co]):
+    """What is wanted of a partition."""
+
+    @property
+    def partition(self) -> Partition:
+        """The partition."""
+
+    @property
+    def method(self) -> Method[Any, Any]:
+        """The method by which its leader is asked; the response is what is found."""
+
+    def begin(self, done: Callable[[Found_co | DuramenError | OSError], None]) -> Callable[[], None] | None:
+        """Do it here, where that is possible: returns what cancels it. None where another node is to be asked."""
+
+    def request(self, spent_ms: int) -> Any:
+        """What another node is asked, when so much of the time is gone."""
+
+
+def asking(
+    ways: Ways, errand: Errand[Found], within_ms: int, done: Callable[[Found | DuramenError | OSError], None],
+) -> Retrying[Found | OSError]:  # fmt: skip
+    """An errand that is to begin. `done` gets what is found once, NotLeader where nobody was found within the time."""
+    method = errand.method
+
+    def attempt(
+        known: Leader, left_ms: int, answered: Callable[[Found | DuramenError | OSError], None]
+    ) -> Underway:  # fmt: skip
+        cancel = errand.begin(answered)
+        if cancel is not None:
+            return Underway(None, cancel)
+        if known.node_id is None or known.node_id == ways.broker.node_id:
+            raise NotLeader("nobody leads the partition now: ask again")
+        ways.caller.call(known.node_id, method, errand.request(within_ms - left_ms), answered, left_ms)
+        return Underway(known.node_id)
+
+    def told(outcome: Found | DuramenError | OSError) -> None:
+        if method.idempotent and isinstance(outcome, OutcomeUnknown):
+            outcome = NotLeader(f"the partition's leader does not answer: {outcome}: ask again")
+        done(outcome)
+
+    pace = Pace(within_ms, FIRST_RETRY_MS, LAST_RETRY_MS)
+    return Retrying(
+        attempt, lambda: ways.leader(errand.partition), pace, ways.caller.clock, ways.caller.deadlines, told,
+        idempotent=method.idempotent,
+    )  # fmt: skip

@@ -1,0 +1,110 @@
+"""Any node takes what clients want of any partition: it does it itself, or asks who leads. Over HTTP, for people."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from duramen.base.errors import DuramenError, NodeStopping
+from duramen.base.ports import Buffer
+from duramen.base.positions import Position
+from duramen.broker.partition import Partition
+from duramen.rpc.caller import Way
+from duramen.rpc.retry import Retrying
+from duramen.rpc.server import Handler
+from duramen.service.broker import Broker
+from duramen.service.forwarded_requests import Bytes, Deleted, Fate, Manage, Managed
+from duramen.service.forwarding.appends import Batch, Delivery
+from duramen.service.forwarding.client import Errand, asking
+from duramen.service.forwarding.handlers import Serving
+from duramen.service.forwarding.local import Found
+from duramen.service.forwarding.memory import Room
+from duramen.service.forwarding.partition_requests import Deleting, Managing, Reading
+from duramen.service.forwarding.router import Ways
+
+__all__ = ["WITHIN_MS", "Forwarding", "Nowhere"]
+
+T = TypeVar("T")
+
+WITHIN_MS: Final = 10_000
+"""How long a leader is looked for, where nothing else is said."""
+
+
+class Nowhere:
+    """The Way of a node that is alone."""
+
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        """There is nobody."""
+        del node_id, body, done
+        return False
+
+
+class Forwarding:
+    """Appends, reads and deletions, wherever they have to be done; and those of other nodes."""
+
+    def __init__(self, broker: Broker, way: Way, room: Room) -> None:
+        """`room` is for all that clients have sent and wait for."""
+        self.room = room
+        self._ways = Ways(broker, broker.caller.over(way), room)
+        self._serving = Serving(self._ways)
+        self._open: dict[Delivery | Retrying[Any], None] = {}
+
+    def append(self, batches: Sequence[Batch], within_ms: int, done: Callable[[list[Fate]], None]) -> None:
+        """Append batches of one stream, as with acks=all; `done` gets the fate of each, in their order."""
+
+        def told(fates: list[Fate]) -> None:
+            self._open.pop(delivery, None)
+            done(fates)
+
+        delivery = Delivery(self._ways, batches, within_ms, told)
+        self._open[delivery] = None
+        delivery.begin()
+
+    def read(
+        self, partition: Partition, position: Position, max_bytes: int, max_wait_ms: int,
+        done: Callable[[Found | Bytes | DuramenError | OSError], None],
+    ) -> Callable[[], None]:  # fmt: skip
+        """Read from a place on, as soon as there is something; returns what cancels it.
+
+        `done` gets a slice of this node's own log, or the bytes that another node has sent.
+        """
+        errand: Errand[Found | Bytes] = Reading(self._ways.broker.fetches, partition, position, max_bytes, max_wait_ms)
+        return self._ask(errand, max_wait_ms + WITHIN_MS, done)
+
+    def delete(
+        self, partition: Partition, before: int, done: Callable[[Deleted | DuramenError | OSError], None]
+    ) -> None:
+        """Delete the records before an offset, -1: before the high watermark."""
+        self._ask(Deleting(partition, before), WITHIN_MS, done)
+
+    def manage(self, errand: Managing, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None]:
+        """Have a group's coordinator do what is wanted; returns what cancels it."""
+        return self._ask(errand, WITHIN_MS, done)
+
+    def serve_groups(self, manage: Handler[Manage, Managed]) -> None:
+        """From here on `manage` does what other nodes want of groups that are coordinated here."""
+        self._serving.serve_groups(manage)
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Another node asks for its clients: answered within the memory there is."""
+        self._serving.asked(body, answer)
+
+    def stop(self) -> None:
+        """Nobody is asked any more: who waits is told so."""
+        for one in list(self._open):
+            one.stop(NodeStopping("this node is stopping"))
+
+    def _ask(
+        self, errand: Errand[T], within_ms: int, done: Callable[[T | DuramenError | OSError], None]
+    ) -> Callable[[], None]:
+        def told(outcome: T | DuramenError | OSError) -> None:
+            self._open.pop(one, None)
+            done(outcome)
+
+        one = asking(self._ways, errand, within_ms, told)
+        self._open[one] = None
+        one.begin()
+        return partial(self._cancel, one)
+
+    def _cancel(self, one: Retrying[Any]) -> None:
+        self._open.pop(one, None)
+        one.cancel()

@@ -1,0 +1,132 @@
+"""What this node does itself, for its own clients and those of others, in partitions that it leads or has enough of."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.errors import (
+    DuramenError,
+    NodeStopping,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    OutcomeUnknown,
+    StorageFailed,
+)
+from duramen.base.positions import At, Last, Position, Since
+from duramen.broker.fetch import Fetched, Fetcher, Fetches, Wanted
+from duramen.broker.partition import LATEST, Partition
+from duramen.service.forwarded_requests import Deleted, Fate
+from duramen.storage.segment.reader import Slice
+
+__all__ = ["Fetching", "Found", "append", "delete", "has"]
+
+_UNSURE: Final = (NodeStopping, NotEnoughReplicasAfterAppend, OutcomeUnknown, StorageFailed)
+"""Of a batch that was appended, and then this was said, it is not known whether it is kept."""
+
+
+class Found(NamedTuple):
+    """What there is from `offset` on: a slice of whole batches; None where nothing is there yet."""
+
+    offset: int
+    high_watermark: int
+    content: Slice | None
+
+
+def append(partition: Partition, batch: bytearray, done: Callable[[Fate], None]) -> None:
+    """Append as with acks=all, and tell what became of it; what is refused at once is not in the log."""
+    _Appending(done).begin(partition, batch)
+
+
+class _Appending:
+    __slots__ = ("_begun", "_done")
+
+    def __init__(self, done: Callable[[Fate], None]) -> None:
+        self._done = done
+        self._begun = False
+
+    def begin(self, partition: Partition, batch: bytearray) -> None:
+        partition.append(batch, self._told)
+        self._begun = True
+
+    def _told(self, base_offset: int, error: DuramenError | None) -> None:
+        if error is None:
+            self._done(Fate(base_offset))
+        elif self._begun and isinstance(error, NotLeader):
+            # Another leader may have taken it over, so it must not be sent there again.
+            self._done(Fate(-1, OutcomeUnknown(f"{error}; it did when the records came, and they may be kept"), True))
+        else:
+            self._done(Fate(-1, error, self._begun and isinstance(error, _UNSURE)))
+
+
+def delete(partition: Partition, before: int, done: Callable[[Deleted | DuramenError], None]) -> None:
+    """Delete the records before an offset; `done` gets the first that is left, or why not."""
+    partition.delete_before(before, lambda start, error: done(Deleted(start) if error is None else error))
+
+
+def has(partition: Partition, position: Position) -> bool:
+    """Whether this node may read there: it leads, or what is there is committed for all it knows."""
+    if partition.leads:
+        return True
+    log = partition.log
+    if not partition.holds or not (position == "start" or isinstance(position, At)):
+        return False
+    offset = position.offset if isinstance(position, At) else log.start_offset
+    return log.start_offset <= offset < log.high_watermark
+
+
+class Fetching:
+    """A read under way: finds the offset, then waits for records where there are none yet."""
+
+    def __init__(
+        self, fetches: Fetches, partition: Partition, position: Position, max_bytes: int, max_wait_ms: int,
+        done: Callable[[Found | DuramenError | OSError], None],
+    ) -> None:  # fmt: skip
+        self._fetches = fetches
+        self._partition = partition
+        self._max_bytes = max_bytes
+        self._max_wait_ms = max_wait_ms
+        self._done: Callable[[Found | DuramenError | OSError], None] | None = done
+        self._fetcher: Fetcher | None = None
+        self._find(position)
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self._done = None
+        if self._fetcher is not None:
+            self._fetcher.cancel()
+
+    def _find(self, position: Position) -> None:
+        log = self._partition.log
+        match position:
+            case At():
+                self._fetch(position.offset)
+            case "start":
+                self._fetch(log.start_offset)
+            case Since():
+                self._partition.find_offset(position.timestamp_ms, self._found)
+            case Last():
+                self._partition.find_last(position.count, self._found)
+            case _:
+                self._partition.find_offset(LATEST, self._found)
+
+    def _found(self, offset: int, _: int, error: DuramenError | OSError | None) -> None:
+        if error is not None:
+            self._finish(error)
+        else:
+            self._fetch(offset if offset >= 0 else self._partition.log.high_watermark)
+
+    def _fetch(self, offset: int) -> None:
+        if self._done is not None:
+            self._fetcher = self._fetches.fetch(
+                [Wanted(self._partition, offset, self._max_bytes)], min_bytes=1, max_bytes=self._max_bytes,
+                max_wait_ms=self._max_wait_ms, done=partial(self._fetched, offset),
+            )  # fmt: skip
+
+    def _fetched(self, offset: int, fetched: list[Fetched]) -> None:
+        (one,) = fetched
+        self._finish(one.error or Found(offset, one.high_watermark, one.slice))
+
+    def _finish(self, outcome: Found | DuramenError | OSError) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(outcome)

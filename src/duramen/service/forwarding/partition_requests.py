@@ -1,0 +1,89 @@
+"""What is wanted of one partition besides appends: a read, which a replica may answer too, a deletion, or a group."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from duramen.base.errors import DuramenError
+from duramen.base.positions import Position
+from duramen.broker.fetch import Fetches
+from duramen.broker.partition import Partition
+from duramen.rpc.methods import Method
+from duramen.service.forwarded_requests import READ, Bytes, Delete, Deleted, Manage, Managed, Read, method_of, where_of
+from duramen.service.forwarding import local as here
+from duramen.service.forwarding.local import Fetching, Found
+
+__all__ = ["Deleting", "Managing", "Reading"]
+
+
+class Reading(NamedTuple):
+    """A read. What is committed for all this node knows it reads itself; what lies behind that, the leader."""
+
+    fetches: Fetches
+    partition: Partition
+    position: Position
+    max_bytes: int
+    max_wait_ms: int
+
+    @property
+    def method(self) -> Method[Read, Bytes]:
+        return READ
+
+    def begin(self, done: Callable[[Found | Bytes | DuramenError | OSError], None]) -> Callable[[], None] | None:
+        if not here.has(self.partition, self.position):
+            return None
+        return Fetching(
+            self.fetches, self.partition, self.position, self.max_bytes, self.max_wait_ms, done
+        ).cancel  # fmt: skip
+
+    def request(self, spent_ms: int) -> Read:
+        key = self.partition.log.key
+        wait_ms = max(0, self.max_wait_ms - spent_ms)
+        return Read(key.stream_id.bytes, key.partition, where_of(self.position), self.max_bytes, wait_ms)
+
+
+class Deleting(NamedTuple):
+    """A deletion of the oldest records. What would delete more the second time is not asked for twice."""
+
+    partition: Partition
+    before: int
+
+    @property
+    def method(self) -> Method[Delete, Deleted]:
+        return method_of(self.request(0))
+
+    def begin(self, done: Callable[[Deleted | DuramenError | OSError], None]) -> Callable[[], None] | None:
+        if not self.partition.leads:
+            return None
+        here.delete(self.partition, self.before, done)
+        return _nothing  # a deletion that has begun ends
+
+    def request(self, spent_ms: int) -> Delete:
+        del spent_ms
+        key = self.partition.log.key
+        return Delete(key.stream_id.bytes, key.partition, self.before)
+
+
+class Managing(NamedTuple):
+    """What a client wants of a group, of whoever leads the `partition` that its offsets are stored in.
+
+    `do` does it here, and returns what cancels it.
+    """
+
+    partition: Partition
+    wanted: Manage
+    do: Callable[[Callable[[Managed | DuramenError | OSError], None]], Callable[[], None]]
+
+    @property
+    def method(self) -> Method[Manage, Managed]:
+        return method_of(self.wanted)
+
+    def begin(self, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None] | None:
+        return self.do(done) if self.partition.leads else None
+
+    def request(self, spent_ms: int) -> Manage:
+        del spent_ms
+        return self.wanted
+
+
+def _nothing() -> None:
+    """It goes on."""

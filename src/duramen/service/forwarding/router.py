@@ -1,0 +1,29 @@
+"""What all who ask other nodes for their clients' sake work with."""
+
+from typing import Final, NamedTuple
+
+from duramen.broker.partition import Partition
+from duramen.metadata.partitions import PartitionId
+from duramen.rpc.caller import Caller
+from duramen.rpc.retry import Leader
+from duramen.service.broker import Broker
+from duramen.service.forwarding.memory import Room
+
+__all__ = ["FIRST_RETRY_MS", "LAST_RETRY_MS", "Ways"]
+
+FIRST_RETRY_MS: Final = 20
+LAST_RETRY_MS: Final = 500
+"""How soon a leader is looked for again: twice as late each time."""
+
+
+class Ways(NamedTuple):
+    """The broker of this node, the way to others, and the memory for what goes there or comes from there."""
+
+    broker: Broker
+    caller: Caller
+    room: Room
+
+    def leader(self, partition: Partition) -> Leader:
+        """Who leads a partition, as far as is known here."""
+        state = self.broker.standing.partition(PartitionId(partition.log.key.stream_id, partition.index))
+        return Leader(state.leader, state.leader_epoch)

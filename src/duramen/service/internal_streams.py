@@ -1,0 +1,89 @@
+"""The broker's own streams, in which groups, transactions and share groups are stored: made when first needed."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
+
+from duramen.base.errors import DuramenError
+from duramen.base.settings import Settings
+from duramen.coordinators.group.offsets import OFFSETS_CONFIG, OFFSETS_STREAM
+from duramen.coordinators.share.state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM
+from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
+from duramen.metadata.decisions import Definition
+
+__all__ = ["InternalStreams"]
+
+Done = Callable[[DuramenError | None], None]
+
+
+class _Keeper(Protocol):
+    @property
+    def ready(self) -> bool:
+        """Whether it has the stream that it keeps things in."""
+
+
+class _Create(Protocol):
+    def __call__(self, wish: Definition, done: Done, *, idempotent: bool) -> None:
+        """Create a stream."""
+
+
+class InternalStreams:
+    """Sees to it that each is there for who asks."""
+
+    def __init__(
+        self, create: _Create, settings: Settings, offsets: _Keeper, transactions: _Keeper, shares: _Keeper
+    ) -> None:
+        """What keeps offsets, transactions and the state of share groups says when it is `ready`."""
+        self._create = create
+        self._settings = settings
+        self._offsets = offsets
+        self._transactions = transactions
+        self._shares = shares
+        self._waiting: dict[str, deque[Done]] = {}  # for the streams that are being made
+
+    def ensure_offsets(self, done: Done) -> None:
+        """See to it that groups have somewhere to be stored."""
+        self._ensure(self._offsets, OFFSETS_STREAM, "offsets.topic.num.partitions", OFFSETS_CONFIG, done)
+
+    def ensure_transactions(self, done: Done) -> None:
+        """See to it that transactions have somewhere to be stored."""
+        config = {
+            "cleanup.policy": "compact",
+            "durability": "sync",
+            "segment.bytes": str(self._settings.integer("transaction.state.log.segment.bytes")),
+        }
+        partitions = "transaction.state.log.num.partitions"
+        self._ensure(self._transactions, TRANSACTIONS_STREAM, partitions, config, done)
+
+    def ensure_shares(self, done: Done) -> None:
+        """See to it that share groups have somewhere to be stored: which there are, and what each was delivered."""
+
+        def ready(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._ensure_states(done)
+
+        self.ensure_offsets(ready)
+
+    def _ensure_states(self, done: Done) -> None:
+        partitions = "share.coordinator.state.topic.num.partitions"
+        self._ensure(self._shares, SHARE_STATE_STREAM, partitions, SHARE_STATE_CONFIG, done)
+
+    def _ensure(self, keeper: _Keeper, name: str, partitions: str, config: Mapping[str, str], done: Done) -> None:
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            waiting.append(done)  # who came earlier goes first, also where the stream is there by now
+        elif keeper.ready:
+            done(None)
+        else:
+            self._waiting[name] = deque([done])
+            wish = Definition(name, self._settings.integer(partitions), config, internal=True)
+            self._create(wish, partial(self._made, name), idempotent=True)
+
+    def _made(self, name: str, error: DuramenError | None) -> None:
+        waiting = self._waiting[name]
+        while waiting:
+            waiting.popleft()(error)
+        del self._waiting[name]

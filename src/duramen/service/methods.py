@@ -1,0 +1,47 @@
+"""The table of methods: all that nodes ask each other, and how. Each room defines its own, and handles them."""
+
+from collections.abc import Callable
+from typing import Final
+
+from duramen.broker.list_offsets import FIND_BOUNDS
+from duramen.controller.admin.completeness import SURVEY_REPLICAS
+from duramen.controller.membership.repairs import FETCH_RANGE
+from duramen.coordinators.group.listing import LIST_GROUPS
+from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, READ_STATE, WRITE_STATE
+from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS
+from duramen.metadata.features import Feature
+from duramen.metadata.state import ControllerState
+from duramen.rpc.controller.methods import METHODS as CONTROL
+from duramen.rpc.methods import Table
+from duramen.rpc.server import Server
+from duramen.rpc.wire import TableWire, Wires
+from duramen.service.forwarded_requests import (
+    APPEND,
+    CHANGE_GROUP,
+    DELETE_ALL_RECORDS,
+    DELETE_RECORDS,
+    READ,
+    SHOW_GROUP,
+)
+from duramen.service.old_wire import OldWire
+
+__all__ = ["NOT_READY", "TABLE", "wires_by"]
+
+TABLE: Final = Table(
+    [
+        FIND_BOUNDS, SURVEY_REPLICAS, LIST_GROUPS, FETCH_RANGE,
+        JOIN, WRITE_MARKERS,
+        APPEND, READ, DELETE_RECORDS, DELETE_ALL_RECORDS, SHOW_GROUP, CHANGE_GROUP,
+        READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE, DROP,
+        *CONTROL,
+    ]
+)  # fmt: skip
+
+
+def wires_by(state: Callable[[], ControllerState]) -> Wires:
+    """How a node speaks that knows this state of the metadata."""
+    return Wires(TableWire(TABLE), OldWire(), lambda: state().feature_level >= Feature.METHOD_TABLE)
+
+
+NOT_READY: Final = Server(Wires(TableWire(TABLE), OldWire(), lambda: False))
+"""Answers for a node whose handlers are not there yet."""

@@ -1,0 +1,73 @@
+"""What of the broker's metrics is computed when somebody asks: it costs nothing while nobody does."""
+
+from collections.abc import Callable, Iterator
+
+from duramen.base.metrics import Metrics, Sample
+from duramen.base.ports import Clock
+from duramen.broker.streams import Stream, Streams
+from duramen.coordinators.group.coordinator import Coordinator
+from duramen.coordinators.group.lag import Lags
+from duramen.coordinators.transaction.coordinator import Transactions
+from duramen.storage.log.log import Log
+
+__all__ = ["Measures"]
+
+
+class Measures:
+    """The series of the streams, their logs, the groups and the transactions. Nothing here reads a disk."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        groups: Coordinator,
+        transactions: Transactions,
+        lags: Lags,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._streams = streams
+        self._groups = groups
+        self._transactions = transactions
+        self._clock = clock
+        self._lags = lags
+        metrics.compute("duramen_records_in_total", lambda: self._of_streams(lambda stream: stream.records_in.value))
+        metrics.compute("duramen_bytes_in_total", lambda: self._of_streams(lambda stream: stream.bytes_in.value))
+        metrics.compute("duramen_records_out_total", lambda: self._of_streams(lambda stream: stream.records_out.value))
+        metrics.compute("duramen_bytes_out_total", lambda: self._of_streams(lambda stream: stream.bytes_out.value))
+        metrics.compute("duramen_log_start_offset", lambda: self._of_logs(lambda log: log.start_offset))
+        metrics.compute("duramen_log_end_offset", lambda: self._of_logs(lambda log: log.high_watermark))
+        metrics.compute("duramen_log_bytes", lambda: self._of_logs(Log.size_bytes))
+        metrics.compute("duramen_transactions_open", lambda: [((), len(transactions.open_since_ms()))])
+        metrics.compute("duramen_transaction_longest_open_seconds", self._longest_open)
+        metrics.compute("duramen_group_lag_records", lags.records, lambda: lags.left_out)
+        metrics.compute("duramen_group_lag_seconds", lags.seconds, lambda: lags.left_out)
+
+    def update(self) -> Iterator[None]:
+        """Bring what is not a plain counter up to date, step by step, so that others may go on in between."""
+        self._groups.measure()
+        yield
+        yield from self._lags.measure()
+
+    def ask(self, done: Callable[[None], None]) -> None:
+        """Behind `update`: have other nodes tell what only they know; `done(None)` once they have, or too late."""
+        self._lags.ask(done)
+
+    def _longest_open(self) -> Iterator[Sample]:
+        now_ms = self._clock.wall_ms()
+        since_ms = min(self._transactions.open_since_ms(), default=now_ms)
+        yield (), max(0, now_ms - since_ms) / 1000
+
+    def _ordered(self) -> Iterator[Stream]:
+        # The broker's own come last: where not everything is shown, people's streams are.
+        streams = list(self._streams)
+        yield from (stream for stream in streams if not stream.internal)
+        yield from (stream for stream in streams if stream.internal)
+
+    def _of_streams(self, value: Callable[[Stream], float]) -> Iterator[Sample]:
+        for stream in self._ordered():
+            yield (stream.name,), value(stream)
+
+    def _of_logs(self, value: Callable[[Log], float]) -> Iterator[Sample]:
+        for stream in self._ordered():
+            for partition in list(stream.partitions):
+                yield (stream.name, str(partition.index)), value(partition.log)

@@ -1,0 +1,1 @@
+"""Clients of a simulated node, by what they do."""

@@ -1,0 +1,166 @@
+"""What clients of a cluster sent, were told and have read, partition by partition: judged as it comes, and at the end.
+
+Nothing acknowledged with acks=all is lost, nothing is at two places, nothing is read that nobody sent, all who read an
+offset read the same, what an idempotent producer sent is there once and in its order, under whatever epochs, and a
+transaction is committed wherever it has written, or nowhere.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, batches, header
+from duramen.codec.batch_filter import body, marker_type
+from duramen.metadata.partitions import PartitionId
+from duramen.sim.checkers.transaction import Transaction, decided
+from duramen.sim.machine.trace import BrokenPromise
+
+__all__ = ["Book", "Page", "Sent"]
+
+_COMMIT: Final = 1
+
+
+class Sent:
+    """A batch that a producer has sent, once or again. `sequence` is -1 where it is not idempotent."""
+
+    __slots__ = (
+        "acks_all", "crc", "data", "number", "offset", "producer", "records", "sendings", "sequence", "transaction",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, data: bytes, crc: int, records: int, *, acks_all: bool, producer_id: int, sequence: int,
+        producer_epoch: int = 0, transaction: Transaction | None = None,
+    ) -> None:  # fmt: skip
+        self.number = number
+        self.data = data
+        self.crc = crc
+        self.records = records
+        self.acks_all = acks_all
+        self.producer = producer_id, producer_epoch
+        self.sequence = sequence
+        self.transaction = transaction
+        self.sendings = 0
+        self.offset: int | None = None  # where it is, if that is settled
+
+
+class Page:
+    """One partition."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.trimmed_offset = 0  # up to where somebody wanted records deleted
+        self.acknowledged = 0
+        self.read_records = 0
+        self._sent: dict[int, Sent] = {}  # by CRC
+        self._at: dict[int, Sent] = {}
+        self._must: dict[int, Sent] = {}
+
+    def _broken(self, what: str) -> BrokenPromise:
+        return BrokenPromise(f"{self.name}: {what}")
+
+    def sent(self, batch: Sent) -> None:
+        """A batch is sent."""
+        self._sent[batch.crc] = batch
+        batch.sendings += 1
+
+    def acknowledged_at(self, batch: Sent, offset: int) -> None:
+        """A producer was told that its batch is at that offset."""
+        self.acknowledged += 1
+        if batch.acks_all:
+            self._place(batch, offset, "acknowledged")
+            self._must[offset] = batch
+
+    def _place(self, batch: Sent, offset: int, how: str) -> None:
+        there = self._at.setdefault(offset, batch)
+        if there is not batch:
+            raise self._broken(f"batch {batch.number} is {how} at offset {offset}, where batch {there.number} is")
+        moved = batch.offset is not None and batch.offset != offset and batch.offset >= self.trimmed_offset
+        if moved and (batch.sequence >= 0 or batch.sendings == 1):
+            raise self._broken(f"batch {batch.number} is {how} at {offset} and is at {batch.offset}")
+        batch.offset = offset
+
+    def read(self, offset: int, data: bytes) -> int:
+        """A consumer who asked for `offset` got these bytes; the offset behind them."""
+        expected, end = -1, 0
+        for position, found in batches(data):
+            end = position + found.size
+            if (expected < 0 and not found.base_offset <= offset < found.next_offset) or expected not in (
+                -1,
+                found.base_offset,
+            ):
+                raise self._broken(f"a read of {offset} got {found.base_offset}, and {expected} was to come")
+            expected = found.next_offset
+            if found.attributes & CONTROL:
+                continue
+            batch = self._sent.get(found.crc)
+            if batch is None:
+                raise self._broken(f"what is read at {found.base_offset} was never sent")
+            if batch.records != found.next_offset - found.base_offset:
+                raise self._broken(f"batch {batch.number} was sent with {batch.records} records, and is another")
+            self._place(batch, found.base_offset, "read")
+            self.read_records += batch.records
+        if end != len(data) or expected < 0:
+            raise self._broken(f"a read of {offset} got {len(data)} bytes, {end} of them whole batches")
+        return expected
+
+    def read_committed(self, data: bytes, aborted: Sequence[tuple[int, int]]) -> None:
+        """The same bytes were read by a consumer of what is committed, who was told what of it was `aborted`."""
+        for batch, committed in decided(data, aborted):
+            self._seen(header(batch).crc, committed=committed)
+
+    def _seen(self, crc: int, *, committed: bool) -> None:
+        transaction = self._sent[crc].transaction
+        if transaction is None:
+            raise self._broken(f"batch {self._sent[crc].number} is in a transaction, and was in none")
+        transaction.seen(self.name, committed=committed)
+
+    def _check_transactions(self, data: bytes) -> None:
+        """What the markers of the log say of each of its transactions is what all others say."""
+        opened: dict[int, list[int]] = {}  # CRCs, by producer id
+        for position, found in batches(data):
+            if found.attributes & CONTROL:
+                type_ = marker_type(body(data[position : position + found.size], found))
+                for crc in opened.pop(found.producer_id, ()):
+                    self._seen(crc, committed=type_ == _COMMIT)
+            elif found.attributes & TRANSACTIONAL:
+                opened.setdefault(found.producer_id, []).append(found.crc)
+
+    def whole(self, start_offset: int, data: bytes) -> int:
+        """All that there is, from the log's start on, at the end of the run: how many batches."""
+        if start_offset > self.trimmed_offset:
+            raise self._broken(f"it begins at {start_offset}; nobody wanted more deleted than {self.trimmed_offset}")
+        found = {head.base_offset: head.crc for _, head in batches(data) if not head.attributes & CONTROL}
+        if data:
+            self.read(start_offset, data)
+            self._check_transactions(data)
+        for offset, batch in self._must.items():
+            if offset >= start_offset and found.get(offset) != batch.crc:
+                raise self._broken(f"batch {batch.number} was acknowledged at {offset} and is lost")
+        self._check_sequences(list(found.values()))
+        return len(found)
+
+    def _check_sequences(self, crcs: list[int]) -> None:
+        last: dict[tuple[int, int], int] = {}
+        stored: dict[int, tuple[int, int]] = {}  # producers, by the numbers of their batches
+        for crc in crcs:
+            batch = self._sent[crc]
+            if batch.sequence >= 0:
+                before = stored.setdefault(batch.number, batch.producer)
+                if before != batch.producer:
+                    raise self._broken(f"batch {batch.number} is there twice, of {before} and of {batch.producer}")
+                if batch.sequence <= last.get(batch.producer, -1):
+                    raise self._broken(f"batch {batch.number} of producer {batch.producer} is there out of order")
+                last[batch.producer] = batch.sequence
+
+
+class Book:
+    """All partitions."""
+
+    def __init__(self) -> None:
+        self.pages: dict[PartitionId, Page] = {}
+
+    def page(self, place: PartitionId) -> Page:
+        """The page of a partition."""
+        found = self.pages.get(place)
+        if found is None:
+            found = self.pages[place] = Page(f"partition {place.partition} of {str(place.stream_id)[-4:]}")
+        return found

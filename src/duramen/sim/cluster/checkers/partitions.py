@@ -1,0 +1,195 @@
+"""What is known of one partition, from all its replicas: who led when, who ordered what, what is committed.
+
+A batch is its epoch and its first offset: two of one epoch at one offset are the same, or the promise is broken. So a
+log is known by its takeovers and its end. Pure.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from duramen.replication.history import History
+from duramen.sim.machine.trace import BrokenPromise
+
+__all__ = ["KNOWN", "Committed", "Holding", "Ledger"]
+
+KNOWN: Final = 1 << 62
+"""The epoch for what a replica knows from before it was started: then somebody knew already."""
+
+
+class Holding(Protocol):
+    """A log, as far as it counts: what of it is there, or what of it is on disk."""
+
+    def has(self, batch: "Committed") -> bool:
+        """Whether a batch is there, or was let go."""
+
+
+class Committed(NamedTuple):
+    """A committed batch, the lowest leader epoch in which somebody knew, and who was letting go of it just then."""
+
+    first_offset: int
+    next_offset: int
+    epoch: int
+    crc: int
+    known_epoch: int
+    cut_by: frozenset[int] = frozenset()
+
+
+class _Leader(NamedTuple):
+    node_id: int
+    life: int
+    log: History
+
+
+class Ledger:
+    """The history of a partition, of which there is to be one.
+
+    `holders` are those who may lead next, and what is on their disks; `cutting`, those whose replica has let go of
+    what is committed now, which is in their log yet.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        holders: Callable[[], Iterable[tuple[int, Holding]]],
+        cutting: Callable[[Committed], Iterable[int]],
+    ) -> None:
+        self.name = name
+        self.committed: list[Committed] = []
+        self.trimmed_offset = 0  # up to where somebody wanted records deleted
+        self._holders = holders
+        self._cutting = cutting
+        self._ordered: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and first offset: next offset, CRC
+        self._leaders: dict[int, _Leader] = {}
+        self._told: dict[int, tuple[int, int]] = {}
+
+    @property
+    def end_offset(self) -> int:
+        """Below it all is committed, as far as anybody knows."""
+        return self.committed[-1].next_offset if self.committed else 0
+
+    @property
+    def epochs(self) -> int:
+        """In how many epochs somebody led."""
+        return len(self._leaders)
+
+    def broken(self, what: str) -> BrokenPromise:
+        """What to raise where a promise is broken."""
+        return BrokenPromise(f"{self.name}: {what}")
+
+    # -- what replicas do ---------------------------------------------------------------------------
+
+    def appended(self, node_id: int, epoch: int, first_offset: int, next_offset: int, crc: int) -> None:
+        """A batch was written."""
+        found = next_offset, crc
+        if self._ordered.setdefault((epoch, first_offset), found) != found:
+            raise self.broken(f"node {node_id} writes another batch at {first_offset} than there is in epoch {epoch}")
+
+    def led(self, node_id: int, life: int, epoch: int, log: History) -> None:
+        """A replica leads; `log` is what it has."""
+        known = self._leaders.get(epoch)
+        if known is not None:
+            if known[:2] != (node_id, life):
+                raise self.broken(f"node {known.node_id} led in epoch {epoch}, and node {node_id} does")
+            return
+        log = History(log.takeovers_after(-1), log.start_offset, log.end_offset)
+        self._leaders[epoch] = _Leader(node_id, life, log)
+        for batch in self.committed:
+            if batch.known_epoch < epoch and not has(log, batch):
+                raise self.broken(f"node {node_id} leads epoch {epoch} without {batch}")
+
+    def shown(self, node_id: int, epoch: int, log: History, since: int, until: int) -> None:
+        """A replica takes everything from `since` to `until` for committed, or shows it."""
+        if log.end_offset < until:
+            raise self.broken(f"node {node_id} shows what is below {until} and ends at {log.end_offset}")
+        offset = max(since, log.start_offset)
+        if offset < self.end_offset:
+            offset = self._compare(node_id, epoch, log, offset, until)
+        while offset < until:
+            batch_epoch = log.epoch_at(offset)
+            ordered = self._ordered.get((batch_epoch, offset))
+            if ordered is None:
+                raise self.broken(f"node {node_id} shows at {offset} what nobody ordered in epoch {batch_epoch}")
+            if offset != self.end_offset and self.committed:
+                raise self.broken(f"node {node_id} shows {offset}, and what is before it is not committed")
+            batch = Committed(offset, ordered[0], batch_epoch, ordered[1], epoch)
+            self._commit(batch._replace(cut_by=frozenset(self._cutting(batch))))
+            offset = batch.next_offset
+
+    def _compare(self, node_id: int, epoch: int, log: History, offset: int, until: int) -> int:
+        """What it shows of what is committed is that."""
+        at = bisect_left(self.committed, offset + 1, key=lambda one: one.next_offset)
+        while at < len(self.committed) and self.committed[at].first_offset < until:
+            batch = self.committed[at]
+            if log.epoch_at(max(batch.first_offset, log.start_offset)) != batch.epoch:
+                raise self.broken(f"node {node_id} shows other records where {batch} is")
+            if epoch < batch.known_epoch:
+                self.committed[at] = batch = batch._replace(known_epoch=epoch)
+                self._later_leaders_have(batch)
+            at += 1
+            offset = batch.next_offset
+        return offset
+
+    def cut(self, node_id: int, epoch: int, log: History, end_offset: int) -> None:
+        """A replica lets go of what is behind `end_offset` in `log`, in that epoch.
+
+        Who may not lead next, and had not heard of the epoch in which a batch was committed, may let go of it.
+        """
+        may_lead = any(holder == node_id for holder, _ in self._holders())
+        at = bisect_left(self.committed, end_offset, key=lambda one: one.first_offset)
+        for batch in self.committed[at:]:
+            if not may_lead and (batch.known_epoch > epoch or node_id in batch.cut_by):
+                continue
+            if batch.next_offset <= log.end_offset and log.epoch_at(batch.first_offset) == batch.epoch:
+                raise self.broken(f"node {node_id} cuts {batch}")
+
+    def starts(self, node_id: int, start_offset: int) -> None:
+        """A replica has let go of what is before that offset."""
+        if start_offset > max(self.trimmed_offset, 0) and start_offset > self.end_offset:
+            raise self.broken(f"node {node_id} begins at {start_offset}; nobody let go of more than {self.end_offset}")
+
+    def told_end(self, epoch: int, offset: int) -> None:
+        """A client was told where the log ends by the leader of the epoch."""
+        least, most = self._told.get(epoch, (offset, offset))
+        if offset < most:
+            raise self.broken(f"the end that clients are told in epoch {epoch} falls from {most} to {offset}")
+        self._told[epoch] = least, offset
+        for other, (first, last) in self._told.items():
+            if (other < epoch and offset < last) or (other > epoch and offset > first):
+                raise self.broken(f"the end is {offset} in epoch {epoch}, and {first} to {last} in epoch {other}")
+
+    def released(self, crc: int, first_offset: int) -> None:
+        """A producer is told that its batch is safe at that offset."""
+        at = bisect_left(self.committed, first_offset, key=lambda one: one.first_offset)
+        if at == len(self.committed) or self.committed[at].first_offset != first_offset:
+            raise self.broken(f"a batch is acknowledged at {first_offset}, where nothing is committed")
+        if self.committed[at].crc != crc:
+            raise self.broken(f"a batch is acknowledged at {first_offset}, where another is committed")
+
+    # -- what follows -------------------------------------------------------------------------------
+
+    def _commit(self, batch: Committed) -> None:
+        self.committed.append(batch)
+        for node_id, holding in self._holders():
+            if not holding.has(batch):
+                raise self.broken(f"{batch} is committed, and node {node_id}, which may lead next, has it not on disk")
+        self._later_leaders_have(batch)
+
+    def _later_leaders_have(self, batch: Committed) -> None:
+        for epoch, leader in self._leaders.items():
+            if epoch > batch.known_epoch and not has(leader.log, batch):
+                raise self.broken(f"{batch} is committed, and node {leader.node_id} led epoch {epoch} without it")
+
+    def holders_have_all(self) -> None:
+        """Who may lead next has all that is committed."""
+        for node_id, holding in self._holders():
+            for batch in self.committed:
+                if not holding.has(batch):
+                    raise self.broken(f"node {node_id} may lead next, and has {batch} not on its disk")
+
+
+def has(log: History, batch: Committed) -> bool:
+    """Whether a log has a batch, or has let it go."""
+    if batch.first_offset < log.start_offset:
+        return True
+    return batch.next_offset <= log.end_offset and log.epoch_at(batch.first_offset) == batch.epoch

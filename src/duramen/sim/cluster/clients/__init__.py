@@ -1,0 +1,1 @@
+"""Clients of a simulated cluster, by what they do."""

@@ -1,0 +1,1 @@
+"""A machine under a seed: disk, jobs, time, faults."""

@@ -1,0 +1,114 @@
+"""Many runs on all cores, and what they came to: crashes, their rate, faults by stage, and the first that failed."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, NamedTuple, TextIO
+
+from duramen.sim.machine.stages import FAULTS, POSSIBLE, STAGES, cannot_fire
+from duramen.sim.many import outcomes, shown
+from duramen.sim.world import Outcome, World
+
+__all__ = ["ENOUGH", "Ran", "Totals", "coverage", "explain", "fault_table", "run_all", "run_one", "what_never_came"]
+
+ENOUGH: Final = 10_000
+"""Runs after which every fault has come in every stage in which it can."""
+
+_SHARE: Final = 8  # runs that a process is handed at once
+
+
+class Totals:
+    """What the runs so far came to."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.crashes = 0
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, outcome: Outcome) -> None:
+        """One run more."""
+        self.runs += 1
+        self.crashes += outcome.crashes
+        self.counts.update(outcome.counts)
+
+
+class Ran(NamedTuple):
+    """What came of many runs: the first that broke a promise, and what they came to."""
+
+    broken: Outcome | None
+    totals: Totals
+
+    @property
+    def well(self) -> bool:
+        """Whether every promise was kept, and what had to come has come."""
+        return self.broken is None and (self.totals.runs < ENOUGH or not what_never_came(self.totals.counts))
+
+
+def run_one(seed: int, write: Callable[[str], object] | None = None) -> Outcome:
+    """The run of one seed."""
+    return World(seed, write).run()
+
+
+def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:
+    """Run every seed or up to the first that breaks a promise, show how far it is, and say what came of it.
+
+    From `ENOUGH` runs on, a fault that never came where it can is told as loudly as a broken promise.
+    """
+    out = sys.stdout if out is None else out
+    totals, began_s = Totals(), time.monotonic()
+    broken: Outcome | None = None
+    with outcomes(run_one, seeds, processes, _SHARE) as found:
+        for outcome in shown(found, out, lambda: f"{totals.runs} of {len(seeds)} runs, {totals.crashes} crashes"):
+            totals.add(outcome)
+            if outcome.broken:
+                broken = outcome
+                break
+    took_s = time.monotonic() - began_s
+    print(
+        f"{totals.crashes:,} crashes in {totals.runs:,} runs, {took_s:.1f} s on {processes} cores:"
+        f" {totals.crashes / took_s:,.0f} crashes a second",
+        file=out,
+    )
+    print(fault_table(totals.counts), file=out)
+    print(coverage(totals), file=out)
+    if broken is not None:
+        print(explain(broken), file=out)
+    return Ran(broken, totals)
+
+
+def what_never_came(counts: Counter[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The kinds of fault, and the stages, in which they can come and have not."""
+    return tuple(cell for cell in POSSIBLE if not counts[cell])
+
+
+def coverage(totals: Totals) -> str:
+    """Whether every fault came in every stage in which it can; aloud where enough runs have missed one."""
+    never = ", ".join(f"{fault} in {stage}" for fault, stage in what_never_came(totals.counts))
+    if not never:
+        return "None is zero: every fault came in every stage in which it can."
+    if totals.runs < ENOUGH:
+        return f"Not yet in {totals.runs:,} runs: {never}."
+    return f"NEVER CAME in {totals.runs:,} runs: {never}. The runs do not reach it any more."
+
+
+def fault_table(counts: Counter[tuple[str, str]]) -> str:
+    """How often each kind of fault came in each stage; `-` where it cannot."""
+
+    def cell(fault: str, stage: str) -> str:
+        return "-" if cannot_fire(fault, stage) else str(counts[fault, stage])
+
+    lines = [f"{'':12}" + "".join(f"{stage:>11}" for stage in STAGES)]
+    lines += [f"{fault:12}" + "".join(f"{cell(fault, stage):>11}" for stage in STAGES) for fault in FAULTS]
+    return "\n".join(lines)
+
+
+def explain(outcome: Outcome) -> str:
+    """What went wrong in a run, and how to see it again."""
+    return "\n".join(
+        [
+            f"seed {outcome.seed} broke a promise: {outcome.broken}",
+            *outcome.trace,
+            f"again: make sim SEED={outcome.seed}   (or: python -m duramen.sim --seed {outcome.seed} --trace FILE)",
+        ]
+    )

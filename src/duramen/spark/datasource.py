@@ -1,0 +1,275 @@
+"""`format("duramen")`: the class that Spark finds, and reading as a batch. Streams are in `streaming`."""
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from duramen.base.errors import DuramenError, OptionInvalid, TableAhead
+from duramen.client import Cluster, Consumer, TopicPartition
+from duramen.client.cluster import Patience
+from duramen.client.consumer import LATEST
+from duramen.client.marked import Marked
+from duramen.spark.api import DataSourceStreamArrowWriter, Filter, to_arrow_schema
+from duramen.spark.hangups import end_this_worker_quietly
+from duramen.spark.options import Options
+from duramen.spark.plainly import said_plainly
+from duramen.spark.read.cold_files import read_part
+from duramen.spark.read.filters import EVERYTHING, narrow
+from duramen.spark.read.joint_boundaries import ahead_of_others, cut_jointly, together
+from duramen.spark.read.losses import begun_behind, log_start
+from duramen.spark.read.markers import Marks
+from duramen.spark.read.offset_ranges import Places, Tiers
+from duramen.spark.read.parquet_files import Filing
+from duramen.spark.read.plan import Span
+from duramen.spark.read.reader import Reading, cluster_of, consumer_of, reads_committed, report_lost, shared, tasks
+from duramen.spark.read.selection import Selection, ending, require_order, starting
+from duramen.spark.read.splits import Floors, behind_tables, passed_over
+from duramen.spark.read.stream import RefusedStreamReader, StreamReader
+from duramen.spark.read.transaction_boundaries import cut
+from duramen.spark.write.sink import BatchWriter, StreamWriter
+
+__all__ = ["BatchReader", "DuramenDataSource", "FilteringReader"]
+
+_log = logging.getLogger("duramen.spark")
+
+end_this_worker_quietly()  # Spark's planners and tasks import this
+
+_NAME: Final = "duramen"
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""What a worker process runs to which Spark hands filters; it does with spark.sql.python.filterPushdown.enabled."""
+
+
+Ends = Mapping[TopicPartition, int]
+
+
+class _Joint(NamedTuple):
+    """What is known of transactions over several streams, and the farthest end by that.
+
+    Tables that can only be read wholly are `ahead` where they have more than the others.
+    """
+
+    marked: dict[TopicPartition, Marked]
+    sound: dict[TopicPartition, int]
+    ahead: Sequence[str]
+
+
+class DuramenDataSource(DataSource):
+    """Streams of Duramen, and of any broker that speaks Kafka's protocol, with the columns of Spark's Kafka source."""
+
+    options: MutableMapping[str, str]
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is given."""
+        return _NAME
+
+    @said_plainly()
+    def schema(self) -> str:
+        """The columns; options are checked here as far as that goes without knowing what the query will be."""
+        options = Options(self.options, "source")
+        Selection(options)
+        return Filing(options).ddl
+
+    @said_plainly()
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`, with `schema`, some of the columns. Raises OptionInvalid."""
+        options = _batch_options(self.options, schema)
+        _require_own(schema, options)
+        return FilteringReader(options) if _is_handed_filters() else BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`. What does not fit is said by the reader: PySpark would hide an error raised here."""
+        try:
+            options = Options(self.options, "stream")
+            _require_own(schema, options)
+            return StreamReader(options)
+        except DuramenError as error:
+            return RefusedStreamReader(error)
+
+    @said_plainly()
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """For `df.write`. Raises OptionInvalid."""
+        if overwrite:
+            raise OptionInvalid('mode("overwrite") is not possible: a stream is only added to; say mode("append")')
+        return BatchWriter(Options(self.options, "sink"), schema)
+
+    @said_plainly()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """For `df.writeStream`; `overwrite` (output mode complete) adds each result to the stream, as in Kafka's sink.
+
+        Raises OptionInvalid.
+        """
+        del overwrite
+        return StreamWriter(Options(self.options, "sink"), schema)
+
+
+def _is_handed_filters() -> bool:
+    """A reader that takes filters is an error in any other process."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHING in sys.modules or (spec is not None and spec.name == _PUSHING)
+
+
+def _batch_options(given: Mapping[str, str], schema: StructType) -> Options:
+    """What is `given`, with the columns of `schema` alone where these are some of those that it would have."""
+    options = Options(given, "batch")
+    filing, fields = Filing(options), list(to_arrow_schema(schema))
+    own = list(filing.schema)
+    if filing.is_asked or not fields or fields == own or any(field not in own for field in fields):
+        return options
+    others = {name: value for name, value in given.items() if name.lower() != "columns"}
+    return Options(others | {"columns": ",".join(field.name for field in fields)}, "batch")
+
+
+def _require_own(schema: StructType, options: Options) -> None:
+    if not to_arrow_schema(schema).equals(Filing(options).schema):
+        raise OptionInvalid("the format duramen has its own schema: leave out schema(…); the option columns chooses")
+
+
+class BatchReader(DataSourceReader):
+    """Reads what there is when the query is planned."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises OptionInvalid."""
+        self._options = options
+        self._selection = Selection(options)
+        self._starting = starting(options, streaming=False)
+        self._ending = ending(options)
+        require_order(self._starting, self._ending)
+        self._reading = Reading(options)
+        self._filing = Filing(options)
+        self._tiers = Tiers(options)
+        self._narrowing = EVERYTHING
+        for name in options.ignored:
+            _log.warning("%s is for streaming queries: a batch goes on without it", name)
+
+    @said_plainly()
+    def partitions(self) -> list[InputPartition]:
+        """A range of offsets for each task.
+
+        Raises what reaching the brokers raises, RecordsLost, StreamNotFound; TableAhead once the timeout is over.
+        """
+        cluster = cluster_of(self._options)
+        patience = Patience(cluster.timeout_s)
+        while True:
+            try:
+                return self._planned(cluster)
+            except TableAhead as error:
+                patience.pause(error)
+
+    def _planned(self, cluster: Cluster) -> list[InputPartition]:
+        marks = Marks(wanted=reads_committed(self._options))
+        ats, ids = self._selection.find(cluster, all_of_them=True)
+        committed = marks.left_to_brokers(cluster, ats)
+        consumer = consumer_of(self._options, committed=committed)
+        places = self._tiers.look(consumer, ids, fail=self._reading.fail)
+        while True:
+            first, end = self._resolved(consumer, places, ats)
+            joint = self._jointly(marks, cluster, places, first, end, ids)
+            if joint is None or not joint.ahead:
+                break
+            if not places.go_back(joint.ahead):
+                raise ahead_of_others(joint.ahead[0])
+        sound = end if joint is None else joint.sound
+        whole = {at: end[at] if places.is_upserted(at) else sound[at] for at in ats}
+        parts = places.cut([(at, first[at], whole[at]) for at in ats], streaming=False)
+        ends = {} if self._ending.everywhere == LATEST else end
+        late = {at: (upto, max(upto, places.table_end(at))) for at, upto in ends.items()} if places.has_log else {}
+        # A transaction may have ended in partitions of which nothing is read from the log.
+        hot = {at: (end[at], end[at]) for at in ats if parts.hot or late}
+        hot |= {at: (low, high) for at, low, high in parts.hot}
+        begin, upto = {at: low for at, (low, _) in hot.items()}, {at: high for at, (_, high) in hot.items()}
+        if joint is not None:
+            marked: dict[TopicPartition, Marked] | None = joint.marked
+            upto = {at: max(begin[at], min(high, sound[at])) for at, high in upto.items()}
+        else:
+            marked = marks.look(cluster, begin, ids)
+            if marked is not None and self._ending.everywhere == LATEST:
+                upto = cut(begin, upto, marked)
+        named = self._starting.everywhere is None
+        kept = Floors(named=first) if named else Floors(whole=first)
+        floors = behind_tables(kept, parts.joined, {at: first[at] for at in parts.upserted})
+        spans = [(at, begin[at], upto[at]) for at in begin]
+        over = {} if joint is None else passed_over(kept, first, sound, joint.marked)
+        counted = spans if joint is None else [(at, first[at], upto.get(at, sound[at])) for at in ats]
+        newest = [one for one in spans if one[0] in parts.upserted and one[1] < one[2]]
+        newer = {one.at: one.from_base() for one in shared(newest, counted, ids, marked, floors, committed=committed)}
+        narrowed = self._narrowed(consumer, [one for one in spans if one[0] not in parts.upserted], marked or {})
+        return [
+            *places.tasks(parts, newer, self._narrowing, kept, ends, over),
+            *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=counted, ends=late),
+        ]
+
+    def _resolved(
+        self, consumer: Consumer, places: Places, ats: Sequence[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Where to begin and to end by the options and by what there is. Raises RecordsLost."""
+        there = places.bounds(ats)
+        first = self._starting.resolve(places, ats)
+        end = self._ending.resolve(places, ats)
+        begun = {at: earliest for at, (earliest, _) in there.items() if first[at] == earliest}
+        for what in begun_behind(consumer, begun):
+            _log.warning("%s", what)
+        for at, (earliest, latest) in there.items():
+            if not earliest <= first[at] <= latest:
+                what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read from {first[at]} on"
+                why = log_start(consumer, at, earliest) if first[at] < earliest else ""
+                report_lost(what + why, fail=self._reading.fail)
+            if end[at] > latest:
+                what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
+                report_lost(what, fail=self._reading.fail)
+            first[at], end[at] = max(first[at], earliest), min(end[at], latest)
+        return first, end
+
+    def _jointly(
+        self, marks: Marks, cluster: Cluster, places: Places, first: Ends, end: Ends, ids: Mapping[str, str]
+    ) -> "_Joint | None":
+        """What transactions over streams, of which some are tables, leave of it.
+
+        None where there is no such thing, or the ends are named, which are taken as they are.
+        """
+        if self._ending.everywhere != LATEST or not places.is_joint(first):
+            return None
+        in_log = marks.look(cluster, places.in_log(first), ids)
+        if in_log is None:
+            return None
+        cold = places.cold(first, {at: upto for at in first if (upto := places.table_end(at))})
+        # Tables of which too little is known are read wholly.
+        low = {at: max(offset, cold.fixed.get(at, 0)) for at, offset in first.items()}
+        sound = cut_jointly(low, end, in_log, cold._replace(fixed={}))
+        return _Joint(together(in_log, cold.ended, first, end), sound, cold.ahead(sound))
+
+    def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:
+        """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""
+        narrowing = self._narrowing
+        taken, spans = [one for one in spans if narrowing.takes(one[0])], []
+        for at, first, end in taken:
+            low, high = narrowing.cut(first, end)
+            spans.append((at, low, end if at in marked and (marked[at].ended or marked[at].open) else high))
+        if narrowing.since_ms <= 0:
+            return spans
+        since = consumer.offsets(dict.fromkeys((at for at, _, _ in spans), narrowing.since_ms))
+        return [(at, max(first, since[at]) if since[at] >= 0 else end, end) for at, first, end in spans]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one share; Spark makes one without any where there is nothing to read."""
+        return self._filing.rows(read_part(self._reading, partition))
+
+
+class FilteringReader(BatchReader):
+    """The same where Spark hands over filters: what cannot pass them is not read."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what helps; returns what Spark has to apply to the records still."""
+        self._narrowing, unmet = narrow(filters)
+        return unmet

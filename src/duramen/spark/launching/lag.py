@@ -1,0 +1,170 @@
+"""Lag of streaming queries: what they have processed is committed to a consumer group, which every Kafka tool shows.
+
+The group is `kafka.group.id` of the source, else the query's name. A source is never told its query's name, and Spark
+tells it of a micro-batch only when it plans the next one; so this listens to the session instead. Spark reports
+progress once the micro-batch is in the checkpoint's log of commits: what is committed here is never more than the
+checkpoint has, and the last micro-batch counts too. Nothing is read from the group: the query goes by its checkpoint.
+
+What Java says is listened to as it is: PySpark's own class of listeners asks Java, at each micro-batch, for every part
+of an event, one after another.
+"""
+
+import atexit
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from duramen.base.errors import DuramenError
+from duramen.client import Cluster, Consumer
+from duramen.spark.launching.source_descriptions import SourceDescriber
+from duramen.spark.options import Options
+from duramen.spark.read.offsets import Offsets
+from duramen.spark.read.selection import Selection
+
+__all__ = ["LagListener", "report_lag"]
+
+_log = logging.getLogger("duramen.spark")
+
+_FORMAT: Final = "duramen"
+_MOST_SECONDS: Final = 5.0
+"""How long a broker is asked: progress of all queries of a session goes through one thread."""
+
+_LAST_MS: Final = 2000
+"""How long the end of this process waits for events that Java has queued."""
+
+
+class _Source(NamedTuple):
+    """A source of a query, and the group that its lag is shown by."""
+
+    group: str
+    selection: Selection
+    cluster: Cluster
+
+
+class LagListener:
+    """Commits what the queries of a session have processed. What goes wrong is logged, and stops nothing.
+
+    Events are Java's, those of Spark's class `StreamingQueryListener`.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._describer = SourceDescriber(session)
+        self._lock = Lock()
+        self._sources: dict[str, list[_Source]] = {}  # by the run of a query
+        self._committed: dict[tuple[str, str], object] = {}  # what was last, by group and streams
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Describe its sources and note where they are. Spark plans the query only after this returns."""
+        name = event.name()
+        try:
+            sources = []
+            for relation, options in _relations_of(self._session, event.id().toString()):
+                selection = Selection(options)
+                self._describer.describe(relation, f"Duramen[{selection.description}]")
+                if group := options.text("kafka.group.id") or name:
+                    sources.append(_Source(group, selection, _cluster_of(options)))
+        except (DuramenError, Py4JError, AttributeError, TypeError) as error:
+            # What is ours is refused by the source itself; the others say that Spark's inside looks another way.
+            _log.warning("the lag of query %s will not be shown: %s", name or event.id().toString(), error)
+            return
+        if sources:
+            with self._lock:
+                self._sources[event.runId().toString()] = sources
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Everything up to the ends that its sources have reached is processed."""
+        with self._lock:
+            if not self._sources:
+                return  # without a question: it is asked at every micro-batch
+            progress = event.progress()
+            sources = self._sources.get(progress.runId().toString(), [])
+            for one in progress.sources() if sources else ():
+                self._commit(sources, one.endOffset())
+
+    def _commit(self, sources: list[_Source], text: str | None) -> None:
+        try:
+            document = json.loads(text or "")
+            offsets = Offsets.from_json(document)
+        except (ValueError, TypeError, DuramenError):
+            return  # of a source of another kind
+        for source in sources:
+            if offsets.at and all(source.selection.names(name) for name in offsets.ids):
+                key = source.group, ",".join(sorted(offsets.ids))
+                if self._committed.get(key) != document and _stored(source, offsets):
+                    self._committed[key] = document
+                return
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing new was processed."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Let its connections go."""
+        with self._lock:
+            for source in self._sources.pop(event.runId().toString(), []):
+                source.cluster.close()
+
+    class Java:
+        """What this is in Java; py4j looks for the name."""
+
+        implements: Final = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+
+
+def _stored(source: _Source, offsets: Offsets) -> bool:
+    try:
+        Consumer(source.cluster).commit(source.group, offsets.at)
+    except DuramenError as error:
+        _log.warning("group %s: the offsets could not be committed: %s", source.group, error)
+        return False
+    return True
+
+
+def _relations_of(session: SparkSession, query_id: str) -> Iterator[tuple[Any, Options]]:
+    """A query's sources of our format with their options, which only Spark's plan of it has."""
+    query: Any = session.streams.get(query_id)
+    leaves = query._jsq.streamingQuery().analyzedPlan().collectLeaves()
+    for place in range(leaves.size()):
+        leaf = leaves.apply(place)
+        if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName() == _FORMAT:
+            given: Mapping[str, str] = dict(leaf.extraOptions().asCaseSensitiveMap())
+            yield leaf, Options(given, "stream")
+
+
+def _cluster_of(options: Options) -> Cluster:
+    timeout_s = (options.number("kafka.request.timeout.ms") or 0) / 1000
+    client_id = options.text("kafka.client.id")
+    return Cluster(
+        options.text("kafka.bootstrap.servers"), client_id=client_id, timeout_s=min(_MOST_SECONDS, timeout_s)
+    )
+
+
+_listening: set[tuple[str, int]] = set()
+
+
+def report_lag(session: SparkSession) -> None:
+    """Show the lag of this session's streaming queries from now on; once is enough, and a second time is nothing."""
+    # Several objects here may be one session there.
+    inside: Any = session._jsparkSession
+    key = session.sparkContext.applicationId, inside.hashCode()
+    if key not in _listening:
+        _listening.add(key)
+        start_callbacks: Any = ensure_callback_server_started
+        start_callbacks(session.sparkContext._gateway)
+        jvm: Any = session.sparkContext._jvm
+        listener = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(LagListener(session))
+        inside.streams().addListener(listener)
+        atexit.register(_stop_listening, inside, listener)
+
+
+def _stop_listening(inside: Any, listener: Any) -> None:
+    """Before this process ends: Java would report each event that it has nobody to tell of."""
+    with suppress(Py4JError, OSError):
+        inside.streams().removeListener(listener)
+        inside.sparkContext().listenerBus().waitUntilEmpty(_LAST_MS)  # what it is about to say

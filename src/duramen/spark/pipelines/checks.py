@@ -1,0 +1,95 @@
+"""All that can be known of a pipeline before it runs: its parts, its SQL and schemas, its sinks, and its streams."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duramen.client import Cluster
+from duramen.spark.pipelines.definition.graph import ordered
+from duramen.spark.pipelines.definition.model import Declared, Sink, Source, Text
+from duramen.spark.pipelines.definition.problems import Problems, meant
+from duramen.spark.pipelines.frames import Frames, Streams, build, check_source, checked_options, columns_read
+from duramen.spark.pipelines.sinks import check, check_columns, shaped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["check_copies", "check_streams", "needs_spark", "plans", "prepare"]
+
+
+def needs_spark(pipeline: Declared) -> bool:
+    """Whether only Spark can say if the pipeline is right: it has SQL, functions, types in text, or tables to read."""
+    sources = any(one.format or one.json or one.watermark for one in pipeline.sources)
+    sinks = any(one.json or one.key or one.keys or one.delete_when for one in pipeline.sinks)
+    return bool(pipeline.steps or sources or sinks)
+
+
+def check_copies(pipeline: Declared, problems: Problems) -> None:
+    """What `prepare` finds, of a pipeline that needs no Spark for it: its sinks take streams as they are."""
+    streams = {one.name.value.lower(): one for one in pipeline.sources if check_source(pipeline, one, problems)}
+    for sink in pipeline.sinks:
+        source = streams.get(sink.input.value.lower())
+        if source is not None:
+            check_columns(pipeline, sink, _Columns(columns_read(pipeline, source)), problems)
+
+
+class _Columns(NamedTuple):
+    schema: "StructType"
+
+
+def prepare(spark: "SparkSession", pipeline: Declared, problems: Problems, streams: Streams = "read") -> Frames:
+    """The frames of a pipeline, whose `streams` are as in `build`; empty where `problems` has errors.
+
+    What is wrong with one part hides nothing but what follows from it.
+    """
+    frames = build(spark, pipeline, ordered(pipeline, problems), problems, streams)
+    for sink in pipeline.sinks:
+        frame = frames.get(sink.input.value.lower())
+        if frame is not None:
+            check(spark, pipeline, sink, frame, problems)
+    return {} if problems.errors() else frames
+
+
+def check_streams(pipeline: Declared, problems: Problems) -> None:
+    """Ask the brokers for the streams that sources and sinks name.
+
+    Raises ServerUnreachable, with host and port, where none answers in time.
+    """
+    wanted: list[Source | Sink] = [
+        *(source for source in pipeline.sources if source.format is None),
+        *(sink for sink in pipeline.sinks if sink.kind == "stream"),
+    ]
+    for part in wanted:
+        options = checked_options(pipeline, part, problems)
+        if options is None:
+            continue
+        timeout_ms = options.number("kafka.request.timeout.ms") or 0
+        with Cluster(options.text("kafka.bootstrap.servers"), timeout_s=timeout_ms / 1000) as cluster:
+            _check_there(cluster, part.location, problems, written=isinstance(part, Sink))
+
+
+def _check_there(cluster: Cluster, location: Text, problems: Problems, *, written: bool) -> None:
+    names = [name.strip() for name in location.value.split(",") if name.strip()]
+    there = cluster.topics(names)
+    missing = [name for name in names if name not in there]
+    if missing:
+        known = [name for name, topic in cluster.topics(None).items() if not topic.internal]
+        said = meant(missing[0], known)
+        # A broker may have more streams than a line can name.
+        hint = said if said.startswith("; did you mean") else "; `duramen stream list` names those that there are"
+        if written:
+            hint += f"; `duramen stream create {missing[0]}` makes it"
+        problems.add(location.place, f"there is no stream {missing[0]}{hint}")
+
+
+def plans(spark: "SparkSession", pipeline: Declared, mode: str, problems: Problems) -> dict[str, str]:
+    """How Spark computes a micro-batch of each sink, by the sink's name; empty where `problems` has errors."""
+    prepare(spark, pipeline, problems, "stream")
+    if problems.errors():
+        return {}
+    frames = build(spark, pipeline, ordered(pipeline, problems), problems, "batch")
+    jvm: Any = spark._jvm
+    explained = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.explainString
+    return {
+        sink.name.value: str(explained(shaped(frames[sink.input.value.lower()], sink)._jdf.queryExecution(), mode))
+        for sink in pipeline.sinks
+    }

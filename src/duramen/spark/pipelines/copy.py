@@ -1,0 +1,48 @@
+"""A stream that goes into a Delta table as it is: the tasks that read it write the files, not Java.
+
+Rows of such a query are the names of files, so what it has read is observed besides, for whoever looks on.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from duramen.spark.options import Options
+from duramen.spark.pipelines.definition.model import Declared, Sink, Source
+from duramen.spark.pipelines.progress import OBSERVED
+from duramen.spark.tables.port import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+__all__ = ["copied_columns", "copied_frame", "copied_source"]
+
+
+def copied_source(pipeline: Declared, sink: Sink) -> Source | None:
+    """The stream that a sink takes as it is; None where there is something to be done with its rows."""
+    if sink.kind != "delta" or sink.keys:
+        return None
+    for source in pipeline.sources:
+        if source.name.value.lower() == sink.input.value.lower():
+            plain = source.format is None and source.json is None and source.watermark is None
+            return source if plain else None
+    return None
+
+
+def copied_columns(options: Mapping[str, str]) -> "pa.Schema":
+    """What the records have that a source of these options reads. Raises OptionInvalid."""
+    from duramen.spark.columns import arrow_schema
+    from duramen.spark.read.reader import columns_of
+
+    return arrow_schema(columns_of(Options(options, "stream")))
+
+
+def copied_frame(reader: "DataStreamReader", storage: Storage) -> "DataFrame":
+    """The files that hold what a reader of the format duramen reads."""
+    from pyspark.sql import functions as sf
+
+    options: dict[str, Any] = {"parquetTo": storage.location, "parquetStorage": json.dumps(dict(storage.options))}
+    rows = sf.get_json_object("statistics", "$.numRecords").cast("long")
+    return reader.options(**options).load().observe(OBSERVED, sf.sum(rows).alias("rows"))

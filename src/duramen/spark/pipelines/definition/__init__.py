@@ -1,0 +1,1 @@
+"""A pipeline as data: from YAML or Python to a checked model."""

@@ -1,0 +1,192 @@
+"""Pipelines written in Python: the same parts, made by calls; a part's place is the line of its call."""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from duramen.spark.pipelines.definition.model import Declared, Option, Sink, SinkKind, Source, Step, Text, Watermark
+from duramen.spark.pipelines.definition.problems import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Pipeline"]
+
+_F = TypeVar("_F", bound="Callable[..., DataFrame]")
+
+
+class Pipeline:
+    """A pipeline, part by part; `duramen pipeline run` takes the one that a Python file has as `pipeline`.
+
+    Wherever a source or a step is needed, it is named, or the function of the step is given. Nothing is checked
+    before `duramen pipeline` looks at all of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        brokers: str | None = None,
+        trigger: str | None = None,
+        spark: Mapping[str, str] | None = None,
+    ) -> None:
+        """`spark` is configuration of Spark's own, `trigger` the least time between two micro-batches, such as 10s."""
+        place = _caller()
+        self._directory = str(Path(sys._getframe(1).f_code.co_filename).resolve().parent)
+        self._name = Text(name, place)
+        self._brokers = _text(brokers, place)
+        self._trigger = _text(trigger, place)
+        self._spark = _options(spark, place)
+        self._sources: list[Source] = []
+        self._steps: list[Step] = []
+        self._sinks: list[Sink] = []
+
+    def stream(
+        self,
+        name: str,
+        stream: str | None = None,
+        *,
+        json: str | None = None,
+        watermark: tuple[str, str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> str:
+        """A source that is a stream, by default of the same name. Returns the name.
+
+        `json` are the columns of its values, as Spark's DDL; `watermark` is a column and how late its rows may be.
+        """
+        at = _caller()
+        self._sources.append(
+            Source(Text(name, at), Text(stream or name, at), None, _options(options, at), _text(json, at),
+                   _watermark(watermark, at))
+        )  # fmt: skip
+        return name
+
+    def table(self, name: str, path: str, *, format: str = "delta", options: Mapping[str, str] | None = None) -> str:  # noqa: A002
+        """A source that is a table, as it is when the pipeline starts. Returns the name.
+
+        `path` is a directory, or s3://BUCKET/PREFIX; `options` say how to get there (s3.endpoint …). Of formats that
+        are files alone, `path` is a directory and `options` are Spark's.
+        """
+        at = _caller()
+        self._sources.append(Source(Text(name, at), Text(path, at), format, _options(options, at)))
+        return name
+
+    def sql(self, name: str, sql: str, *, watermark: tuple[str, str] | None = None) -> str:
+        """A step in SQL. Returns the name."""
+        at = _caller()
+        self._steps.append(Step(Text(name, at), sql=Text(sql, at), watermark=_watermark(watermark, at)))
+        return name
+
+    def step(self, function: _F) -> _F:
+        """A step by a function: its name is the step's, its parameters name the sources and steps that it is given."""
+        at = Place(function.__code__.co_firstlineno, 1)
+        inputs = tuple(Text(name, at) for name in inspect.signature(function).parameters)
+        self._steps.append(Step(Text(function.__name__, at), function=function, inputs=inputs))
+        return function
+
+    def to_stream(
+        self,
+        name: str,
+        source: "str | Callable[..., DataFrame]",
+        stream: str,
+        *,
+        json: bool = False,
+        key: str | None = None,
+        mode: str | None = None,
+        options: Mapping[str, str] | None = None,
+        trigger: str | None = None,
+    ) -> None:
+        """A sink that is a stream. With `json`, all columns are the value; `key` is the column that is the key."""
+        at = _caller()
+        self._add(name, source, "stream", stream, at, options=_options(options, at), json=json, key=_text(key, at),
+                  mode=_text(mode, at), trigger=_text(trigger, at))  # fmt: skip
+
+    def to_delta(
+        self,
+        name: str,
+        source: "str | Callable[..., DataFrame]",
+        path: str,
+        *,
+        keys: Sequence[str] = (),
+        sequence_by: str | None = None,
+        delete_when: str | None = None,
+        mode: str | None = None,
+        options: Mapping[str, str] | None = None,
+        trigger: str | None = None,
+    ) -> None:
+        """A sink that is a Delta table; with `keys`, one whose rows take each other's place.
+
+        `path` is a directory, or s3://BUCKET/PREFIX; `options` say how to get there (s3.endpoint …).
+        """
+        at = _caller()
+        self._add(name, source, "delta", path, at, options=_options(options, at),
+                  keys=tuple(Text(key, at) for key in keys), sequence_by=_text(sequence_by, at),
+                  delete_when=_text(delete_when, at), mode=_text(mode, at), trigger=_text(trigger, at))  # fmt: skip
+
+    def to_iceberg(
+        self,
+        name: str,
+        source: "str | Callable[..., DataFrame]",
+        path: str,
+        *,
+        mode: str | None = None,
+        options: Mapping[str, str] | None = None,
+        trigger: str | None = None,
+    ) -> None:
+        """A sink that is an Iceberg table; on S3 it needs a catalog, of which `options` say where it is."""
+        at = _caller()
+        self._add(name, source, "iceberg", path, at, options=_options(options, at), mode=_text(mode, at),
+                  trigger=_text(trigger, at))  # fmt: skip
+
+    def to_console(
+        self,
+        name: str,
+        source: "str | Callable[..., DataFrame]",
+        *,
+        rows: int = 20,
+        mode: str | None = None,
+        trigger: str | None = None,
+    ) -> None:
+        """A sink that prints the first `rows` of each micro-batch."""
+        at = _caller()
+        self._add(name, source, "console", "console", at, rows=rows, mode=_text(mode, at),
+                  trigger=_text(trigger, at))  # fmt: skip
+
+    def declared(self) -> Declared:
+        """The pipeline as data."""
+        return Declared(
+            self._name, self._directory, self._brokers, self._trigger, self._spark, tuple(self._sources),
+            tuple(self._steps), tuple(self._sinks),
+        )  # fmt: skip
+
+    def _add(
+        self,
+        name: str,
+        source: "str | Callable[..., DataFrame]",
+        kind: SinkKind,
+        location: str,
+        at: Place,
+        **more: object,
+    ) -> None:
+        input_ = source if isinstance(source, str) else source.__name__
+        self._sinks.append(Sink(Text(name, at), Text(input_, at), kind, Text(os.fspath(location), at), **more))  # type: ignore[arg-type]
+
+
+def _caller() -> Place:
+    """Where whoever called our caller stands."""
+    return Place(sys._getframe(2).f_lineno, 1)
+
+
+def _text(value: str | None, at: Place) -> Text | None:
+    return None if value is None else Text(value, at)
+
+
+def _options(options: Mapping[str, str] | None, at: Place) -> tuple[Option, ...]:
+    return tuple(Option(Text(name, at), Text(str(value), at)) for name, value in (options or {}).items())
+
+
+def _watermark(watermark: tuple[str, str] | None, at: Place) -> Watermark | None:
+    return None if watermark is None else Watermark(Text(watermark[0], at), Text(watermark[1], at))

@@ -1,0 +1,173 @@
+"""YAML whose every node keeps its line and column. Pure.
+
+Values are texts, whatever YAML would make of them: a number among options is an option's text.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import yaml
+
+from duramen.spark.pipelines.definition.model import Text
+from duramen.spark.pipelines.definition.problems import BEGINNING, Place, Problems, meant
+
+__all__ = ["Reader", "Section", "compose"]
+
+_HINTS: Final[Mapping[str, str]] = {
+    r"'\t' that cannot start": "; lines are indented with spaces, not with tabs",
+    "expected <block end>": "; this line is not indented as those that it belongs to",
+    "mapping values are not allowed": "; does the line before lack its colon, or this text its quotes?",
+    "could not find expected ':'": "; does the line before lack its colon?",
+}
+"""What parts of the YAML parser's messages mean to people."""
+
+_VARIABLE: Final = re.compile(r"\$(\$?)\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
+
+
+def _place(mark: yaml.Mark | None) -> Place:
+    return BEGINNING if mark is None else Place(mark.line + 1, mark.column + 1)
+
+
+def compose(text: str, problems: Problems) -> yaml.Node | None:
+    """The document of a file; None where it is none, which `problems` then has."""
+    try:
+        node = yaml.compose(text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        said = " ".join(filter(None, (error.context, error.problem)))
+        hint = next((hint for part, hint in _HINTS.items() if part in said), "")
+        if error.context_mark and error.problem_mark and error.context_mark.line < error.problem_mark.line and not hint:
+            hint = f"; that begins in line {error.context_mark.line + 1}"
+        problems.add(_place(error.problem_mark or error.context_mark), f"this is not YAML: {said}{hint}")
+        return None
+    except yaml.YAMLError as error:
+        problems.add(BEGINNING, f"this is not YAML: {str(error).splitlines()[0]}")
+        return None
+    except RecursionError:
+        problems.add(BEGINNING, "this is not a pipeline: it is nested too deeply")
+        return None
+    if node is None:
+        problems.add(BEGINNING, "the file is empty")
+    return node
+
+
+class Reader:
+    """Takes texts out of a document; `environment` has the variables that `${NAME}` stands for."""
+
+    def __init__(self, text: str, environment: Mapping[str, str], problems: Problems) -> None:
+        self._lines = text.splitlines()
+        self._environment = environment
+        self.problems = problems
+
+    def text(self, node: yaml.Node, what: str, *, verbatim: bool = False) -> Text | None:
+        """A text that is not empty, variables replaced unless `verbatim`; None, and a problem, where it is none."""
+        place = _place(node.start_mark)
+        if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
+            self.problems.add(place, f"{what} must be text")
+            return None
+        value = node.value if verbatim else self._expanded(node.value, place)
+        if not value.strip():
+            self.problems.add(place, f"{what} is empty")
+            return None
+        return self._placed(node, value, place)
+
+    def texts(self, node: yaml.Node, what: str) -> tuple[Text, ...]:
+        """One text, or a list of them."""
+        nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        found = [self.text(one, what) for one in nodes]
+        if not nodes:
+            self.problems.add(_place(node.start_mark), f"{what} is empty")
+        return tuple(one for one in found if one is not None)
+
+    def flag(self, node: yaml.Node, what: str) -> bool:
+        """True or false."""
+        if isinstance(node, yaml.ScalarNode) and node.value.lower() in ("true", "false"):
+            return bool(node.value.lower() == "true")
+        self.problems.add(_place(node.start_mark), f"{what} must be true or false")
+        return False
+
+    def _expanded(self, text: str, place: Place) -> str:
+        def value(found: re.Match[str]) -> str:
+            if found[1]:
+                return found[0][1:]
+            known: str | None = self._environment.get(found[2], found[3])
+            if known is None:
+                said = f"the environment has no {found[2]}; ${{{found[2]}:-VALUE}} has a value where there is none"
+                self.problems.add(place, said)
+            return found[0] if known is None else known
+
+        return _VARIABLE.sub(value, text)
+
+    def _placed(self, node: yaml.ScalarNode, value: str, place: Place) -> Text:
+        """The text, and where its lines are as far as the file has them unchanged."""
+        if node.style == "|":
+            line = node.start_mark.line + 1
+            rest = [text for text in self._lines[line:] if text.strip()]
+            own = next((text for text in value.splitlines() if text.strip()), "")
+            if not rest:
+                return Text(value, place)
+            indent = _indent(rest[0]) - _indent(own)
+            return Text(value, place, Place(line + 1, indent + 1), indent)
+        if node.style in (None, "'", '"') and node.start_mark.line == node.end_mark.line:
+            return Text(value, place, Place(place.line, place.column + (node.style is not None)))
+        return Text(value, place)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+class Section:
+    """A mapping of a document, whose keys are known; what is unknown or there twice becomes a problem."""
+
+    def __init__(self, reader: Reader, node: yaml.Node, what: str, known: Sequence[str] | None = None) -> None:
+        """`known` is None where any key is right."""
+        self.place = _place(node.start_mark)
+        self.what = what
+        self.is_mapping = isinstance(node, yaml.MappingNode)
+        self.has_unknown = False
+        self._reader = reader
+        self._found: dict[str, tuple[Text, yaml.Node]] = {}
+        if not isinstance(node, yaml.MappingNode):
+            expected = f" with {', '.join(known)}" if known else ""
+            reader.problems.add(self.place, f"{what} must be a mapping{expected}")
+            return
+        for key, value in node.value:
+            name = reader.text(key, f"a name in {what}", verbatim=True)
+            if name is None:
+                continue
+            if known is not None and name.value not in known:
+                self.has_unknown = True
+                reader.problems.add(name.place, f"{what} has no key {name.value}{meant(name.value, known)}")
+            elif name.value in self._found:
+                reader.problems.add(name.place, f"{what} has {name.value} twice")
+            else:
+                self._found[name.value] = (name, value)
+
+    def items(self) -> list[tuple[Text, yaml.Node]]:
+        """What it has, in its order."""
+        return list(self._found.values())
+
+    def node(self, name: str) -> yaml.Node | None:
+        """What stands there."""
+        found = self._found.get(name)
+        return None if found is None else found[1]
+
+    def given(self, *names: str) -> list[Text]:
+        """Those of `names` that it has."""
+        return [self._found[name][0] for name in names if name in self._found]
+
+    def text(self, name: str, *, verbatim: bool = False) -> Text | None:
+        """The text that stands there, or None."""
+        node = self.node(name)
+        return None if node is None else self._reader.text(node, f"{name} of {self.what}", verbatim=verbatim)
+
+    def texts(self, name: str) -> tuple[Text, ...]:
+        """The text or texts that stand there."""
+        node = self.node(name)
+        return () if node is None else self._reader.texts(node, f"{name} of {self.what}")
+
+    def flag(self, name: str) -> bool:
+        """Whether it says true."""
+        node = self.node(name)
+        return node is not None and self._reader.flag(node, f"{name} of {self.what}")

@@ -1,0 +1,133 @@
+"""What Spark tasks read of a stream that is a table: its cold files, with the columns of records, and newest rows.
+
+Of an upserted table every key comes once, at its newest: a key that the log has newer is left out of the files, and of
+the log only the last record of each key is read, none where that is a tombstone. Runs on executors. What only tables
+need is imported where they are read: every query's own process imports this one.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from itertools import chain
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from duramen.spark.columns import RECORD_COLUMNS, Part
+from duramen.spark.plainly import said_plainly
+from duramen.spark.read.reader import Reading, Span, SpanPartition
+from duramen.spark.tables.port import DataFile, Storage
+from duramen.spark.tables.port import Span as TableSpan
+
+__all__ = ["ColdPartition", "NewestPartition", "Piece", "read_part"]
+
+_RAW: Final = dict(
+    zip(RECORD_COLUMNS, ("_key", "_value", "_offset", "_timestamp", "_timestamp_type", "_headers"), strict=True)
+)
+
+
+class Piece(NamedTuple):
+    """Files with rows of one partition, and which of them are shown: those that count in `[first, end)`.
+
+    None below the `floor` is, none from `below` on, and none of the transactions that the markers `skipped` end. Keys
+    that `newer` has, a span of the log that goes on behind the table, are left out: None unless rows are upserted.
+    """
+
+    storage: Storage
+    topic: str
+    partition: int
+    files: Sequence[DataFile]
+    first: int
+    end: int
+    floor: int = 0
+    skipped: tuple[int, ...] = ()
+    newer: Span | None = None
+    below: int | None = None
+
+
+class ColdPartition(InputPartition):
+    """One task's share of a table."""
+
+    def __init__(self, piece: Piece) -> None:
+        super().__init__(piece)
+        self.piece = piece
+
+
+class NewestPartition(InputPartition):
+    """One task's share of the log behind an upserted table: of each key the last record, where its offset is shown."""
+
+    def __init__(self, span: Span, shown: tuple[int, int]) -> None:
+        super().__init__(span)
+        self.span = span
+        self.shown = shown
+
+
+def read_part(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The records of one share, whichever it is; Spark makes one without any where there is nothing to read."""
+    if isinstance(partition, SpanPartition):
+        return chain.from_iterable(map(reading.read, partition.spans))
+    if isinstance(partition, NewestPartition):
+        return _newest_records(reading, partition.span, partition.shown)
+    return _cold_records(reading, partition.piece) if isinstance(partition, ColdPartition) else iter(())
+
+
+def _cold_records(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
+    from duramen.spark.tables.columns import COMMIT, KEY, OFFSET, ROW_FIELDS
+    from duramen.spark.tables.reader import read_file
+    from duramen.spark.tables.storage import Place
+
+    part = Part(piece.topic, piece.partition, reading.columns)
+    newer = None if piece.newer is None else _newest(reading, piece.newer).column("key").combine_chunks()
+    skipped = pa.array(piece.skipped, pa.int64())
+    spans = [TableSpan(piece.partition, piece.first, piece.end)]
+    raw = [_RAW[name] for name in part.columns]
+    with said_plainly():
+        place = Place(piece.storage)
+        for file in piece.files:
+            for rows in read_file(place, file, pa.schema(ROW_FIELDS), columns={*raw, KEY, OFFSET, COMMIT}, spans=spans):
+                shown = rows.filter(pc.greater_equal(rows.column(OFFSET), piece.floor)) if piece.floor else rows
+                if piece.below is not None:
+                    shown = shown.filter(pc.less(shown.column(OFFSET), piece.below))
+                if piece.skipped:
+                    shown = shown.filter(pc.invert(pc.is_in(shown.column(COMMIT), value_set=skipped)))
+                if newer is not None:
+                    shown = shown.filter(pc.invert(pc.is_in(shown.column(KEY), value_set=newer)))
+                if shown.num_rows:
+                    arrays = [shown.column(name) for name in raw]
+                    yield part.batch(pa.RecordBatch.from_arrays(arrays, names=list(part.columns)))
+
+
+def _with(reading: Reading, columns: Sequence[str]) -> Reading:
+    """The same with other columns."""
+    other = copy(reading)
+    other.columns = tuple(columns)
+    return other
+
+
+def _newest(reading: Reading, span: Span) -> pa.Table:
+    """Of each key that a span has, the offset of its last record. Records without a key are none."""
+    import pyarrow.compute as pc
+
+    found = pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
+    for batch in _with(reading, ("key", "offset")).read(span):
+        rows = pa.Table.from_batches([batch])
+        together = pa.concat_tables([found, rows.filter(pc.is_valid(rows.column("key")))], promote_options="none")
+        grouped = together.group_by("key").aggregate([("offset", "max")])
+        found = pa.table({"key": grouped.column("key"), "offset": grouped.column("offset_max")})
+    return found
+
+
+def _newest_records(reading: Reading, span: Span, shown: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
+    offsets = _newest(reading, span).column("offset").combine_chunks()
+    # Decided here, and not asked for: which of them are last, shown, and no tombstones.
+    columns = [*reading.columns, *(name for name in ("value", "offset") if name not in reading.columns)]
+    for batch in _with(reading, columns).read(span):
+        at = batch.column("offset")
+        last = pc.and_(pc.is_in(at, value_set=offsets), pc.is_valid(batch.column("value")))
+        kept = batch.filter(pc.and_(last, pc.and_(pc.greater_equal(at, shown[0]), pc.less(at, shown[1]))))
+        if kept.num_rows:
+            yield kept.select(list(reading.columns))

@@ -1,0 +1,140 @@
+"""Where a read of several streams ends of which some come from tables: at one place in the order of commits. Pure.
+
+What a table has of a stream ends where it was whole, and that is enough for a query of that stream. Of a transaction
+over several streams the other markers matter too, whether the log still has them or only rows of a table tell of them:
+put together they are cut as those of a log are (`cuts`).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from duramen.base.errors import TableAhead
+from duramen.client import TopicPartition
+from duramen.client.marked import Ended, Marked
+from duramen.spark.read.plan import limited
+from duramen.spark.read.transaction_boundaries import cut
+
+__all__ = ["Cold", "ahead_of_others", "cut_jointly", "together"]
+
+_T = TypeVar("_T")
+_MORE: Final = 4
+_NOBODY: Final = -1
+"""No producer's id."""
+
+Places = Mapping[TopicPartition, int]
+
+
+class Cold(NamedTuple):
+    """What is known of partitions that are read from tables.
+
+    `fixed` are ends that are taken as they are: of streams that are read alone, or of whose transactions too little is
+    known. `ended` are the commit markers that the log has no more, in their order. `jumps` are the ends of tables with
+    a row for each key, which are read wholly or not at all. Of their transactions rows may be gone: `newest` is, by
+    stream, the last commit sequence of one that such a table has had.
+    """
+
+    fixed: Places
+    ended: Mapping[TopicPartition, list[Ended]]
+    jumps: Places
+    newest: Mapping[str, int]
+
+    def ahead(self, ends: Places) -> list[str]:
+        """The streams with tables that are not read before these ends, because they have more than the others."""
+        return sorted({at.topic for at, jump in self.jumps.items() if ends[at] < jump})
+
+
+def ahead_of_others(stream: str) -> TableAhead:
+    """What is said of such a table."""
+    return TableAhead(
+        f"the table of {stream} has transactions that are not wholly in the other streams yet: read again later, or"
+        " read the streams one by one"
+    )
+
+
+def cut_jointly(
+    begin: Places, end: Places, marked: Mapping[TopicPartition, Marked], cold: Cold, most: int | None = None
+) -> dict[TopicPartition, int]:
+    """The farthest sound cut from `begin` to `end`; where `most` is given, of about so many offsets.
+
+    It has more of them where there is no other way on. `marked` is what the log has.
+    """
+    free = [at for at in end if at not in cold.fixed]
+    begin, end, marked = _of(begin, free), _of(end, free), _of(marked, free)
+    if not cold.ended and not cold.jumps:
+        return {**cold.fixed, **(cut(begin, end, marked, most) if free else {})}
+    end |= {at: max(end[at], jump) for at, jump in cold.jumps.items()}
+    while True:
+        wish = end if most is None else limited(begin, end, most)
+        wish = {at: max(offset, cold.jumps.get(at, offset)) for at, offset in wish.items()}
+        known = together(marked, cold.ended, begin, wish, max(cold.newest.values(), default=-1))
+        known = _with_unknown(known, cold, begin)
+        found = _landed(begin, wish, known, cold.jumps)
+        if most is None or wish == end or any(found[at] > begin[at] for at in found):
+            return {**cold.fixed, **found}
+        most *= _MORE
+
+
+def together(
+    marked: Mapping[TopicPartition, Marked],
+    ended: Mapping[TopicPartition, Collection[Ended]],
+    begin: Places,
+    upto: Places,
+    unsure: int = -1,
+) -> dict[TopicPartition, Marked]:
+    """What the log says, with those markers of tables before it that matter for an end at or before `upto`.
+
+    Whose transaction has no marker before that end cannot be taken apart there, so what was decided later than all
+    that have one is left out. Up to the sequence `unsure` that is not known of any.
+    """
+    inside = (
+        one.sequence
+        for at, offset in upto.items()
+        for one in (*ended.get(at, ()), *marked[at].ended)
+        if begin[at] <= one.offset < offset
+    )
+    newest = max([unsure, *inside])
+    found = dict(marked)
+    for at, cold in ended.items():
+        first = marked[at].ended[0].offset if marked[at].ended else None
+        kept = [
+            one for one in cold
+            if (first is None or one.offset < first) and (one.offset < upto[at] or one.sequence <= newest)
+        ]  # fmt: skip
+        found[at] = marked[at]._replace(ended=[*kept, *marked[at].ended])
+    return found
+
+
+def _with_unknown(known: Mapping[TopicPartition, Marked], cold: Cold, begin: Places) -> dict[TopicPartition, Marked]:
+    """What is known, and in tables whose rows may be gone a marker of each transaction that they may have had.
+
+    These are all that others have and that was decided by then. One marker anywhere before a table's end will do.
+    """
+    added: dict[TopicPartition, Marked] = {}
+    for topic, newest in cold.newest.items():
+        within = min((at for at, jump in cold.jumps.items() if at.topic == topic and begin[at] < jump), default=None)
+        if within is not None:
+            others = {
+                one.sequence
+                for at, found in known.items()
+                for one in found.ended
+                if at.topic != topic and one.commit and 0 <= one.sequence <= newest and one.offset >= begin[at]
+            }
+            # Whose they are must not tell anything of what that producer has open there.
+            unknown = [Ended(begin[within], _NOBODY, begin[within], sequence, commit=True) for sequence in others]
+            added[within] = known[within]._replace(ended=[*unknown, *known[within].ended])
+    return {**known, **added}
+
+
+def _landed(
+    begin: Places, wish: Places, marked: Mapping[TopicPartition, Marked], jumps: Places
+) -> dict[TopicPartition, int]:
+    """The farthest sound cut that has jumps over tables wholly, or does not make them."""
+    found = cut(begin, wish, marked)
+    while short := {at.topic for at, jump in jumps.items() if begin[at] < jump and found[at] < jump}:
+        found = cut(begin, {at: begin[at] if at.topic in short else offset for at, offset in found.items()}, marked)
+        jumps = {at: jump for at, jump in jumps.items() if at.topic not in short}
+    return found
+
+
+def _of(values: Mapping[TopicPartition, _T], ats: Iterable[TopicPartition]) -> dict[TopicPartition, _T]:
+    return {at: values[at] for at in ats}

@@ -1,0 +1,135 @@
+"""Offsets of many partitions as JSON: in options as Spark's Kafka source has them, and in checkpoints. Pure.
+
+A checkpoint's offsets are the same JSON with the stream's id beside the partitions, so that a stream that was
+created again under the same name is noticed, and with the version of all this:
+{"flights": {"0": 23, "1": 5, "id": "000006e8-…"}, "$version": 1}. Such a text may be given as `startingOffsets`; ids,
+version and floors (`shares`) are then not looked at; floors stand beside the id while they matter: {"floor": {"0": 20}}
+where the offset was named, {"whole": {"0": 20}} where it was not.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from duramen.base.errors import CheckpointInvalid, OptionInvalid
+from duramen.client import TopicPartition
+from duramen.spark.read.splits import Floors
+
+__all__ = ["Offsets", "listed", "parse_assignment", "parse_offsets"]
+
+_ID: Final = "id"
+_NAMED: Final = "floor"
+_WHOLE: Final = "whole"
+_BESIDE: Final = (_ID, _NAMED, _WHOLE)
+_VERSION_KEY: Final = "$version"  # no stream's name
+_VERSION: Final = 1
+
+
+class Offsets(NamedTuple):
+    """Where each partition stands, the ids of the streams, and the floors that still matter."""
+
+    at: Mapping[TopicPartition, int]
+    ids: Mapping[str, str]
+    floors: Floors = Floors()
+
+    def to_json(self) -> dict[str, Any]:
+        """As a checkpoint keeps it; the same offsets always look the same."""
+        topics: dict[str, dict[str, Any]] = {name: {} for name in sorted(self.ids)}
+        for topic, partition in sorted(self.at):
+            topics[topic][str(partition)] = self.at[TopicPartition(topic, partition)]
+        for name, id_ in self.ids.items():
+            topics[name][_ID] = id_
+        for kind, floors in ((_NAMED, self.floors.named), (_WHOLE, self.floors.whole)):
+            for at in sorted(floors):
+                topics[at.topic].setdefault(kind, {})[str(at.partition)] = floors[at]
+        return {**topics, _VERSION_KEY: _VERSION}
+
+    @staticmethod
+    def from_json(document: object) -> "Offsets":
+        """What `to_json` made. Raises CheckpointInvalid for anything else."""
+        topics = _topics(document)
+        try:
+            at = {
+                TopicPartition(topic, int(partition)): int(offset)
+                for topic, partitions in topics.items()
+                for partition, offset in partitions.items()
+                if partition not in _BESIDE
+            }
+            ids = {topic: str(partitions.get(_ID, "")) for topic, partitions in topics.items()}
+            return Offsets(at, ids, Floors(_floors(topics, _NAMED), _floors(topics, _WHOLE)))
+        except (AttributeError, TypeError, ValueError):
+            raise CheckpointInvalid(f"the checkpoint's offsets cannot be read: {json.dumps(document)[:200]}") from None
+
+
+def _floors(topics: Mapping[str, Any], kind: str) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.get(kind, {}).items()
+    }
+
+
+def _topics(document: object) -> Mapping[str, Any]:
+    if not isinstance(document, dict):
+        raise CheckpointInvalid(f"the checkpoint is of another source: it has {json.dumps(document)[:200]} for offsets")
+    version = document.get(_VERSION_KEY)
+    topics = {name: partitions for name, partitions in document.items() if name != _VERSION_KEY}
+    if version != _VERSION:
+        found = "no version" if version is None else f"the version {version}"
+        raise CheckpointInvalid(
+            f"the checkpoint's offsets have {found}, and version {_VERSION} is read here: it is of another Duramen or"
+            f" of another source; with a new checkpoint, startingOffsets={json.dumps(topics)} goes on where it was"
+        )
+    return topics
+
+
+def _mapping(option: str, text: str, example: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not document:
+        raise OptionInvalid(f"{option}: {text!r} does not fit; it must be JSON such as {example}")
+    return {name: partitions for name, partitions in document.items() if name != _VERSION_KEY}
+
+
+def parse_offsets(
+    option: str, text: str, example: str = '{"flights": {"0": 23, "1": -2}}'
+) -> dict[TopicPartition, int]:
+    """A number for each partition. Raises OptionInvalid."""
+    found = {}
+    for topic, partitions in _mapping(option, text, example).items():
+        if not isinstance(partitions, dict):
+            raise OptionInvalid(f"{option}: {partitions!r} does not fit; it must be JSON such as {example}")
+        for partition, offset in partitions.items():
+            if partition in _BESIDE:
+                continue
+            number = _index(option, partition, example)
+            if isinstance(offset, bool) or not isinstance(offset, int) or not -(1 << 63) <= offset < 1 << 63:
+                raise OptionInvalid(f"{option}: {offset!r} does not fit; it must be JSON such as {example}")
+            found[TopicPartition(topic, number)] = offset
+    return found
+
+
+def parse_assignment(option: str, text: str) -> list[TopicPartition]:
+    """Partitions as `assign` names them. Raises OptionInvalid."""
+    example = '{"flights": [0, 1]}'
+    found = []
+    for topic, partitions in _mapping(option, text, example).items():
+        if not isinstance(partitions, list):
+            raise OptionInvalid(f"{option}: {partitions!r} does not fit; it must be JSON such as {example}")
+        found += [TopicPartition(topic, _index(option, partition, example)) for partition in partitions]
+    return found
+
+
+def _index(option: str, partition: object, example: str) -> int:
+    text = str(partition)
+    if not (text.isascii() and text.isdigit()) or int(text) > 0x7FFFFFFF:
+        raise OptionInvalid(f"{option}: partition {partition!r} does not fit; it must be JSON such as {example}")
+    return int(text)
+
+
+def listed(ats: Iterable[TopicPartition]) -> str:
+    """Some partitions for people."""
+    names = [str(at) for at in sorted(ats)]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,52 @@
+"""Records that become files where they are read: with `parquetTo` a task's rows are the names of what it wrote.
+
+So records that are to lie in files do not go through Java, row by row. What writing needs is imported where that is
+done: every query's own process imports this module.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from duramen.spark.columns import arrow_schema, spark_schema
+from duramen.spark.options import Options
+from duramen.spark.plainly import said_plainly
+from duramen.spark.read.reader import columns_of
+from duramen.spark.tables.port import Storage
+from duramen.spark.tables.written import SAID, SAID_DDL
+
+__all__ = ["Filing"]
+
+
+class Filing:
+    """What is done with the records of every share. It is pickled and sent to the executors."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises OptionInvalid."""
+        self._columns = columns_of(options)
+        self._storage = Storage(options.text("parquetTo"), options.storage("parquetStorage"))
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether records become files."""
+        return bool(self._storage.location)
+
+    @property
+    def ddl(self) -> str:
+        """The columns that Spark sees, in its notation."""
+        return SAID_DDL if self.is_asked else spark_schema(self._columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The same for Arrow."""
+        return SAID if self.is_asked else arrow_schema(self._columns)
+
+    def rows(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What Spark gets of a share's records. Raises TableStorageFailed."""
+        return self._written(records) if self.is_asked else records
+
+    def _written(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from duramen.spark.tables.task_writer import writing
+
+        with said_plainly():
+            yield from writing(self._storage, arrow_schema(self._columns))(records)

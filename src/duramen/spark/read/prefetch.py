@@ -1,0 +1,74 @@
+"""Small micro-batches are read where they are planned: their rows go to Spark with the plan, no task needs a worker.
+
+A worker process for each of the tasks costs more than their records, so rows that are few are handed over the way that
+PySpark has for its simple readers. Spark keeps them as a block, of which its one task reads. Where that block is lost,
+or the same offsets are planned again after a restart, the records are read anew: the offsets alone say which.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import datasource_internal
+from pyspark.sql.datasource import DataSourceStreamReader
+
+from duramen.base.errors import DuramenError
+from duramen.spark.read.reader import Reading, Span
+
+__all__ = ["HandingOver", "Prefetching"]
+
+_Simple: Final[type | None] = getattr(datasource_internal, "_SimpleStreamReaderWrapper", None)
+"""What only Spark's runner is to know; in a version that has it no more, tasks read everything."""
+
+_MOST_RECORDS: Final = 2_000
+_MOST_BYTES: Final = 1024 * 1024
+
+
+class Prefetching:
+    """Reads ahead what is small. Lives on the driver as long as a query does."""
+
+    def __init__(self, reading: Reading, most_records: int | None = None) -> None:
+        """`most_records` is how many one task may have."""
+        self._reading = reading
+        self._most_records = min(_MOST_RECORDS, most_records or _MOST_RECORDS)
+        self._bytes_each = 0.0  # of a record, as it was the last time
+
+    def read(self, spans: Sequence[Span]) -> list[pa.RecordBatch] | None:
+        """All records of these spans, or None where a task had better read them: they are many, or cannot be read."""
+        there = sum(span.records for span in spans)
+        if _Simple is None or not 0 < there <= self._most_records or there * self._bytes_each > _MOST_BYTES:
+            return None
+        found: list[pa.RecordBatch] = []
+        rows = size = 0
+        try:
+            for span in spans:
+                for batch in self._reading.read(span):
+                    found.append(batch)
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
+                    self._bytes_each = size / max(rows, 1)
+                    if size > _MOST_BYTES:
+                        return None
+        except DuramenError:
+            return None  # whoever reads it in a task says what is wrong, once it has been tried again
+        return found
+
+
+class HandingOver(DataSourceStreamReader):
+    """A reader that may hand rows over with the one partition that it plans."""
+
+    _handed: list[pa.RecordBatch] | None = None
+
+    @property
+    def __class__(self) -> type:
+        # Spark's runner asks for rows only where this is that class. In all else a reader of its own can do more.
+        return type(self) if self._handed is None or _Simple is None else _Simple
+
+    @__class__.setter
+    def __class__(self, other: type) -> None:
+        raise TypeError(f"a reader stays what it is, and does not become {other}")
+
+    def getCache(self, start: object, end: object) -> Iterator[pa.RecordBatch] | None:
+        """What PySpark asks its simple readers for, directly behind `partitions`: the rows of that plan."""
+        del start, end
+        handed, self._handed = self._handed, None
+        return None if handed is None else iter(handed)

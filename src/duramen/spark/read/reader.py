@@ -1,0 +1,237 @@
+"""What a Spark task does: read one range of one partition and yield Arrow batches. Runs on executors."""
+
+import gc
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Final
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from duramen.base.errors import BatchCorrupt, OptionInvalid, RecordsLost, RequestTimedOut, StreamNotFound
+from duramen.client import Cluster, Consumer, Isolation, TopicPartition
+from duramen.client.marked import Marked
+from duramen.spark.batches.decoding import decode, say_which
+from duramen.spark.columns import Part, choose_columns
+from duramen.spark.options import OPTIONS, Options
+from duramen.spark.plainly import said_plainly
+from duramen.spark.read.committed import Committed, Shown
+from duramen.spark.read.losses import cut_off, not_there
+from duramen.spark.read.plan import split
+from duramen.spark.read.splits import NEVER, Ends, Floors, Share, passed_over, share
+
+__all__ = [
+    "Reading", "Span", "SpanPartition", "cluster_of", "columns_of", "consumer_of", "reads_committed", "report_lost",
+    "shared", "tasks",
+]  # fmt: skip
+
+_NO_ENDS: Final[Ends] = {}
+_log = logging.getLogger("duramen.spark")
+
+_clusters: dict[tuple[object, ...], Cluster] = {}
+
+
+def cluster_of(options: Options) -> Cluster:
+    """A cluster to talk to; tasks that run one after another in a process share its connections."""
+    servers, client_id = options.text("kafka.bootstrap.servers"), options.text("kafka.client.id")
+    timeout_ms = options.number("kafka.request.timeout.ms") or 0
+    key = (os.getpid(), servers, client_id, timeout_ms)
+    cluster = _clusters.get(key)
+    if cluster is None:
+        _leave_out_imported("to connect")
+        for other in _clusters.values():
+            other.close()
+        _clusters.clear()
+        cluster = _clusters[key] = Cluster(servers, client_id=client_id, timeout_s=timeout_ms / 1000)
+    return cluster
+
+
+def reads_committed(options: Options) -> bool:
+    """Whether only committed records are read. Raises OptionInvalid."""
+    level = options.one_of("kafka.isolation.level", ("read_uncommitted", "read_committed"))
+    return level == "read_committed"
+
+
+@cache
+def _leave_out_imported(why: str) -> None:
+    """Once in a process for each reason `why` modules are imported late: collections look at them no more.
+
+    Spark's daemon runs a full collection after every task.
+    """
+    del why
+    gc.collect()
+    gc.freeze()
+
+
+def consumer_of(options: Options, *, committed: bool = False) -> Consumer:
+    """A consumer of that cluster; `committed` where brokers are to leave out what is not."""
+    return Consumer(
+        cluster_of(options),
+        isolation=Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED,
+        max_bytes=_bytes(options, "kafka.fetch.max.bytes"),
+        partition_max_bytes=_bytes(options, "kafka.max.partition.fetch.bytes"),
+    )
+
+
+def _bytes(options: Options, name: str) -> int:
+    """No answer is larger than our default for all of it: an executor has many tasks."""
+    most = int(OPTIONS["kafka.fetch.max.bytes"].default)
+    return min(most, options.number(name) or most)
+
+
+def columns_of(options: Options) -> tuple[str, ...]:
+    """The columns that the options ask for, in their order. Raises OptionInvalid."""
+    try:
+        return choose_columns(options.text("columns"), headers=options.flag("includeHeaders"))
+    except ValueError as error:
+        raise OptionInvalid(f"columns: {error}") from None
+
+
+def report_lost(what: str, *, fail: bool) -> None:
+    """Records that should be read are gone: raise RecordsLost if `fail`, else say so in the log."""
+    if fail:
+        raise RecordsLost(f"{what}; failOnDataLoss=false goes on with what there is")
+    _log.warning("%s; going on with what there is, as failOnDataLoss=false says", what)
+
+
+class Span:
+    """Offsets `[first, end)` of a partition of the stream with that id; `topic_id` is empty where it has none.
+
+    Read as the `share` says, where a transaction has something there; `committed`: as brokers sort it out.
+    """
+
+    def __init__(
+        self,
+        at: TopicPartition,
+        topic_id: str,
+        first: int,
+        end: int,
+        share: Share | None = None,
+        *,
+        committed: bool = False,
+    ) -> None:
+        self.at = at
+        self.topic_id = topic_id
+        self.first = first
+        self.end = end
+        self.share = share
+        self.committed = committed
+
+    @property
+    def upto(self) -> int:
+        """Where reading ends: behind the last marker that lets something go."""
+        return self.end if self.share is None else max(self.end, *(marker + 1 for marker in self.share.behind), 0)
+
+    @property
+    def records(self) -> int:
+        """How many records are looked at, at most."""
+        return self.upto - (self.first if self.share is None else self.share.base)
+
+    def from_base(self) -> "Span":
+        """The same with all that counts before and is newer than the oldest that counts there."""
+        if self.share is None:
+            return self
+        return Span(self.at, self.topic_id, self.share.base, self.end, self.share, committed=self.committed)
+
+
+class SpanPartition(InputPartition):
+    """One task's share, as Spark wants it: spans that are read one after another."""
+
+    def __init__(self, *spans: Span) -> None:
+        super().__init__(spans)
+        self.spans = spans
+
+
+def tasks(
+    options: Options,
+    spans: Sequence[tuple[TopicPartition, int, int]],
+    ids: Mapping[str, str],
+    marked: Mapping[TopicPartition, Marked] | None,
+    floors: Floors,
+    *,
+    committed: bool,
+    unfiltered: Sequence[tuple[TopicPartition, int, int]] | None = None,
+    ends: Ends = _NO_ENDS,
+) -> list[SpanPartition]:
+    """The shares of partitions (each with its first offset and the one behind its last) for tasks of their own.
+
+    `unfiltered` is what it was before filters left only that, and `ends` are those that were named.
+    """
+    pieces = split(spans, options.number("minPartitions"), options.number("maxRecordsPerPartition"))
+    whole = spans if unfiltered is None else unfiltered
+    # Nothing may lie between the two of a partition, and transactions that began before them all the same.
+    pieces += [(at, first, end) for at, first, end in spans if first == end and at in ends]
+    made = shared(pieces, whole, ids, marked, floors, committed=committed, ends=ends)
+    return [SpanPartition(one) for one in made if one.first < one.upto]
+
+
+def shared(
+    pieces: Sequence[tuple[TopicPartition, int, int]],
+    whole: Sequence[tuple[TopicPartition, int, int]],
+    ids: Mapping[str, str],
+    marked: Mapping[TopicPartition, Marked] | None,
+    floors: Floors,
+    *,
+    committed: bool,
+    ends: Ends = _NO_ENDS,
+) -> list[Span]:
+    """The pieces of what is read as a `whole`, each with what its task has to know of transactions."""
+    if marked is None:
+        return [Span(at, ids[at.topic], low, high, committed=committed) for at, low, high in pieces]
+    upto = {at: NEVER if at in ends else end for at, _, end in whole}
+    over = passed_over(floors, {at: first for at, first, _ in whole}, upto, marked)
+    found: list[Span] = []
+    for at, low, high in pieces:
+        end, late_from = ends.get(at, (NEVER, NEVER))
+        late_from = late_from if high == end else NEVER
+        floor = floors.named.get(at, 0)
+        one = share(low, high, marked[at], floor, over.get(at, ()), late_from=late_from)
+        found.append(Span(at, ids[at.topic], low, high, one))
+    return found
+
+
+class Reading:
+    """Reads spans as the options say. It is pickled and sent to the executors."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises OptionInvalid."""
+        self._options = options
+        self.fail = options.flag("failOnDataLoss")
+        self.columns = columns_of(options)
+        say_which()
+
+    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The span's records. Raises RecordsLost, ServerUnreachable, BatchCorrupt …"""
+        at, gone = span.at, 0  # before which offset there is nothing any more
+
+        def on_gap(wanted: int, there: int) -> int:
+            nonlocal gone
+            upto = min(there, span.upto)
+            report_lost(cut_off(consumer, at, wanted, upto), fail=self.fail)
+            # The batch there may have records that are gone as well.
+            gone = max(gone, upto)
+            return upto
+
+        part = Part(*at, self.columns)
+        topic_id = UUID(span.topic_id) if span.topic_id else None
+        first = span.first if span.share is None else span.share.base
+        committed = None if span.share is None else Committed(span.first, span.end, span.share)
+        with said_plainly():
+            consumer = consumer_of(self._options, committed=span.committed)
+            pieces = consumer.read(at, first, span.upto, topic_id=topic_id, on_gap=on_gap)
+            try:
+                for piece in pieces:
+                    # An answer came whole: nobody writes to it any more.
+                    whole = Shown(piece.toreadonly(), span.first)
+                    for data, low, _ in [whole] if committed is None else committed.pass_on(piece):
+                        for records in decode(data, max(low, gone), span.end, part.columns):
+                            yield part.batch(records)
+                _leave_out_imported("to read")
+            except (StreamNotFound, RequestTimedOut) as error:
+                why = not_there(consumer, at.topic, topic_id, error)
+                report_lost(f"{at}: records before {span.end} are gone: {why}", fail=self.fail)
+            except BatchCorrupt as error:
+                raise BatchCorrupt(f"{at}: {error}") from None

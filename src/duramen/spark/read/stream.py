@@ -1,0 +1,418 @@
+"""Reading a stream of micro-batches: `spark.readStream.format("duramen")`.
+
+The reader lives on the driver as long as the query does; what goes to the executors are pickled copies of it.
+Offsets are those of Spark's checkpoint: nothing else is remembered across a restart.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid, TableAhead
+from duramen.base.units import parse_ms
+from duramen.client import Consumer, TopicPartition
+from duramen.client.cluster import Patience
+from duramen.client.consumer import EARLIEST, LATEST
+from duramen.client.marked import Marked
+from duramen.spark.api import (
+    HAS_LIMITS,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from duramen.spark.options import Options
+from duramen.spark.plainly import said_plainly
+from duramen.spark.read.cold_files import read_part
+from duramen.spark.read.filters import EVERYTHING
+from duramen.spark.read.joint_boundaries import ahead_of_others, cut_jointly, together
+from duramen.spark.read.losses import begun_behind, cut_off, made_anew, moment
+from duramen.spark.read.markers import Marks
+from duramen.spark.read.offset_ranges import Places, Tiers
+from duramen.spark.read.offsets import Offsets, listed
+from duramen.spark.read.parquet_files import Filing
+from duramen.spark.read.plan import limited
+from duramen.spark.read.prefetch import HandingOver, Prefetching
+from duramen.spark.read.reader import (
+    Reading,
+    SpanPartition,
+    cluster_of,
+    consumer_of,
+    reads_committed,
+    report_lost,
+    tasks,
+)
+from duramen.spark.read.selection import Selection, starting
+from duramen.spark.read.splits import Floors, behind_tables, floors_left, passed_over, reached
+
+__all__ = ["RefusedStreamReader", "StreamReader"]
+
+_log = logging.getLogger("duramen.spark")
+
+_Document = dict[str, Any]
+_Places = Mapping[TopicPartition, int]
+_T = TypeVar("_T")
+_NO_OFFSETS: Final = Offsets({}, {})
+
+
+class StreamReader(HandingOver, SupportsTriggerAvailableNow):
+    """Plans micro-batches and reads their parts."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises OptionInvalid."""
+        self._options = options
+        self._selection = Selection(options)
+        self._starting = starting(options, streaming=True)
+        self._reading = Reading(options)
+        self._filing = Filing(options)
+        most = options.number("maxRecordsPerPartition")
+        alone = options.given("minPartitions") or self._filing.is_asked
+        self._ahead = None if alone else Prefetching(self._reading, most)
+        self._tiers = Tiers(options, log_only=not HAS_LIMITS)
+        self._marks = Marks(wanted=reads_committed(options), alone=not HAS_LIMITS)
+        self._most = options.number("maxOffsetsPerTrigger")
+        self._least = options.number("minOffsetsPerTrigger")
+        if self._most is not None and self._least is not None and self._least > self._most:
+            raise OptionInvalid("minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
+        try:
+            self._patience_s = parse_ms(options.text("maxTriggerDelay")) / 1000
+        except ValueError as error:
+            raise OptionInvalid(f"maxTriggerDelay: {options.text('maxTriggerDelay')!r} does not fit: {error}") from None
+        if not HAS_LIMITS and (self._most is not None or self._least is not None):
+            _log.warning(
+                "maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2: a micro-batch has all there is"
+            )
+        self._triggered_s = -math.inf  # the first micro-batch never waits
+        self._target: Offsets | None = None  # with the trigger AvailableNow: where to stop
+        self._latest = _NO_OFFSETS
+        self._begun_ms = _now_ms()
+        self._seen_ms: dict[str, int] = {}  # when each stream was last there
+
+    # -- offsets ------------------------------------------------------------------------------------
+
+    @said_plainly()
+    def initialOffset(self) -> _Document:
+        """Where a new query begins. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
+        consumer, ats, ids = self._find(all_of_them=True)
+        places = self._tiers.look(consumer, ids, fail=self._reading.fail)
+        begin = self._starting.resolve(places, ats)
+        if self._starting.everywhere != LATEST:
+            for what in begun_behind(consumer, begin):
+                _log.warning("%s", what)
+        marked = self._marks.look(consumer.cluster, places.in_log(begin), ids)
+        if marked is None:
+            return Offsets(begin, ids).to_json()
+        if self._starting.everywhere is None:
+            floors = Floors(named=begin)
+        else:
+            # Who has ended in a partition before `begin` has begun in every other below what is the end there by now.
+            latest = self._starting.everywhere == LATEST
+            floors = Floors(whole={at: marked[at].high_watermark for at in ats} if latest else begin)
+        return Offsets(begin, ids, _floors_behind(places, floors, begin, begin, marked)).to_json()
+
+    def _find(self, *, all_of_them: bool) -> tuple[Consumer, list[TopicPartition], dict[str, str]]:
+        """What is read, and a consumer that sees of it what can be planned."""
+        cluster = cluster_of(self._options)
+        ats, ids = self._selection.find(cluster, all_of_them=all_of_them)
+        return consumer_of(self._options, committed=self._marks.left_to_brokers(cluster, ats)), ats, ids
+
+    def _now(self) -> Offsets:
+        consumer, ats, ids = self._find(all_of_them=False)
+        self._seen_ms |= dict.fromkeys(ids, _now_ms())
+        places = self._tiers.look(consumer, ids, fail=self._reading.fail)
+        return Offsets(places.offsets(dict.fromkeys(ats, LATEST)), ids)
+
+    @said_plainly()
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note where the partitions end now: nothing beyond is read, and no partition made later."""
+        self._target = self._now()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` say."""
+        if self._most is not None:
+            return ReadMaxRows(self._most)
+        return ReadMinRows(self._least) if self._least is not None else ReadAllAvailable()
+
+    @said_plainly()
+    def latestOffset(self, start: _Document | None = None, limit: ReadLimit | None = None) -> _Document:
+        """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable, TableAhead.
+
+        PySpark before 4.2 does not say where it starts, and gets the end of all there is.
+        """
+        if start is None or limit is None:
+            self._latest = self._now()
+            return self._latest.to_json()
+        patience = Patience(cluster_of(self._options).timeout_s)
+        while True:
+            try:
+                return self._next(start, limit)
+            except TableAhead as error:
+                patience.pause(error)
+                self._target = self._now()
+
+    def _next(self, start: _Document, limit: ReadLimit) -> _Document:
+        before = self._own(start)
+        end = self._latest = self._now() if self._target is None else self._target
+        self._report_gone(before, end)
+        begin = self._begin(before, end)
+        if not self._tiers.has_log:
+            # A table that is behind lacks nothing: it comes to where the query is.
+            end = end._replace(at={at: max(offset, begin[at]) for at, offset in end.at.items()})
+        if self._waits(begin, end, limit):
+            return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        floors = before.floors
+        marked = None
+        places = self._places(end)
+        if any(offset > begin[at] for at, offset in end.at.items()):
+            marked = self._marks.look(cluster_of(self._options), places.in_log(begin), end.ids)
+        upto, cold, taken_back = self._upto(places, begin, end.at, marked, most)
+        if marked is not None and upto != before.at:
+            floors = _floors_behind(places, _floors(before, end, begin), cold, upto, marked)
+        if self._target is not None:
+            # A table's ends may lie behind the target, and one that was taken as it was earlier ends before it.
+            self._target = self._target._replace(
+                at={
+                    at: upto[at] if at.topic in taken_back else max(offset, upto[at])
+                    for at, offset in self._target.at.items()
+                }
+            )
+        return Offsets(upto, end.ids, floors).to_json()
+
+    def _upto(
+        self,
+        places: Places,
+        begin: _Places,
+        end: _Places,
+        marked: Mapping[TopicPartition, Marked] | None,
+        most: int | None,
+    ) -> tuple[dict[TopicPartition, int], _Places, Collection[str]]:
+        """Where a micro-batch ends, where the tables for it do, and which of them are not as they are now.
+
+        Raises TableAhead where nothing more can be read with the trigger AvailableNow, though there is something.
+        """
+        taken_back: set[str] = set()
+        while True:
+            cold = places.cold_ends(begin, end, most)
+            if marked is None:
+                return _limited(begin, end, most) | cold, cold, taken_back
+            # As it was earlier, a table has nothing behind its end.
+            end = {at: cold[at] if at.topic in taken_back else offset for at, offset in end.items()}
+            tables = places.cold(begin, cold)
+            upto = cut_jointly(begin, end, marked, tables, most)
+            goes_on = any(upto[at] > offset for at, offset in begin.items())
+            ahead = [] if goes_on else tables.ahead(upto)
+            if ahead and places.go_back(ahead):
+                taken_back.update(ahead)
+            elif ahead and self._target is not None:
+                raise ahead_of_others(ahead[0])
+            else:
+                return upto, cold, taken_back
+
+    def _own(self, document: object) -> Offsets:
+        """Offsets out of the checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
+        offsets = Offsets.from_json(document)
+        if offsets.ids and not any(self._selection.names(name) for name in offsets.ids):
+            raise CheckpointInvalid(
+                f"the checkpoint is of {', '.join(sorted(offsets.ids))}, and the query does not read that: it reads"
+                f" {self._selection}; give every query a checkpoint of its own"
+            )
+        return offsets
+
+    def _report_gone(self, before: Offsets, end: Offsets) -> None:
+        """Say which partitions were read and are not there any more, and since when."""
+        again = _created_again(before, end)
+        gone = [at for at in before.at if at not in end.at and at.topic not in again]
+        dropped = [at for at in gone if not self._selection.names(at.topic)]
+        if dropped:
+            report_lost(f"{listed(dropped)} is not among what the options name any more", fail=self._reading.fail)
+        deleted = [at for at in gone if at not in dropped]
+        if deleted:
+            seen_ms = self._seen_ms.get(deleted[0].topic)
+            when = (
+                f"before this query began at {moment(self._begun_ms)}"
+                if seen_ms is None
+                else f"after {moment(seen_ms)}, when it was there"
+            )
+            report_lost(f"{listed(deleted)} is not there any more: deleted {when}", fail=self._reading.fail)
+
+    def _begin(self, before: Offsets, end: Offsets) -> dict[TopicPartition, int]:
+        """From where each partition of `end` is to be read, after `before`."""
+        again = _created_again(before, end)
+        for name in sorted(again):
+            what = f"{made_anew(consumer_of(self._options), name)}: what was not read of it by then is gone"
+            report_lost(what, fail=self._reading.fail)
+        new = [at for at in end.at if at not in before.at or at.topic in again]
+        begin = {at: before.at[at] for at in end.at if at in before.at}
+        begin |= self._places(end).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        for at in new:
+            if begin[at] > 0 and at.topic not in again:
+                what = cut_off(consumer_of(self._options), at, 0, begin[at])
+                report_lost(f"{at.topic} has a new partition; {what}", fail=self._reading.fail)
+        for at, offset in end.at.items():
+            if offset < begin[at] and self._tiers.has_log:
+                what = f"{at} ends at {offset}, and was read up to {begin[at]}: records were lost, or it was made anew"
+                report_lost(what, fail=self._reading.fail)
+        return begin
+
+    def _waits(self, begin: dict[TopicPartition, int], end: Offsets, limit: ReadLimit) -> bool:
+        """Whether there is too little yet for a micro-batch."""
+        if self._least is None or self._target is not None or not isinstance(limit, ReadMaxRows | ReadMinRows):
+            return False
+        now_s = time.monotonic()
+        there = sum(max(0, end.at[at] - begin[at]) for at in end.at)
+        if there < self._least and now_s - self._triggered_s < self._patience_s:
+            return True
+        self._triggered_s = now_s
+        return False
+
+    def reportLatestOffset(self) -> _Document | None:
+        """Where the partitions ended when it was last looked, for the query's progress."""
+        return self._latest.to_json() if self._latest.at else None
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    @said_plainly()
+    def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
+        """A range of offsets for each task. Raises RecordsLost, ServerUnreachable."""
+        before, after = self._own(start), self._own(end)
+        if not HAS_LIMITS:
+            self._report_gone(before, after)
+            self._begin(before, after)
+        same = _same(before, after)
+        new = [at for at in after.at if at not in same]
+        places = self._places(after)
+        first = places.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        first |= {at: before.at[at] for at in same}
+        places.be_at(first, after.at)
+        spans = [(at, first[at], after.at[at]) for at in sorted(after.at)]
+        parts = places.cut(spans, streaming=True)
+        cluster = cluster_of(self._options)
+        committed = self._marks.left_to_brokers(cluster, after.at)
+        floors = _floors(before, after, first)
+        joint = bool(parts.cold and floors.whole) and places.is_joint(after.at)
+        low = places.in_log(first) if joint else {at: low for at, low, _ in parts.hot}
+        marked = self._marks.look(cluster, low, after.ids, after.at)
+        over: Mapping[TopicPartition, Collection[int]] = {}
+        if joint and marked is not None:
+            marked = together(marked, places.ended(first), first, after.at)
+            over = passed_over(floors, first, after.at, marked)
+        reach = {} if marked is None else reached(parts.hot, marked, floors)
+        if reach:
+            parts = places.cut(spans, streaming=True, reach=reach)
+        behind = behind_tables(floors, parts.joined, {})
+        whole = spans if joint else None
+        log = tasks(self._options, parts.hot, after.ids, marked, behind, committed=committed, unfiltered=whole)
+        cold = places.tasks(parts, {}, EVERYTHING, floors, over=over)
+        looked = [span for one in log for span in one.spans]
+        self._handed = None if cold or self._ahead is None else self._ahead.read(looked)
+        return [*cold, *log] if self._handed is None else [SpanPartition(*looked)]
+
+    def _places(self, offsets: Offsets) -> Places:
+        return self._tiers.look(consumer_of(self._options), offsets.ids, fail=self._reading.fail)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one share."""
+        return self._filing.rows(read_part(self._reading, partition))
+
+    def commit(self, end: _Document) -> None:
+        """Everything up to `end` is processed: tell the consumer group `kafka.group.id`, if one was named.
+
+        Only Kafka's tools look at that, so a failure is logged and does not stop the query.
+        """
+        group = self._options.text("kafka.group.id")
+        if not group:
+            return
+        try:
+            consumer_of(self._options).commit(group, Offsets.from_json(end).at)
+        except DuramenError as error:
+            _log.warning("group %s: the offsets could not be committed: %s", group, error)
+
+    def stop(self) -> None:
+        """The query has ended."""
+        consumer_of(self._options).cluster.close()
+
+
+def _limited(begin: _Places, end: _Places, most: int | None) -> dict[TopicPartition, int]:
+    return dict(end) if most is None else limited(begin, end, most)
+
+
+def _of(values: Mapping[TopicPartition, _T], ats: Iterable[TopicPartition]) -> dict[TopicPartition, _T]:
+    return {at: values[at] for at in ats}
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _created_again(before: Offsets, after: Offsets) -> set[str]:
+    """The streams that are other ones of the same name."""
+    return {name for name, id_ in after.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
+
+
+def _same(before: Offsets, after: Offsets) -> set[TopicPartition]:
+    """The partitions that are read on: those of streams that were not created again."""
+    return {
+        at for at in after.at
+        if at in before.at and not (before.ids[at.topic] and before.ids[at.topic] != after.ids[at.topic])
+    }  # fmt: skip
+
+
+def _floors(before: Offsets, after: Offsets, begin: Mapping[TopicPartition, int]) -> Floors:
+    """Those of partitions that are read on; of a new one only whole transactions are shown."""
+    same = _same(before, after)
+    named, whole = ({at: floor for at, floor in one.items() if at in same} for one in before.floors)
+    return Floors(named, {at: begin[at] for at in after.at if at not in same} | whole)
+
+
+def _floors_behind(
+    places: Places, floors: Floors, cold: _Places, upto: _Places, marked: Mapping[TopicPartition, Marked]
+) -> Floors:
+    """Those that matter behind a micro-batch, some of it from tables."""
+    tables = {at: floor for at, floor in places.floors(cold).items() if upto[at] >= floor}
+    behind = behind_tables(floors, tables, {})
+    left = floors_left(behind, upto, marked)
+    # Of markers that the log has no more nothing is known.
+    gone = {at for at, offset in places.in_log(_of(upto, cold)).items() if offset > upto[at]}
+    named, whole = ({at: floor for at, floor in one.items() if at in gone} for one in behind)
+    return Floors({**left.named, **named}, {**left.whole, **whole})
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Says at the first opportunity why there is no reader."""
+
+    def __init__(self, error: DuramenError) -> None:
+        self._error = error
+
+    @said_plainly()
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raises the error."""
+        raise self._error
+
+    @said_plainly()
+    def initialOffset(self) -> _Document:
+        """Raises the error."""
+        raise self._error
+
+    @said_plainly()
+    def latestOffset(self, start: _Document | None = None, limit: ReadLimit | None = None) -> _Document:
+        """Raises the error."""
+        del start, limit
+        raise self._error
+
+    @said_plainly()
+    def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
+        """Raises the error."""
+        del start, end
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Never reached."""
+        del partition
+        raise self._error

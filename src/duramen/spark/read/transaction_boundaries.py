@@ -1,0 +1,39 @@
+"""Where a read may end so that it has each transaction wholly or not at all. Pure.
+
+A record of a transaction counts at its commit marker: the offsets `[first, end)` of a partition stand for the records
+in them that no transaction wrote, and for all records, earlier ones too, of the transactions whose commit marker lies
+there. A *cut*, an end for every partition, is sound where no transaction has a marker before the end of one partition
+and another marker, that is there or to come, at or behind the end of another (docs/adr/transactions-in-spark.md).
+
+The ends that a cut is looked for below were high watermarks before `Marked` was asked for. So whoever has a marker
+below them was decided by then, and wherever else it has written it is found open, or ended.
+"""
+
+from collections.abc import Mapping
+
+from duramen.base.cuts import Bonds, Marked
+from duramen.client import TopicPartition
+from duramen.spark.read.plan import limited
+
+__all__ = ["cut"]
+
+Places = Mapping[TopicPartition, int]
+
+
+def cut(
+    begin: Places, end: Places, marked: Mapping[TopicPartition, Marked], most: int | None = None
+) -> dict[TopicPartition, int]:
+    """The farthest sound cut from `begin` to `end`; where `most` is given, of about so many offsets.
+
+    It has more of them where there is no other way on, for a transaction is not taken apart, and is `begin` where
+    nothing can be read yet. `begin` is taken as it is: markers before it do not count. An `end` before it stays.
+    """
+    seen = {at: min(offset, max(begin[at], marked[at].high_watermark)) for at, offset in end.items()}
+    bonds = Bonds(begin, marked)
+    farthest = bonds.lower(seen)
+    if most is None or all(farthest[at] <= begin[at] for at in farthest):
+        return farthest
+    near = bonds.lower(limited(begin, farthest, most))
+    if any(near[at] > begin[at] for at in near):
+        return near
+    return near | bonds.least(begin, farthest)

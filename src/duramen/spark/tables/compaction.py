@@ -1,0 +1,81 @@
+"""Compaction: small files of a partition put together, row for row, in one commit that moves no offsets.
+
+Files keep to one partition of the stream and one combination of partition values, and stay in the order of offsets.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from duramen.base.errors import TableConflict
+from duramen.spark.tables.files import Layout, write_rows
+from duramen.spark.tables.port import Cleaned, DataFile, Span
+from duramen.spark.tables.reader import aligned
+from duramen.spark.tables.storage import Place, reading_errors, storage_errors
+
+__all__ = ["compacted", "runs"]
+
+
+class Compacting(Protocol):
+    """What compaction needs of a table."""
+
+    def schema(self) -> pa.Schema: ...
+    def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]: ...
+    def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Sequence[str] = ()) -> None: ...
+
+
+def runs(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
+    """Files to put together, each list into one: neighbours by offset that are small, two at least. Pure."""
+    groups: dict[tuple[object, ...], list[DataFile]] = {}
+    for file in files:
+        groups.setdefault((file.partition, file.values), []).append(file)
+    for group in groups.values():
+        run: list[DataFile] = []
+        for file in group:
+            if file.size_bytes >= target_bytes // 2 or sum(f.size_bytes for f in run) + file.size_bytes > target_bytes:
+                if len(run) > 1:
+                    yield run
+                run = []
+            if file.size_bytes < target_bytes // 2:
+                run.append(file)
+        if len(run) > 1:
+            yield run
+
+
+def compacted(table: Compacting, place: Place, layout: Layout, target_bytes: int) -> Cleaned:
+    """Put small files of a table together, one commit for each; where another writer wins, leave them for later."""
+    files = table.scan()
+    schema = table.schema()
+    read = written = 0
+    for run in runs(files, target_bytes):
+        with storage_errors(place.uri):
+            made = _joined(place, layout, run, schema, target_bytes)
+        try:
+            table.commit(made, (), [file.path for file in run])
+        except TableConflict:
+            for file in made:
+                place.remove(file.path)
+            continue
+        read += len(run)
+        written += len(made)
+    return Cleaned(read=read, written=written)
+
+
+def _joined(place: Place, layout: Layout, run: Sequence[DataFile], schema: pa.Schema, target: int) -> list[DataFile]:
+    values = run[0].values
+    names = [name for name in schema.names if layout.keep_columns or name not in layout.partition_by]
+    wanted = pa.schema([schema.field(name) for name in names])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for file in run:
+            with reading_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
+                for batch in opened.iter_batches():
+                    yield aligned(batch, wanted, {})
+
+    # Rows of one combination of values: the files need not be split, only be called what they were.
+    plain = Layout(target_bytes=2 * target)
+    made = write_rows(place, plain, run[0].partition, batches())
+    newest = max(file.modified_ms for file in run)
+    return [file._replace(values=values, modified_ms=newest) for file in made]

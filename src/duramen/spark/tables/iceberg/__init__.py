@@ -1,0 +1,1 @@
+"""Tables in Iceberg's format."""

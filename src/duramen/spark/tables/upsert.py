@@ -1,0 +1,106 @@
+"""Tables with one row for each key: what files become when newer records of their keys come.
+
+A key's records are in one partition, so the newest is the one with the largest offset there; a null value removes the
+key. A transaction that is committed late may have records that are older than what was applied by then: those come to
+nothing. Files with a key that comes again are written anew without its row (copy on write), and go in the same commit.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from duramen.spark.tables.columns import KEY, OFFSET, VALUE
+from duramen.spark.tables.files import Layout, Writer
+from duramen.spark.tables.port import DataFile, Span
+from duramen.spark.tables.reader import counted_at, read_file
+from duramen.spark.tables.storage import Place, reading_errors
+
+__all__ = ["Newest", "upsert"]
+
+_MOST_ROWS = 1 << 18
+
+
+class Newest:
+    """Of rows the one of each key that has the largest offset."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keys are not null; a batch may have more columns than the last."""
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= _MOST_ROWS:
+            kept = self.table()
+            self._batches = kept.to_batches()
+            # Where most keys are different, it is not worth looking again after each batch.
+            self._rows = -kept.num_rows
+
+    def table(self) -> pa.Table:
+        """The rows so far, one for each key."""
+        whole = pa.concat_tables(map(_one, self._batches), promote_options="permissive").combine_chunks()
+        if not whole.num_rows:
+            return whole
+        codes = whole.column(KEY).combine_chunks().dictionary_encode()
+        last = np.zeros(len(codes.dictionary), np.int64)
+        order = np.argsort(whole.column(OFFSET).combine_chunks().to_numpy(), kind="stable")
+        # Of assignments to one place the last stays.
+        last[codes.indices.to_numpy()[order]] = order
+        return whole.take(pa.array(np.sort(last)))
+
+
+def _one(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+def upsert(
+    place: Place,
+    layout: Layout,
+    span: Span,
+    live: Sequence[DataFile],
+    schema: pa.Schema,
+    rows: Iterable[pa.RecordBatch],
+) -> tuple[list[DataFile], list[str]]:
+    """Write what the `live` files of a partition become with `rows`, which have keys.
+
+    They are those that count in the span, and before it those that are newer than the oldest of these: they are in the
+    files already, unless they are gone again. Returns the new files, and the paths of those that they take the place
+    of. Raises TableStorageFailed.
+    """
+    newest = Newest()
+    count = 0
+    for batch in rows:
+        newest.add(batch)
+        count += batch.num_rows
+    if not count:
+        return [], []
+    coming = _counting_from(span.begin, newest.table())
+    if not coming.num_rows:
+        return [], []
+    keys = coming.column(KEY).combine_chunks()
+    removed: list[str] = []
+    with Writer(place, layout, span.partition) as writer:
+        for file in live:
+            if file.partition == span.partition and _has(place, file, keys):
+                removed.append(file.path)
+                for batch in read_file(place, file, schema):
+                    writer.add(batch.filter(pc.invert(pc.is_in(batch.column(KEY), value_set=keys))))
+        for batch in coming.filter(pc.is_valid(coming.column(VALUE))).to_batches():
+            writer.add(batch)
+        return writer.finish(), removed
+
+
+def _counting_from(offset: int, rows: pa.Table) -> pa.Table:
+    """The rows that nothing was known of before that offset."""
+    return rows.filter(pc.greater_equal(counted_at(rows), offset))
+
+
+def _has(place: Place, file: DataFile, keys: pa.Array) -> bool:
+    with reading_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
+        return any(
+            pc.any(pc.is_in(batch.column(KEY), value_set=keys)).as_py() for batch in opened.iter_batches(columns=[KEY])
+        )

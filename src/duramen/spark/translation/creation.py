@@ -1,0 +1,53 @@
+"""The job put together: streams as a node says they are, tables as they are declared, tasks on Spark."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from duramen.client.http import Server
+from duramen.spark.declared import Declared
+from duramen.spark.tables.port import Declaration, Table
+from duramen.spark.tables.registry import open_dead_letters, open_table
+from duramen.spark.translation.job import Job, Seen
+from duramen.spark.translation.log import Log
+from duramen.spark.translation.round import Round
+from duramen.spark.translation.run import SparkRunner
+from duramen.spark.translation.streams import declared_streams
+from duramen.spark.translation.table_writer import Keeper
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["JobOptions", "make_job", "open_tables"]
+
+
+class JobOptions(NamedTuple):
+    """Which streams, none for all that are tables; how brokers and storage are reached; how it works."""
+
+    streams: tuple[str, ...]
+    kafka: str
+    storage: Mapping[str, str]
+    parallel: int
+    skip_lost: bool
+    keep_ms: int
+
+
+def open_tables(declaration: Declaration) -> tuple[Table, Table]:
+    """The table and that of its dead letters, made where they are not there yet."""
+    return open_table(declaration), open_dead_letters(declaration)
+
+
+def make_job(server: Server, session: "SparkSession", options: JobOptions, seen: Seen) -> Job:
+    """A job on that Spark session."""
+    runner = SparkRunner(session)
+
+    def find() -> dict[str, Declared]:
+        found = declared_streams(server, options.streams, options.storage)
+        return {name: table for name, (table, _) in found.items()}
+
+    def keeper(table: Declared) -> Keeper:
+        declaration = table.declaration
+        log = Log(options.kafka, declaration.stream, declaration.stream_id, options.skip_lost)
+        round_ = Round(declaration, log, open_tables, runner, runner.slots)
+        return Keeper(log, round_, lambda: open_table(declaration), keep_ms=options.keep_ms)
+
+    return Job(find, keeper, parallel=options.parallel, seen=seen)

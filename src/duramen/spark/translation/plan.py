@@ -1,0 +1,227 @@
+"""What of a stream goes into its table next: spans of offsets, in bounded pieces, shared out to tasks. Pure.
+
+A round ends where no transaction is in the table in part (`spark/read/transaction_boundaries.py`), and has the records
+that count in it: those outside transactions, and all of the transactions whose commit marker lies there.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from duramen.base.errors import RecordsLost
+from duramen.client import TopicPartition
+from duramen.client.marked import Marked
+from duramen.spark.read.splits import Floors, Share, passed_over, share
+from duramen.spark.read.transaction_boundaries import cut
+from duramen.spark.tables.port import Span
+
+__all__ = ["PIECE_BYTES", "Filled", "Piece", "Plan", "needed_from", "piece_records", "plan"]
+
+PIECE_BYTES: Final = 128 * 1024 * 1024
+"""About so many bytes of records, not compressed, make a piece: what one task writes into one file, or a few."""
+
+_GUESSED_RECORD_BYTES: Final = 1024
+_SMALLEST_PART: Final = 8
+"""This part of a piece is worth a task of its own."""
+_LEAST_RECORDS: Final = 1000
+_MOST_RECORDS: Final = 16_000_000
+
+_T = TypeVar("_T")
+Offsets = Mapping[int, int]
+
+
+class Filled(NamedTuple):
+    """Where a table stands, by partition: its ends, where it began, and below which offset it goes by offsets alone."""
+
+    ends: Offsets
+    begins: Offsets
+    floors: Offsets
+
+
+class Piece(NamedTuple):
+    """A span to translate, read as the `share` says where a transaction has something there.
+
+    Records are given that count from `since` on: for an upserted table also those that counted before the span.
+    """
+
+    span: Span
+    share: Share | None
+    since: int
+
+
+class Plan(NamedTuple):
+    """A round: how far each partition goes, and the pieces that each task translates, in order.
+
+    `behind`: records are left for another round. `lost` are offsets that are gone, and that nothing can bring back.
+    `newest` is the last commit sequence of a transaction that counts in it, -1 where there is none.
+    """
+
+    spans: Sequence[Span]
+    tasks: Sequence[Sequence[Piece]]
+    behind: bool
+    lost: Sequence[Span] = ()
+    newest: int = -1
+
+    @property
+    def records(self) -> int:
+        """How many offsets it covers."""
+        return sum(span.end - span.begin for span in self.spans)
+
+
+def piece_records(record_bytes: float | None) -> int:
+    """How many records make a piece, where one takes `record_bytes` on average; None where that is not known yet."""
+    return max(_LEAST_RECORDS, min(_MOST_RECORDS, int(PIECE_BYTES / max(1.0, record_bytes or _GUESSED_RECORD_BYTES))))
+
+
+def plan(
+    filled: Filled,
+    bounds: Mapping[int, tuple[int, int]],
+    marked: Mapping[int, Marked],
+    *,
+    piece: int,
+    slots: int,
+    whole: bool = False,
+    skip_lost: bool = False,
+) -> Plan:
+    """The next round of a `filled` table and a log with these `bounds` (first offset, end) by partition.
+
+    `marked` is what was then found in the log from where the table ends. Tasks have at most `piece` records, and there
+    are about `slots` of them at most, unless a transaction needs more, or there are more partitions than that in an
+    upserted table, for which partitions must stay `whole`. Raises RecordsLost where the log has no records that the
+    table should have next, unless they are to be skipped, or ends before the table does.
+    """
+    begins = {partition: filled.ends.get(partition, first) for partition, (first, _) in sorted(bounds.items())}
+    lost = _lost(begins, bounds, skip_lost=skip_lost)
+    starts = {partition: max(begin, bounds[partition][0]) for partition, begin in begins.items()}
+    farthest = _sound(starts, {partition: end for partition, (_, end) in bounds.items()}, marked)
+    ends = _next(starts, farthest, marked, _share(starts, farthest, piece, slots, whole=whole))
+    spans = [Span(partition, begins[partition], end) for partition, end in ends.items() if begins[partition] < end]
+    shares = _Shares(filled, starts, ends, marked, upserted=whole)
+    pieces = [
+        shares.piece(one)
+        for span in spans
+        for one in _pieces(
+            Span(span.partition, starts[span.partition], span.end), span.end - span.begin if whole else piece
+        )
+    ]
+    behind = any(ends[one] < farthest[one] for one in ends)
+    return Plan(spans, _packed(pieces, piece, slots), behind, lost, _newest(spans, marked))
+
+
+def _newest(spans: Sequence[Span], marked: Mapping[int, Marked]) -> int:
+    return max(
+        (
+            one.sequence
+            for span in spans
+            for one in marked[span.partition].ended
+            if one.commit and span.begin <= one.offset < span.end
+        ),
+        default=-1,
+    )
+
+
+def needed_from(ends: Offsets, marked: Mapping[int, Marked]) -> dict[int, int]:
+    """Before which offset of each partition the log need not have anything for a table that is filled to these ends.
+
+    What is open, or ends behind them, is added when its marker is, from its beginning on.
+    """
+    return {
+        partition: min([
+            end,
+            *(max(0, first) for _, first in marked[partition].open),
+            *(one.first_offset for one in marked[partition].ended if one.offset >= end and one.first_offset >= 0),
+        ])
+        for partition, end in ends.items()
+    }  # fmt: skip
+
+
+def _lost(begins: Offsets, bounds: Mapping[int, tuple[int, int]], *, skip_lost: bool) -> list[Span]:
+    lost = []
+    for partition, begin in begins.items():
+        first, end = bounds[partition]
+        if begin > end:
+            raise RecordsLost(
+                f"partition {partition} ends at {end}, and its table has records up to {begin}: the log lost records"
+            )
+        if begin < min(first, end):
+            lost.append(Span(partition, begin, min(first, end)))
+    if lost and not skip_lost:
+        raise RecordsLost(
+            ", ".join(f"partition {one.partition}: the records {one.begin} to {one.end - 1}" for one in lost[:5])
+            + " are gone from the log (retention) before they were in the table; `duramen table run --skip-lost` goes"
+            " on with what is left"
+        )
+    return lost
+
+
+def _sound(begin: Offsets, end: Offsets, marked: Mapping[int, Marked], most: int | None = None) -> dict[int, int]:
+    """As `cuts.cut`: the partitions are those of one stream."""
+    found = cut(_of_stream(begin), _of_stream(end), _of_stream(marked), most)
+    return {at.partition: found[at] for at in sorted(found)}
+
+
+def _of_stream(values: Mapping[int, _T]) -> dict[TopicPartition, _T]:
+    return {TopicPartition("", partition): value for partition, value in values.items()}
+
+
+def _next(starts: Offsets, farthest: Offsets, marked: Mapping[int, Marked], most: int) -> dict[int, int]:
+    """A sound end with about `most` records of each partition, or a few more where a transaction is in the way."""
+    wish = {partition: min(end, starts[partition] + most) for partition, end in farthest.items()}
+    near = _sound(starts, wish, marked)
+    goes_on = any(near[one] > start for one, start in starts.items())
+    return near if goes_on else _sound(starts, farthest, marked, most=1)
+
+
+def _share(starts: Offsets, farthest: Offsets, piece: int, slots: int, *, whole: bool) -> int:
+    """How many records of each partition a round takes: `slots` pieces in all."""
+    there = sum(end > starts[partition] for partition, end in farthest.items())
+    if whole or not there:
+        return piece
+    return max(piece // _SMALLEST_PART, piece * slots // there, 1)
+
+
+class _Shares:
+    """What tasks have to know of the transactions of a round.
+
+    A transaction that began before the table did is left out, for a part of it was gone already; in an upserted table
+    what is left of it counts, for a key's row is the newest that there is.
+    """
+
+    def __init__(
+        self, filled: Filled, starts: Offsets, ends: Offsets, marked: Mapping[int, Marked], *, upserted: bool
+    ) -> None:
+        self._upserted = upserted
+        self._marked = marked
+        begins = {**starts, **dict.fromkeys(filled.ends, 0), **filled.begins}
+        self._floors = {one: max(filled.floors.get(one, 0), begins[one] if upserted else 0) for one in starts}
+        floors = Floors(whole={} if upserted else _of_stream(begins))
+        self._over = passed_over(floors, _of_stream(starts), _of_stream(ends), _of_stream(marked))
+
+    def piece(self, span: Span) -> Piece:
+        over = self._over.get(TopicPartition("", span.partition), ())
+        found = share(span.begin, span.end, self._marked[span.partition], self._floors[span.partition], over)
+        return Piece(span, found, span.begin if found is None or not self._upserted else found.base)
+
+
+def _pieces(span: Span, most: int) -> list[Span]:
+    if span.end <= span.begin:
+        return []
+    count = math.ceil((span.end - span.begin) / most)
+    edges = [span.begin + (span.end - span.begin) * index // count for index in range(count + 1)]
+    return [Span(span.partition, edges[index], edges[index + 1]) for index in range(count)]
+
+
+def _packed(pieces: Sequence[Piece], most: int, slots: int) -> list[list[Piece]]:
+    """Small pieces together, in their order, so that a task is worth its while and none of the slots is idle."""
+    tasks: list[list[Piece]] = []
+    room = 0
+    there = sum(piece.span.end - piece.span.begin for piece in pieces)
+    share = min(most, max(most // _SMALLEST_PART, math.ceil(there / slots)))
+    for piece in pieces:
+        size = piece.span.end - piece.span.begin
+        if not tasks or size > room:
+            tasks.append([])
+            room = share
+        tasks[-1].append(piece)
+        room -= size
+    return tasks

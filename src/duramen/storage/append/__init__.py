@@ -1,0 +1,1 @@
+"""How batches get into logs."""

@@ -1,0 +1,562 @@
+"""How batches get into logs: taken in the order they come, and given their offsets.
+
+One that does not fit (the WAL at its bound, memory at its limit, a log that is held) waits, and those behind it with
+it; it is refused only when the disk is full or has failed.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import (
+    BatchTooLarge,
+    DuramenError,
+    NodeStopping,
+    NotLeader,
+    OutOfOrderSequence,
+    StorageFailed,
+    StorageFull,
+    StreamNotFound,
+)
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock, FileSystem, Worker
+from duramen.codec.batch import Header, stamp
+from duramen.storage.append.bulk import Bulk
+from duramen.storage.append.leaderships import created_frames
+from duramen.storage.append.queue import Append, AppendDone, Together, TogetherDone, Turn, Waiting, Work, kept
+from duramen.storage.append.reserved_offsets import is_reserved, reserve
+from duramen.storage.condition import Condition
+from duramen.storage.fullness import Fullness
+from duramen.storage.io import is_full, is_passing
+from duramen.storage.leader_epochs import Takeover
+from duramen.storage.log.log import NEVER, Log
+from duramen.storage.log.refused_batches import NEW_LEADER_MS, SENT_AGAIN, Refusals
+from duramen.storage.log.transactions import enter
+from duramen.storage.maintenance.due import DueLogs
+from duramen.storage.maintenance.flush import Flusher
+from duramen.storage.maintenance.scheduler import StoreLimits, Upkeep, segment_failed
+from duramen.storage.truncation.durability_change import Switching
+from duramen.storage.wal.control_frames import FRAME_ROOM, Notes
+from duramen.storage.wal.frames import FrameType
+from duramen.storage.wal.records import encode_takeover
+from duramen.storage.wal.wal import Wal
+
+__all__ = ["Appends"]
+
+_MEMORY_SEGMENTS: Final = 8
+
+
+class Appends:
+    """Takes in batches, and through `notes` what else goes into the WAL. Once it is `stopping`, batches are refused."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        worker: Worker,
+        clock: Clock,
+        deadlines: Deadlines,
+        metrics: Metrics,
+        wal: Wal,
+        upkeep: Upkeep,
+        condition: Condition,
+        due: DueLogs,
+        *,
+        node_id: int,
+        limits: StoreLimits,
+    ) -> None:
+        self.stopping = False
+        self.due = due
+        self.fullness = Fullness(clock, deadlines, lambda: bool(upkeep.trouble or wal.full or wal.preparing))
+        self.notes = Notes(wal, worker, clock, deadlines, self.flush_soon)
+        self._worker = worker
+        self._clock = clock
+        self._wal = wal
+        self._upkeep = upkeep
+        self._copier = upkeep.copier
+        self._bulk = Bulk(wal, self.flush_soon)
+        self._flusher = Flusher(
+            files, worker, clock, deadlines, self._copier, segment_failed,
+            copy_all=upkeep.copy_all, on_synced=self._bulk.copied, on_failed=self._bulk.give_up,
+        )  # fmt: skip
+        self._switching = Switching(upkeep, self.notes, self.release)
+        self._node_id = node_id
+        self._limits = limits
+        self._waiting = Waiting()
+        self._refusals = Refusals(clock)
+        self._flush_due = False
+        self._refused_for: DuramenError | None = None  # trouble with segments for which appends were refused
+        self._condition = condition
+        self._waiting_gauge = metrics.counter("duramen_append_waiting")
+        self._full_gauge = metrics.counter("duramen_storage_full")
+        self._wal_full = metrics.counter("duramen_wal_full_total")
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any wait for room."""
+        return bool(self._waiting.queue)
+
+    @property
+    def nothing_waits(self) -> bool:
+        """Whether nothing waits for room, and no log is held."""
+        return self._waiting.is_empty
+
+    # -- logs that are held -------------------------------------------------------------------------
+
+    def holds(self, log: Log) -> bool:
+        """Whether appends to the log wait until it is released."""
+        return self._waiting.holds(log)
+
+    def hold(self, log: Log, begin: Callable[[DuramenError | None], None]) -> None:
+        """Have appends to the log wait, and call `begin(None)`: where it is held already, in its turn.
+
+        `begin(error)` where that never comes, because the log is deleted or the node stops.
+        """
+        self._take(Turn(log, begin))
+
+    def release(self, log: Log, error: DuramenError | None) -> None:
+        """Go on with appends to a log that was held, or refuse them with `error`."""
+        waited, held = self.waiting, self._waiting.release(log)
+        self._bulk.settle(log)
+        # Behind what waits for room, so that what comes while they go on (of those that are answered) waits for them.
+        self._waiting.queue.extend(append for append in held if error is None or isinstance(append, Turn))
+        if error is not None:
+            for append in held:
+                if not isinstance(append, Turn):
+                    self._refuse(append, error)
+        self.drain()
+        if self.waiting and not waited:
+            self._worker.soon(self._upkeep.make_room)
+
+    def forget(self, log: Log) -> None:
+        """The log is deleted: what waits for it is refused."""
+        self._bulk.fail(log, _deleted(log))
+        for append in self._waiting.release(log):
+            if isinstance(append, Together):
+                self._take(append)  # the others go on
+            else:
+                self._refuse(append, _deleted(log))
+
+    # -- taking in ----------------------------------------------------------------------------------
+
+    def append(
+        self,
+        log: Log,
+        batch: bytearray | memoryview,
+        head: Header,
+        epoch: int,
+        done: AppendDone | None,
+        *,
+        ordered: bool = False,
+        patient: bool = False,
+    ) -> None:
+        """Append a checked batch as the leader of `epoch`; `head` is its header. The batch is the store's from here on.
+
+        Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset. One
+        that is `ordered` is taken as it is: its leader has looked at all that. One that is `patient` waits for room.
+        """
+        append = Append(log, batch, head, epoch, done, ordered, patient)
+        if self._waiting.is_empty and self._admits(append):
+            self._append(append)
+        else:
+            self._take(append)
+
+    def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:
+        """Append checked batches to logs with durability=sync in one step, in this order, with nothing in between.
+
+        After a crash the first of them are there, up to any one, and all those before it; readers see none or all.
+        What is for a log that is deleted by then is left out.
+        """
+        self._take(Together(tuple(Append(*batch, epoch, None) for batch in batches), done))
+
+    def _take(self, append: Work) -> None:
+        if self._waiting.held_back(append):
+            return
+        if self._waiting.goes_behind(append) or not self._has_room(append):
+            self._wait(append)
+        else:
+            self._go(append)
+
+    def _begin(self, turn: Turn) -> None:
+        if self.stopping:
+            turn.begin(NodeStopping("this node is stopping"))
+        elif turn.log.deleted:
+            turn.begin(_deleted(turn.log))
+        else:
+            self._hold(turn.log)
+            turn.begin(None)
+
+    def _hold(self, log: Log, *first: Append | Together) -> None:
+        self._waiting.hold(log, *first)
+        self._waiting_gauge.value = len(self._waiting.queue)
+
+    def _wait(self, append: Work) -> None:
+        if not self.waiting:
+            self._worker.soon(self._upkeep.make_room)
+        self._waiting.queue.append(append)
+        self._waiting_gauge.value = len(self._waiting.queue)
+        self._wal_full.value += 1
+        if self._upkeep.trouble is not None or self._wal.full is not None:
+            self._worker.soon(self.drain)
+
+    def _has_room(self, append: Work) -> bool:
+        if isinstance(append, Append):
+            return self._admits(append)
+        if isinstance(append, Turn):
+            return True
+        return self.stopping or self._wal.failed is not None or self._wal_has_room(_room(append))
+
+    def _go(self, append: Work) -> None:
+        if isinstance(append, Append):
+            self._append(append)
+        elif isinstance(append, Turn):
+            self._begin(append)
+        else:
+            self._append_together(append)
+
+    def _admits(self, append: Append) -> bool:
+        log, size = append.log, len(append.batch)
+        if self.stopping or self._wal.failed is not None or size > self._wal.largest_bytes:
+            return True  # to be refused
+        if not append.patient and self._keeps_rest(append):
+            return False
+        if log.durability == "sync" or log.in_bulk:
+            pending = 0 if append.patient else self._copier.pending_bytes
+            if pending and pending + size > self._limits.pending_bytes:
+                self._copier.copy()
+                return False
+            return self._wal_has_room(size + FRAME_ROOM if log.durability == "sync" else FRAME_ROOM)
+        introduced = log.takeovers.latest_epoch >= append.epoch
+        frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
+        return frameless or self._wal_has_room(FRAME_ROOM)
+
+    def _keeps_rest(self, append: Append) -> bool:
+        """Whether the disk is full, so that what is left of the WAL is for what frees room, and for the metadata."""
+        return self._wal.full is not None or (append.ordered and self._upkeep.full is not None)
+
+    def _wal_has_room(self, size: int) -> bool:
+        if self._wal.room(size):
+            return True
+        if not self._wal.preparing and self._upkeep.trouble is None and self._wal.full is None:
+            # At the bound: only a checkpoint lets files go, and a second one those that the first still needed.
+            # On a full disk it comes with the next retry: one that waits for room would ask for it again and again.
+            self._upkeep.checkpoint()
+        return False
+
+    def _refuse(self, append: Work, error: DuramenError) -> None:
+        self.fullness.refused(error)
+        if isinstance(append, Together):
+            append.done([], error)
+        elif isinstance(append, Turn):
+            append.begin(error)
+        else:
+            if isinstance(error, SENT_AGAIN) and not append.ordered:
+                self.note_refused(append.log, append.head, error)
+            if append.done is not None:
+                append.done(-1, error)
+
+    def note_refused(self, log: Log, head: Header, error: DuramenError | None = None) -> None:
+        """A batch for the log is refused, and its producer sends it again: nothing behind it is taken before."""
+        self._refusals.note(log.key, head, error)
+
+    def _refusal(self, append: Append) -> DuramenError | None:
+        log = append.log
+        if self.stopping:
+            return NodeStopping("this node is stopping")
+        if log.deleted:
+            return _deleted(log)
+        if self._wal.failed is not None:
+            return self._wal.failed
+        if log.failed:
+            return StorageFailed(log.failed)
+        if log.replicated is not None and not append.ordered:
+            refusal = log.replicated.refusal(append.epoch)
+            if refusal is not None:
+                return refusal
+        if len(append.batch) > self._wal.largest_bytes:
+            return BatchTooLarge(f"a batch of {len(append.batch)} bytes does not fit into wal.max.bytes")
+        return None
+
+    def _append_together(self, together: Together) -> None:
+        appends = [one for one in together.appends if not one.log.deleted]
+        if self.stopping or self._wal.failed is not None:
+            self._refuse(together, self._wal.failed or NodeStopping("this node is stopping"))
+            return
+        for one in appends:
+            one.log.bulk = False
+            if one.log.wanted_durability != one.log.durability:
+                self._hold(one.log, together)
+                self._switching.switch(one.log)
+                return
+        self._wal.keep_together(_room(together))
+        offsets = []
+        for one in together.appends:
+            offsets.append(-1 if one.log.deleted else one.log.end_offset)
+            self._append(one)
+        self._wal.wait(self._wal.end, partial(_together_done, together.done, offsets))
+        self.flush_soon()
+
+    def _append(self, append: Append) -> None:
+        log, batch, head, epoch, done = append.log, append.batch, append.head, append.epoch, append.done
+        error = self._refusal(append)
+        if error is not None:
+            self._refuse(append, error)
+            return
+        if log.switches:
+            self._hold(log, append)
+            self._switching.switch(log)
+            return
+        if head.producer_id >= 0 and not append.ordered and self._is_known(append):
+            return
+        base_offset = log.end_offset
+        next_offset = base_offset + head.records
+        if not append.ordered:
+            stamp(batch, base_offset, epoch)
+        elif head.base_offset != base_offset:
+            raise AssertionError(f"a batch at {head.base_offset} does not follow what ends at {base_offset}")
+        if epoch > log.takeovers.latest_epoch:
+            self._introduce(log, epoch)
+        elif not log.written:
+            self._create(log)
+        self._roll_if_due(append, next_offset)
+        if log.durability == "sync":
+            data = kept(batch)
+            until = self._wal.stage(FrameType.APPEND, log.id, data)
+            log.active.append(data, base_offset, next_offset, head.max_timestamp)
+            self._copier.add(log, len(batch))
+            self._advance(append, base_offset, next_offset)
+            self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
+            self._upkeep.copy_later()
+        elif log.in_bulk:
+            self._append_in_bulk(append, base_offset, next_offset)
+        elif not self._append_unlogged(append, base_offset, next_offset):
+            return
+        else:
+            self._advance(append, base_offset, next_offset)
+            self._appended_unlogged(log, base_offset, next_offset, done)
+        if self.fullness.refusing:
+            self.fullness.taken()
+        self.flush_soon()
+
+    def _is_known(self, append: Append) -> bool:
+        """Whether an idempotent producer's batch is not to be appended: it repeats one, or is refused."""
+        try:
+            if self._refusals:
+                self._refusals.check(append.log.key, append.head)
+            known = append.log.producers.check(append.head)
+        except OutOfOrderSequence as gap:
+            self._refuse(append, self._for_gap(append.log, gap))
+            return True
+        except DuramenError as fenced:
+            self._refuse(append, fenced)
+            return True
+        if known is None:
+            return False
+        if self._refusals:
+            self._refusals.taken(append.log.key, append.head)
+        if append.done is not None:
+            self._when_acknowledged(append.log, known, append.done)
+        return True
+
+    def _for_gap(self, log: Log, gap: OutOfOrderSequence) -> DuramenError:
+        """What to answer a gap with: a new leader does not know what the one before it refused."""
+        since_ms = None if log.replicated is None else log.replicated.leads_since_ms
+        if since_ms is None or self._clock.monotonic_ms() - since_ms >= NEW_LEADER_MS:
+            return gap
+        return NotLeader(f"{gap}; the leader is new, and the batches before it may have been refused by another")
+
+    def _append_unlogged(self, append: Append, base_offset: int, next_offset: int) -> bool:
+        log, batch, head = append.log, append.batch, append.head
+        if log.durability == "memory":
+            if not is_reserved(log, next_offset):
+                log.introduced = self._wal.stage(FrameType.CHECKPOINT_ENTRY, log.id, reserve(log, next_offset))
+            log.active.append(kept(batch), base_offset, next_offset, head.max_timestamp)
+            self._evict(log)
+            return True
+        try:
+            self._copier.write_through(log, batch, base_offset, next_offset, head.max_timestamp)
+        except OSError as error:
+            if is_full(error):
+                self._refuse(append, StorageFull("the disk is full: nothing was written"))
+            elif is_passing(error):
+                self._refuse(append, StorageFull(f"nothing was written: {error.strerror}"))
+            else:
+                log.failed = f"writing {log.active.path}.log failed ({error.strerror}); no writes until restart"
+                self._refuse(append, StorageFailed(log.failed))
+            return False
+        except DuramenError as error:
+            self._refuse(append, error)
+            return False
+        if log.config.flush_messages != NEVER or log.config.flush_ms != NEVER:
+            self._flusher.appended(log, append.head.records)
+        self._upkeep.checkpoint_later()
+        return True
+
+    def _append_in_bulk(self, append: Append, base_offset: int, next_offset: int) -> None:
+        """In memory, and by and by to the segment."""
+        log, head, size = append.log, append.head, len(append.batch)
+        log.active.append(kept(append.batch), base_offset, next_offset, head.max_timestamp)
+        self._copier.add(log, size)
+        self._advance(append, base_offset, next_offset)
+        if append.done is not None:
+            self._bulk.wait(log, next_offset, partial(_acknowledge, append.done, base_offset))
+        self._flusher.appended_in_bulk(log, size)
+        self._upkeep.copy_in_bulk()
+        self._upkeep.checkpoint_after(size)
+
+    def _appended_unlogged(self, log: Log, base_offset: int, next_offset: int, done: AppendDone | None) -> None:
+        if log.introduced > self._wal.synced:
+            # Without its epoch's frame a recovery does not believe it: nobody sees it before that is durable.
+            acknowledge = None if done is None else partial(_acknowledge, done, base_offset)
+            self._wal.wait(self._wal.end, acknowledge, log, next_offset)
+            return
+        log.synced_to(next_offset)
+        if done is not None:
+            done(base_offset, None)
+        log.notify()
+
+    def _advance(self, append: Append, base_offset: int, next_offset: int) -> None:
+        log, head = append.log, append.head
+        if head.producer_id >= 0 and log.replicated is not None:
+            log.replicated.remember(base_offset, head.producer_id, log.producers.row(head.producer_id))
+        if head.producer_id >= 0 and self._refusals:
+            self._refusals.taken(log.key, head)
+        if head.producer_id >= 0 or append.ordered:
+            enter(log, head, append.batch, base_offset, self._clock.wall_ms())
+        if base_offset == log.active.base_offset and not log.bulk:
+            log.active.begun_ms = self._clock.wall_ms()
+        log.end_offset = next_offset
+        log.version += 1
+        self.due.changed[log] = None
+        if log.replicated is not None:
+            log.replicated.on_append(append.epoch, base_offset, next_offset)
+
+    def _create(self, log: Log) -> None:
+        for type_, payload in created_frames(log):
+            self._wal.stage(type_, log.id, payload)
+        log.written = True
+
+    def _introduce(self, log: Log, epoch: int) -> None:
+        """The frames that go before a log's first batch in an epoch; without them its segments belong to nobody."""
+        if not log.written:
+            self._create(log)
+        takeover = Takeover(epoch, self._node_id, log.end_offset)
+        log.takeovers.add(takeover)
+        log.version += 1  # also where the batch itself is refused: a checkpoint may stand behind the frame
+        log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
+
+    def _roll_if_due(self, append: Append, next_offset: int) -> None:
+        log, size = append.log, len(append.batch)
+        active, config = log.active, log.config
+        segment_bytes = config.segment_bytes
+        if log.durability == "memory":
+            segment_bytes = min(segment_bytes, config.memory_max_bytes // _MEMORY_SEGMENTS)
+        aged = active.first_timestamp >= 0 and append.head.max_timestamp - active.first_timestamp > log.roll_ms
+        apart = append.ordered and append.epoch < 0  # it stands for records that are not there, and is found by that
+        if active.size and (apart or aged or not active.fits(size, next_offset, segment_bytes)):
+            self.roll(log)
+
+    def roll(self, log: Log) -> None:
+        """Begin a segment; the WAL says where, so that recovery has the same segments as the files are called."""
+        if log.durability == "sync" and log.written:
+            self._wal.stage(FrameType.ROLL, log.id, b"")
+        self._copier.finish(log, log.active)
+        log.roll()
+        log.version += 1
+
+    def _evict(self, log: Log) -> None:
+        while len(log.segments) > 1 and log.size_bytes() > log.config.memory_max_bytes:
+            if log.replicated is not None and log.segments[1].base_offset > log.replicated.high_watermark:
+                return
+            log.drop_before(log.segments[1].base_offset)
+
+    def _when_acknowledged(self, log: Log, base_offset: int, done: AppendDone) -> None:
+        """`done` once what was appended at `base_offset` before is acknowledged."""
+        if base_offset < log.synced_offset and log.introduced <= self._wal.synced:
+            done(base_offset, None)
+        else:
+            self._wal.wait(self._wal.end, partial(_acknowledge, done, base_offset))
+            self.flush_soon()
+
+    def when_synced(self, done: Callable[[DuramenError | None], None]) -> None:
+        """Call `done(None)` once everything appended so far is durable, or `done(error)` where it never will be."""
+        self._wal.wait(self._wal.end, done)
+        self.flush_soon()
+
+    def when_durable(self, log: Log, done: Callable[[DuramenError | None], None]) -> None:
+        """Call `done(None)` once all that is in the log is durable, or `done(error)` where it never will be."""
+
+        def logged(error: DuramenError | None) -> None:
+            if error is None and log.synced_offset < log.end_offset and log.in_bulk:
+                self._bulk.wait(log, log.end_offset, done)
+            else:
+                done(error)
+
+        if log.failed:
+            done(StorageFailed(log.failed))
+        elif log.synced_offset == log.end_offset:
+            done(None)
+        else:
+            self.when_synced(logged)
+
+    def drain(self) -> None:
+        """Go on with what waits, as far as there is room now."""
+        refusal = self._wal.failed or self._upkeep.trouble or self._wal.full
+        waiting = self._waiting
+        while waiting.queue:
+            append = waiting.queue[0]
+            if self._has_room(append):
+                waiting.queue.popleft()
+                if not waiting.held_back(append):
+                    self._go(append)
+            elif refusal is None:
+                break
+            elif isinstance(append, Append) and append.patient:
+                for refused in waiting.take_refused():
+                    self._refuse(refused, refusal)
+                break
+            else:
+                self._refused_for = self._upkeep.trouble
+                waiting.queue.popleft()
+                self._refuse(append, refusal)
+        self._look_at_room()
+
+    def _look_at_room(self) -> None:
+        """Say how the storage stands: one whose segments cannot be written takes writes until it has to refuse some."""
+        if self._refused_for is not self._upkeep.trouble:
+            self._refused_for = None
+        problem = self._wal.failed or self._wal.full or self._upkeep.full or self._refused_for
+        self._condition.update(problem)
+        waiting = self._waiting
+        self._waiting_gauge.value = len(waiting.queue)
+        self._full_gauge.value = 0 if self._upkeep.trouble is None and self._wal.full is None else 1
+        if self._wal.full is not None:
+            self._upkeep.retry_later()
+
+    def flush_soon(self) -> None:
+        """Flush once what is being handled now has been handled."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._worker.soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what was appended since the last flush, all of it at once, and see to its sync."""
+        self._flush_due = False
+        self._wal.flush()
+        self._upkeep.checkpoint_in_time()
+
+
+def _acknowledge(done: AppendDone, base_offset: int, error: DuramenError | None) -> None:
+    done(base_offset if error is None else -1, error)
+
+
+def _together_done(done: TogetherDone, offsets: list[int], error: DuramenError | None) -> None:
+    done(offsets if error is None else [], error)
+
+
+def _room(together: Together) -> int:
+    return sum(len(one.batch) + FRAME_ROOM for one in together.appends)
+
+
+def _deleted(log: Log) -> StreamNotFound:
+    return StreamNotFound(f"partition {log.key.partition} of stream {log.key.stream_id} is deleted")

@@ -1,0 +1,69 @@
+"""Appends to logs in bulk that wait for their segments to be synced.
+
+What a follower far behind is sent is written once, straight to its segments, and synced in pieces: the
+write-ahead log, which makes small appends durable soon, would only have the disk write all of it twice.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from duramen.base.errors import DuramenError, StorageFailed
+from duramen.storage.log.log import Log
+from duramen.storage.maintenance.segment_rewrite import holds
+from duramen.storage.segment.segment import Segment
+from duramen.storage.wal.wal import Wal
+
+__all__ = ["Bulk"]
+
+Done = Callable[[DuramenError | None], None]
+
+
+class Bulk:
+    """Who waits for what, by log."""
+
+    def __init__(self, wal: Wal, flush_soon: Callable[[], None]) -> None:
+        self._wal = wal
+        self._flush_soon = flush_soon
+        self._waiting: dict[Log, deque[tuple[int, Done]]] = {}
+
+    def wait(self, log: Log, end_offset: int, done: Done) -> None:
+        """`done` is told once what was appended to the log up to `end_offset` is durable, or never will be."""
+        self._waiting.setdefault(log, deque()).append((end_offset, done))
+
+    def copied(self, log: Log, end_offset: int, active: Segment) -> None:
+        """The log's segments are synced up to `end_offset`; the last one of them was `active`.
+
+        A recovery believes them once the frames of the write-ahead log are durable that tell of their epochs.
+        """
+        self._wal.wait(self._wal.end, partial(self._durable, log, end_offset, active))
+        self._flush_soon()
+
+    def _durable(self, log: Log, end_offset: int, active: Segment, error: DuramenError | None) -> None:
+        if error is not None:
+            self.fail(log, error)
+        elif holds(log, active):  # else it was cut meanwhile, and something else may stand there
+            log.synced_to(end_offset)
+            log.notify()
+            self.settle(log)
+
+    def settle(self, log: Log) -> None:
+        """Tell those who wait for what is synced by now, or was cut since."""
+        waiting = self._waiting.get(log)
+        if waiting is None:
+            return
+        while waiting and waiting[0][0] <= log.synced_offset:
+            waiting.popleft()[1](None)
+        while waiting and waiting[-1][0] > log.end_offset:
+            waiting.pop()[1](None)
+        if not waiting:
+            self._waiting.pop(log, None)
+
+    def give_up(self, log: Log) -> None:
+        """The log takes no writes any more."""
+        self.fail(log, StorageFailed(log.failed))
+
+    def fail(self, log: Log, error: DuramenError) -> None:
+        """Tell all who wait for the log why it never comes."""
+        for _, done in self._waiting.pop(log, ()):
+            done(error)

@@ -1,0 +1,40 @@
+"""Offsets of a log in memory, reserved ahead: a crash takes its records, and none of their offsets is given again.
+
+So what a consumer group has committed stays right: it lies before the log's new start, and never within new records.
+A reservation is a checkpoint entry whose start lies ahead of the log's end; a crash makes it the log's start and end.
+A clean stop gives back what is left of it. Pure.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from duramen.storage.log.log import Log
+from duramen.storage.wal.records import LogChange, encode_change
+
+__all__ = ["OFFSETS_AHEAD", "give_back", "is_reserved", "reserve"]
+
+OFFSETS_AHEAD: Final = 1 << 20
+"""So many at once: a batch in a million records waits for a sync."""
+
+
+def is_reserved(log: Log, next_offset: int) -> bool:
+    """Whether offsets up to `next_offset` may be given.
+
+    Where a log has older records that are on disk, a crash goes back to their end: nothing is reserved.
+    """
+    return next_offset <= log.reserved_offset or log.durability != "memory" or not log.segments[0].volatile
+
+
+def reserve(log: Log, next_offset: int) -> bytes:
+    """Reserve what `next_offset` needs and some more; returns the checkpoint entry that says so."""
+    log.reserved_offset = next_offset + OFFSETS_AHEAD
+    log.version += 1
+    return encode_change(LogChange(log.reserved_offset, log.reserved_offset, log.durability))
+
+
+def give_back(logs: Iterable[Log]) -> None:
+    """Nothing will be appended to these logs: their offsets go on where they end."""
+    for log in logs:
+        if log.reserved_offset:
+            log.reserved_offset = 0
+            log.version += 1

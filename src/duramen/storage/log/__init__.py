@@ -1,0 +1,1 @@
+"""A log: its segments, producers, transactions, and what the checkpoint keeps of it."""

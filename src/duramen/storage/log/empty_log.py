@@ -1,0 +1,48 @@
+"""The files of a log that has no records: empty, but they say whose log it is and where it ends.
+
+Only the checkpoints say so otherwise; without them the log's offsets would begin at 0 again. Blocking.
+"""
+
+from duramen.base.ports import FileSystem
+from duramen.storage.io import write_all
+from duramen.storage.log.log import LOGS_DIRECTORY, Log
+from duramen.storage.segment.index import IndexHeader
+from duramen.storage.segment.segment import Segment
+
+__all__ = ["hold_place", "is_held", "placeholder"]
+
+
+def placeholder(log: Log) -> Segment | None:
+    """The segment whose files are all that says where the log ends; None where batches say it, or nothing has to."""
+    segment = log.active
+    if segment.volatile or not log.end_offset or any(each.size for each in log.segments):
+        return None
+    return segment
+
+
+def is_held(files: FileSystem, segment: Segment) -> bool:
+    """Whether the files of `segment` are there and say something, as far as is known without reading them."""
+    index = segment.path + ".index"
+    if not files.exists(segment.path + ".log") or not files.exists(index):
+        return False
+    file = files.open(index, read_only=True)
+    size = file.size()
+    file.close()
+    return size > 0
+
+
+def hold_place(files: FileSystem, log: Log, segment: Segment) -> None:
+    """Make the files of `segment`, where they are not there; on disk when it returns. Raises OSError.
+
+    Appends to it may be under way: what is in the files stays.
+    """
+    files.make_directory(log.directory)
+    index = files.open(segment.path + ".index", create=True)
+    if not index.size():
+        head = IndexHeader(log.id, segment.base_offset, log.key.stream_id, log.key.partition)
+        write_all(index, [head.encode()], 0)
+    index.sync()
+    index.close()
+    files.open(segment.path + ".log", create=True).close()
+    files.sync_directory(log.directory)
+    files.sync_directory(LOGS_DIRECTORY)

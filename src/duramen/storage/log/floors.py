@@ -1,0 +1,28 @@
+"""The floors of a log, by name: one list, from which retention and compaction take their bounds."""
+
+from typing import Final
+
+from duramen.storage.log.log import Log
+from duramen.storage.planning.floors import Floor
+
+__all__ = ["floors_of"]
+
+_COMMITTED: Final = "high watermark"
+_TRANSACTION: Final = "open transaction"
+_COPY: Final = "copy"
+
+
+def floors_of(log: Log) -> list[Floor]:
+    """What is committed bounds both; the others are there where somebody needs what is below that."""
+    high_watermark = log.high_watermark
+    floors = [Floor(_COMMITTED, high_watermark)]
+    if log.last_stable_offset < high_watermark:
+        floors.append(Floor(_TRANSACTION, log.last_stable_offset, retention=False))
+    # A segment that still waits for its copy goes another time: the copy comes within a second.
+    waiting = next((one.base_offset for one in log.segments if one.copied < one.size and not one.volatile), None)
+    if waiting is not None:
+        floors.append(Floor(_COPY, waiting, compaction=False))
+    for floor in log.config.floors:
+        offset = floor.offsets.get(log.key.partition, 0)
+        floors.append(Floor(floor.name, offset, compaction=False, multiple=floor.multiple))
+    return floors

@@ -1,0 +1,297 @@
+"""The readers' side of a log: which whole batches answer a read, and where they lie.
+
+Nothing here reads a file: what is not in memory comes back as `Blocked`, and then the same call is made again.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from duramen.base.errors import LogDamaged, OffsetOutOfRange
+from duramen.base.ports import File
+from duramen.codec.batch import Header
+from duramen.storage.log.replication import Replicated
+from duramen.storage.log.transactions import TransactionTable
+from duramen.storage.segment.handles import Handles
+from duramen.storage.segment.reader import Blocked, End, Slice, Trail, Walk, Windows, find_end, find_start, open_index
+from duramen.storage.segment.segment import Segment
+
+__all__ = ["ReadableLog"]
+
+_HINTS: Final = 64
+
+T = TypeVar("T")
+
+
+class ReadableLog:
+    """Segments between two offsets, and what is planned to be read of them.
+
+    Offsets: `start_offset` ≤ `synced_offset` ≤ `end_offset`. `replicated` is None of a log that no other node has.
+    """
+
+    __slots__ = (
+        "_hints",
+        "_windows",
+        "damage",
+        "end_offset",
+        "handles",
+        "replicated",
+        "segments",
+        "start_offset",
+        "synced_offset",
+        "transactions",
+    )
+
+    def __init__(self, handles: Handles, first: Segment) -> None:
+        self.handles = handles
+        self.start_offset = 0
+        self.end_offset = 0
+        self.synced_offset = 0
+        self.segments: list[Segment] = [first]
+        self.replicated: Replicated | None = None
+        self.transactions = TransactionTable()
+        self.damage: list[tuple[int, int]] = []  # offset ranges that recovery could not bring back
+        self._hints: dict[int, tuple[Segment, int, Trail]] = {}
+        self._windows = Windows()
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that readers do not see yet: the synced end, for durability os and memory the appended.
+
+        Of a log that is replicated it is what all replicas in sync are known to have, and this one has too.
+        """
+        if self.replicated is None:
+            return self.synced_offset
+        return min(self.synced_offset, self.replicated.high_watermark)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The high watermark, or where the earliest transaction begins whose end is not below it."""
+        if self.replicated is not None and not self.replicated.settled:
+            return self.start_offset
+        return max(self.start_offset, self.transactions.stable_end(self.high_watermark))
+
+    def visible_end(self, *, committed: bool) -> int:
+        """The first offset that readers do not see yet; with `committed`, those who see what is committed only."""
+        return self.last_stable_offset if committed else self.high_watermark
+
+    def forget_hints(self) -> None:
+        """Positions and bytes known from earlier reads may not be right any more."""
+        self._hints.clear()
+        self._windows.clear()
+
+    def plan_read(self, offset: int, max_bytes: int, *, committed: bool = False) -> Slice | Blocked | None:
+        """Whole batches from the one that holds `offset` on, below the high watermark, from one segment.
+
+        With `committed` below the last stable offset. At least one batch, then as many as `max_bytes` allows; None
+        where there is nothing yet. Raises OffsetOutOfRange, or LogDamaged where the records at `offset` are lost.
+        """
+        return self._plan_below(self.visible_end(committed=committed), offset, max_bytes)
+
+    def plan_written(self, offset: int, max_bytes: int) -> Slice | Blocked | None:
+        """As `plan_read`, for other replicas: all that is written, synced or not."""
+        return self._plan_below(self.end_offset, offset, max_bytes)
+
+    def _plan_below(self, limit_offset: int, offset: int, max_bytes: int) -> Slice | Blocked | None:
+        if offset < self.start_offset or offset > self.end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in {self.start_offset} to {self.end_offset} of this partition"
+            )
+        # Nobody is led over what is lost: a read ends before it, and the next one hears of it.
+        for first, last in self.damage:
+            if first <= offset <= last:
+                raise LogDamaged(f"offsets {first} to {last} of this partition were lost to damage on disk")
+            if first > offset:
+                limit_offset = min(limit_offset, first)
+        if offset >= limit_offset:
+            return None
+        return self._planned(partial(self._plan_read, offset, limit_offset, max_bytes))
+
+    def _planned(self, make: Callable[[], T | Blocked]) -> T | Blocked:
+        try:
+            plan = make()
+        except LogDamaged:
+            # What was read may be of a file that is not the segment's any more.
+            self._windows.clear()
+            raise
+        if not isinstance(plan, Blocked):
+            self._windows.clear()
+        return plan
+
+    def plan_skip(self, offset: int) -> int | Blocked:
+        """Where to read on after LogDamaged at `offset`: the offset after what is lost, at most the end."""
+        for first, last in self.damage:
+            if first <= offset <= last:
+                return last + 1
+        plan = self._plan_skip(offset)
+        if not isinstance(plan, Blocked):
+            self._windows.clear()
+        return plan
+
+    def _plan_skip(self, offset: int) -> int | Blocked:
+        at = self._segment_at(offset)
+        segment = self.segments[at]
+        following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.end_offset
+        known = next((damage for damage in segment.damage if damage.holds(offset)), None)
+        if known is not None and segment.pending_start(offset) is None:
+            return min(known.last_offset + 1, following) if known.last_offset >= 0 else following
+        return self._skip_unknown(segment, offset, following)
+
+    def _skip_unknown(self, segment: Segment, offset: int, following: int) -> int | Blocked:
+        try:
+            file = self.handles.open(segment)
+        except LogDamaged:
+            return following
+        index = segment.index
+        if file is not None and (index is None or index.first):
+            return open_index(segment, file)
+        known = index.next_start(offset - segment.base_offset) if index is not None else None
+        limit = following if known is None else min(following, segment.base_offset + known)
+        # The damage may have left the batch's own header whole: then nothing but this batch is lost.
+        try:
+            position = find_start(segment, file, offset, self._windows)
+            if isinstance(position, Blocked) or file is None or position >= segment.copied:
+                return position if isinstance(position, Blocked) else limit
+            found = Walk(segment, file, self._windows).header(position)
+        except LogDamaged:
+            return limit
+        if isinstance(found, Blocked):
+            return found
+        return found.next_offset if offset < found.next_offset < limit else limit
+
+    def _plan_read(self, offset: int, limit_offset: int, max_bytes: int) -> Slice | Blocked | None:
+        found = self._find(offset)
+        if isinstance(found, Blocked):
+            return found
+        hint = self._hints.get(offset)
+        return self._slice(*found, offset, limit_offset, max_bytes, Trail() if hint is None else hint[2])
+
+    def _find(self, offset: int) -> tuple[Segment, int] | Blocked:
+        segment, start, _ = self._hints.get(offset, (None, 0, None))
+        if segment is not None and start < segment.size and not segment.examined:
+            return segment, start
+        segment = self.segments[self._segment_at(offset)]
+        found = find_start(segment, self.handles.open(segment), offset, self._windows)
+        return found if isinstance(found, Blocked) else (segment, found)
+
+    def plan_header(self, offset: int) -> Header | Blocked | None:
+        """The header of the batch that holds `offset`; None where there is none. Raises LogDamaged."""
+        return self._planned(partial(self._plan_header, offset))
+
+    def _plan_header(self, offset: int) -> Header | Blocked | None:
+        found = self._find(offset)
+        if isinstance(found, Blocked):
+            return found
+        segment, position = found
+        if position >= segment.size:
+            return None
+        if position >= segment.copied:
+            return segment.pending_header(position)
+        file = self.handles.open(segment)
+        if file is None:
+            raise AssertionError("bytes that were copied are in a file")
+        return Walk(segment, file, self._windows).header(position)
+
+    def time_before(self, offset: int) -> int:
+        """A timestamp (ms) that the record at `offset` is not before, as far as timestamps rise with offsets.
+
+        From what is in memory: that of its batch, or the largest before the index entry that its batch follows; where
+        the index is not in memory, of the segment's first batch. -1 where nothing is known.
+        """
+        segment = self.segments[self._segment_at(offset)]
+        position = segment.pending_start(offset)
+        if position is not None:
+            return segment.pending_header(position).first_timestamp
+        entry = segment.index.last_offset(offset - segment.base_offset) if segment.index is not None else None
+        known = segment.first_timestamp if entry is None else entry.max_timestamp
+        return segment.first_timestamp if known < 0 else known
+
+    def _slice(
+        self, segment: Segment, start: int, offset: int, limit_offset: int, max_bytes: int, trail: Trail
+    ) -> Slice | Blocked | None:
+        limit = self._limit(segment, limit_offset)
+        if isinstance(limit, Blocked):
+            return limit
+        file = self.handles.open(segment)
+        end = find_end(segment, file, start, limit, max_bytes, self._windows)
+        if isinstance(end, Blocked):
+            return end
+        damage = segment.damage_at(start)
+        if damage is not None:
+            raise LogDamaged(segment.name_damage(damage))
+        stop = segment.damage_after(start, end.position)
+        if stop <= start:
+            return None
+        if stop != end.position:
+            return Slice(segment, file, start, stop, offset, -1, self.handles, trail)
+        self._remember(end.next_offset, segment, stop, trail)
+        return Slice(segment, file, start, stop, offset, end.next_offset, self.handles, trail)
+
+    def _remember(self, offset: int, segment: Segment, position: int, trail: Trail) -> None:
+        # A consumer's next fetch mostly begins where the last one ended: it needs no search.
+        if len(self._hints) >= _HINTS:
+            del self._hints[next(iter(self._hints))]
+        self._hints[offset] = (segment, position, trail)
+
+    def _segment_at(self, offset: int) -> int:
+        return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def _limit(self, segment: Segment, limit_offset: int) -> End | Blocked:
+        end_offset = self.end_offset
+        if segment is not self.segments[-1]:
+            following = self._segment_at(segment.base_offset) + 1
+            end_offset = self.segments[following].base_offset if following < len(self.segments) else end_offset
+        if limit_offset >= end_offset:
+            return End(segment.size, end_offset)
+        try:
+            position = find_start(segment, self.handles.open(segment), limit_offset, self._windows)
+        except LogDamaged:
+            # What the limit lies in is damaged: what lies before it is read all the same.
+            damage = next((one for one in segment.damage if one.holds(limit_offset)), None)
+            if damage is None:
+                raise
+            return End(damage.start, damage.first_offset)
+        return position if isinstance(position, Blocked) else End(position, limit_offset)
+
+    def plan_time(self, timestamp: int, *, first_offset: int = 0, committed: bool = False) -> Slice | Blocked | None:
+        """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is.
+
+        It ends behind `first_offset`, and has such a record as far as its header says. With `committed` it lies below
+        the last stable offset. Raises LogDamaged where it may be one that is damaged.
+        """
+        limit_offset = self.visible_end(committed=committed)
+        return self._planned(partial(self._plan_time, timestamp, first_offset, limit_offset))
+
+    def _plan_time(self, timestamp: int, first_offset: int, limit_offset: int) -> Slice | Blocked | None:
+        for segment in self.segments:
+            if segment.size == 0 or segment.max_timestamp < timestamp:
+                continue
+            if 0 <= segment.end_offset <= first_offset:
+                continue
+            file = self.handles.open(segment)
+            if file is not None and (segment.index is None or segment.index.first):
+                return open_index(segment, file)
+            position = self._batch_from_time(segment, file, timestamp, first_offset)
+            if isinstance(position, Blocked):
+                return position
+            if position is not None:
+                return self._slice(segment, position, -1, limit_offset, 1, Trail())
+        return None
+
+    def _batch_from_time(
+        self, segment: Segment, file: File | None, timestamp: int, first_offset: int
+    ) -> int | Blocked | None:
+        position = segment.index.seek_time(timestamp) if segment.index is not None else 0
+        while file is not None and position < segment.copied:
+            damage = segment.damage_at(position)
+            if damage is not None:
+                # What is damaged may be what is looked for: nobody is led over it.
+                raise LogDamaged(segment.name_damage(damage))
+            found = Walk(segment, file, self._windows).header(position)
+            if isinstance(found, Blocked):
+                return found
+            if found.max_timestamp >= timestamp and found.records and found.next_offset > first_offset:
+                return position
+            position += found.size
+        return segment.pending_from_time(position, timestamp, first_offset)

@@ -1,0 +1,38 @@
+"""What the checkpoint keeps of a log. Pure."""
+
+import msgspec
+
+from duramen.storage.log.producers import ProducerRow
+from duramen.storage.log.transactions import AbortedTransaction
+from duramen.storage.segment.segment import SegmentState, TailState
+
+__all__ = ["LogState"]
+
+
+class LogState(msgspec.Struct, array_like=True, frozen=True):
+    """A log as it stood. `end_offset` is the first offset not in `segments`.
+
+    `obsolete` are base offset and generation of files that compaction has written again and that may still be there;
+    `opened` are producer id and first offset of transactions that are open at `end_offset`; `marked_offset` lies behind
+    the last marker, -1 where an older version did not say; `forgotten_producer_id` is that of the log's
+    `ProducerTable`, None where an older version did not say.
+    """
+
+    id: int
+    stream_id: bytes
+    partition: int
+    durability: str
+    start_offset: int
+    end_offset: int
+    segments: list[SegmentState]
+    tail: TailState
+    takeovers: list[tuple[int, int, int]]
+    producers: list[ProducerRow]
+    damage: list[tuple[int, int]]
+    cleaned_offset: int = 0
+    dirty_offset: int = 0
+    obsolete: list[tuple[int, int]] = []
+    opened: list[tuple[int, int]] = []
+    aborted: list[AbortedTransaction] = []
+    marked_offset: int = -1
+    forgotten_producer_id: int | None = None

@@ -1,0 +1,88 @@
+"""Making segments durable: their index entries, their bytes, and the names of new files."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from duramen.base.ports import File, FileSystem
+from duramen.storage.io import write_all
+from duramen.storage.log.log import LOGS_DIRECTORY, Log
+from duramen.storage.segment.index import BLOCK_SHIFT, ENTRY_BYTES, INDEX_HEADER_BYTES, closed_entries
+from duramen.storage.segment.segment import Segment
+
+__all__ = ["SegmentSync", "plan_sync", "sync_segments", "synced", "write_index"]
+
+
+class SegmentSync(NamedTuple):
+    """A segment to be synced, with the index entries of the blocks that have become whole."""
+
+    log: Log
+    segment: Segment
+    size: int
+    entries: int
+    index_bytes: bytes
+    index_position: int
+    file: File | None
+    index_file: File | None
+
+
+def plan_sync(log: Log, segment: Segment) -> SegmentSync:
+    """What a job has to do so that everything copied of `segment` is durable."""
+    index = segment.index
+    entries, index_bytes, index_position = 0, b"", 0
+    if index is not None:
+        finished = segment.closed and segment.copied == segment.size
+        entries = closed_entries(segment.size) if finished else segment.copied >> BLOCK_SHIFT
+        index_bytes = index.encode(index.written, entries)
+        index_position = INDEX_HEADER_BYTES + index.written * ENTRY_BYTES
+    return SegmentSync(
+        log, segment, segment.copied, entries, index_bytes, index_position, segment.file, segment.index_file
+    )
+
+
+def write_index(files: FileSystem, sync: SegmentSync) -> None:
+    """Write the new index entries: before the sync that lets the segment's synced position pass their blocks.
+
+    Blocking. Raises OSError; writing them again is harmless.
+    """
+    if sync.index_bytes and not sync.log.deleted:
+        index_file = sync.index_file or files.open(sync.segment.path + ".index", create=True)
+        write_all(index_file, [sync.index_bytes], sync.index_position)
+
+
+def sync_segments(files: FileSystem, syncs: Iterable[SegmentSync]) -> list[tuple[SegmentSync, OSError]]:
+    """Sync each segment and its index, and the directories of new ones; returns those whose sync failed.
+
+    Where one failed the directories are left. Blocking. Raises OSError where a directory could not be synced.
+    """
+    failures: list[tuple[SegmentSync, OSError]] = []
+    made: dict[str, None] = {}
+    for sync in syncs:
+        if sync.log.deleted and not files.exists(sync.segment.path + ".log"):
+            continue
+        try:
+            if _index_differs(files, sync) and not sync.log.deleted:
+                (sync.index_file or files.open(sync.segment.path + ".index")).sync()
+            (sync.file or files.open(sync.segment.path + ".log")).sync()
+        except OSError as error:
+            failures.append((sync, error))
+        if sync.segment.synced == 0:
+            made[sync.log.directory] = None
+    if failures:
+        return failures
+    for directory in made:
+        files.sync_directory(directory)
+    if made:
+        files.sync_directory(LOGS_DIRECTORY)
+    return failures
+
+
+def _index_differs(files: FileSystem, sync: SegmentSync) -> bool:
+    """Whether there is more of its index than what was synced: new entries, or the header, which says whose it is."""
+    return bool(sync.index_bytes) or (sync.segment.synced == 0 and files.exists(sync.segment.path + ".index"))
+
+
+def synced(sync: SegmentSync) -> None:
+    """Note that the job succeeded."""
+    sync.segment.synced = sync.size
+    if sync.segment.index is not None:
+        sync.segment.index.written = sync.entries

@@ -1,0 +1,440 @@
+"""Compaction by key: one log at a time, in steps of bounded bytes at a limited rate, beside appends and reads.
+
+A round surveys the keys of a log's dirty segments, writes its segments again without what newer records took the
+place of, and swaps each in once it is on disk. The checkpoint says which files are the log's: the old ones stay until
+both checkpoints name the new (docs/adr/compaction-swap.md). What fails is given up, named, and tried again later.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeVar
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock, FileSystem, Lane, Worker
+from duramen.storage.log.floors import floors_of
+from duramen.storage.log.log import Log
+from duramen.storage.maintenance.closed_segment import Source, Target
+from duramen.storage.maintenance.compaction_passes import Unhurried, rewrite, survey
+from duramen.storage.maintenance.offset_map import SLOT_BYTES, OffsetMap
+from duramen.storage.maintenance.rests import Rests
+from duramen.storage.maintenance.scheduler import Upkeep
+from duramen.storage.maintenance.segment_rewrite import holds
+from duramen.storage.planning.compaction import (
+    Aborted,
+    Cleanable,
+    Cleaner,
+    CompactionLimits,
+    SegmentFacts,
+    Transactions,
+    cleanable,
+    groups,
+)
+from duramen.storage.segment.handles import Handles
+from duramen.storage.segment.index import IndexHeader
+from duramen.storage.segment.reader import open_index
+from duramen.storage.segment.segment import Segment, segment_name
+
+__all__ = ["Compactor"]
+
+_RETRY_MS: Final = 60_000
+_SHARE: Final = 0.1  # of a processor, where there is a bound at all
+
+
+class _Step(NamedTuple):
+    """Run `job` in `lane` and go on with its result."""
+
+    lane: Lane
+    job: Callable[[], Any]
+
+
+class _Alone(NamedTuple):
+    """Run the job that `plan` makes while no copy is under way."""
+
+    plan: Callable[[], Callable[[], Any]]
+
+
+class _Pause(NamedTuple):
+    """So many bytes were read or written: go on when the rate allows it."""
+
+    size_bytes: int
+
+
+class _SegmentGone(Exception):
+    """A segment was let go or cut while the round was under way: there is nothing to do with it any more."""
+
+
+T = TypeVar("T")
+_Wish = _Step | _Alone | _Pause
+_Part = Generator[_Wish, Any, T]
+_Round = _Part[None]
+
+
+def segment_facts(log: Log) -> list[SegmentFacts]:
+    """What planning looks at of a log's segments, the active one left out."""
+    return [
+        SegmentFacts(
+            segment.base_offset,
+            following.base_offset,
+            segment.size,
+            segment.first_timestamp,
+            segment.max_timestamp,
+            settled=segment.closed
+            and not (segment.volatile or segment.suspect)
+            and segment.synced == segment.copied == segment.size > 0,
+            sound=not (segment.spoiled or segment.damage),
+        )
+        for segment, following in pairwise(log.segments)
+    ]
+
+
+def _once_synced(log: Log) -> list[SegmentFacts]:
+    """The same as a checkpoint leaves it: closed segments are settled, where no sync of them failed."""
+    return [
+        facts._replace(settled=segment.closed and segment.size > 0 and not (segment.volatile or segment.suspect))
+        for segment, facts in zip(log.segments, segment_facts(log), strict=False)
+    ]
+
+
+def _transactions(log: Log) -> Transactions:
+    return Transactions(Aborted(*row[:3]) for row in log.transactions.aborted)
+
+
+class Compactor:
+    """Compacts logs, the most urgent first. `report` is told what an operator should hear of."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        worker: Worker,
+        clock: Clock,
+        deadlines: Deadlines,
+        handles: Handles,
+        metrics: Metrics,
+        upkeep: Upkeep,
+        limits: CompactionLimits,
+    ) -> None:
+        self.report: Callable[[str], None] = lambda _: None
+        self._files = files
+        self._worker = worker
+        self._clock = clock
+        self._deadlines = deadlines
+        self._handles = handles
+        self._upkeep = upkeep
+        self._limits = limits
+        self._rests = Rests(clock, _SHARE if limits.bytes_per_second else 1.0)
+        self._round: _Round | None = None
+        self._log: Log | None = None
+        self._logs: Callable[[], Iterable[Log]] = tuple
+        self._settling: set[Log] = set()
+        self._not_before_ms: dict[Log, int] = {}
+        self._reached: dict[Log, int] = {}  # where the last round ended, segments that are damaged left out
+        self._stopped: Callable[[], None] | None = None
+        self._in_step = False
+        self._rounds = metrics.counter("duramen_compactions_total")
+        self._failures = metrics.counter("duramen_compaction_failures_total")
+        self._read = metrics.counter("duramen_compaction_read_bytes_total")
+        self._written = metrics.counter("duramen_compaction_written_bytes_total")
+        self._running = metrics.counter("duramen_compaction_running")
+
+    # -- which log ----------------------------------------------------------------------------------
+
+    def look(self, logs: Callable[[], Iterable[Log]]) -> None:
+        """Compact what is dirty enough of `logs`, log by log, until nothing is; nothing where that is under way."""
+        self._logs = logs
+        if self._stopped is not None or self._round is not None or not self._limits.enabled:
+            return
+        compacted = [log for log in logs() if log.obsolete or (log.config.compact and len(log.segments) > 1)]
+        for log in compacted:
+            if log.obsolete and log not in self._settling:
+                self._settle(log)
+        for known in (self._reached, self._not_before_ms):
+            for log in [log for log in known if log.deleted]:
+                del known[log]
+        if not self._begin(compacted) and self._most_urgent(compacted, _once_synced) is not None:
+            # What is due waits for no more than its sync: the next checkpoint in time may be a minute away.
+            self._upkeep.checkpointer.request(self._synced)
+
+    def _begin(self, compacted: Iterable[Log]) -> bool:
+        found = self._most_urgent(compacted, segment_facts)
+        if found is None:
+            return False
+        self._log = found[0]
+        self._running.value = 1
+        self._round = self._compact(*found)
+        self._go_on(None)
+        return True
+
+    def _synced(self, error: OSError | None) -> None:
+        if error is None and self._stopped is None and self._round is None:
+            self._begin([log for log in self._logs() if log.config.compact])
+
+    def _most_urgent(
+        self, logs: Iterable[Log], facts: Callable[[Log], list[SegmentFacts]]
+    ) -> tuple[Log, Cleanable] | None:
+        best: tuple[Log, Cleanable] | None = None
+        now_ms = self._clock.wall_ms()
+        for log in logs:
+            # A log whose old files are still there waits: what a tombstone deleted may be in them.
+            if log.obsolete or self._waits(log):
+                continue
+            start = max(log.dirty_offset, self._reached.get(log, 0))
+            found = cleanable(facts(log), start, floors_of(log), log.config.compaction, now_ms)
+            if found is not None and (best is None or found.urgency > best[1].urgency):
+                best = log, found
+        return best
+
+    def _waits(self, log: Log) -> bool:
+        return self._not_before_ms.get(log, 0) > self._clock.monotonic_ms()
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Give up what is under way; nothing begins any more. `done` once nothing is done to files any more."""
+        self._stopped = done
+        self._rests.hurried = True
+        if not self._in_step:
+            self._give_up(done)
+
+    def _give_up(self, done: Callable[[], None]) -> None:
+        if self._round is not None:
+            self._round.close()
+            self._ended()
+        done()
+
+    # -- one step after another ---------------------------------------------------------------------
+
+    def _go_on(self, result: object) -> None:
+        running = self._round
+        if running is None:
+            return
+        try:
+            wish = running.throw(result) if isinstance(result, BaseException) else running.send(result)
+        except StopIteration:
+            self._rounds.value += 1
+            self._ended()
+            self._worker.soon(partial(self.look, self._logs))
+        except (DuramenError, OSError) as error:
+            self._failed(error)
+            self._ended()
+        else:
+            self._do(wish)
+
+    def _do(self, wish: _Wish) -> None:
+        running = self._round
+
+        def resume() -> None:
+            if self._round is running:
+                self._go_on(None)
+
+        if not isinstance(wish, _Pause):
+            self._run(wish)
+            return
+        delay_ms = 0
+        if self._limits.bytes_per_second > 0:
+            delay_ms = wish.size_bytes * 1000 // self._limits.bytes_per_second - self._rests.rested_ms()
+        if delay_ms > 0:
+            self._deadlines.at(self._clock.monotonic_ms() + delay_ms, resume)
+        else:
+            self._worker.soon(resume)
+
+    def _run(self, wish: _Step | _Alone) -> None:
+        def done(result: object) -> None:
+            self._in_step = False
+            if self._stopped is not None:
+                self._give_up(self._stopped)
+            else:
+                self._go_on(result)
+
+        self._in_step = True
+        if isinstance(wish, _Step):
+            self._worker.submit(wish.lane, wish.job, done)
+        else:
+            self._upkeep.copier.alone(wish.plan, done)
+
+    def _ended(self) -> None:
+        self._round = self._log = None
+        self._running.value = 0
+
+    def _failed(self, error: DuramenError | OSError) -> None:
+        log = self._log
+        if log is None or log.deleted:
+            return
+        self._failures.value += 1
+        self._not_before_ms[log] = self._clock.monotonic_ms() + _RETRY_MS
+        what = "without that segment" if isinstance(error, LogDamaged | BatchCorrupt) else "then"
+        self.report(
+            f"compaction of {log.directory} was given up, nothing is lost: {error}; it is tried again"
+            f" {what} in {_RETRY_MS // 1000} s"
+        )
+
+    # -- a round ------------------------------------------------------------------------------------
+
+    def _compact(self, log: Log, found: Cleanable) -> _Round:
+        self._not_before_ms.pop(log, None)
+        table = yield from self._survey(log, found)
+        facts = segment_facts(log)
+        cleaner = Cleaner(
+            Unhurried(table, self._rests),
+            now_ms=self._clock.wall_ms(),
+            delete_retention_ms=log.config.compaction.delete_retention_ms,
+            transactions=_transactions(log),
+            last_batches={row[0]: row[3][-1][2] for row in log.producers.rows() if row[3]},
+            keep_tombstones=not all(segment.sound for segment in facts),
+        )
+        end = min(table.latest + 1, log.end_offset)
+        log.cleaned_offset = max(log.cleaned_offset, end)  # before the first gap is there
+        log.version += 1
+        segments = list(log.segments)
+        for group in groups(facts, table.latest + 1, log.config.segment_bytes):
+            yield from self._replace(log, [segments[at] for at in group], cleaner)
+        if log.deleted:
+            return
+        self._reached[log] = end
+        # After a restart what could not be read is looked at again, and then every key behind it has to be known.
+        log.dirty_offset = min([end, *(found.base_offset for found in segment_facts(log) if not found.sound)])
+        log.version += 1
+        self._upkeep.checkpoint_later()
+        if log.obsolete:
+            self._settle(log)
+
+    def _survey(self, log: Log, found: Cleanable) -> _Part[OffsetMap]:
+        """The newest offset of every key from the first dirty offset on, as far as the table reaches."""
+        limits = self._limits
+        needed = int((found.end - found.start) / limits.load_factor + 2) * SLOT_BYTES
+        table = OffsetMap(min(limits.buffer_bytes, needed), limits.load_factor)
+        transactions = _transactions(log)
+        for segment, facts in zip(list(log.segments), segment_facts(log), strict=False):
+            if facts.end_offset <= found.start or facts.base_offset >= found.end or not facts.sound:
+                continue
+            try:
+                source = yield from self._source(log, segment)
+            except _SegmentGone:
+                continue  # and with it everything older
+            while source.left:
+                before = source.left
+                full: bool = yield from self._checked(
+                    segment, _Step("read", partial(survey, source, table, transactions, found.start, self._rests))
+                )
+                self._read.value += before - source.left
+                yield _Pause(before - source.left)
+                if full:
+                    return table
+        table.latest = found.end - 1
+        return table
+
+    def _source(self, log: Log, segment: Segment) -> _Part[Source]:
+        if not holds(log, segment):
+            raise _SegmentGone
+        try:
+            file = self._handles.open(segment)
+        except LogDamaged:
+            segment.spoiled = True
+            raise
+        if file is None:
+            raise AssertionError("a settled segment is in a file")
+        if segment.index is None or segment.index.first:
+            blocked = open_index(segment, file)
+            blocked.apply((yield _Step("read", blocked.job)))
+        index = segment.index
+        if index is None or segment.damage:
+            segment.spoiled = True
+            raise LogDamaged(f"{segment.path}.log is damaged")
+        return Source(segment, file, index)
+
+    def _checked(self, segment: Segment, step: _Step) -> _Part[Any]:
+        """The step's result; where it finds damage, the segment is left alone from now on."""
+        try:
+            return (yield step)
+        except (LogDamaged, BatchCorrupt):
+            segment.spoiled = True
+            raise
+
+    def _replace(self, log: Log, old: list[Segment], cleaner: Cleaner) -> _Round:
+        base, generation = old[0].base_offset, max(segment.generation for segment in old) + 1
+        path = f"{log.directory}/{segment_name(base, generation)}"
+        target = Target(self._files, path, IndexHeader(log.id, base, log.key.stream_id, log.key.partition), generation)
+        changed = len(old) > 1
+        swapped = False
+        try:
+            yield _Step("disk", target.open)
+            for segment in old:
+                changed = (yield from self._rewrite(log, segment, target, cleaner, last=segment is old[-1])) or changed
+            if changed:
+                yield _Step("disk", target.finish)
+                swapped = yield from self._swap(log, old, target)
+        except _SegmentGone:
+            return
+        finally:
+            if not swapped:
+                self._worker.submit("disk", partial(target.abandon, published=changed), lambda _: None)
+
+    def _rewrite(self, log: Log, segment: Segment, target: Target, cleaner: Cleaner, *, last: bool) -> _Part[bool]:
+        source = yield from self._source(log, segment)
+        changed = False
+        while source.left:
+            before, size = source.left, target.segment.size
+            step: bool = yield from self._checked(
+                segment, _Step("read", partial(rewrite, source, target, cleaner, self._rests, last=last))
+            )
+            changed = changed or step
+            self._read.value += before - source.left
+            self._written.value += target.segment.size - size
+            yield _Pause(before - source.left + target.segment.size - size)
+        return changed
+
+    def _swap(self, log: Log, old: list[Segment], target: Target) -> _Part[bool]:
+        def plan() -> Callable[[], bool]:
+            if not all(holds(log, segment) for segment in old):
+                return lambda: False
+            return publish
+
+        def publish() -> bool:
+            target.publish(log.directory)
+            return True
+
+        published: bool = yield _Alone(plan)
+        if not published or not all(holds(log, segment) for segment in old):
+            return False
+        log.swap(old, target.segment)
+        for segment in old:
+            self._handles.retire(segment)
+        return True
+
+    # -- the old files ------------------------------------------------------------------------------
+
+    def _settle(self, log: Log) -> None:
+        """Remove the files that are not the log's any more, once two checkpoints in a row do not name them."""
+        self._settling.add(log)
+        obsolete = list(log.obsolete)
+        request = self._upkeep.checkpointer.request
+
+        def first(error: OSError | None) -> None:
+            if error is not None:
+                self._settling.discard(log)
+            else:
+                request(second)
+
+        def second(error: OSError | None) -> None:
+            if error is not None or log.deleted:
+                self._settling.discard(log)
+                return
+            kept = {(segment.base_offset, segment.generation) for segment in log.segments}
+            paths = [f"{log.directory}/{segment_name(*place)}" for place in obsolete if place not in kept]
+            self._worker.submit("disk", partial(_remove, self._files, log.directory, paths), removed)
+
+        def removed(result: object) -> None:
+            self._settling.discard(log)
+            if not isinstance(result, BaseException):
+                log.obsolete = [place for place in log.obsolete if place not in obsolete]
+                log.version += 1
+                self._upkeep.checkpoint_later()
+
+        request(first)
+
+
+def _remove(files: FileSystem, directory: str, paths: list[str]) -> None:
+    for path in paths:
+        for ending in (".log", ".index"):
+            files.unlink(path + ending)
+    files.sync_directory(directory)  # what a loss of power brings back nobody would remove any more

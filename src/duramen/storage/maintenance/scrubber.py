@@ -1,0 +1,268 @@
+"""The scrubber: reads what lies synced in segments, at a limited rate, and checks every CRC of it.
+
+Round after round through all logs, segment by segment, in steps in the worker's `read` lane. What is damaged is
+quarantined as if a reader had found it; an index that is damaged is made again from its segment. It remembers nothing
+over a restart. What the operating system has in memory stays there, and nothing else takes its place.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Buffer, Clock, File, FileSystem, Worker
+from duramen.storage.io import write_all
+from duramen.storage.log.log import Log
+from duramen.storage.maintenance.segment_rewrite import holds
+from duramen.storage.segment.blocks import ANY_OFFSET
+from duramen.storage.segment.checks import Expected, SegmentCheck, read_index
+from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.index import BLOCK_BYTES, IndexHeader, SegmentIndex, closed_entries
+from duramen.storage.segment.quarantine import Quarantine
+from duramen.storage.segment.reader import open_index
+from duramen.storage.segment.segment import Segment
+
+__all__ = ["Scrubber"]
+
+_STEP_BYTES: Final = 4 * BLOCK_BYTES
+_FIRST_MS: Final = 60_000  # after the start: there is enough to do then
+
+
+class _Quiet:
+    """A file that leaves nothing in memory that was not there."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    def read(self, position: int, size: int) -> Buffer:
+        cached = self._file.read_cached(position, size)
+        if cached is not None:
+            return cached
+        data = self._file.read(position, size)
+        self._file.forget(position, size)
+        return data
+
+
+class _Look:
+    """One segment that is looked at. `step` is a job; `read_bytes` is how much the last one read."""
+
+    def __init__(self, files: FileSystem, log: Log, segment: Segment, expected: Expected) -> None:
+        self.log = log
+        self.segment = segment
+        self.replaced = segment.replaced
+        self.expected = expected
+        self.check: SegmentCheck | None = None
+        self.read_bytes = 0
+        self.rebuilt = False
+        self._files = files
+        self._index = segment.index
+
+    def step(self) -> bool:
+        """Look at some more; says whether anything is left. Blocking. Raises OSError where there is no such file."""
+        if self.check is None:
+            file = self._files.open(self.segment.path + ".log", read_only=True)
+            index = self._index if self._index is not None else self._read_index()
+            self.rebuilt = index is None
+            self.check = SegmentCheck(_Quiet(file), self.expected, index, steady=True)
+        before = self.check.position
+        more = self.check.step(_STEP_BYTES)
+        self.read_bytes = self.check.position - before
+        return more
+
+    def _read_index(self) -> SegmentIndex | None:
+        # Not kept in the segment: the indexes of all segments together may be more than fits into memory.
+        entries = closed_entries(self.expected.size)
+        index = read_index(self._files, self.segment.path, self.segment.base_offset, entries, entries - 1)
+        return index if index is not None and index.last().position == self.expected.size else None
+
+
+class Scrubber:
+    """Goes through the logs of a store once it is started."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        worker: Worker,
+        clock: Clock,
+        deadlines: Deadlines,
+        quarantine: Quarantine,
+        logs: Callable[[], Iterable[Log]],
+        metrics: Metrics,
+    ) -> None:
+        """`logs` gives all there are."""
+        self._files = files
+        self._worker = worker
+        self._clock = clock
+        self._deadlines = deadlines
+        self._quarantine = quarantine
+        self._logs = logs
+        self._bytes_total = metrics.counter("duramen_scrubbed_bytes_total")
+        self._rounds_total = metrics.counter("duramen_scrub_rounds_total")
+        self._bytes_per_second = 0
+        self._interval_ms = 0
+        self._began_ms = 0
+        self._deadline: Deadline | None = None
+        self._round: list[Log] = []  # logs of this round that are left, the next one last
+        self._after = -1  # the base offset of the segment of that log that was looked at last
+        self._running = False
+
+    def start(self, bytes_per_second: int, interval_ms: int) -> None:
+        """Read so much a second from now on, and begin a round at most once in `interval_ms`; 0 bytes: never."""
+        self._bytes_per_second, self._interval_ms = bytes_per_second, interval_ms
+        if bytes_per_second > 0:
+            self._running = True
+            self._later(min(_FIRST_MS, interval_ms), self._begin)
+
+    def stop(self) -> None:
+        """Look at nothing more."""
+        self._running = False
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        if self._running:
+            self._deadline = self._deadlines.at(self._clock.monotonic_ms() + delay_ms, action)
+
+    def _begin(self) -> None:
+        self._began_ms = self._clock.monotonic_ms()
+        self._round = sorted(self._logs(), key=lambda log: log.id, reverse=True)
+        self._after = -1
+        self._go_on()
+
+    def _end(self) -> None:
+        self._rounds_total.value += 1
+        self._later(max(1, self._began_ms + self._interval_ms - self._clock.monotonic_ms()), self._begin)
+
+    # -- which is next ------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if not self._running:
+            return
+        found = self._next()
+        if found is None:
+            self._end()
+            return
+        log, segment = found
+        self._after = segment.base_offset
+        if segment.index is not None and segment.index.first:
+            self._open_index(log, segment)
+        else:
+            self._look(log, segment)
+
+    def _next(self) -> tuple[Log, Segment] | None:
+        while self._round:
+            log = self._round[-1]
+            at = bisect_right(log.segments, self._after, key=lambda segment: segment.base_offset)
+            for segment in log.segments[at:] if not log.deleted else ():
+                if segment.synced and not segment.suspect and not segment.volatile:
+                    return log, segment
+            self._round.pop()
+            self._after = -1
+        return None
+
+    def _open_index(self, log: Log, segment: Segment) -> None:
+        """The index of a segment that was appended to since the start has to have what its file has too."""
+        path = segment.path + ".log"
+
+        def opened(result: File | BaseException) -> None:
+            if isinstance(result, BaseException):
+                self._failed(log, segment, result)
+            elif self._running and holds(log, segment):
+                self._read_index(log, segment, result)
+            else:
+                self._go_on()
+
+        self._worker.submit("read", lambda: self._files.open(path, read_only=True), opened)
+
+    def _read_index(self, log: Log, segment: Segment, file: File) -> None:
+        if segment.index is None or not segment.index.first:
+            self._look(log, segment)  # a reader was first
+            return
+        blocked = open_index(segment, file)
+
+        def done(result: object) -> None:
+            if isinstance(result, BaseException):
+                self._failed(log, segment, result)
+            else:
+                blocked.apply(result)
+                self._look(log, segment)
+
+        self._worker.submit("read", blocked.job, done)
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def _look(self, log: Log, segment: Segment) -> None:
+        index, size, end_offset = segment.index, segment.size, segment.end_offset
+        whole = segment.closed and segment.synced == size
+        if not whole:
+            # What is appended to is looked at up to a batch that the index knows and that is synced.
+            entry = index.last_start(segment.synced) if index is not None else None
+            size = entry.position if entry is not None else 0
+            end_offset = segment.base_offset + entry.offset if entry is not None else 0
+        if not size or not holds(log, segment):
+            self._worker.soon(self._go_on)
+            return
+        epoch_at = log.takeovers.epoch_at
+        expected = Expected(size, segment.base_offset, end_offset, ANY_OFFSET, epoch_at=epoch_at, whole=whole)
+        self._step(_Look(self._files, log, segment, expected))
+
+    def _step(self, look: _Look) -> None:
+        if not self._running:
+            return
+        if holds(look.log, look.segment) and look.segment.replaced == look.replaced:
+            self._worker.submit("read", look.step, partial(self._stepped, look))
+        else:
+            self._go_on()
+
+    def _stepped(self, look: _Look, result: bool | BaseException) -> None:
+        if isinstance(result, BaseException):
+            self._failed(look.log, look.segment, result)
+            return
+        self._bytes_total.value += look.read_bytes
+        pause_ms = look.read_bytes * 1000 // self._bytes_per_second + 1
+        if result:
+            self._later(pause_ms, partial(self._step, look))
+            return
+        if look.check is not None and holds(look.log, look.segment) and look.segment.replaced == look.replaced:
+            self._found(look, look.check)
+        self._later(pause_ms, self._go_on)
+
+    def _found(self, look: _Look, check: SegmentCheck) -> None:
+        segment = look.segment
+        segment.on_damage = self._quarantine.found
+        segment.add_damage(damage for damage in check.damage if damage.cause is not Cause.UNREADABLE)
+        for damage in check.damage:
+            if damage.cause is Cause.UNREADABLE:
+                # The next read may get them: whoever asks is told then.
+                self._quarantine.report(segment.name_damage(damage))
+        if look.rebuilt and not check.damage and look.expected.whole:
+            path = segment.path
+            self._quarantine.report(f"{path}.index is damaged or missing: it is made again")
+            header = IndexHeader(look.log.id, segment.base_offset, look.log.key.stream_id, look.log.key.partition)
+            job = partial(_write_index, self._files, path, header, check.index)
+            self._worker.submit("disk", job, partial(self._index_written, path))
+
+    def _index_written(self, path: str, result: object) -> None:
+        if isinstance(result, BaseException):
+            self._quarantine.report(f"{path}.index could not be written: {result}; it is made again when it is needed")
+
+    def _failed(self, log: Log, segment: Segment, error: BaseException) -> None:
+        if holds(log, segment):
+            if isinstance(error, FileNotFoundError):
+                last_offset = max(segment.copied_offset() - 1, -1)
+                damage = Damage(0, segment.copied, segment.base_offset, last_offset, Cause.MISSING_FILE)
+                segment.on_damage = self._quarantine.found
+                segment.add_damage([damage])
+            else:
+                self._quarantine.report(f"{segment.path}.log cannot be checked: {error}")
+        self._later(1, self._go_on)
+
+
+def _write_index(files: FileSystem, path: str, header: IndexHeader, index: SegmentIndex) -> None:
+    if not files.exists(path + ".log"):
+        return  # deleted meanwhile
+    file = files.open(path + ".index", create=True)
+    write_all(file, [header.encode(), index.encode(0, index.entries)], 0)
+    file.sync()

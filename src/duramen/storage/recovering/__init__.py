@@ -1,1 +1,0 @@
-"""The steps of a recovery, and the logs that they bring back. Blocking; before anything is served."""

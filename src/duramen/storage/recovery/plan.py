@@ -1,0 +1,68 @@
+"""Where the write-ahead log ends, and what in it is damaged. Pure.
+
+A bad range below the highest position that any sound frame vouches for was synced once: it is *damage*, and
+what lies after it is kept. A bad range above that position is a *torn tail*: history ends where it begins.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from duramen.storage.wal.frames import Bad, position
+
+__all__ = ["FileScan", "Verdict", "judge"]
+
+
+class FileScan(NamedTuple):
+    """What was found in the WAL file of one generation, from where a replay begins with it."""
+
+    generation: int
+    end: int  # place after the last sound frame
+    bad: tuple[Bad, ...]  # between sound frames
+    vouched: int  # the highest position that a frame of it vouches for
+    previous_end: int  # where the file before it ended, as its first frame says; -1 where that was not read
+
+
+class Verdict(NamedTuple):
+    """`end` is the WAL position where history ends; `damage` are ranges of positions before it."""
+
+    end: int
+    damage: tuple[tuple[int, int], ...]
+
+
+def judge(scans: Sequence[FileScan], replay: int) -> Verdict:
+    """Judge the files that a replay from the position `replay` needs, in the order of their generations."""
+    needed = [scan for scan in scans if scan.generation >= replay >> 32]
+    if not needed:
+        return Verdict(replay, ())
+    vouched = max(replay, *(scan.vouched for scan in needed))
+    damage: list[tuple[int, int]] = []
+    for start, end in _bad_ranges(needed, replay):
+        if end <= replay:
+            continue
+        begin = max(start, replay)  # the checkpoint may stand beyond what was synced here: its segments were
+        if end > vouched:
+            if begin < vouched:
+                damage.append((begin, vouched))
+            return Verdict(max(begin, vouched), tuple(damage))
+        damage.append((begin, end))
+    last = needed[-1]
+    return Verdict(max(vouched, position(last.generation, last.end)), tuple(damage))
+
+
+def _bad_ranges(scans: Sequence[FileScan], replay: int) -> list[tuple[int, int]]:
+    """Ranges of positions that hold no sound frame although a later file, or a vouching frame, says they should."""
+    ranges: list[tuple[int, int]] = []
+    expected = replay  # everything before it is accounted for
+    for scan in scans:
+        if scan.generation > expected >> 32:
+            stop = scan.previous_end
+            if stop < 0 and scan.generation > (expected >> 32) + 1:
+                stop = position(scan.generation, 0)
+            if stop > expected:
+                ranges.append((expected, stop))
+        ranges += [(position(scan.generation, bad.place), position(scan.generation, bad.end)) for bad in scan.bad]
+        expected = max(expected, position(scan.generation, scan.end))
+    vouched = max(scan.vouched for scan in scans)
+    if vouched > expected:
+        ranges.append((expected, vouched))
+    return ranges

@@ -1,0 +1,62 @@
+"""Active segments' files against the checkpoint: what is longer is cut, what is shorter is damage. Blocking."""
+
+from duramen.storage.log.log import Log
+from duramen.storage.recovery.logs import WRITE_BYTES, LogsFound
+from duramen.storage.segment.blocks import ANY_OFFSET
+from duramen.storage.segment.checks import Expected, SegmentCheck
+from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.segment import Segment
+
+__all__ = ["Trimming"]
+
+
+class Trimming:
+    """Trims segments before anything is replayed, and names those that were too short once everything is."""
+
+    def __init__(self, found: LogsFound) -> None:
+        self._found = found
+        self._short: list[tuple[Log, Segment, int, Expected]] = []
+
+    def trim(self) -> None:
+        """Cut what lies in segments beyond the checkpointed positions, unless it is all the evidence there is."""
+        for log in self._found.logs.values():
+            if log.durability != "os":
+                self._trim_segment(log)
+
+    def _trim_segment(self, log: Log) -> None:
+        segment = log.active
+        if not segment.size:
+            return
+        path = segment.path + ".log"
+        actual = 0
+        if self._found.files.exists(path):
+            file = self._found.files.open(path)
+            actual = file.size()
+            if actual > segment.size and not self._found.believing:
+                file.truncate(segment.size)
+                self._found.unsynced[segment] = log
+        if actual < segment.size:
+            self._short.append((log, segment, actual, Expected(segment.size, segment.base_offset, log.end_offset)))
+
+    def name_short(self) -> None:
+        """Name the segments that lack bytes which were synced, as damage."""
+        # Only now: the WAL may say that the log was cut or deleted, or the segment. Where a log was cut more than once,
+        # its files stand at the last cut already, and lack what comes between the earlier ones.
+        for log, segment, actual, expected in self._short:
+            if segment in log.segments and not log.deleted:
+                segment.on_damage = self._found.handles.quarantine.named  # it is one of the findings
+                segment.add_damage(self._look_into_short(segment, expected))
+                segment.on_damage = self._found.handles.quarantine.found
+                self._found.find(
+                    f"{segment.path}.log has {actual} bytes where {expected.size} were synced: the rest is damaged"
+                )
+
+    def _look_into_short(self, segment: Segment, expected: Expected) -> list[Damage]:
+        path = segment.path + ".log"
+        if not self._found.files.exists(path):
+            return [Damage(0, expected.size, expected.base_offset, expected.end_offset - 1, Cause.MISSING_FILE)]
+        expected = expected._replace(gaps_below=ANY_OFFSET, epoch_at=segment.epoch_at)
+        check = SegmentCheck(self._found.files.open(path, read_only=True), expected)
+        while check.step(WRITE_BYTES):
+            pass
+        return check.damage

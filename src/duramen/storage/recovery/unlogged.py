@@ -1,0 +1,82 @@
+"""Logs with durability=os, whose batches the write-ahead log never had: their segments are read on. Blocking."""
+
+from collections.abc import Mapping
+
+from duramen.base.ports import File, FileSystem
+from duramen.storage.io import write_all
+from duramen.storage.log.log import Log
+from duramen.storage.log.producers import ANY_ID
+from duramen.storage.recovery.logs import WRITE_BYTES, LogsFound
+from duramen.storage.recovery.progress import RecoveryProgress
+from duramen.storage.recovery.rescue import adopt
+from duramen.storage.segment.reader import walk_batches
+from duramen.storage.segment.segment import parse_segment_name
+
+__all__ = ["read_on"]
+
+
+def read_on(found: LogsFound, start_offsets: Mapping[Log, int], progress: RecoveryProgress) -> None:
+    """Keep whole sound batches beyond what the checkpoint knows; `start_offsets` are what the WAL says of logs.
+
+    Raises OSError.
+    """
+    progress.begin("reading on the segments of durability=os", len(found.logs))
+    for log in found.logs.values():
+        progress.logs_done += 1
+        if log.durability == "os":
+            start_offset = start_offsets.get(log, 0)
+            while _read_on_segment(found, log, start_offset):
+                log.roll()
+            if log.end_offset == start_offset and log.active.size:
+                log.roll()  # all of it was let go, and its file may be gone
+            found.drop(log, start_offset)
+            # What a loss of power left behind the new end never becomes a part of the log again: no epoch leads there.
+            found.lost_epoch = max(found.lost_epoch, log.takeovers.latest_epoch)
+            log.takeovers.cut(log.end_offset + 1)
+            if found.files.exists(log.active.path + ".log"):  # else it is damage, found when it is read
+                found.unsynced[log.active] = log
+            found.note_unsynced(log)
+
+
+def _read_on_segment(found: LogsFound, log: Log, start_offset: int) -> bool:
+    """Read the active segment's file on; says whether another segment follows."""
+    segment = log.active
+    path = segment.path + ".log"
+    if found.files.exists(path):
+        file = found.files.open(path)
+        size, known = file.size(), segment.size
+        for _, head, whole in walk_batches(file, segment.size, size, log.end_offset):
+            epoch = log.takeovers.epoch_at(head.base_offset)
+            if head.base_offset != log.end_offset or head.leader_epoch != epoch:
+                break
+            adopt(log, head, whole)
+        _write_again(file, known, segment.size)
+        if segment.size > known:
+            found.rescue.name(log, segment)  # a loss of power may have taken that
+        if segment.size < size:
+            file.truncate(segment.size)
+            file.sync()  # also where nothing is left that would be synced later
+    following = f"{log.directory}/{log.end_offset:020d}.log"
+    if segment.size > 0 and segment.base_offset < log.end_offset and found.files.exists(following):
+        return True  # also where it was let go: its batches say what producers have written
+    if log.end_offset <= start_offset:
+        # Retention had let these files go already, and who wrote what was in them is not known.
+        before = log.end_offset
+        log.end_offset = log.synced_offset = _next_base(found.files, log, start_offset)
+        if before < log.end_offset:
+            log.producers.forget_up_to(ANY_ID)
+        return segment.base_offset < log.end_offset
+    return False
+
+
+def _next_base(files: FileSystem, log: Log, start_offset: int) -> int:
+    """Where the log's files go on behind its end, at most at `start_offset`, which nothing before is needed of."""
+    names = files.names(log.directory) if files.exists(log.directory) else []
+    found = [parse_segment_name(name.removesuffix(".log")) for name in names if name.endswith(".log")]
+    return min([place[0] for place in found if place and log.end_offset < place[0] < start_offset] + [start_offset])
+
+
+def _write_again(file: File, start: int, end: int) -> None:
+    """A sync of these bytes may have failed, and the system call them clean since: the next writes them all."""
+    for at in range(start, end, WRITE_BYTES):
+        write_all(file, [file.read(at, min(WRITE_BYTES, end - at))], at)

@@ -1,0 +1,107 @@
+"""The logs that are left of a data directory: which batches of each are sound, and where they lie."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID, LogId
+from duramen.base.ports import FileSystem
+from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
+from duramen.codec.crc import crc32c
+from duramen.storage.leader_epochs import Takeover
+from duramen.storage.log.log import LogKey
+from duramen.storage.planning.salvage import History, Run
+from duramen.storage.salvage.selection import Window
+
+__all__ = ["LeftLog", "Leftovers", "batches_of", "cut_left"]
+
+
+class LeftLog:
+    """What is left of one log. What is below `end_offset` and in no run is lost; `key` is None where that is lost."""
+
+    def __init__(self, log_id: LogId, key: LogKey | None, durability: str) -> None:
+        self.id = log_id
+        self.key = LogKey(METADATA_STREAM_ID, 0) if key is None and log_id == METADATA_LOG_ID else key
+        self.durability = durability
+        self.start_offset = -1  # not known: that of the first batch there is
+        self.end_offset = 0
+        self.cut_from = 0  # where it ended before somebody wanted it cut
+        self.history = History()
+        self.takeovers: dict[int, Takeover] = {}
+        self.known_damage: list[tuple[int, int]] = []  # what the node knew to be lost, by first and last offset
+        self.bases: list[int] = []  # the base offsets of its segments
+        self.cleaned_offset = 0  # below it, compaction has left gaps
+        self.dirty_offset = 0
+        self.suspect: list[tuple[int, int]] = []  # ranges in which damage lies: a gap there is none of compaction's
+        self.read_whole = False  # whether all that its segments hold counts
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all its runs."""
+        return sum(run.end - run.start for run in self.history)
+
+
+class Leftovers:
+    """All logs, by id. `whole` says that no batch or log can be missing without a trace.
+
+    It is false where the checkpoint or the write-ahead log is not whole. An operator should hear of `findings`.
+    """
+
+    def __init__(self, directory_id: UUID | None) -> None:
+        self.directory_id = directory_id
+        self.logs: dict[LogId, LeftLog] = {}
+        self.node_epoch = 0
+        self.next_log_id = 1
+        self.whole = True
+        self.wal_files = 0
+        self.wal_bytes = 0
+        self.wal_used_bytes = 0  # what a start would have to read of it
+        self.findings: list[str] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all runs."""
+        return sum(log.size_bytes for log in self.logs.values())
+
+
+def batches_of(files: FileSystem, log: LeftLog) -> Iterator[tuple[Header, memoryview]]:
+    """The batches that are left of a log, in order, those before its start left out; bytes are good until the next."""
+    for run in log.history:
+        for found, whole in _batches_of_run(files, run):
+            if found.next_offset > log.start_offset:
+                yield found, whole
+
+
+def _batches_of_run(files: FileSystem, run: Run) -> Iterator[tuple[Header, memoryview]]:
+    window = Window(files.open(run.path, read_only=True), run.end)
+    at = run.start
+    while at < run.end:
+        data = window.view(at, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            return
+        found = header(data)
+        whole = window.view(at, found.size)
+        # It was sound a moment ago; a failing disk may say something else now.
+        if found.size < HEADER_BYTES or len(whole) < found.size or crc32c(whole[CRC_START:]) != found.crc:
+            return
+        if found.base_offset >= run.first and found.next_offset <= run.next:
+            yield found, whole
+        at += found.size
+
+
+def cut_left(files: FileSystem, log: LeftLog, end_offset: int) -> None:
+    """Cut what is left of a log so that it ends at `end_offset`; a batch that reaches beyond goes whole."""
+
+    def boundary(run: Run, offset: int) -> int:
+        end = run.first
+        for found, _ in _batches_of_run(files, run):
+            if found.next_offset > offset:
+                break
+            end = found.next_offset
+        return end
+
+    log.end_offset = min(log.end_offset, log.history.cut(end_offset, boundary))
+    log.start_offset = min(log.start_offset, log.end_offset)
+    log.cleaned_offset = min(log.cleaned_offset, log.end_offset)
+    log.dirty_offset = min(log.dirty_offset, log.end_offset)
+    log.takeovers = {epoch: row for epoch, row in log.takeovers.items() if row.first_offset < end_offset}
+    log.known_damage = [(first, min(last, end_offset - 1)) for first, last in log.known_damage if first < end_offset]

@@ -1,0 +1,1 @@
+"""A segment: batches, index, blocks and their checksums, damage."""

@@ -1,0 +1,103 @@
+"""Blocks of a segment's file, checked before a byte of them is believed.
+
+What does not match the index's CRC is looked into, batch by batch, where the bytes are read; what is damaged is noted
+in the segment. A block that was looked into is known by the CRC it has: should it change, it is looked into again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from duramen.base.ports import Buffer, File
+from duramen.codec.crc import crc32c
+from duramen.storage.segment.checks import BlockLook, examine_block, look_at
+from duramen.storage.segment.continuity import Expected
+from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex
+from duramen.storage.segment.segment import Segment
+
+__all__ = ["ANY_OFFSET", "Blocked", "are_sound", "read_blocks"]
+
+ANY_OFFSET: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Run `job` in the worker's `read` lane, hand its result to `apply`, then ask again."""
+
+    job: Callable[[], Any]
+    apply: Callable[[Any], None]
+
+
+class _Read(NamedTuple):
+    data: Buffer
+    damage: list[Damage]
+    examined: dict[int, int]
+
+
+def are_sound(segment: Segment, index: SegmentIndex, low: int, data: Buffer) -> bool:
+    """Whether these bytes, from the block that begins at `low` on, are what the index says or what was looked into."""
+    view = memoryview(data)
+    for block, at in enumerate(range(0, len(view), BLOCK_BYTES), low >> BLOCK_SHIFT):
+        crc = crc32c(view[at : at + BLOCK_BYTES])
+        if crc != index.crc(block) and segment.examined.get(block) != crc:
+            return False
+    return True
+
+
+def read_blocks(
+    segment: Segment,
+    file: File,
+    index: SegmentIndex,
+    low: int,
+    high: int,
+    put: Callable[[Buffer], None],
+    ahead_bytes: int = 0,
+) -> Blocked:
+    """Read whole blocks, from `low` to `high` or what is copied; what is damaged in them is noted, then they are `put`.
+
+    The bytes are short where the file ends. `index` begins at or before `low`. With `ahead_bytes` the disk is asked for
+    as many more, which are read next.
+    """
+    expected = Expected(
+        segment.copied, segment.base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=segment.epoch_at
+    )
+    blocks = range(low >> BLOCK_SHIFT, (high + BLOCK_BYTES - 1) >> BLOCK_SHIFT)
+    looks = [look_at(index, block, expected) for block in blocks]
+    known = {block: segment.examined[block] for block in blocks if block in segment.examined}
+    replaced = segment.replaced
+
+    def apply(read: _Read) -> None:
+        if segment.replaced == replaced:
+            segment.examined.update(read.examined)
+            segment.add_damage(read.damage)
+        put(read.data)
+
+    ahead = min(high + ahead_bytes, segment.copied) if ahead_bytes else low
+    return Blocked(partial(_read, file, low, high, ahead, looks, known, expected), apply)
+
+
+def _read(
+    file: File, low: int, high: int, ahead: int, looks: Sequence[BlockLook], known: dict[int, int], expected: Expected
+) -> _Read:
+    if ahead > low:
+        file.read_ahead(low, ahead - low)
+    data = file.read(low, high - low)
+    view = memoryview(data)
+    damage: list[Damage] = []
+    examined: dict[int, int] = {}
+    for look in looks:
+        part = view[look.low - low : look.stop - low]
+        crc = crc32c(part)
+        if crc == look.crc or known.get(look.low >> BLOCK_SHIFT) == crc:
+            continue
+        found = examine_block(file, look, expected)
+        if found:
+            examined[look.low >> BLOCK_SHIFT] = crc
+        if found and found[-1].cause is Cause.CUT_SHORT:
+            last_offset = max(expected.end_offset - 1, -1)
+            damage += [*found[:-1], found[-1]._replace(end=expected.size, last_offset=last_offset)]
+            break
+        damage += found
+    return _Read(data, damage, examined)

@@ -1,0 +1,134 @@
+"""Batches that follow one another: whether their offsets and epochs do, and what is lost with those that are damaged.
+
+Pure. Where an offset does not follow, the batches around it say whether it is wrong or records are missing.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from duramen.codec.batch import Header
+from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.segment import LARGEST_OFFSET_DELTA
+from duramen.storage.segment.spans import Span
+
+__all__ = ["Expected", "Judge"]
+
+
+class Expected(NamedTuple):
+    """What is known of a segment beside its file.
+
+    Size in bytes; offsets from `base_offset` up to `end_offset`, -1 where that is not known. Below `gaps_below` records
+    may be missing because compaction took them, and in the ranges `lost` because they were lost before. `epoch_at`
+    gives the leader epoch of an offset, -1 where it is not known; without it epochs only must not go back. Unless
+    `whole` the segment goes on: its last block is not compared where it ends in the middle of one.
+    """
+
+    size: int
+    base_offset: int
+    end_offset: int = -1
+    gaps_below: int = 0
+    lost: Sequence[tuple[int, int]] = ()
+    epoch_at: Callable[[int], int] | None = None
+    whole: bool = True
+
+
+class Judge:
+    """Is shown a segment's spans in order, as many at a time as one likes; `found` is what is damaged."""
+
+    def __init__(self, expected: Expected, next_offset: int, *, covered: bool) -> None:
+        """`next_offset` is the one that the first span begins with, or what is missing before it.
+
+        `covered`: an index has CRCs of the epochs too, so that they need not be compared with one another.
+        """
+        self.found: list[Damage] = []
+        self.next_offset = next_offset
+        self._expected = expected
+        self._covered = covered
+        self._epoch = -1
+        largest = expected.base_offset + LARGEST_OFFSET_DELTA
+        self._limit = largest if expected.end_offset < 0 else min(largest, expected.end_offset)
+
+    def show(self, spans: Sequence[Span], following: int) -> list[int]:
+        """These come next; behind them the offset `following` follows, -1 where that is not known.
+
+        Returns the offset that follows each.
+        """
+        offsets = []
+        for at, span in enumerate(spans):
+            head, beyond = (self._sound_head(spans, at + 1), self._sound_head(spans, at + 2))
+            ahead = following if at + 1 == len(spans) else head.base_offset if head is not None else -1
+            cause = span.cause
+            if span.head is not None and cause is None:
+                cause = self._offset_cause(span.head, ahead) or self._epoch_cause(span.head, head, beyond)
+            if cause is None and span.head is not None:
+                self._sound(span, span.head)
+            else:
+                self._damaged(span, cause or Cause.HEADER, ahead)
+            offsets.append(self.next_offset)
+        return offsets
+
+    def end(self, size: int) -> None:
+        """The segment ends here, at `size` bytes."""
+        end_offset = self._expected.end_offset
+        open_end = bool(self.found) and self.found[-1].last_offset < 0
+        if end_offset > self.next_offset and not open_end and not self._may_be_missing(end_offset - 1):
+            self.found.append(Damage(size, size, self.next_offset, end_offset - 1, Cause.MISSING))
+            self.next_offset = end_offset
+
+    def _sound(self, span: Span, head: Header) -> None:
+        before = self.found[-1] if self.found else None
+        if before is not None and before.last_offset < 0 and before.end == span.start:
+            self.found[-1] = before._replace(last_offset=head.base_offset - 1)
+        elif head.base_offset > self.next_offset and not self._may_be_missing(head.base_offset - 1):
+            self.found.append(Damage(span.start, span.start, self.next_offset, head.base_offset - 1, Cause.MISSING))
+        self.next_offset, self._epoch = head.next_offset, head.leader_epoch
+
+    def _damaged(self, span: Span, cause: Cause, ahead: int) -> None:
+        # What another leader ordered may be of another history: how far it goes says nothing.
+        head = span.head if cause is not Cause.EPOCH else None
+        after = -1
+        if ahead > self.next_offset:
+            after = ahead
+        elif head is not None and head.base_offset == self.next_offset and head.size == span.end - span.start:
+            after = head.next_offset
+        self.found.append(Damage(span.start, span.end, self.next_offset, max(after - 1, -1), cause))
+        self.next_offset = max(self.next_offset, after)
+
+    def _may_be_missing(self, last_offset: int) -> bool:
+        first = self.next_offset
+        return first < self._expected.gaps_below or any(
+            start <= first and last_offset <= end for start, end in self._expected.lost
+        )
+
+    def _offset_cause(self, head: Header, ahead: int) -> Cause | None:
+        """What is wrong with the offset of a batch that matches its CRC; behind it the offset `ahead` follows."""
+        low, next_offset = self.next_offset, head.next_offset
+        follows_me = ahead < 0 or next_offset <= ahead
+        if not low <= head.base_offset < self._limit or (not follows_me and ahead >= low and head.base_offset != low):
+            return Cause.OFFSET
+        if head.base_offset > low and ahead == low + next_offset - head.base_offset:
+            return Cause.OFFSET  # what follows says that nothing is missing here
+        return None
+
+    def _epoch_cause(self, head: Header, following: Header | None, beyond: Header | None) -> Cause | None:
+        """The same of its leader epoch; `following` and `beyond` are the sound ones behind it."""
+        right = self._right_epoch(head)
+        if right >= 0:
+            return None if head.leader_epoch == right else Cause.EPOCH
+        if self._covered or following is None:
+            return Cause.EPOCH if not self._covered and head.leader_epoch < self._epoch else None
+        before, after = self._epoch, following.leader_epoch
+        if before < 0 and beyond is not None:
+            after = max(
+                after, beyond.leader_epoch
+            )  # of the first two, the wrong one is not that which the third follows
+        return Cause.EPOCH if before <= after and not before <= head.leader_epoch <= after else None
+
+    def _sound_head(self, spans: Sequence[Span], at: int) -> Header | None:
+        """The header of a batch that is sound as far as it alone can say, and was ordered by its offset's leader."""
+        head = spans[at].head if at < len(spans) and spans[at].cause is None else None
+        return None if head is None or self._right_epoch(head) not in {-1, head.leader_epoch} else head
+
+    def _right_epoch(self, head: Header) -> int:
+        epoch_at = self._expected.epoch_at
+        return epoch_at(head.base_offset) if epoch_at is not None else -1

@@ -1,0 +1,74 @@
+"""What is damaged in segments and therefore not served: named once, counted, and listed for those who ask.
+
+A range stays in quarantine until its segment is gone, another replica has given the right bytes (`repairing`), or the
+node starts again: then it is found again on the next read.
+"""
+
+from collections.abc import Callable
+
+from duramen.base.metrics import Counter, Metrics
+from duramen.storage.segment.damage import Damage
+from duramen.storage.segment.segment import Segment
+
+__all__ = ["Quarantine"]
+
+
+def _nobody(_: Segment) -> None:
+    """Nobody has to know."""
+
+
+class Quarantine:
+    """Keeps account of the damage of a node's segments."""
+
+    def __init__(self) -> None:
+        self._segments: dict[Segment, None] = {}
+        self._unnamed: list[str] = []
+        self._report: Callable[[str], None] | None = None
+        self._watch: Callable[[Segment], None] = _nobody
+        self._found_total = Counter()
+
+    def begin(self, metrics: Metrics) -> None:
+        """Count in these metrics from now on."""
+        found = metrics.counter("duramen_damaged_ranges_total")
+        found.value += self._found_total.value
+        self._found_total = found
+        metrics.compute("duramen_quarantined_ranges", lambda: [((), self.ranges)])
+
+    def report_to(self, report: Callable[[str], None]) -> None:
+        """Have an operator told of what was found and of what will be."""
+        self._report = report
+        unnamed, self._unnamed = self._unnamed, []
+        for message in unnamed:
+            report(message)
+
+    def watch(self, action: Callable[[Segment], None]) -> None:
+        """Have `action` called, in the middle of a read, with each segment that was found to be damaged."""
+        self._watch = action
+
+    def found(self, segment: Segment, damage: list[Damage]) -> None:
+        """These ranges of a segment were found to be damaged and are not served any more."""
+        self._segments[segment] = None
+        self._found_total.value += len(damage)
+        for one in damage:
+            self.report(f"{segment.name_damage(one)}; it is not served, what lies around it is")
+        self._watch(segment)
+
+    def named(self, segment: Segment, _: list[Damage]) -> None:
+        """The same, where somebody else counts it and has it named."""
+        self._segments[segment] = None
+
+    def report(self, message: str) -> None:
+        """Have an operator told."""
+        if self._report is None:
+            self._unnamed.append(message)
+        else:
+            self._report(message)
+
+    def forget(self, segment: Segment) -> None:
+        """The segment is gone, or whole again."""
+        self._segments.pop(segment, None)
+
+    @property
+    def ranges(self) -> int:
+        """How many ranges are not served."""
+        return sum(len(segment.damage) for segment in self._segments)

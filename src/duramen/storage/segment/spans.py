@@ -1,0 +1,110 @@
+"""Bytes of a segment as batches, sound or not; behind nonsense the next batch is searched for. Pure."""
+
+import re
+from typing import Final, NamedTuple
+
+from duramen.codec.batch import CRC_START, HEADER_BYTES, LENGTH_END, Header, header
+from duramen.codec.crc import crc32c
+from duramen.storage.segment.damage import Cause
+
+__all__ = ["UNCOVERED", "Span", "spans_of"]
+
+UNCOVERED: Final = (*range(8), *range(LENGTH_END, LENGTH_END + 4))
+"""The bytes of a batch that its own CRC does not cover and whose change leaves it whole: base offset, leader epoch."""
+
+_MAGIC: Final = 2
+_LARGEST_BYTES: Final = 64 * 1024 * 1024  # what claims to be larger and does not end in sight is searched for others
+# Base offset below 2^56, a length that is not negative, the magic, and attributes of which the upper byte is not used.
+_LOOKS_LIKE_ONE: Final = re.compile(rb"(?=\0.{7}[\0-\x7f].{7}\x02.{4}\0)", re.DOTALL)
+
+
+class Span(NamedTuple):
+    """Bytes `start` to `end` (positions in the segment): one batch, or what is damaged up to where one begins again.
+
+    `cause` is None for a batch that matches its CRC; else `head` is what stands there, None where it makes no sense.
+    """
+
+    start: int
+    end: int
+    head: Header | None
+    cause: Cause | None
+
+
+def spans_of(data: memoryview, origin: int, *, whole: bool) -> tuple[list[Span], int]:
+    """The spans of bytes that begin with a batch at the position `origin`, and the position where they end.
+
+    `whole`: where the bytes end a batch does too. Else what looks like a batch cut off at the end is left out.
+    """
+    spans: list[Span] = []
+    at, size = 0, len(data)
+    while at < size:
+        head = _head(data, at)
+        end = at + head.size if head is not None else size + 1
+        if head is not None and end <= size and _is_sound(data, at, head):
+            spans.append(Span(origin + at, origin + end, head, None))
+            at = end
+            continue
+        if not whole and head is not None and end > size and head.size <= _LARGEST_BYTES:
+            break
+        following = _following(data, at, head, whole=whole)
+        if following is None and not whole and size - at < HEADER_BYTES:
+            break
+        stop = size if following is None else following
+        cause = Cause.BATCH_CRC if head is not None and end == stop else Cause.HEADER
+        spans.append(Span(origin + at, origin + stop, head, cause))
+        at = stop
+    return spans, origin + at
+
+
+def _head(data: memoryview, at: int) -> Header | None:
+    """The header at a place; None where it cannot be one."""
+    if at + HEADER_BYTES > len(data):
+        return None
+    found = header(data, at)
+    return found if found.magic == _MAGIC and found.size >= HEADER_BYTES and found.base_offset >= 0 else None
+
+
+def _is_sound(data: memoryview, at: int, head: Header) -> bool:
+    return crc32c(data[at + CRC_START : at + head.size]) == head.crc and head.last_offset_delta >= 0
+
+
+def _following(data: memoryview, at: int, head: Header | None, *, whole: bool) -> int | None:
+    """Where the next sound batch begins behind a damaged one; None where none does."""
+    end = at + head.size if head is not None else 0
+    following = _head(data, end) if head is not None else None
+    if head is None or following is None or end + following.size > len(data) or not _is_sound(data, end, following):
+        return _next_start(data, at + 1, whole=whole)
+    if following.base_offset < head.next_offset:
+        return _next_start(data, at + 1, whole=whole)
+    if following.base_offset == head.next_offset:
+        return end
+    # Compaction may have left a gap; or its own length is wrong, and leads over others.
+    inner = _next_start(data[:end], at + 1, whole=True)
+    return end if inner is None else inner
+
+
+def _next_start(data: memoryview, first: int, *, whole: bool) -> int | None:
+    """Where the next sound batch begins that others follow up to the end of the bytes.
+
+    A batch that somebody has stored in a record is sound too, but what follows it is not.
+    """
+    for found in _LOOKS_LIKE_ONE.finditer(data, first):
+        at = found.start()
+        head = _head(data, at)
+        if head is None or at + head.size > len(data) or not _is_sound(data, at, head):
+            continue
+        if _others_follow(data, at, whole=whole):
+            return at
+    return None
+
+
+def _others_follow(data: memoryview, at: int, *, whole: bool) -> bool:
+    size = len(data)
+    while at < size:
+        if size - at < HEADER_BYTES:
+            return not whole
+        head = _head(data, at)
+        if head is None:
+            return False
+        at += head.size
+    return at == size or not whole

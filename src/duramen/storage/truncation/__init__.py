@@ -1,0 +1,1 @@
+"""Letting records go: retention, deleted records, deleted logs, a cut end."""

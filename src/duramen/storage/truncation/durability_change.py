@@ -1,0 +1,71 @@
+"""A log's change from one durability to another, at a roll; one that was cut is made ready for what comes after it.
+
+Appends to the log are held meanwhile.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from duramen.base.errors import DuramenError
+from duramen.storage.log.log import Log
+from duramen.storage.maintenance.scheduler import Upkeep, trouble
+from duramen.storage.wal.control_frames import Notes
+from duramen.storage.wal.frames import FrameType
+from duramen.storage.wal.records import LogChange, encode_change
+
+__all__ = ["Switching"]
+
+
+class Switching:
+    """Changes durabilities of logs."""
+
+    def __init__(self, upkeep: Upkeep, notes: Notes, release: Callable[[Log, DuramenError | None], None]) -> None:
+        """`release` is called when appends to a log may go on, or with why they cannot."""
+        self._upkeep = upkeep
+        self._notes = notes
+        self._release = release
+
+    def switch(self, log: Log) -> None:
+        """Make the log's durability what it is to be at a roll, after everything before it is synced; if it is to."""
+        log.version += 1  # what is volatile no more belongs into the next checkpoint
+        for segment in log.segments:
+            if segment.volatile:
+                segment.volatile = False
+                log.version += 1  # what a checkpoint has to say of it is another
+                self._upkeep.copier.add(log, segment.size - segment.copied)
+        # Both generations of the checkpoint have to know what only the segments hold: the WAL never had it.
+        request = self._upkeep.checkpointer.request
+        switched = partial(self._switched, log)
+        request(lambda failure: request(switched) if failure is None else switched(failure))
+
+    def _switched(self, log: Log, failure: OSError | None) -> None:
+        if log.deleted:
+            return
+        if failure is not None:
+            what = "the durability cannot change now" if log.changes else "a log that was cut cannot go on now"
+            self._release(log, trouble(what, failure))
+            return
+        was_cut, log.cut_again = log.cut_again, False
+        if was_cut and not log.changes:
+            self._release(log, None)
+            return
+        change = LogChange(log.start_offset, log.end_offset, log.wanted_durability)
+
+        holds: list[Callable[[], None]] = []
+
+        def durable(error: DuramenError | None) -> None:
+            for let_go in holds:
+                let_go()
+            log.switching_to = None
+            if error is None and not log.deleted:
+                self._upkeep.copier.finish(log, log.active)
+                log.set_durability(change.durability)
+                log.synced_to(change.end_offset)  # the checkpoints did that, also where it was in bulk
+                log.notify()
+            self._release(log, error)
+
+        log.switching_to = change.durability  # what is noted of the log meanwhile comes after this
+        hold = self._upkeep.checkpointer.hold
+        self._notes.write(
+            FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable, staged=lambda: holds.append(hold())
+        )

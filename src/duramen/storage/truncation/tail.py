@@ -1,0 +1,97 @@
+"""Cutting the end of a log's last segment where its index says that it lies: a block of it is read.
+
+So it is where nothing is known of idempotent producers. Else all is read: what was known of them is in what is left.
+What stands for records that are not there, and makes producers unknown, begins a segment: what goes has all of that or
+none of it.
+"""
+
+from typing import NamedTuple
+
+from duramen.base.ports import File, FileSystem
+from duramen.codec.crc import crc32c
+from duramen.storage.log.log import Log
+from duramen.storage.log.producers import ProducerTable
+from duramen.storage.log.transactions import TransactionTable
+from duramen.storage.segment.checks import read_index
+from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex, cover
+from duramen.storage.segment.reader import walk_batches
+from duramen.storage.segment.segment import Segment
+from duramen.storage.truncation.cuts import Cut, cut_files, end_of_cut, truncate
+
+__all__ = ["Ending", "cut_ending", "end_of_ending", "ending_of"]
+
+
+class Ending(NamedTuple):
+    """The last segment of a log that is to end at `end_offset`, and a copy of its index for who looks where that is."""
+
+    segment: Segment
+    blocks: SegmentIndex
+    end_offset: int
+
+
+class _Spot(NamedTuple):
+    """Where the first batch that goes begins, the offset that the log ends at, and the largest timestamp before it."""
+
+    position: int
+    end_offset: int
+    max_timestamp: int
+
+
+def ending_of(log: Log, end_offset: int) -> Ending | None:
+    """How `log`, which has nothing in memory, is to end; None where all of it has to be read for that."""
+    segment = log.active
+    index = segment.index
+    if not segment.base_offset < end_offset < log.end_offset or index is None or segment.pending:
+        return None
+    if log.durability != "sync" or segment.volatile or segment.damage or any(one.suspect for one in log.segments):
+        return None
+    return Ending(segment, index.up_to(index.entries - 1), end_offset)
+
+
+def end_of_ending(files: FileSystem, log: Log, ending: Ending) -> int:
+    """As `end_of_cut`. Blocking. Raises OSError."""
+    spot = _spot(files, files.open(ending.segment.path + ".log"), ending)
+    return end_of_cut(files, log, ending.end_offset) if spot is None else spot.end_offset
+
+
+def cut_ending(files: FileSystem, log: Log, ending: Ending) -> Cut:
+    """As `cut_files`. Blocking. Raises OSError."""
+    segment = ending.segment
+    file = files.open(segment.path + ".log")
+    spot = _spot(files, file, ending)
+    if spot is None or not spot.position or len(log.producers) or not log.transactions.is_empty:
+        return cut_files(files, log, ending.end_offset)
+    number, start = spot.position >> BLOCK_SHIFT, spot.position & -BLOCK_BYTES
+    block = file.read(start, min(BLOCK_BYTES, segment.size - start))
+    if crc32c(block) != ending.blocks.crc(number):
+        return cut_files(files, log, ending.end_offset)
+    rest = Segment(segment.path, segment.base_offset)
+    rest.size = rest.copied = spot.position
+    rest.synced = min(segment.synced, spot.position)
+    rest.end_offset = spot.end_offset
+    rest.first_timestamp, rest.max_timestamp = segment.first_timestamp, spot.max_timestamp
+    rest.index = ending.blocks.up_to(number)
+    rest.index.cover(*cover(0, start, [block[: spot.position - start]]))
+    truncate(files, rest, rest.index.written)
+    return Cut([*log.segments[:-1], rest], spot.end_offset, ProducerTable(), TransactionTable())
+
+
+def _spot(files: FileSystem, file: File, ending: Ending) -> _Spot | None:
+    """None where what is there is not what the index says. After a start the file has its beginning."""
+    segment, index, end_offset = ending
+    if index.first:
+        earlier = read_index(files, segment.path, segment.base_offset, index.first, index.first)
+        if earlier is None:
+            return None
+        index.prepend(earlier)
+    entry = index.last_offset(end_offset - segment.base_offset)
+    if entry is None:
+        return None
+    max_timestamp, base_offset = entry.max_timestamp, segment.base_offset + entry.offset
+    for position, found, _ in walk_batches(file, entry.position, segment.size, base_offset):
+        if position >> BLOCK_SHIFT != entry.position >> BLOCK_SHIFT:
+            return None
+        if found.next_offset > end_offset:
+            return _Spot(position, min(found.base_offset, end_offset), max_timestamp)
+        max_timestamp = max(max_timestamp, found.max_timestamp)
+    return None

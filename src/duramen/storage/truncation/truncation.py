@@ -1,0 +1,139 @@
+"""One cut of a log's end: the frame that says so, then what goes, from memory alone or from files too."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.ports import FileSystem
+from duramen.storage.log.log import Log
+from duramen.storage.maintenance.scheduler import Upkeep, trouble
+from duramen.storage.segment.segment import Segment
+from duramen.storage.truncation.cuts import Cut, apply_cut, cut_files, cut_memory, end_in_memory, end_of_cut
+from duramen.storage.truncation.tail import cut_ending, end_of_ending, ending_of
+from duramen.storage.wal.control_frames import Notes
+from duramen.storage.wal.frames import FrameType
+from duramen.storage.wal.records import encode_truncate
+
+__all__ = ["Truncation"]
+
+Done = Callable[[DuramenError | None], None]
+
+_WHAT = "a log cannot be cut"
+
+
+class Truncation:
+    """Cuts `log`; `done` once that is durable and done. `forget` lets go of what is known of segments.
+
+    Nobody appends to the log meanwhile, and nobody is in the middle of reading what is cut.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        upkeep: Upkeep,
+        notes: Notes,
+        forget: Callable[[Sequence[Segment]], None],
+        log: Log,
+        done: Done,
+    ) -> None:
+        self._files = files
+        self._upkeep = upkeep
+        self._notes = notes
+        self._forget = forget
+        self._log = log
+        self._done = done
+        self._end_offset = log.end_offset
+        self._let_go: Callable[[], None] | None = None
+
+    def begin(self, end_offset: int, epoch: int) -> None:
+        """Cut it to `end_offset`, as the leader of `epoch` wants it; a batch that reaches beyond goes whole.
+
+        Where files have to be cut all that is left may be read (see `ending_of`). Who follows another leader mostly
+        lets go of so little, so soon, that no file has it.
+        """
+        end = end_in_memory(self._log, end_offset)
+        if end is not None:
+            self._note(epoch, end)
+            return
+
+        def look(failure: OSError | None) -> None:
+            if failure is not None:
+                self._finish(trouble(_WHAT, failure))
+            else:
+                self._upkeep.copier.alone(partial(self._find, end_offset), partial(self._note, epoch))
+
+        self._upkeep.copy_all(look)
+
+    def _find(self, end_offset: int) -> Callable[[], int]:
+        ending = ending_of(self._log, end_offset)
+        if ending is None:
+            return partial(end_of_cut, self._files, self._log, end_offset)
+        return partial(end_of_ending, self._files, self._log, ending)
+
+    def _note(self, epoch: int, end_offset: int | BaseException) -> None:
+        """It ends there, where a batch ends or the log began."""
+        if isinstance(end_offset, BaseException):
+            self._finish(StorageFailed(f"{_WHAT}: {end_offset}"))
+            return
+        self._end_offset = end_offset
+        self._notes.write(
+            FrameType.TRUNCATE, self._log, encode_truncate(end_offset, epoch), self._noted, staged=self._hold
+        )
+
+    def _hold(self) -> None:
+        self._let_go = self._upkeep.checkpointer.hold()
+
+    def _noted(self, error: DuramenError | None) -> None:
+        if error is not None:
+            self._finish(error)
+        else:
+            self._carry_out(None)
+
+    def _carry_out(self, _: OSError | None) -> None:
+        """The frame is durable; a copy may have taken to the file meanwhile what goes."""
+        log, copier = self._log, self._upkeep.copier
+        if copier.running:
+            copier.when_idle(self._carry_out)
+        elif end_in_memory(log, self._end_offset) == self._end_offset:
+            freed = cut_memory(log, self._end_offset)
+            if not log.active.volatile:
+                copier.taken_back(freed)
+            self._finish(None)
+        else:
+            self._upkeep.copy_all(self._cut_files)
+
+    def _cut_files(self, failure: OSError | None) -> None:
+        if failure is not None:
+            self._finish(trouble(_WHAT, failure))
+        else:
+            self._upkeep.copier.alone(self._cut, self._take_over)
+
+    def _cut(self) -> Callable[[], Cut]:
+        ending = ending_of(self._log, self._end_offset)
+        if ending is None:
+            return partial(cut_files, self._files, self._log, self._end_offset)
+        return partial(cut_ending, self._files, self._log, ending)
+
+    def _take_over(self, result: Cut | BaseException) -> None:
+        log = self._log
+        if isinstance(result, BaseException):
+            if log.durability == "os":  # a recovery makes the cut, and nothing else has what came after it
+                log.failed = f"cutting {log.directory} failed ({result}); no writes until restart"
+            self._finish(StorageFailed(f"{_WHAT}: {result}"))
+            return
+        if log.deleted:
+            self._finish(None)  # nothing of it is left
+            return
+        self._forget(log.segments)
+        apply_cut(log, result)
+        log.cut_again = log.durability == "os"
+        # What is left may have bytes that only the WAL vouches for; of the last one the index is written anew.
+        for segment in log.segments:
+            if segment.size and not segment.volatile and (segment.synced < segment.size or segment is log.active):
+                self._upkeep.copier.unsynced[segment] = log
+        self._finish(None)
+
+    def _finish(self, error: DuramenError | None) -> None:
+        if self._let_go is not None:
+            self._let_go()
+        self._done(error)

@@ -1,0 +1,1 @@
+"""Views: rows derived from logs, with the position applied."""

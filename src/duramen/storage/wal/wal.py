@@ -1,0 +1,400 @@
+"""The node's write-ahead log: the batches of every log one after another in preallocated, recycled files.
+
+Frames are staged in memory, written together, and made durable by one sync at a time in the worker's `sync`
+lane. Whoever waits for a WAL position is told in the order of positions. Invariants:
+
+- nothing counts as synced but what was written before the sync that covers it *began* (late capture);
+- one sync is under way at a time;
+- a failed write or sync ends all writing until restart; it is never retried;
+- a file is recycled only after `release` said that nothing in it is needed.
+"""
+
+import errno
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Buffer, Clock, File, FileSystem, Worker
+from duramen.storage.io import write_all
+from duramen.storage.wal.frames import FRAME_HEADER_BYTES, FrameType, encode, position
+from duramen.storage.wal.pool import WAL_DIRECTORY, WalFile, WalPool, wal_path
+
+__all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "HeldFile", "Syncable", "Synced", "Wal", "wal_path"]
+
+FILE_PAYLOAD_BYTES: Final = 16 + 4 + 8
+
+_PAGE_BYTES: Final = 4096
+_ZEROS: Final = memoryview(bytes(_PAGE_BYTES))
+
+_LONG_S: Final = 0.002  # of a sync: then fewer syncs are worth more than earlier ones
+_SHORT_S: Final = 0.0005  # of a sync: then what can be done meanwhile is too little to hurry for
+_CROWD: Final = 8
+_LOOK_S: Final = 0.1
+_PAUSE_SHARE: Final = 0.1
+
+
+class Syncable(Protocol):
+    """A log, as the WAL sees it."""
+
+    def synced_to(self, end_offset: int) -> None:
+        """Everything below `end_offset` is durable now."""
+
+    def notify(self) -> None:
+        """Called once after one or more `synced_to`: readers may go on."""
+
+
+class Synced(NamedTuple):
+    """What a sync did: everything up to the WAL position `until` is durable; `again`: the next is under way."""
+
+    until: int
+    seconds: float
+    again: bool
+
+
+class HeldFile(NamedTuple):
+    """A part of the WAL that can be read again: frames of `file` from the place `start` to the place `end`."""
+
+    file: File
+    generation: int
+    start: int
+    end: int
+    salt: int
+
+
+def _rest_of_page(end: int, capacity: int) -> Buffer:
+    """Zeros: to write a part of a page that is not in memory, the system would have to read it from the disk first."""
+    return _ZEROS[: min(-end % _PAGE_BYTES, capacity - end)]
+
+
+class Wal:
+    """Appends, syncs, waits and recycles. One thread of control calls everything but the jobs it submits."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        worker: Worker,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        directory_id: bytes,
+        salt: int,
+        file_bytes: int,
+        max_bytes: int,
+        on_room: Callable[[], None],
+    ) -> None:
+        """`salt` seeds the frames' CRCs; `on_room` is called when `room` may answer otherwise than before."""
+        self._files = files
+        self._worker = worker
+        self._clock = clock
+        self._directory_id = directory_id
+        self._salt = salt
+        self._on_room = on_room
+
+        self._pool = WalPool(
+            files, worker, file_bytes=file_bytes, max_bytes=max_bytes, on_room=on_room, on_failure=self._fail
+        )
+        self._used: deque[WalFile] = deque()
+        self._generation = 0
+
+        self._staged: list[Buffer] = []
+        self._staged_bytes = 0
+        self._staged_place = 0
+        self._waiting: deque[tuple[int, Syncable | None, int, Callable[[DuramenError | None], None] | None]] = deque()
+
+        # Read by the sync job in its own thread: each is replaced as a whole, `_dirty` before `_written`.
+        self._written = 0
+        self._dirty: tuple[WalFile, ...] = ()
+        self._syncing = False
+        self._covered = 0  # the sync job's own: up to where the last one went
+        self.largest_bytes: Final = self._pool.max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
+        """The largest frame payload that can ever be staged: beside the file written to there is room for its own."""
+        self._usual_s = 0.0
+        self._pause_s = 0.0
+        self._look_s = 0.0
+        self._crowded = False
+        self.synced = 0
+        self.failed: DuramenError | None = None
+        self.on_failure: Callable[[DuramenError], None] = lambda _: None
+
+        self._sync_seconds = metrics.histogram("duramen_wal_sync_seconds")
+        self._write_bytes = metrics.histogram("duramen_wal_write_bytes")
+        self._bytes = metrics.counter("duramen_wal_bytes")
+        self._failed_gauge = metrics.counter("duramen_storage_failed")
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    def start(self, existing: list[tuple[int, File, int]], generation: int) -> None:
+        """Begin with the WAL files there are, as (slot, file, capacity), all of them free, in `generation`.
+
+        Blocking: for the start of a node, before anything is served. Raises OSError.
+        """
+        self._generation = generation - 1
+        self._pool.start(existing)
+        try:
+            self._open_next(0)
+            # On disk before anything is served: where a later start finds no file of this generation, one was lost.
+            self._put()
+            self._used[-1].file.sync()
+        except OSError:
+            self._pool.abandon()
+            raise
+        self._dirty = ()
+        self.synced = self._covered = self._written
+
+    @property
+    def end(self) -> int:
+        """The WAL position after everything staged."""
+        return position(self._generation, self._staged_place)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything staged is synced."""
+        return self.synced == self.end
+
+    @property
+    def generation(self) -> int:
+        """The generation of the file written to."""
+        return self._generation
+
+    # -- appending ----------------------------------------------------------------------------------
+
+    def room(self, size: int) -> bool:
+        """Whether frames of `size` bytes (headers included) can be staged now; if not, `on_room` says when to ask.
+
+        Sees to it that there will be room.
+        """
+        current = self._used[-1]
+        if self._staged_place + size <= current.capacity:
+            return True
+        need = size + FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
+        if self._pool.has(need):
+            return True
+        if self._pool.full is None:  # else `retry` finds out when there is space again
+            self._pool.prepare(need)
+        return False
+
+    @property
+    def preparing(self) -> bool:
+        """Whether a file is being made."""
+        return self._pool.preparing
+
+    @property
+    def full(self) -> DuramenError | None:
+        """Why no file can be made, where the disk has no room for one."""
+        return self._pool.full
+
+    def keep_together(self, size: int) -> None:
+        """Frames of `size` bytes in all (headers included) that are staged now go into one file, and into one write.
+
+        So one sync covers all of them or none. `room` said that they fit.
+        """
+        if self._staged_place + size > self._used[-1].capacity:
+            self._write()
+            self._open_next(size)
+
+    def stage(self, type_: FrameType, log_id: int, payload: Buffer) -> int:
+        """Put a frame behind the last one; returns the WAL position after it. `room` said that it fits."""
+        size = len(payload)
+        if self._staged_place + FRAME_HEADER_BYTES + size > self._used[-1].capacity:
+            self._write()
+            self._open_next(FRAME_HEADER_BYTES + size)
+        return self._stage(type_, log_id, payload)
+
+    def _stage(self, type_: FrameType, log_id: int, payload: Buffer) -> int:
+        place = self._staged_place
+        size = FRAME_HEADER_BYTES + len(payload)
+        self._staged += (
+            encode(type_, log_id, payload, self._generation, place, self.synced, self._salt),
+            payload,
+        )
+        self._staged_bytes += size
+        self._staged_place = place + size
+        return self._generation << 32 | self._staged_place
+
+    def _open_next(self, need: int) -> None:
+        need += FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
+        previous_end = self.end
+        file = self._pool.take(need)
+        self._generation += 1
+        file.generation = self._generation
+        file.end = 0
+        self._used.append(file)
+        self._bytes.value += file.capacity
+        self._staged_place = 0
+        payload = self._directory_id + (1).to_bytes(4, "big") + previous_end.to_bytes(8, "big")
+        self._stage(FrameType.FILE, 0, payload)
+        self._pool.prepare(self._pool.file_bytes)  # the next one, before it is needed
+
+    def wait(
+        self,
+        until: int,
+        done: Callable[[DuramenError | None], None] | None,
+        log: Syncable | None = None,
+        end_offset: int = 0,
+    ) -> None:
+        """When everything up to the WAL position `until` is synced, advance `log`, then call `done(None)`.
+
+        `until` never lies before that of an earlier call. On failure `done` gets the error.
+        """
+        if done is not None and (self.failed is not None or until <= self.synced):
+            failed = self.failed
+            self._worker.soon(lambda: done(failed))
+            return
+        self._waiting.append((until, log, end_offset, done))
+
+    def flush(self) -> None:
+        """Write what is staged, and see to it that it is synced."""
+        if self._staged:
+            self._write()
+        if not self._syncing and self._written > self.synced and self.failed is None:
+            self._syncing = True
+            crowd = len(self._waiting) > 1 and self._usual_s > _LONG_S
+            self._pause_s = self._usual_s * _PAUSE_SHARE if crowd else 0.0
+            self._worker.submit("sync", self._sync_job, self._sync_done)
+
+    def flush_early(self) -> None:
+        """Between requests that came at once: where many wait for a disk that takes its time, do not let it rest.
+
+        The next sync covers what is written by then, also while the rest of the requests is still being handled.
+        """
+        if self._crowded and len(self._staged) >= _CROWD:
+            if self._syncing:
+                self._write()
+            else:
+                self.flush()
+
+    def _look_for_crowds(self) -> None:
+        self._crowded = len(self._waiting) > _CROWD and _SHORT_S < self._usual_s < _LONG_S
+        self._worker.hurry(crowded=self._crowded)
+
+    def _write(self) -> None:
+        if self.failed is not None:
+            self._staged.clear()
+            return
+        try:
+            self._put()
+        except OSError as error:
+            self._fail(f"writing the write-ahead log failed ({error.strerror or error})")
+
+    def _put(self) -> None:
+        current = self._used[-1]
+        if not self._dirty or self._dirty[-1] is not current:
+            self._dirty = (*self._dirty, current)
+        write_all(current.file, [*self._staged, _rest_of_page(self._staged_place, current.capacity)], current.end)
+        self._write_bytes.observe(self._staged_bytes)
+        current.end += self._staged_bytes
+        self._staged = []
+        self._staged_bytes = 0
+        self._written = position(self._generation, current.end)
+
+    # -- syncing ------------------------------------------------------------------------------------
+
+    def _sync_job(self) -> Synced:
+        if self._pause_s:
+            # Whom the last sync answered comes again at once: not to wait for them makes two crowds that take turns.
+            self._clock.pause(self._pause_s)
+        # Late capture: what is written while the sync runs is not covered by it.
+        captured = self._written
+        started = self._clock.seconds()
+        look = started >= self._look_s
+        for file in self._dirty:
+            if file.generation < self._covered >> 32:
+                continue  # the last sync covered all of it: it may be used again by now
+            file.file.sync()
+            if look and not self._files.exists(wal_path(file.slot)):
+                raise OSError(errno.ENOENT, f"{wal_path(file.slot)} is gone: was the data directory moved or deleted?")
+        ended = self._clock.seconds()
+        seconds = ended - started
+        self._covered = captured
+        again = self._written > captured and seconds < _LONG_S and self.failed is None
+        if again:
+            # Here and not in `_sync_done`: those whom this sync lets go are answered while the next runs.
+            self._pause_s = 0.0
+            # Syncs that follow at once look now and then whether the files have their names yet.
+            self._look_s = ended + _LOOK_S if look else self._look_s
+            self._worker.submit("sync", self._sync_job, self._sync_done)
+        else:
+            self._look_s = 0.0
+        return Synced(captured, seconds, again)
+
+    def _sync_done(self, result: Synced | BaseException) -> None:
+        self._syncing = isinstance(result, Synced) and result.again
+        if self.failed is not None:
+            return
+        if isinstance(result, BaseException):
+            self._fail(f"syncing the write-ahead log failed ({result})")
+            return
+        captured, seconds, _ = result
+        self._sync_seconds.observe(seconds)
+        self._usual_s += (seconds - self._usual_s) / 8
+        self._look_for_crowds()
+        self.synced = captured
+        self._dirty = tuple(file for file in self._dirty if file.generation >= captured >> 32)
+        self.flush()
+        self._release_waiting(None)
+
+    def _release_waiting(self, error: DuramenError | None) -> None:
+        waiting, synced = self._waiting, self.synced
+        touched: dict[Syncable, None] = {}  # not a set: its order has to follow from what happened
+        while waiting and (error is not None or waiting[0][0] <= synced):
+            _, log, end_offset, done = waiting.popleft()
+            if log is not None and error is None:
+                log.synced_to(end_offset)
+                touched[log] = None
+            if done is not None:
+                done(error)
+        for log in touched:
+            log.notify()
+
+    def _fail(self, message: str) -> None:
+        self.failed = StorageFailed(f"{message}: this node takes no writes until it is restarted")
+        self._failed_gauge.value = 1
+        self._pool.close()
+        self.on_failure(self.failed)
+        self._staged.clear()
+        self._release_waiting(self.failed)
+        self._on_room()
+
+    # -- files --------------------------------------------------------------------------------------
+
+    def release(self, until: int) -> None:
+        """Nothing before the WAL position `until` is needed any more: recycle the files that end before it."""
+        while len(self._used) > 1 and self._used[0].generation < until >> 32 and self._used[0] not in self._dirty:
+            file = self._used.popleft()
+            self._pool.give_back(file)
+            self._bytes.value -= file.capacity
+        self._on_room()
+
+    def oldest(self) -> int:
+        """The first WAL position that is still held."""
+        return position(self._used[0].generation, 0)
+
+    def held(self, since: int) -> list[HeldFile]:
+        """What was written since the WAL position `since`, which is not released; what is staged is written first."""
+        self.flush()
+        return [
+            HeldFile(
+                file.file,
+                file.generation,
+                since & 0xFFFFFFFF if file.generation == since >> 32 else 0,
+                file.end,
+                self._salt,
+            )
+            for file in self._used
+            if file.generation >= since >> 32
+        ]
+
+    @property
+    def releasable(self) -> bool:
+        """Whether there are files that `release` could recycle."""
+        return len(self._used) > 1
+
+    def free_bytes(self) -> int:
+        """How many bytes can be staged before a file has to be released."""
+        return self._used[-1].capacity - self._staged_place + self._pool.free_bytes()
+
+    def retry(self) -> None:
+        """There may be space again: find out."""
+        self._pool.retry()

@@ -1,0 +1,62 @@
+"""What `import duramen` brings: every name, and nothing before it is used."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import duramen
+from duramen.base import errors as base
+
+HEAVY = ("asyncio", "msgspec", "h11", "socket", "duramen.client", "duramen.client.api", "duramen.base")
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that a fresh interpreter has after `code`."""
+    program = f"{code}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_importing_it_is_quick() -> None:
+    assert not loaded("import duramen").intersection(HEAVY)
+
+
+def test_a_client_needs_no_broker() -> None:
+    parts = ("broker", "doors", "node", "storage", "spark", "host", "cli")
+    after = loaded("import duramen\nduramen.connect, duramen.aio.connect, duramen.errors.DuramenError, duramen.testing")
+    assert after.isdisjoint(f"duramen.{part}" for part in parts)
+    assert "rocksdict" not in after
+
+
+def test_every_name_is_there() -> None:
+    assert [name for name in duramen.__all__ if getattr(duramen, name, None) is None] == []
+    assert sorted(dir(duramen)) == sorted(duramen.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'disconnect'"):
+        getattr(duramen, "dis" + "connect")
+    assert duramen.Client is duramen.connect.__globals__["Client"]
+
+
+def test_every_module_says_what_is_public() -> None:
+    src = Path(duramen.__file__).parent
+    missing = []
+    for path in src.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        defines = any(isinstance(one, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) for one in tree.body)
+        says = any(isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "__all__" for one in tree.body)
+        missing += [str(path.relative_to(src))] if defines and not says else []
+    assert missing == []
+    assert (src / "py.typed").exists()
+
+
+def test_errors_are_those_of_the_node() -> None:
+    assert {getattr(duramen.errors, name) for name in duramen.errors.__all__} <= {
+        getattr(base, name) for name in base.__all__
+    }
+    for name in duramen.errors.__all__:
+        error = getattr(duramen.errors, name)
+        assert issubclass(error, duramen.errors.DuramenError)
+        assert name == "DuramenError" or (error.safe and error.remedy), name

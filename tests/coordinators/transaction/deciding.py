@@ -1,0 +1,62 @@
+"""What Spark's sink does, to a broker on doubles: a run of a query, its tasks, and the driver that decides."""
+
+from typing import Any
+
+from tests.coordinators.transaction.transacting import Writer
+
+from duramen.codec.attempts import Attempt
+from duramen.coordinators.transaction.batch_decisions import Wish, Won
+from duramen.sim.broker import Answer, ManualBroker
+from duramen.transactions.batch_decisions import Winner
+
+__all__ = ["Run"]
+
+
+class Run:
+    """A driver's run of a query: `begin` is what each of its tasks does first."""
+
+    def __init__(self, hand: ManualBroker, query: str, name: str) -> None:
+        self.hand = hand
+        self.query = query
+        self.name = name
+        self.number = -1
+
+    def _settled(self, answer: Answer[Any]) -> Any:
+        self.hand.settle()
+        return answer.value
+
+    def begin(self, batch: int) -> bool:
+        """Whether the batch is decided already. Raises what the coordinator says."""
+        answer: Answer[Any] = Answer()
+        self.hand.broker.transactions.decisions.begin(self.query, self.name, batch, answer)
+        self._settled(answer)
+        self.number, decided, _ = answer.calls[0]
+        return bool(decided)
+
+    def task(self, batch: int, partition: int, attempt: int) -> Writer:
+        """An attempt that may write."""
+        return Writer(self.hand, Attempt(self.query, self.number, batch, partition, attempt).id, 2)
+
+    def write(self, batch: int, partition: int, attempt: int, *values: bytes) -> Won:
+        """An attempt that writes to that partition of the stream `a`, and leaves it open."""
+        writer = self.task(batch, partition, attempt)
+        answer = writer.write("a", partition, *values)
+        self._settled(answer)
+        return Won(Winner(partition, attempt), writer.identity)
+
+    def ask(self, batch: int, *won: Won, digest: bytes = b"") -> Answer[None]:
+        """Ask for a decision; nothing is settled."""
+        answer: Answer[None] = Answer()
+        wish = Wish(self.query, self.number, batch, digest, won)
+        self.hand.broker.transactions.decisions.decide(wish, answer)
+        return answer
+
+    def decide(self, batch: int, *won: Won, digest: bytes = b"") -> None:
+        """Decide. Raises what the coordinator says."""
+        self._settled(self.ask(batch, *won, digest=digest))
+
+    def abandon(self, batch: int) -> None:
+        """Give the batch up."""
+        answer: Answer[None] = Answer()
+        self.hand.broker.transactions.decisions.abandon(self.query, self.number, batch, answer)
+        self._settled(answer)

@@ -1,0 +1,196 @@
+"""The coordinator of Spark's queries while records are on their way, or nobody knows what became of them."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from duramen.base.errors import (
+    AttemptLost,
+    CoordinatorLoading,
+    DuramenError,
+    NotEnoughReplicasAfterAppend,
+    TransactionStateInvalid,
+)
+from duramen.base.metrics import Metrics
+from duramen.codec.attempts import Attempt
+from duramen.coordinators.transaction.batch_decisions import Decisions, Wish, Won
+from duramen.coordinators.transaction.lateness import Lateness
+from duramen.coordinators.transaction.registry import KnownTransactions
+from duramen.sim.broker import Answer
+from duramen.sim.machine.clock import ManualClock
+from duramen.transactions.batch_decisions import Query, Winner
+from duramen.transactions.machine import complete
+from duramen.transactions.values import PREPARED, Identity, TopicPartition, Transaction, TransactionState
+
+IN_DOUBT = NotEnoughReplicasAfterAppend("nobody knows whether it is stored")
+TIMEOUT_MS = 60_000
+
+
+class Pending(NamedTuple):
+    """A record on its way: of a query or of a transactional id."""
+
+    value: Query | Transaction | None
+    done: Callable[..., None]
+
+
+class Scripted:
+    """A ledger and a log whose records are stored when a test says so."""
+
+    def __init__(self) -> None:
+        self.known = KnownTransactions(1 << 20)
+        self.clock = ManualClock()
+        self.pending: list[Pending] = []
+        found: Any = self
+        self.decisions = Decisions(
+            found, self.known, found, self.clock, Lateness(self.clock), lambda action: action(), Metrics(), 1 << 40
+        )
+
+    def check(self, id_: str) -> None:
+        """It coordinates all."""
+
+    def change(self, id_: str, decide: Callable[..., Transaction | None], done: Callable[..., None]) -> None:
+        one = decide(self.known.get(id_))
+        if one is None:
+            done(self.known.get(id_), None)
+        else:
+            self.pending.append(Pending(one, done))
+
+    def forget(self, id_: str, may: Callable[[Transaction], bool]) -> None:
+        one = self.known.get(id_)
+        if one is not None and may(one):
+            self.known.remove(id_)
+
+    def store(self, _: str, append: Callable[..., None], done: Callable[..., None]) -> None:
+        append(done)
+
+    def confirm(self, _: str, __: Callable[..., None], done: Callable[..., None]) -> None:
+        done(None)
+
+    def append_query(self, _: str, value: Query | None, done: Callable[..., None]) -> None:
+        self.pending.append(Pending(value, done))
+
+    def answer(self, error: DuramenError | None = None) -> Query | Transaction | None:
+        """The oldest record is stored, or something went wrong; what it is."""
+        value, done = self.pending.pop(0)
+        if not isinstance(value, Transaction):
+            done(error)
+        elif error is not None:
+            done(None, error)
+        else:
+            stored = complete(value, 0) if value.state in PREPARED else value
+            self.known.put(stored)
+            done(stored, None)
+        return value
+
+    def begun(self) -> None:
+        """Run 1 of the query has begun."""
+        answer: Answer[Any] = Answer()
+        self.decisions.begin("q", "r", 0, answer)
+        self.answer()
+        assert answer.calls == [(1, False, None)]
+
+    def opened(self, batch: int, attempt: int) -> Won:
+        """An attempt that has written."""
+        id_ = Attempt("q", 1, batch, 0, attempt).id
+        self.known.put(
+            Transaction(
+                id_,
+                attempt,
+                0,
+                timeout_ms=TIMEOUT_MS,
+                state=TransactionState.ONGOING,
+                partitions=frozenset({TopicPartition("a", 0)}),
+                started_ms=self.clock.wall_ms(),
+            )
+        )
+        return Won(Winner(0, attempt), Identity(attempt, 0))
+
+    def decide(self, batch: int, *won: Won) -> Answer[None]:
+        answer: Answer[None] = Answer()
+        self.decisions.decide(Wish("q", 1, batch, b"", won), answer)
+        return answer
+
+
+@pytest.fixture
+def scripted() -> Scripted:
+    found = Scripted()
+    found.begun()
+    return found
+
+
+def states(scripted: Scripted) -> list[str]:
+    """What is on its way."""
+    return [one.value.state.name if isinstance(one.value, Transaction) else "QUERY" for one in scripted.pending]
+
+
+def test_a_decision_that_is_in_doubt_is_taken_back_before_anything_times_out(scripted: Scripted) -> None:
+    answer = scripted.decide(0, scripted.opened(0, 7))
+    assert scripted.answer(IN_DOUBT) == scripted.known.query("q")._replace(  # type: ignore[union-attr]
+        batch=0, batch_run=1, winners=frozenset({Winner(0, 7)}), updated_ms=scripted.clock.wall_ms()
+    )
+    assert answer.error is IN_DOUBT
+    scripted.clock.advance(TIMEOUT_MS + 1)
+    scripted.decisions.sweep()
+    assert states(scripted) == ["QUERY"]
+    undecided = scripted.answer()
+    assert isinstance(undecided, Query)
+    assert undecided.batch == -1
+    assert states(scripted) == ["PREPARE_ABORT"]
+
+
+def test_an_attempt_whose_abort_is_in_doubt_does_not_win(scripted: Scripted) -> None:
+    won = scripted.opened(0, 7)
+    scripted.clock.advance(TIMEOUT_MS + 1)
+    scripted.decisions.sweep()
+    assert states(scripted) == ["PREPARE_ABORT"]
+    scripted.answer(IN_DOUBT)
+    assert isinstance(scripted.decide(0, won).error, AttemptLost)
+    assert scripted.pending == []
+
+
+def test_the_next_batch_is_decided_when_all_of_the_one_before_is_committed(scripted: Scripted) -> None:
+    answer = scripted.decide(0, scripted.opened(0, 7))
+    scripted.answer()
+    assert states(scripted) == ["PREPARE_COMMIT"]
+    scripted.answer(IN_DOUBT)
+    assert answer.error is IN_DOUBT
+    won = scripted.opened(1, 8)
+    busy = scripted.decide(1, won)
+    assert states(scripted) == ["PREPARE_COMMIT"]
+    scripted.answer()
+    assert isinstance(busy.error, CoordinatorLoading)
+    decided = scripted.decide(1, won)
+    assert states(scripted) == ["QUERY"]
+    scripted.answer()
+    scripted.answer()
+    assert decided.error is None
+
+
+def test_nothing_is_aborted_while_a_decision_is_on_its_way(scripted: Scripted) -> None:
+    won = scripted.opened(0, 7)
+    answer = scripted.decide(0, won)
+    given_up: Answer[Identity] = Answer()
+    scripted.decisions.abort(Attempt("q", 1, 0, 0, 7).id, won.identity, given_up)
+    abandoned: Answer[None] = Answer()
+    scripted.decisions.abandon("q", 1, 0, abandoned)
+    scripted.clock.advance(TIMEOUT_MS + 1)
+    scripted.decisions.sweep()
+    assert states(scripted) == ["QUERY"]
+    scripted.answer()
+    assert states(scripted) == ["PREPARE_COMMIT"]
+    scripted.answer()
+    assert (answer.error, abandoned.error) == (None, None)
+    assert isinstance(given_up.error, TransactionStateInvalid)
+    assert scripted.pending == []
+
+
+def test_a_decision_waits_for_an_abort_that_is_on_its_way(scripted: Scripted) -> None:
+    won = scripted.opened(0, 7)
+    given_up: Answer[Identity] = Answer()
+    scripted.decisions.abort(Attempt("q", 1, 0, 0, 7).id, won.identity, given_up)
+    answer = scripted.decide(0, won)
+    assert states(scripted) == ["PREPARE_ABORT"]
+    scripted.answer()
+    assert given_up.error is None
+    assert isinstance(answer.error, AttemptLost)
