@@ -3,8 +3,8 @@
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from duramen.client.connection import Connection
-from duramen.codec.batch import NewRecord, encode
+from duramen.client.connection import BrokerConnection
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionRecords
 from duramen.codec.kafka.fetch import decode_response as decode_fetch
 from duramen.codec.kafka.fetch import encode_request as encode_fetch
@@ -27,19 +27,19 @@ class Wanted(NamedTuple):
     max_bytes: int = 1 << 20
 
 
-def connect(node: NodeProcess, client_id: str = "raw") -> Connection:
+def connect(node: NodeProcess, client_id: str = "raw") -> BrokerConnection:
     """A connection to the Kafka door."""
     host, _, port = node.kafka.rpartition(":")
-    return Connection(host, int(port), client_id=client_id, timeout_s=_WAIT_S)
+    return BrokerConnection(host, int(port), client_id=client_id, timeout_s=_WAIT_S)
 
 
 def batch_of(*values: bytes, codec: int = 0, timestamp_ms: int = 1) -> bytearray:
     """A batch of records without keys."""
-    return encode([NewRecord(timestamp_ms, None, value, ()) for value in values], codec=codec)
+    return encode([BatchInput(timestamp_ms, None, value, ()) for value in values], codec=codec)
 
 
 def produce_bytes(
-    connection: Connection, stream: str, batch: bytes | bytearray, *, partition: int = 0, acks: int = -1
+    connection: BrokerConnection, stream: str, batch: bytes | bytearray, *, partition: int = 0, acks: int = -1
 ) -> PartitionResponse:
     """Produce bytes as a batch; what is answered for the partition."""
     topics = [TopicData(stream, [PartitionData(partition, memoryview(batch))])]
@@ -49,7 +49,7 @@ def produce_bytes(
     return decode_produce(version, frame, start)[0].partitions[0]
 
 
-def stream_id(connection: Connection, stream: str) -> UUID:
+def stream_id(connection: BrokerConnection, stream: str) -> UUID:
     """The topic id of a stream; it is created where there is none."""
     answer = connection.request(ApiKey.METADATA, {"topics": [{"name": stream}], "allow_auto_topic_creation": True})
     found: UUID = answer["topics"][0]["topic_id"]
@@ -57,7 +57,7 @@ def stream_id(connection: Connection, stream: str) -> UUID:
 
 
 def fetch_bytes(
-    connection: Connection, stream: str, *wanted: Wanted, max_bytes: int = 1 << 24, min_bytes: int = 1,
+    connection: BrokerConnection, stream: str, *wanted: Wanted, max_bytes: int = 1 << 24, min_bytes: int = 1,
     max_wait_ms: int = 0,
 ) -> list[PartitionRecords]:  # fmt: skip
     """Fetch; what is answered for each partition, in the order of the answer."""

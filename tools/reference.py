@@ -26,10 +26,10 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.doors.http.application import ROUTES
 from duramen.doors.http.serving.openapi import document, errors_of, plain_path
 from duramen.doors.http.serving.problems import status_of
-from duramen.doors.http.serving.routes import Route
+from duramen.doors.http.serving.routes import HttpRoute
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.nats.refusals import api_error
-from duramen.spark.options import OPTIONS, WITHOUT_EFFECT, Option
+from duramen.spark.options import OPTIONS, WITHOUT_EFFECT, ReadOption
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 GENERATED: Final = "<!-- Written by `make reference`; change the source, not this page. -->"
@@ -205,7 +205,7 @@ def option_rows(command: click.Command, path: str) -> Iterator[str]:
         if record is not None:
             lines.append((f"`{record[0]}`", record[1]))
     if lines:
-        yield from rows(("Option", "What it does"), lines)
+        yield from rows(("ReadOption", "What it does"), lines)
         yield ""
 
 
@@ -304,7 +304,7 @@ def content_text(answer: Mapping[str, Any]) -> str:
     )
 
 
-def route_rows(route: Route, operation: Mapping[str, Any]) -> Iterator[str]:
+def route_rows(route: HttpRoute, operation: Mapping[str, Any]) -> Iterator[str]:
     """What a route takes and gives."""
     yield f"### `{route.method} {plain_path(route)}`"
     yield ""
@@ -439,7 +439,7 @@ _ENDS: Final = "<!-- End of what is written. -->\n"
 _USES: Final = {"batch": "read", "stream": "readStream", "sink": "write"}
 
 
-def spark_option(option: Option) -> list[str]:
+def spark_option(option: ReadOption) -> list[str]:
     """A line of the table."""
     where = ", ".join(name for use, name in _USES.items() if use in option.uses)
     default = option.default if " " in option.default or not option.default else f"`{option.default}`"
@@ -449,7 +449,7 @@ def spark_option(option: Option) -> list[str]:
 def spark_options() -> Iterator[str]:
     """The options of docs/doors/spark.md."""
     lines = [spark_option(option) for option in OPTIONS.values() if not option.doc.startswith(WITHOUT_EFFECT)]
-    yield from rows(["Option", "Where", "Default", "What it does"], lines)
+    yield from rows(["ReadOption", "Where", "Default", "What it does"], lines)
     yield ""
     names = [f"`{option.name}`" for option in OPTIONS.values() if option.doc.startswith(WITHOUT_EFFECT)]
     idle = (

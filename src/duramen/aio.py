@@ -22,14 +22,18 @@ from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.http import Config, Program, Question
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
-from duramen.client.api.produce_batches import Together
-from duramen.client.api.reader import Reader, wanted
+from duramen.client.api.produce_batches import BatchedProduce as Together
+from duramen.client.api.reader import RecordReader as Reader
+from duramen.client.api.reader import wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable
 from duramen.client.api.replication_wait import wait_replicated
 from duramen.client.api.thread import OwnThread
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
-from duramen.client.api.writer import Job, codec_of
-from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server
+from duramen.client.api.writer import ProduceJob as Job
+from duramen.client.api.writer import codec_of
+from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES
+from duramen.client.http import HttpExchange as Exchange
+from duramen.client.http import HttpNode as Server
 
 __all__ = ["Client", "Groups", "Streams", "connect"]
 

@@ -19,7 +19,7 @@ from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.groups.records import CommittedOffset, OffsetKey, partition_for
 from duramen.metadata.decisions import Definition
 from duramen.service.broker import Broker
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 
 __all__ = ["CoordinatedWorld"]
 
@@ -35,7 +35,7 @@ class Sent(NamedTuple):
 
     offset: int
     broker: Broker
-    answer: Answer[list[DuramenError | None]]
+    answer: CallbackResult[list[DuramenError | None]]
 
     @property
     def said(self) -> str:
@@ -52,9 +52,9 @@ class Transaction:
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
-        self.held: Answer[None] | None = None
+        self.held: CallbackResult[None] | None = None
         self.ends: bool | None = None
-        self.marked: Answer[int] | None = None
+        self.marked: CallbackResult[int] | None = None
         self.broker: Broker | None = None  # whom was asked last
 
 
@@ -71,7 +71,7 @@ class CoordinatedWorld:
         self.count = 0
         self.writing = Transaction(1)
         several.ensure_offsets()
-        created: Answer[None] = Answer()
+        created: CallbackResult[None] = CallbackResult()
         several.broker(1).create_stream(Definition("a", 1), created)
         several.settle()
         self._actions: list[Callable[[], None]] = []
@@ -100,7 +100,7 @@ class CoordinatedWorld:
         able = [node for node in self.several.hands if self._coordinates(node, group)]
         node = self.random.choice(able or list(self.several.hands))
         self.count += 1
-        sent = Sent(self.count, self.several.broker(node), Answer())
+        sent = Sent(self.count, self.several.broker(node), CallbackResult())
         self.sent[group].append(sent)
         self.open.append((group, sent))
         wanted = [(OffsetKey(group, "a", 0), CommittedOffset(sent.offset, 1, "", 0))]
@@ -117,7 +117,7 @@ class CoordinatedWorld:
             return
         one.broker = broker
         if one.held is None:
-            one.held = Answer()
+            one.held = CallbackResult()
             wanted = [(OffsetKey(WRITER, "a", 0), CommittedOffset(one.offset, 1, "", 0))]
             broker._offsets.hold(WRITER, PRODUCER, 0, wanted, one.held)
         elif one.marked is not None and one.marked.there and one.marked.error is None:
@@ -129,7 +129,7 @@ class CoordinatedWorld:
         else:
             if one.ends is None:
                 one.ends = one.held.there and one.held.error is None and self.random.random() < 0.7
-            one.marked = Answer()
+            one.marked = CallbackResult()
             marker = encode_marker(PRODUCER, 0, commit=one.ends, coordinator_epoch=0, now_ms=0)
             index = partition_for(WRITER, 2)
             broker.streams.get(OFFSETS_STREAM).partition(index).store(marker, header(marker), one.marked)

@@ -15,13 +15,13 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.changes import Done as DecisionDone
 from duramen.broker.changes import ValueDone
-from duramen.broker.membership import Listener
+from duramen.broker.membership import MetadataListener
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of
-from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.roles import Replicas, state_of
-from duramen.controller.admin.cluster import ClusterOffice
+from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.decisions import create_stream, delete_stream
 from duramen.metadata.events import Event, FeatureLevelChanged, NodeConfigured, PartitionChanged
 from duramen.metadata.features import LATEST_LEVEL
@@ -30,12 +30,12 @@ from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.metadata.state import ControllerState
 from duramen.replication.effects import Effect
 from duramen.replication.machine import Behind
-from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer
+from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, ReplicaFetch, ReplicaFetchAnswer
 from duramen.replication.partition import PartitionConfig
 from duramen.rpc.controller.requests import CreateStream, DeleteStream, Request
 from duramen.rpc.controller.responses import Created, Done
 from duramen.service.broker import Broker
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 __all__ = ["SETTINGS", "Several"]
 
@@ -48,7 +48,7 @@ class Said(NamedTuple):
     sender: int
     receiver: int
     place: PartitionId
-    message: Fetch | FetchAnswer
+    message: ReplicaFetch | ReplicaFetchAnswer
     records: bytes
 
 
@@ -59,7 +59,7 @@ class Placed:
         self.several = several
         self.node_id = node_id
         self.hand = hand
-        self.listener: Listener | None = None
+        self.listener: MetadataListener | None = None
         self.replicas: Replicas | None = None
         self.told: dict[PartitionId, PartitionState] = {}  # what the controller has said last
 
@@ -98,7 +98,7 @@ class Placed:
         return self.told.get(place, known[place]) if self.node_id in self.several.unheard else known[place]
 
     @property
-    def office(self) -> ClusterOffice:
+    def office(self) -> ClusterAdmin:
         raise AssertionError("nobody operates this cluster")
 
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
@@ -141,14 +141,16 @@ class Placed:
 
     # -- coming and going ---------------------------------------------------------------------------
 
-    def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
+    def start(self, listener: MetadataListener, done: Callable[[DuramenError | None], None]) -> None:
         self.listener = listener
         done(None)
 
     def join(self, done: DecisionDone) -> None:
         self.several.registrations += 1
         hand = self.hand
-        kit = Kit(self.node_id, self.several.registrations, hand.store, hand.clock, hand.deadlines, self)
+        kit = ReplicaDependencies(
+            self.node_id, self.several.registrations, hand.store, hand.clock, hand.deadlines, self
+        )
         self.replicas = Replicas(kit, self.broker.partition, self._config_of)
         done(None)
 
@@ -156,7 +158,7 @@ class Placed:
         return config_of(self.state, place.stream_id)
 
     @property
-    def broker(self) -> Listener:
+    def broker(self) -> MetadataListener:
         assert self.listener is not None
         return self.listener
 
@@ -174,7 +176,9 @@ class Placed:
 
     # -- what replicas need -------------------------------------------------------------------------
 
-    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+    def send(
+        self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]
+    ) -> None:
         data = b"".join(bytes(buffer) for buffer in records)
         self.several.said.append(Said(self.node_id, node_id, place, message, data))
 
@@ -427,7 +431,7 @@ class Several:
 
     def ensure_offsets(self) -> None:
         """See to it that groups have somewhere to be stored."""
-        ready: Answer[None] = Answer()
+        ready: CallbackResult[None] = CallbackResult()
         self.broker(1).internal_streams.ensure_offsets(ready)
         self.advance(1000)
         assert ready.value is None

@@ -18,7 +18,7 @@ from duramen.base.errors import UnknownMember
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 
 @pytest.fixture
@@ -100,13 +100,13 @@ def join_and_sync(hand: ManualBroker) -> None:
     broker, worker = hand.broker, hand.worker
 
     # Two members join a group. Its coordinator holds the first rebalance open for three seconds for more of them.
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     assert ready.value is None
 
-    def joining(name: str) -> Answer[JoinResult]:
-        answer: Answer[JoinResult] = Answer()
+    def joining(name: str) -> CallbackResult[JoinResult]:
+        answer: CallbackResult[JoinResult] = CallbackResult()
         request = JoinRequest("", None, name, False, name, "/here", 10_000, 60_000, "consumer", [("range", b"flights")])
         broker.groups.join("airlines", request, answer)
         return answer
@@ -120,8 +120,8 @@ def join_and_sync(hand: ManualBroker) -> None:
     assert (follower.value.generation, follower.value.members) == (1, ())
 
     # The leader brings the assignment; both get theirs once it is durable, and not a sync earlier.
-    def syncing(name: str, *assignments: tuple[str, bytes]) -> Answer[SyncResult]:
-        answer: Answer[SyncResult] = Answer()
+    def syncing(name: str, *assignments: tuple[str, bytes]) -> CallbackResult[SyncResult]:
+        answer: CallbackResult[SyncResult] = CallbackResult()
         broker.groups.sync("airlines", SyncRequest(name, None, 1, None, None, assignments), answer)
         return answer
 
@@ -137,7 +137,7 @@ def commit(hand: ManualBroker, key: OffsetKey, offset: CommittedOffset) -> None:
     broker = hand.broker
 
     # A commit, too, is acknowledged when it is on disk.
-    committed: Answer[list[None]] = Answer()
+    committed: CallbackResult[list[None]] = CallbackResult()
     broker.groups.commit("airlines", CommitMember("a", None, 1), [(key, offset)], committed)
     assert broker.groups.committed(key) is None
     hand.settle()
@@ -150,7 +150,7 @@ def let_a_session_lapse(hand: ManualBroker) -> None:
 
     # One of the two keeps sending signs of life. The session of the other lapses after ten seconds of silence.
     def heartbeat(name: str) -> BaseException | None:
-        answer: Answer[None] = Answer()
+        answer: CallbackResult[None] = CallbackResult()
         broker.groups.heartbeat("airlines", CommitMember(name, None, 1), answer)
         return answer.error
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from duramen.codec.batch import NewRecord, check, encode
+from duramen.codec.batch import BatchInput, check, encode
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.groups.records import CommittedOffset, OffsetKey
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.sim.machine.views import MemoryViewStore
 
 SETTINGS = {"log.cleaner.backoff.ms": 1000, "offsets.topic.num.partitions": 1}
@@ -17,13 +17,13 @@ def test_a_stream_is_compacted_by_its_settings_and_what_they_say_later() -> None
     stream = hand.create("s", cleanup_policy="delete", segment_bytes=1000, min_cleanable_dirty_ratio=0)
     log = stream.partition(0).log
     for number in range(40):
-        batch = encode([NewRecord(hand.clock.wall_ms(), b"k", b"%d" % number * 50)])
+        batch = encode([BatchInput(hand.clock.wall_ms(), b"k", b"%d" % number * 50)])
         hand.store.append(log, batch, check(batch), hand.store.node_epoch, None)
         hand.settle()
     hand.advance(120_000)
     assert len(log.segments) > 3
     assert log.cleaned_offset == 0
-    changed: Answer[None] = Answer()
+    changed: CallbackResult[None] = CallbackResult()
     hand.broker.configure_stream("s", {"cleanup.policy": "compact"}, changed)
     hand.settle()
     assert changed.error is None
@@ -40,7 +40,7 @@ def test_a_closed_segment_is_compacted_within_the_backoff_with_default_settings(
     for _ in range(3):
         begun_at = log.active.base_offset
         while log.active.base_offset == begun_at:
-            batch = encode([NewRecord(hand.clock.wall_ms(), b"k", b"v" * 50)])
+            batch = encode([BatchInput(hand.clock.wall_ms(), b"k", b"v" * 50)])
             hand.store.append(log, batch, check(batch), hand.store.node_epoch, None)
             hand.settle()
         assert log.cleaned_offset < log.active.base_offset
@@ -59,7 +59,7 @@ def test_closed_segments_that_are_not_due_are_not_synced_early() -> None:
     hand.advance(120_000)
     written = hand.metrics.counter("duramen_checkpoints_total").value
     for log in logs * 40:
-        batch = encode([NewRecord(hand.clock.wall_ms(), b"k", b"v" * 50)])
+        batch = encode([BatchInput(hand.clock.wall_ms(), b"k", b"v" * 50)])
         hand.store.append(log, batch, check(batch), hand.store.node_epoch, None)
         hand.settle()
     assert all(len(log.segments) > 3 for log in logs)
@@ -69,7 +69,7 @@ def test_closed_segments_that_are_not_due_are_not_synced_early() -> None:
 
 def _commit(hand: ManualBroker, group: str, number: int) -> None:
     """A commit of a consumer without a group's membership."""
-    answer: Answer[list[object]] = Answer()
+    answer: CallbackResult[list[object]] = CallbackResult()
     wanted = [(OffsetKey(group, "topic", 0), CommittedOffset(number, -1, "", hand.clock.wall_ms()))]
     hand.broker.groups.commit(group, CommitMember("", None, -1), wanted, answer)
     hand.settle()
@@ -79,7 +79,7 @@ def _commit(hand: ManualBroker, group: str, number: int) -> None:
 def test_groups_are_found_again_in_a_compacted_log_of_offsets() -> None:
     hand = ManualBroker(SETTINGS)
     hand.create("topic")
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     log = hand.broker.streams.get(OFFSETS_STREAM).partition(0).log
@@ -87,7 +87,7 @@ def test_groups_are_found_again_in_a_compacted_log_of_offsets() -> None:
     log.config = small
     for number in range(60):
         _commit(hand, f"group-{number % 4}", number)
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     hand.broker.groups.delete("group-3", deleted)
     hand.settle()
     _commit(hand, "group-0", 100)

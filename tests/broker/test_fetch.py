@@ -14,8 +14,8 @@ from duramen.base.errors import (
     UnknownLeaderEpoch,
 )
 from duramen.base.ports import Lane
-from duramen.broker.fetch import Fetched, Wanted
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.broker.fetch import FetchResult, PartitionFetch
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 LANES: tuple[Lane, ...] = ("sync", "disk", "read")
 
@@ -38,7 +38,7 @@ def put(hand: ManualBroker, *values: bytes, partition: int = 0) -> None:
     hand.settle()
 
 
-def sizes(found: list[Fetched]) -> list[int]:
+def sizes(found: list[FetchResult]) -> list[int]:
     """Bytes that each partition gave."""
     return [0 if part.slice is None else len(part.slice) for part in found]
 
@@ -49,7 +49,7 @@ def test_answers_at_once_where_there_is_enough(hand: ManualBroker) -> None:
     found = answer.value
     assert [record.value for record in hand.read(found[0].slice)] == [b"one", b"two"]
     assert (found[0].high_watermark, found[0].start_offset) == (2, 0)
-    assert found[1] == Fetched(None, None, 0, 0, 0)
+    assert found[1] == FetchResult(None, None, 0, 0, 0)
 
 
 def test_from_the_middle_of_a_batch_the_whole_batch_comes(hand: ManualBroker) -> None:
@@ -62,13 +62,13 @@ def test_from_the_middle_of_a_batch_the_whole_batch_comes(hand: ManualBroker) ->
 def test_what_is_not_synced_is_not_there(synced: ManualBroker) -> None:
     synced.produce("a", b"one")
     answer, _ = synced.fetch(("a", 0, 0))
-    assert answer.value == [Fetched(None, None, 0, 0, 0)]
+    assert answer.value == [FetchResult(None, None, 0, 0, 0)]
 
 
 @pytest.mark.parametrize("max_wait_ms", [0, -1])
 def test_without_patience_the_answer_is_empty_at_once(hand: ManualBroker, max_wait_ms: int) -> None:
     answer, _ = hand.fetch(("a", 0, 0), max_wait_ms=max_wait_ms)
-    assert answer.value == [Fetched(None, None, 0, 0, 0)]
+    assert answer.value == [FetchResult(None, None, 0, 0, 0)]
     assert waiting_fetches(hand) == 0
 
 
@@ -161,19 +161,19 @@ def test_the_end_is_no_error(hand: ManualBroker) -> None:
 
 
 def test_a_partition_that_is_not_there(hand: ManualBroker) -> None:
-    answer: Answer[list[Fetched]] = Answer()
+    answer: CallbackResult[list[FetchResult]] = CallbackResult()
     why = StreamNotFound("no such topic")
     hand.broker.fetches.fetch(
-        [Wanted(None, 0, 100, error=why)], min_bytes=1, max_bytes=100, max_wait_ms=500, done=answer
+        [PartitionFetch(None, 0, 100, error=why)], min_bytes=1, max_bytes=100, max_wait_ms=500, done=answer
     )
-    assert answer.value == [Fetched(None, why, -1, -1, -1)]
+    assert answer.value == [FetchResult(None, why, -1, -1, -1)]
 
 
 @pytest.mark.parametrize(("ahead", "error"), [(-1, FencedLeaderEpoch), (1, UnknownLeaderEpoch)])
 def test_leader_epochs(hand: ManualBroker, ahead: int, error: type[Exception]) -> None:
     partition = hand.broker.streams.get("a").partition(0)
-    answer: Answer[list[Fetched]] = Answer()
-    wanted = Wanted(partition, 0, 100, partition.leader_epoch + ahead)
+    answer: CallbackResult[list[FetchResult]] = CallbackResult()
+    wanted = PartitionFetch(partition, 0, 100, partition.leader_epoch + ahead)
     hand.broker.fetches.fetch([wanted], min_bytes=1, max_bytes=100, max_wait_ms=500, done=answer)
     assert isinstance(answer.value[0].error, error)
 
@@ -210,8 +210,8 @@ def test_a_stream_made_anew_is_another(hand: ManualBroker) -> None:
     new = hand.create("a", partitions=3)
     assert new.id != old.id
     assert hand.values("a") == []
-    answer: Answer[list[Fetched]] = Answer()
-    wanted = Wanted(old.partition(0), 0, 100)
+    answer: CallbackResult[list[FetchResult]] = CallbackResult()
+    wanted = PartitionFetch(old.partition(0), 0, 100)
     hand.broker.fetches.fetch([wanted], min_bytes=1, max_bytes=100, max_wait_ms=500, done=answer)
     assert isinstance(answer.value[0].error, StreamNotFound)
 
@@ -326,7 +326,7 @@ def test_every_fetch_is_answered_once_and_rightly(seed: int) -> None:
     hand = ManualBroker()
     hand.create("a", partitions=3)
     hand.files.cold = chance.random() < 0.5
-    fetches: list[tuple[int, int, int, int, Answer[list[Fetched]]]] = []
+    fetches: list[tuple[int, int, int, int, CallbackResult[list[FetchResult]]]] = []
     for _ in range(120):
         match chance.randrange(6):
             case 0 | 1:

@@ -8,7 +8,7 @@ from duramen.broker.gaps import OpenGap
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import Gap
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 _CAUSES = ("restart", "reconnect", "slow consumer")
 
@@ -16,7 +16,7 @@ _CAUSES = ("restart", "reconnect", "slow consumer")
 def _create(hand: ManualBroker, name: str, *subjects: str) -> int:
     """Creates a stream a second from now; returns when that was."""
     hand.advance(1000)
-    created: Answer[None] = Answer()
+    created: CallbackResult[None] = CallbackResult()
     hand.broker.create_stream(Definition(name, 1, {}, subjects), created)
     hand.settle()
     assert created.value is None

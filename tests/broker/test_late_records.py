@@ -2,7 +2,7 @@
 
 import pytest
 
-from duramen.codec.batch import NewRecord, check, encode
+from duramen.codec.batch import BatchInput, check, encode
 from duramen.sim.broker import ManualBroker
 
 DAY_MS = 86_400_000
@@ -13,7 +13,7 @@ CHECK_MS = 300_000
 def write(hand: ManualBroker, name: str, timestamp: int, records: int, partition: int = 0) -> None:
     """One batch of records of that time, and long enough for its copy."""
     log = hand.broker.streams.get(name).partition(partition).log
-    batch = encode(NewRecord(timestamp, b"k", b"v") for _ in range(records))
+    batch = encode(BatchInput(timestamp, b"k", b"v") for _ in range(records))
     hand.store.append(log, batch, check(batch), hand.store.node_epoch, None)
     hand.advance(10_000)
 

@@ -14,19 +14,19 @@ from duramen.base.errors import (
     UnknownMember,
 )
 from duramen.codec.kafka.membership import decode_assignment, encode_assignment, encode_subscription
-from duramen.coordinators.group.coordinator import CommitMember, Leaving
+from duramen.coordinators.group.coordinator import CommitMember, LeavingMember
 from duramen.coordinators.group.kinds import GroupKind
-from duramen.groups.consumer_values import HeartbeatRequest, HeartbeatResult
+from duramen.groups.consumer_values import ConsumerHeartbeatResult, HeartbeatRequest
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 
 def broker(policy: str = "bidirectional") -> ManualBroker:
     """A broker with a stream of three partitions, and that of offsets."""
     hand = ManualBroker({"group.consumer.migration.policy": policy})
     hand.create("a", partitions=3)
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     return hand
@@ -41,9 +41,9 @@ def hand() -> ManualBroker:
 def join(
     hand: ManualBroker, member_id: str = "", *, protocol_type: str = "consumer", id_required: bool = False,
     instance: str | None = None, topics: tuple[str, ...] = ("a",),
-) -> Answer[JoinResult]:  # fmt: skip
+) -> CallbackResult[JoinResult]:  # fmt: skip
     """A JoinGroup."""
-    answer: Answer[JoinResult] = Answer()
+    answer: CallbackResult[JoinResult] = CallbackResult()
     request = JoinRequest(
         member_id, instance, hand.broker.groups.new_member_id("k"), id_required, "client", "/host", 10_000, 60_000,
         protocol_type, [("range", encode_subscription(topics))],
@@ -53,9 +53,11 @@ def join(
     return answer
 
 
-def sync(hand: ManualBroker, joined: JoinResult, assigned: dict[str, list[int]] | None = None) -> Answer[SyncResult]:
+def sync(
+    hand: ManualBroker, joined: JoinResult, assigned: dict[str, list[int]] | None = None
+) -> CallbackResult[SyncResult]:
     """A SyncGroup, as a leader who takes everything if `assigned` says so."""
-    answer: Answer[SyncResult] = Answer()
+    answer: CallbackResult[SyncResult] = CallbackResult()
     brought = [] if assigned is None else [(joined.member_id, encode_assignment(assigned))]
     hand.broker.groups.sync("g", SyncRequest(joined.member_id, None, joined.generation, None, None, brought), answer)
     hand.settle()
@@ -71,7 +73,7 @@ def classic(hand: ManualBroker) -> JoinResult:
 
 def beat(hand: ManualBroker, member: JoinResult) -> BaseException | None:
     """A Heartbeat, and what was answered."""
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     hand.broker.groups.heartbeat("g", CommitMember(member.member_id, None, member.generation), answer)
     hand.settle()
     return answer.error
@@ -79,19 +81,19 @@ def beat(hand: ManualBroker, member: JoinResult) -> BaseException | None:
 
 def commit(hand: ManualBroker, member: JoinResult) -> list[DuramenError | None]:
     """A member of the classic protocol commits an offset."""
-    committed: Answer[list[DuramenError | None]] = Answer()
+    committed: CallbackResult[list[DuramenError | None]] = CallbackResult()
     offset = (OffsetKey("g", "a", 0), CommittedOffset(1, 1, "", 0))
     hand.broker.groups.commit("g", CommitMember(member.member_id, None, member.generation), [offset], committed)
     hand.settle()
     return committed.value
 
 
-def consumer(hand: ManualBroker, epoch: int = 0, name: str = "new") -> Answer[HeartbeatResult]:
+def consumer(hand: ManualBroker, epoch: int = 0, name: str = "new") -> CallbackResult[ConsumerHeartbeatResult]:
     """A heartbeat of a member of the consumer protocol, which joins with epoch 0."""
     request = HeartbeatRequest(name, epoch, client_id="client", client_host="/host")
     if epoch == 0:
         request = request._replace(rebalance_timeout_ms=60_000, topics=frozenset({"a"}), owned=frozenset())
-    answer: Answer[HeartbeatResult] = Answer()
+    answer: CallbackResult[ConsumerHeartbeatResult] = CallbackResult()
     hand.broker.groups.consumer_heartbeat("g", request, answer)
     hand.settle()
     return answer
@@ -179,8 +181,8 @@ def test_a_classic_member_that_is_called_and_does_not_come_is_given_up(hand: Man
 
 def test_a_classic_member_leaves_a_group_of_both(hand: ManualBroker) -> None:
     old, epoch = shared(hand)
-    left: Answer[list[DuramenError | None]] = Answer()
-    hand.broker.groups.leave("g", [Leaving(old.member_id, None), Leaving("nobody", None)], left)
+    left: CallbackResult[list[DuramenError | None]] = CallbackResult()
+    hand.broker.groups.leave("g", [LeavingMember(old.member_id, None), LeavingMember("nobody", None)], left)
     hand.settle()
     assert [type(result) for result in left.value] == [type(None), UnknownMember]
     assert len(consumer(hand, epoch).value.assigned or ()) == 3
@@ -196,13 +198,13 @@ def test_classic_members_join_a_group_of_the_consumer_protocol(hand: ManualBroke
     shrunk = consumer(hand, epoch).value
     assert len(shrunk.assigned or ()) == 2
     request = HeartbeatRequest("new", shrunk.epoch, client_id="client", client_host="/host", owned=shrunk.assigned)
-    hand.broker.groups.consumer_heartbeat("g", request, Answer())
+    hand.broker.groups.consumer_heartbeat("g", request, CallbackResult())
     hand.settle()
     assert isinstance(beat(hand, joined), RebalanceInProgress)
     again = join(hand, joined.member_id).value
     assert len(partitions(sync(hand, again).value)) == 1
     other = JoinRequest("", None, "x", False, "c", "/h", 10_000, 60_000, "consumer", [("other", b"\0\0\0\0\0\0")])
-    refused: Answer[JoinResult] = Answer()
+    refused: CallbackResult[JoinResult] = CallbackResult()
     hand.broker.groups.join("g", other, refused)
     assert isinstance(refused.error, InconsistentProtocol)
 
@@ -244,8 +246,8 @@ def test_a_group_without_members_takes_the_kind_of_the_first_that_joins(hand: Ma
     assert joined.epoch == 2
     old = classic(hand)
     assert listed(hand) == [("g", "Stable", GroupKind.CLASSIC)]
-    left: Answer[list[DuramenError | None]] = Answer()
-    hand.broker.groups.leave("g", [Leaving(old.member_id, None)], left)
+    left: CallbackResult[list[DuramenError | None]] = CallbackResult()
+    hand.broker.groups.leave("g", [LeavingMember(old.member_id, None)], left)
     hand.settle()
     assert hand.broker.groups.describe("g").state is GroupState.EMPTY
     assert len(consumer(hand).value.assigned or ()) == 3
@@ -255,7 +257,7 @@ def test_a_group_without_members_takes_the_kind_of_the_first_that_joins(hand: Ma
 
 def test_who_waits_in_a_rebalance_when_the_group_goes_over_joins_again(hand: ManualBroker) -> None:
     old = classic(hand)
-    waiting: Answer[JoinResult] = Answer()
+    waiting: CallbackResult[JoinResult] = CallbackResult()
     request = JoinRequest(
         "", None, "second", False, "c", "/h", 10_000, 60_000, "consumer", [("range", encode_subscription(["a"]))]
     )
@@ -286,7 +288,7 @@ def test_a_static_member_of_the_consumer_protocol_is_replaced_by_a_classic_one(h
     request = HeartbeatRequest(
         "new", 0, "i", client_id="client", rebalance_timeout_ms=60_000, topics=frozenset({"a"}), owned=frozenset()
     )
-    hand.broker.groups.consumer_heartbeat("g", request, Answer())
+    hand.broker.groups.consumer_heartbeat("g", request, CallbackResult())
     hand.settle()
     joined = join(hand, instance="i").value
     assert joined.member_id != "new"

@@ -27,9 +27,9 @@ from duramen.broker.partition import (
     MAX_TIMESTAMP,
     Partition,
 )
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, encode_record, seal, set_max_timestamp
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode, encode_record, seal, set_max_timestamp
 from duramen.metadata.decisions import Definition
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def hand(any_hand: ManualBroker) -> ManualBroker:
     return any_hand
 
 
-def append(hand: ManualBroker, batch: bytearray, name: str = "a", partition: int = 0) -> Answer[int]:
+def append(hand: ManualBroker, batch: bytearray, name: str = "a", partition: int = 0) -> CallbackResult[int]:
     """Append a batch and let it be acknowledged or refused."""
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     hand.broker.streams.get(name).partition(partition).append(batch, answer)
     hand.settle()
     return answer
@@ -49,7 +49,7 @@ def append(hand: ManualBroker, batch: bytearray, name: str = "a", partition: int
 def at(hand: ManualBroker, *offsets_ms: int, key: bytes | None = None, codec: int = 0) -> bytearray:
     """A batch of a record for each time, given from now on."""
     now_ms = hand.clock.wall_ms()
-    return encode((NewRecord(now_ms + offset_ms, key, b"v") for offset_ms in offsets_ms), codec=codec)
+    return encode((BatchInput(now_ms + offset_ms, key, b"v") for offset_ms in offsets_ms), codec=codec)
 
 
 def claiming(hand: ManualBroker, batch: bytearray, offset_ms: int) -> bytearray:
@@ -60,7 +60,7 @@ def claiming(hand: ManualBroker, batch: bytearray, offset_ms: int) -> bytearray:
 
 def found(hand: ManualBroker, partition: Partition, timestamp: int) -> tuple[int, int]:
     """The offset and timestamp that are found."""
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     done: OffsetFound = answer
     partition.find_offset(timestamp, done)
     hand.settle()
@@ -80,8 +80,8 @@ def test_a_batch_that_is_refused_leaves_the_log_as_it_was(hand: ManualBroker) ->
         (damaged, BatchCorrupt),
         (bytearray(), BatchCorrupt),
         (at(hand, 0) + at(hand, 0), BatchInvalid),
-        (encode([NewRecord(0, None, b"v")], attributes=TRANSACTIONAL), BatchInvalid),
-        (encode([NewRecord(hand.clock.wall_ms(), None, bytes(1_048_588))]), BatchTooLarge),
+        (encode([BatchInput(0, None, b"v")], attributes=TRANSACTIONAL), BatchInvalid),
+        (encode([BatchInput(hand.clock.wall_ms(), None, bytes(1_048_588))]), BatchTooLarge),
         (at(hand, 3_600_001), TimestampInvalid),
     ):  # fmt: skip
         assert isinstance(append(hand, batch).error, error)
@@ -99,8 +99,8 @@ def test_without_an_answer_wanted_a_refusal_is_silent(hand: ManualBroker) -> Non
 
 def test_max_message_bytes_is_the_stream_s(hand: ManualBroker) -> None:
     hand.create("small", max_message_bytes=200)
-    assert append(hand, encode([NewRecord(0, None, bytes(100))]), "small").value == 0
-    assert isinstance(append(hand, encode([NewRecord(0, None, bytes(200))]), "small").error, BatchTooLarge)
+    assert append(hand, encode([BatchInput(0, None, bytes(100))]), "small").value == 0
+    assert isinstance(append(hand, encode([BatchInput(0, None, bytes(200))]), "small").error, BatchTooLarge)
 
 
 def test_how_far_back_a_timestamp_may_lie(hand: ManualBroker) -> None:
@@ -115,7 +115,7 @@ def test_log_append_time(hand: ManualBroker) -> None:
     now_ms = hand.clock.wall_ms()
     for codec in range(5):
         assert (
-            append(hand, encode([NewRecord(5, None, b"v"), NewRecord(6, None, b"w")], codec=codec), "mine").value >= 0
+            append(hand, encode([BatchInput(5, None, b"v"), BatchInput(6, None, b"w")], codec=codec), "mine").value >= 0
         )
     answer, _ = hand.fetch(("mine", 0, 0))
     assert {record.timestamp for record in hand.read(answer.value[0].slice)} == {now_ms}
@@ -141,7 +141,7 @@ def test_a_bomb_is_refused_where_it_would_have_to_be_looked_into(hand: ManualBro
     assert len(bomb) < 20_000
     assert isinstance(append(hand, bomb, "keyed").error, BatchCorrupt)
     assert append(hand, bomb).value == 0
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     hand.broker.streams.get("a").partition(0).find_offset(0, answer)
     hand.settle()
     assert isinstance(answer.error, BatchCorrupt)
@@ -157,7 +157,7 @@ def _sealed_junk(codec: int) -> bytearray:
 def sequenced(first: int, records: int = 1, *, producer: int = 7, epoch: int = 0, value: bytes = b"v") -> bytearray:
     """A batch of an idempotent producer."""
     return encode(
-        (NewRecord(0, None, value) for _ in range(records)),
+        (BatchInput(0, None, value) for _ in range(records)),
         producer_id=producer,
         producer_epoch=epoch,
         base_sequence=first,
@@ -175,7 +175,7 @@ def test_a_repetition_gets_the_first_offset(hand: ManualBroker) -> None:
 
 def test_a_repetition_of_what_is_not_synced_yet_waits_for_that(hand: ManualBroker) -> None:
     partition = hand.broker.streams.get("a").partition(0)
-    answers: list[Answer[int]] = [Answer(), Answer()]
+    answers: list[CallbackResult[int]] = [CallbackResult(), CallbackResult()]
     for answer in answers:
         partition.append(sequenced(0), answer)
         hand.worker.run_soon()
@@ -291,8 +291,8 @@ def test_small_batches_do_not_overtake_a_large_one_on_a_full_disk() -> None:
     while append(hand, sequenced(filled, producer=8, value=bytes(300_000))).error is None:
         filled += 1
 
-    def send(first: int, value: bytes) -> Answer[int]:
-        answer: Answer[int] = Answer()
+    def send(first: int, value: bytes) -> CallbackResult[int]:
+        answer: CallbackResult[int] = CallbackResult()
         partition.append(sequenced(first, value=value), answer)
         return answer
 
@@ -381,7 +381,7 @@ def test_what_is_not_synced_is_not_found(synced: ManualBroker) -> None:
     append(synced, at(synced, 0))
     partition.append(at(synced, 50), None)
     now_ms = synced.clock.wall_ms()
-    latest, by_time, newest = Answer[int](), Answer[int](), Answer[int]()
+    latest, by_time, newest = CallbackResult[int](), CallbackResult[int](), CallbackResult[int]()
     partition.find_offset(LATEST, latest)
     partition.find_offset(now_ms + 50, by_time)
     assert (latest.calls[0][:2], by_time.calls[0][:2]) == ((1, -1), (-1, -1))
@@ -398,7 +398,7 @@ def test_records_that_contradict_their_batch_are_told_when_they_are_looked_at(ha
     for codec in range(5):
         append(hand, seal(b"no record at all", 1, now_ms, now_ms, codec=codec))
     partition = hand.broker.streams.get("a").partition(0)
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     partition.find_offset(now_ms, answer)
     hand.settle()
     assert isinstance(answer.error, BatchCorrupt)
@@ -462,23 +462,23 @@ def test_a_time_is_not_looked_for_before_the_log_start_even_inside_of_a_batch(
     now_ms = hand.clock.wall_ms()
     times = [(10, 20, 30), (15, 25), (30, 40)]
     for batch in times:
-        append(hand, encode([NewRecord(now_ms + time_ms, b"k", b"v") for time_ms in batch]))
+        append(hand, encode([BatchInput(now_ms + time_ms, b"k", b"v") for time_ms in batch]))
     partition = hand.broker.streams.get("a").partition(0)
-    gone: Answer[int] = Answer()
+    gone: CallbackResult[int] = CallbackResult()
     partition.delete_before(2, gone)
     hand.settle()
     if synced and partition.log.durability != "memory":
         hand.restart()
         partition = hand.broker.streams.get("a").partition(0)
     for wanted, offset in ((0, 2), (10, 2), (30, 2), (31, 6), (40, 6), (41, -1)):
-        answer: Answer[int] = Answer()
+        answer: CallbackResult[int] = CallbackResult()
         partition.find_offset(now_ms + wanted, answer)
         hand.settle()
         assert answer.value == offset, wanted
-    gone = Answer()
+    gone = CallbackResult()
     partition.delete_before(4, gone)
     hand.settle()
-    answer = Answer()
+    answer = CallbackResult()
     partition.find_offset(now_ms + 20, answer)
     hand.settle()
     assert answer.value == 4
@@ -487,8 +487,8 @@ def test_a_time_is_not_looked_for_before_the_log_start_even_inside_of_a_batch(
 def test_a_largest_timestamp_that_is_not_there_leads_on(hand: ManualBroker) -> None:
     now_ms = hand.clock.wall_ms()
     append(hand, claiming(hand, at(hand, 0, 0), 50))
-    append(hand, encode([NewRecord(now_ms + 40, b"k", b"v")]))
-    answer: Answer[int] = Answer()
+    append(hand, encode([BatchInput(now_ms + 40, b"k", b"v")]))
+    answer: CallbackResult[int] = CallbackResult()
     hand.broker.streams.get("a").partition(0).find_offset(now_ms + 30, answer)
     hand.settle()
     assert answer.value == 2
@@ -525,7 +525,7 @@ def test_where_records_are_looked_at_the_largest_timestamp_is_theirs(hand: Manua
 
 
 def test_a_record_without_a_time_makes_none(hand: ManualBroker) -> None:
-    answer = append(hand, claiming(hand, encode([NewRecord(-1, None, b"v")]), 0))
+    answer = append(hand, claiming(hand, encode([BatchInput(-1, None, b"v")]), 0))
     assert (answer.error, hand.broker.streams.get("a").partition(0).log.segments[-1].max_timestamp) == (None, -1)
 
 
@@ -551,7 +551,7 @@ def test_the_newest_of_what_is_left_after_a_deletion(synced: ManualBroker, place
     if place != "memory":
         synced.advance(2000)
     for before in range(0, len(times) + 1, 3):
-        deleted: Answer[int] = Answer()
+        deleted: CallbackResult[int] = CallbackResult()
         partition.delete_before(before, deleted)
         synced.settle()
         assert deleted.value == before
@@ -566,7 +566,7 @@ def test_the_newest_of_what_is_left_after_a_deletion(synced: ManualBroker, place
 
 def test_the_newest_of_what_is_left_at_a_follower_that_leads() -> None:
     several = Several()
-    created: Answer[None] = Answer()
+    created: CallbackResult[None] = CallbackResult()
     several.broker(1).create_stream(Definition("t", 1), created)
     several.settle()
     place = several.place("t")
@@ -574,9 +574,9 @@ def test_the_newest_of_what_is_left_at_a_follower_that_leads() -> None:
     now_ms = several.hands[leader].clock.wall_ms()
     partition = several.broker(leader).streams.get("t").partition(0)
     for offset_ms in (900, 100, 500, 300):
-        partition.append(encode([NewRecord(now_ms + offset_ms, None, b"v")]), None)
+        partition.append(encode([BatchInput(now_ms + offset_ms, None, b"v")]), None)
         several.advance(1000)
-    deleted: Answer[int] = Answer()
+    deleted: CallbackResult[int] = CallbackResult()
     partition.delete_before(1, deleted)
     several.advance(1000)
     assert deleted.value == 1
@@ -585,7 +585,7 @@ def test_the_newest_of_what_is_left_at_a_follower_that_leads() -> None:
     several.advance(1000)
     several.elect(place, follower)
     several.advance(1000)
-    newest: Answer[int] = Answer()
+    newest: CallbackResult[int] = CallbackResult()
     several.broker(follower).streams.get("t").partition(0).find_offset(MAX_TIMESTAMP, newest)
     several.advance(1000)
     assert newest.calls == [(2, now_ms + 500, None)]

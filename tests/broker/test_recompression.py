@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import BatchCorrupt, BatchTooLarge, OutOfOrderSequence
-from duramen.codec.batch import CODEC_MASK, NewRecord, batches, check, encode, header, recompress, records
+from duramen.codec.batch import CODEC_MASK, BatchInput, batches, check, encode, header, recompress, records
 from duramen.codec.compression import CODECS
 from duramen.codec.crc import crc32c
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.scan import read_slice
 
 TYPES = ("uncompressed", *CODECS[1:])
 RECORDS = st.lists(
     st.builds(
-        NewRecord, st.integers(0, 1 << 40), st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=300),
+        BatchInput, st.integers(0, 1 << 40), st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=300),
         st.lists(st.tuples(st.binary(max_size=5), st.none() | st.binary(max_size=5)), max_size=2).map(tuple),
     ), min_size=1, max_size=20,
 )  # fmt: skip
@@ -25,7 +25,7 @@ RECORDS = st.lists(
     producer=st.tuples(st.integers(-1, 9), st.integers(0, 3), st.integers(0, 99)),
 )  # fmt: skip
 def test_a_batch_keeps_everything_but_its_codec(
-    new: list[NewRecord], before: int, after: int, level: int | None, producer: tuple[int, int, int]
+    new: list[BatchInput], before: int, after: int, level: int | None, producer: tuple[int, int, int]
 ) -> None:
     producer_id, epoch, sequence = producer
     batch = encode(
@@ -41,13 +41,13 @@ def test_a_batch_keeps_everything_but_its_codec(
 def test_lz4_frames_have_independent_blocks() -> None:
     """Kafka's Java clients read no others."""
     for level in (None, 1, 9, 12):
-        batch = recompress(bytes(encode([NewRecord(1, None, bytes(1 << 20))])), 3, level, limit_bytes=1 << 22)
+        batch = recompress(bytes(encode([BatchInput(1, None, bytes(1 << 20))])), 3, level, limit_bytes=1 << 22)
         assert batch[61:65] == bytes.fromhex("04224d18")
         assert batch[65] & 0b1110_0000 == 0b0110_0000
 
 
 def test_what_would_grow_too_large_is_refused() -> None:
-    batch = encode([NewRecord(1, None, bytes(1 << 20))], codec=4)
+    batch = encode([BatchInput(1, None, bytes(1 << 20))], codec=4)
     with pytest.raises(BatchCorrupt, match="more than 1000 bytes"):
         recompress(bytes(batch), 0, None, limit_bytes=1000)
 
@@ -57,7 +57,7 @@ def _codecs(hand: ManualBroker, name: str) -> list[int]:
     hand.settle()
     found = answer.value[0].slice
     assert found is not None
-    data: Answer[bytes] = Answer()
+    data: CallbackResult[bytes] = CallbackResult()
     read_slice(hand.store, found, data)
     hand.settle()
     return [one.attributes & CODEC_MASK for _, one in batches(data.value)]
@@ -99,7 +99,7 @@ def test_batches_stay_in_the_order_in_which_they_came(codecs: list[int], form: s
 def test_what_waits_is_appended_when_the_form_changes(synced: ManualBroker) -> None:
     synced.create("again", compression_type="gzip")
     first = [synced.produce("again", b"x" * 99) for _ in range(3)]
-    done: Answer[None] = Answer()
+    done: CallbackResult[None] = CallbackResult()
     synced.broker.configure_stream("again", {"compression.type": "producer"}, done)
     synced.settle()
     then = synced.produce("again", b"y" * 99, codec=4)
@@ -110,11 +110,11 @@ def test_what_waits_is_appended_when_the_form_changes(synced: ManualBroker) -> N
 
 def test_errors_are_answered_each_for_its_own_batch(synced: ManualBroker) -> None:
     synced.create("again", compression_type="uncompressed", max_message_bytes=1000)
-    broken = encode([NewRecord(synced.clock.wall_ms(), None, b"x" * 400)], codec=4)
+    broken = encode([BatchInput(synced.clock.wall_ms(), None, b"x" * 400)], codec=4)
     broken[70] ^= 0xFF
     whole = bytearray(broken)
     whole[17:21] = crc32c(memoryview(whole)[21:]).to_bytes(4, "big")
-    damaged: Answer[int] = Answer()
+    damaged: CallbackResult[int] = CallbackResult()
     partition = synced.broker.streams.get("again").partition(0)
     partition.append(whole, damaged)
     grown = synced.produce("again", bytes(5000), codec=4)

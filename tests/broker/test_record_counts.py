@@ -5,15 +5,15 @@ import random
 import pytest
 
 from duramen.broker.partition import Partition
-from duramen.codec.batch import CONTROL, NewRecord, encode, header
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.codec.batch import CONTROL, BatchInput, encode, header
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 MARK = b"\0\0\0\1"
 """The key of a marker that commits."""
 
 
 def last(hand: ManualBroker, partition: Partition, count: int) -> int:
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     partition.find_last(count, answer)
     hand.settle()
     assert answer.error is None
@@ -37,7 +37,7 @@ def offsets_of(hand: ManualBroker, partition: Partition, start: int) -> list[int
 
 def mark(hand: ManualBroker, partition: Partition) -> None:
     """Put a marker where a transaction would put it."""
-    marker = encode([NewRecord(0, MARK, b"\0\0\0\0\0\0")], attributes=CONTROL, producer_id=1)
+    marker = encode([BatchInput(0, MARK, b"\0\0\0\0\0\0")], attributes=CONTROL, producer_id=1)
     hand.store.append(partition.log, marker, header(marker), partition.leader_epoch, None)
     hand.settle()
 
@@ -48,7 +48,7 @@ def written(hand: ManualBroker, name: str, seed: int) -> Partition:
     partition = hand.broker.streams.get(name).partition(0)
     for _ in range(60):
         keys = [b"%d" % chance.randrange(20) for _ in range(chance.randint(1, 9))]
-        partition.append(encode(NewRecord(hand.clock.wall_ms(), key, b"v") for key in keys), None)
+        partition.append(encode(BatchInput(hand.clock.wall_ms(), key, b"v") for key in keys), None)
         hand.settle()
         if chance.random() < 0.3:
             mark(hand, partition)
@@ -66,7 +66,7 @@ def test_markers_and_holes_are_no_records(synced: ManualBroker, policy: str, col
     assert (len(whole) < partition.log.end_offset / 2) == (policy == "compact")
     for before in (0, 17, partition.log.end_offset - 5):
         if before and policy == "delete":
-            deleted: Answer[int] = Answer()
+            deleted: CallbackResult[int] = CallbackResult()
             partition.delete_before(before, deleted)
             synced.settle()
             assert deleted.value == before

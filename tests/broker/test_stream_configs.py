@@ -2,8 +2,8 @@
 
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.settings import Settings
-from duramen.broker.stream_configs import Changed, StreamConfig, broker_entries
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.broker.stream_configs import ChangedDefaults, StreamConfig, broker_entries
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.log.log import NEVER, StreamFloor
 
 
@@ -129,7 +129,7 @@ def test_a_node_s_settings_that_are_defaults_of_streams_are_changed_while_it_run
 
 def test_what_is_changed_while_the_node_runs_comes_before_what_it_was_started_with() -> None:
     settings = Settings(BROKER, options={"log.retention.ms": 5})
-    changed = Changed({"log.retention.ms": 7}, {"log.retention.ms": 6})
+    changed = ChangedDefaults({"log.retention.ms": 7}, {"log.retention.ms": 6})
     layers = [
         ("log.retention.ms", 7, "dynamic-broker"),
         ("log.retention.ms", 6, "dynamic-default"),
@@ -146,7 +146,7 @@ def test_streams_follow_the_node_s_settings_while_it_runs() -> None:
     hand.create("mine", retention_ms=3)
     for at in range(450):
         hand.create(f"s{at}")
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     hand.broker.node_configs.change({"log.retention.ms": "8"}, answer, of_all=True, whole=False)
     hand.settle()
     assert answer.error is None

@@ -8,14 +8,14 @@ import pytest
 from duramen.base.errors import StreamNotFound
 from duramen.broker.streams import Stream
 from duramen.metadata.decisions import Definition
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 _MANY = 1000
 
 
-def create(hand: ManualBroker, *, idempotent: bool = False) -> Answer[None]:
+def create(hand: ManualBroker, *, idempotent: bool = False) -> CallbackResult[None]:
     """Ask for a large stream."""
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     hand.broker.create_stream(Definition("large", _MANY), answer, idempotent=idempotent)
     return answer
 
@@ -28,7 +28,7 @@ def commit(hand: ManualBroker) -> None:
 
 
 @pytest.fixture
-def growing() -> tuple[ManualBroker, Answer[None]]:
+def growing() -> tuple[ManualBroker, CallbackResult[None]]:
     """A broker with a stream that is being made."""
     hand = ManualBroker()
     hand.create("a")
@@ -37,7 +37,7 @@ def growing() -> tuple[ManualBroker, Answer[None]]:
     return hand, answer
 
 
-Growing = tuple[ManualBroker, Answer[None]]
+Growing = tuple[ManualBroker, CallbackResult[None]]
 
 
 def test_others_have_their_turn_while_a_large_stream_is_made(growing: Growing) -> None:
@@ -73,7 +73,7 @@ def test_who_asks_for_the_same_waits_for_the_same(growing: Growing) -> None:
 def test_a_stream_that_is_deleted_while_it_is_made_leaves_nothing(growing: Growing) -> None:
     hand, created = growing
     logs = len(list(hand.store.each_log()))
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     hand.broker.delete_stream("large", deleted)
     while not hand.worker.jobs["sync"]:
         hand.worker.actions.popleft()()
@@ -92,8 +92,8 @@ def test_a_stream_that_is_deleted_while_it_is_made_leaves_nothing(growing: Growi
 
 def test_what_changes_while_it_is_made_counts_for_every_partition(growing: Growing) -> None:
     hand, created = growing
-    configured: Answer[None] = Answer()
-    grown: Answer[None] = Answer()
+    configured: CallbackResult[None] = CallbackResult()
+    grown: CallbackResult[None] = CallbackResult()
     hand.broker.configure_stream("large", {"segment.bytes": "200"}, configured)
     hand.broker.add_partitions("large", _MANY + 300, grown)
     hand.settle()
@@ -106,7 +106,7 @@ def test_what_changes_while_it_is_made_counts_for_every_partition(growing: Growi
 def test_more_partitions_are_acknowledged_when_all_are_there() -> None:
     hand = ManualBroker()
     stream = hand.create("a")
-    grown: Answer[None] = Answer()
+    grown: CallbackResult[None] = CallbackResult()
     hand.broker.add_partitions("a", _MANY, grown)
     commit(hand)
     assert not grown.there

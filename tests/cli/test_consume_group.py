@@ -11,8 +11,8 @@ from confluent_kafka import Consumer as Librdkafka
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from tests.cli.command import Run, command_environment, run
 
-from duramen.client import Admin, Cluster, Producer, TopicPartition
-from duramen.client.coordinator import Coordinator
+from duramen.client import BrokerCluster, Producer, StreamAdmin, TopicPartition
+from duramen.client.coordinator import GroupCoordinatorClient
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
@@ -20,14 +20,14 @@ from duramen.node.process import NodeProcess
 @pytest.fixture
 def stream(node: NodeProcess, stream_name: str) -> str:
     """A stream of two partitions with the records 0 to 9, the even ones in partition 0."""
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 2)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 2)
     write(node, stream_name, range(10))
     return stream_name
 
 
 def write(node: NodeProcess, stream: str, numbers: range) -> None:
-    with Cluster(node.kafka) as cluster, Producer(cluster) as producer:
+    with BrokerCluster(node.kafka) as cluster, Producer(cluster) as producer:
         for number in numbers:
             producer.produce(stream, b"%d" % number, partition=number % 2)
 
@@ -49,16 +49,16 @@ def wait_for_commit(node: NodeProcess, stream: str, offsets: list[int]) -> None:
 
 def member_ids(node: NodeProcess, stream: str) -> list[str]:
     """Those who have their shares; none while the group shares its partitions out."""
-    with Cluster(node.kafka) as cluster:
-        coordinator = Coordinator(cluster, "g" + stream)
+    with BrokerCluster(node.kafka) as cluster:
+        coordinator = GroupCoordinatorClient(cluster, "g" + stream)
         (described,) = coordinator.ask(ApiKey.DESCRIBE_GROUPS, {"groups": ["g" + stream]})["groups"]
     return [member["member_id"] for member in described["members"]] if described["group_state"] == "Stable" else []
 
 
 def gone(node: NodeProcess, stream: str) -> bool:
     """Whether the group has no members."""
-    with Cluster(node.kafka) as cluster:
-        coordinator = Coordinator(cluster, "g" + stream)
+    with BrokerCluster(node.kafka) as cluster:
+        coordinator = GroupCoordinatorClient(cluster, "g" + stream)
         (described,) = coordinator.ask(ApiKey.DESCRIBE_GROUPS, {"groups": ["g" + stream]})["groups"]
     return bool(described["group_state"] == "Empty")
 
@@ -163,9 +163,9 @@ def test_who_was_given_up_says_so_and_joins_again(node: NodeProcess, stream: str
         wait_for_commit(node, stream, [5, 5])
         process.send_signal(signal.SIGSTOP)
         (member_id,) = member_ids(node, stream)
-        with Cluster(node.kafka) as cluster:
+        with BrokerCluster(node.kafka) as cluster:
             members = [{"member_id": member_id}]
-            Coordinator(cluster, "g" + stream).ask(
+            GroupCoordinatorClient(cluster, "g" + stream).ask(
                 ApiKey.LEAVE_GROUP, {"group_id": "g" + stream, "members": members, "member_id": ""}
             )
         write(node, stream, range(10, 12))
@@ -193,8 +193,8 @@ def test_a_closed_pipe_commits_what_was_read_from_it_and_leaves(node: NodeProces
 
 
 def test_offsets_that_are_not_there_any_more(duramen: Run, node: NodeProcess, stream: str) -> None:
-    with Cluster(node.kafka) as cluster:
-        Coordinator(cluster, "g" + stream).commit({TopicPartition(stream, 1): 99})
+    with BrokerCluster(node.kafka) as cluster:
+        GroupCoordinatorClient(cluster, "g" + stream).commit({TopicPartition(stream, 1): 99})
     ended = duramen("consume", stream, "--group", "g" + stream)
     assert ended.code == 0
     assert sorted(map(int, ended.out.splitlines())) == list(range(10))

@@ -15,9 +15,9 @@ from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from tests.cli.command import Run, command_environment, run
 
 from duramen import connect
-from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
-from duramen.client.http import Server
-from duramen.codec.batch import NewRecord, encode
+from duramen.client import BrokerCluster, Consumer, Producer, StreamAdmin, TopicPartition
+from duramen.client.http import HttpNode
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.compression import CODECS
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
@@ -28,8 +28,8 @@ T0 = 1_700_000_000_000
 @pytest.fixture
 def stream(node: NodeProcess, stream_name: str) -> str:
     """A stream of two partitions with the records 0 to 9, the even ones in partition 0, a second apart."""
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 2)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 2)
         with Producer(cluster) as producer:
             for number in range(10):
                 producer.produce(stream_name, b"%d" % number, partition=number % 2, timestamp_ms=T0 + 1000 * number)
@@ -94,9 +94,9 @@ def test_a_pipe_copies_a_stream(node: NodeProcess, stream_name: str, codec: int)
     headers: list[list[tuple[bytes, bytes | None]]] = [
         [], [(b"h", b"1"), (b"h", None), (b"h", b"1")], [(b"", b""), ("ü".encode(), b"\xff")],
     ]  # fmt: skip
-    with Cluster(node.kafka) as cluster:
+    with BrokerCluster(node.kafka) as cluster:
         for name in (source, copy):
-            Admin(cluster).create_stream(name, 3)
+            StreamAdmin(cluster).create_stream(name, 3)
         with Producer(cluster, codec=codec, batch_bytes=100_000) as producer:
             for number in range(147):
                 producer.produce(
@@ -165,7 +165,7 @@ def test_another_stream_of_that_name_is_not_followed(new_node: Callable[..., Nod
 
 @pytest.mark.long
 def test_new_partitions_are_followed(node: NodeProcess, stream: str) -> None:
-    with following(node, stream, "--offset", "-1") as process, Cluster(node.kafka) as cluster:
+    with following(node, stream, "--offset", "-1") as process, BrokerCluster(node.kafka) as cluster:
         assert process.stdout is not None
         assert sorted(process.stdout.readline() for _ in range(2)) == [b"8\n", b"9\n"]
         wanted = [{"name": stream, "count": 3, "assignments": None}]
@@ -191,8 +191,8 @@ def test_a_follower_whose_reader_goes_away_ends(node: NodeProcess, stream: str) 
 
 def test_an_output_that_is_not_buffered_gets_everything(node: NodeProcess, stream_name: str) -> None:
     """Nor does one that takes a little at a time lose anything."""
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 1)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 1)
         with Producer(cluster) as producer:
             for number in range(2000):
                 producer.produce(stream_name, b"%04d" % number + b"x" * 996)
@@ -219,8 +219,8 @@ def test_wrong_usage(duramen: Run, stream: str, words: tuple[str, ...]) -> None:
 
 
 def test_records_that_were_removed_before_they_were_read(new_node: Callable[..., NodeProcess]) -> None:
-    with new_node({"log.retention.check.interval.ms": 50}) as node, Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream("s", 1, {"retention.records": "10", "segment.bytes": "1048576"})
+    with new_node({"log.retention.check.interval.ms": 50}) as node, BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream("s", 1, {"retention.records": "10", "segment.bytes": "1048576"})
         run("produce", "s", stdin=b"first\n", server=node.http)
         at = TopicPartition("s", 0)
         with following(node, "s") as process:
@@ -244,8 +244,8 @@ def test_markers_of_transactions_are_no_records(
     node: NodeProcess, duramen: Run, stream_name: str, ends: list[str]
 ) -> None:
     """Wherever the last N are asked for: on the command line, over HTTP, in Python, and where a group is to go on."""
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 1)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 1)
     producer = LibrdkafkaProducer({"bootstrap.servers": node.kafka, "transactional.id": stream_name})
     producer.init_transactions(60)
     for number, end in enumerate(ends):
@@ -254,7 +254,7 @@ def test_markers_of_transactions_are_no_records(
         producer.flush(60)
         (producer.commit_transaction if end == "commit" else producer.abort_transaction)(60)
     values = [str(number) for number in range(len(ends))]
-    server = Server(node.http)
+    server = HttpNode(node.http)
     for count in range(1, len(ends) + 1):
         ended = duramen("consume", stream_name, "--offset", f"-{count}")
         assert (ended.code, ended.out.split()) == (0, values[-count:])
@@ -275,17 +275,17 @@ def test_any_time_that_kafka_clients_write_goes_round(
     """Of times before 1970, too, some of which no other is in one batch with."""
     times = [0, -1, -2, -62_135_596_800_001, T0, -(1 << 63), -(1 << 63) + 1, 1]
     for name in (stream_name, f"{stream_name}-copy"):
-        with Cluster(node.kafka) as cluster:
-            Admin(cluster).create_stream(name, 1)
+        with BrokerCluster(node.kafka) as cluster:
+            StreamAdmin(cluster).create_stream(name, 1)
     for time_ms in times:
-        batch = encode([NewRecord(time_ms, None, b"v")])
-        with Cluster(node.kafka) as cluster, Producer(cluster) as producer:
+        batch = encode([BatchInput(time_ms, None, b"v")])
+        with BrokerCluster(node.kafka) as cluster, Producer(cluster) as producer:
             producer.put(TopicPartition(stream_name, 0), batch, 1)
     printed = duramen("consume", stream_name, "--format", "json").out
     lines = printed.splitlines()
     assert [json.loads(line)["timestamp"] for line in lines] == times
     if format_ == "HTTP":
-        Server(node.http).post(f"/v1/streams/{stream_name}-copy/records", {"records": [*map(json.loads, lines)]})
+        HttpNode(node.http).post(f"/v1/streams/{stream_name}-copy/records", {"records": [*map(json.loads, lines)]})
     else:
         ended = duramen("produce", f"{stream_name}-copy", "--format", "json", stdin=printed.encode())
         assert ended.code == 0

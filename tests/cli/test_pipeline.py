@@ -16,8 +16,8 @@ from duramen.cli.pipeline.watch import LineWatcher, ScreenWatcher
 from duramen.spark.pipelines.checkpoints import Checkpoints
 from duramen.spark.pipelines.definition.parser import parse
 from duramen.spark.pipelines.definition.problems import Problems
-from duramen.spark.pipelines.progress import Figures
-from duramen.spark.pipelines.status import QueryStatus, Status, read_status, starting, write_status
+from duramen.spark.pipelines.progress import BatchFigures
+from duramen.spark.pipelines.status import PipelineStatus, QueryStatus, read_status, starting, write_status
 
 RIGHT = """\
 pipeline: copy
@@ -105,13 +105,13 @@ def test_status(duramen_alone: Run, tmp_path: Path) -> None:
     assert "no pipeline has run with the checkpoints" in ended.err
     assert ended.err.endswith("[pipeline-failed]\n")
     checkpoints = Checkpoints(tmp_path / "elsewhere", "copy")
-    figures = Figures(7, 100, 1234.5, 250, 42, 5, 1000, {"addBatch": 200})
+    figures = BatchFigures(7, 100, 1234.5, 250, 42, 5, 1000, {"addBatch": 200})
     queries = [
         QueryStatus("out", "running", 1, "a disk\x1b[2J was full", 5, figures),
         QueryStatus("log", "starting", 0, None, None, None),
     ]
     with checkpoints.held():
-        write_status(checkpoints, Status("copy", "running", "local[*]", 1_700_000_000_000, 2, queries))
+        write_status(checkpoints, PipelineStatus("copy", "running", "local[*]", 1_700_000_000_000, 2, queries))
         ended = duramen_alone("pipeline", "status", "it.yaml", "--checkpoints", "elsewhere")
         assert ended.code == 0
         assert ended.out.splitlines() == [
@@ -144,9 +144,9 @@ def test_status_while_spark_starts(tmp_path: Path) -> None:
     assert read_status(checkpoints).state == "failed"
 
 
-def status(batch_id: int) -> Status:
-    figures = Figures(batch_id, 100, 1234.5, 250, 42, 5, 1000, {})
-    return Status("copy", "running", "local[*]", 1, 2, [QueryStatus("out", "running", 0, None, 5, figures)])
+def status(batch_id: int) -> PipelineStatus:
+    figures = BatchFigures(batch_id, 100, 1234.5, 250, 42, 5, 1000, {})
+    return PipelineStatus("copy", "running", "local[*]", 1, 2, [QueryStatus("out", "running", 0, None, 5, figures)])
 
 
 def test_a_terminal_is_told_what_takes_its_time(

@@ -13,15 +13,15 @@ from confluent_kafka import Consumer as Librdkafka
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from tests.cli.command import Run, command_environment, run
 
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 
 
 @pytest.fixture
 def stream(node: NodeProcess, stream_name: str) -> str:
     """A stream of two partitions."""
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 2)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 2)
     return stream_name
 
 
@@ -90,8 +90,8 @@ def test_raw_is_one_record(duramen: Run, node: NodeProcess, stream: str) -> None
 
 
 def test_small_batches_where_the_stream_wants_them(duramen: Run, node: NodeProcess, stream_name: str) -> None:
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 1, {"max.message.bytes": "1000"})
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 1, {"max.message.bytes": "1000"})
     lines = [b"%d" % number for number in range(5000)]
     assert duramen("produce", stream_name, stdin=b"\n".join(lines)).code == 0
     assert values(node, stream_name, 0) == lines

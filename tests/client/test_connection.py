@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from duramen.base.errors import ServerUnreachable, SettingInvalid, UnsupportedFeature
-from duramen.client import Cluster
+from duramen.client import BrokerCluster
 from duramen.client.cluster import parse_servers
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.header import encode_response
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.versions import ApiKey
@@ -51,8 +51,8 @@ def serve() -> Iterator[Serve]:
         thread.join()
 
 
-def connect(port: int, timeout_s: float = 0.3) -> Connection:
-    return Connection("127.0.0.1", port, client_id="test", timeout_s=timeout_s)
+def connect(port: int, timeout_s: float = 0.3) -> BrokerConnection:
+    return BrokerConnection("127.0.0.1", port, client_id="test", timeout_s=timeout_s)
 
 
 def until_closed(connection: socket.socket) -> None:
@@ -78,7 +78,7 @@ def test_nobody_there() -> None:
 
 def test_no_such_host() -> None:
     with pytest.raises(ServerUnreachable, match=r"no-such-host\.invalid:9092 cannot be reached"):
-        Connection("no-such-host.invalid", 9092, client_id="test", timeout_s=60)
+        BrokerConnection("no-such-host.invalid", 9092, client_id="test", timeout_s=60)
 
 
 def test_silence_ends_with_the_timeout(serve: Serve) -> None:
@@ -133,7 +133,7 @@ def test_an_old_broker_is_told_from_a_new_one(serve: Serve) -> None:
 def test_answers_are_told_apart(node: NodeProcess) -> None:
     """A request is answered although the answer to an earlier one has not been taken."""
     host, _, port = node.kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id="test", timeout_s=60)
+    connection = BrokerConnection(host, int(port), client_id="test", timeout_s=60)
     body = REQUESTS[ApiKey.DESCRIBE_GROUPS].encode(connection.version(ApiKey.DESCRIBE_GROUPS), {"groups": []})
     earlier = connection.send(ApiKey.DESCRIBE_GROUPS, [body])
     assert connection.request(ApiKey.LIST_GROUPS, {})["error_code"] == 0
@@ -161,14 +161,14 @@ class TestServers:
             parse_servers(text)
 
     def test_one_of_them_is_enough(self, node: NodeProcess, stream_name: str) -> None:
-        with Cluster(f"127.0.0.1:1,{node.kafka}", timeout_s=60) as cluster:
+        with BrokerCluster(f"127.0.0.1:1,{node.kafka}", timeout_s=60) as cluster:
             assert cluster.topics([stream_name]) == {}
 
     def test_none_that_answers_is_said_with_all_of_them(self) -> None:
         began = time.monotonic()
         with (
             pytest.raises(ServerUnreachable, match=r"no broker answered within 0.5 s: 127.0.0.1:1 .*; 127.0.0.1:2 "),
-            Cluster("127.0.0.1:1,127.0.0.1:2", timeout_s=0.5) as cluster,
+            BrokerCluster("127.0.0.1:1,127.0.0.1:2", timeout_s=0.5) as cluster,
         ):
             cluster.topics()
         assert time.monotonic() - began < 60

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import OffsetOutOfRange, RequestTimedOut, StreamNotFound
-from duramen.client import Admin, Cluster, Consumer, Isolation, Producer, TopicPartition
+from duramen.client import BrokerCluster, Consumer, Isolation, Producer, StreamAdmin, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.client.fetched import whole_batches
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, batches, encode, records
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, batches, encode, records
 from duramen.codec.kafka.fetch import PartitionRecords
 from duramen.node.process import NodeProcess
 
@@ -29,14 +29,14 @@ def values(pieces: Iterable[memoryview]) -> list[bytes | None]:
     ]
 
 
-def fill(cluster: Cluster, stream: str, count: int, *, partitions: int = 3) -> list[TopicPartition]:
+def fill(cluster: BrokerCluster, stream: str, count: int, *, partitions: int = 3) -> list[TopicPartition]:
     with Producer(cluster, batch_bytes=1000) as producer:
         for number in range(count):
             producer.produce(stream, b"%05d" % number, partition=number % partitions, timestamp_ms=T0 + number)
     return [TopicPartition(stream, index) for index in range(partitions)]
 
 
-def test_offsets_by_time_and_ends(cluster: Cluster, stream: str) -> None:
+def test_offsets_by_time_and_ends(cluster: BrokerCluster, stream: str) -> None:
     ats = fill(cluster, stream, 300)
     consumer = Consumer(cluster)
     assert consumer.offsets(dict(zip(ats, (EARLIEST, LATEST, T0 + 150), strict=True))) == dict(
@@ -47,7 +47,7 @@ def test_offsets_by_time_and_ends(cluster: Cluster, stream: str) -> None:
     assert consumer.offsets({}) == {}
 
 
-def test_fetch_gives_batches_of_many_partitions(cluster: Cluster, stream: str) -> None:
+def test_fetch_gives_batches_of_many_partitions(cluster: BrokerCluster, stream: str) -> None:
     ats = fill(cluster, stream, 3000)
     consumer = Consumer(cluster, partition_max_bytes=5000)
     positions = dict.fromkeys(ats, 0)
@@ -62,7 +62,7 @@ def test_fetch_gives_batches_of_many_partitions(cluster: Cluster, stream: str) -
     assert [values(fetched.pieces) for fetched in consumer.fetch(positions, max_wait_ms=1)] == [[], [], []]
 
 
-def test_read_gives_a_range(cluster: Cluster, stream: str) -> None:
+def test_read_gives_a_range(cluster: BrokerCluster, stream: str) -> None:
     at = fill(cluster, stream, 3000)[1]
     consumer = Consumer(cluster, partition_max_bytes=3000)
     found = values(consumer.read(at, 123, 777))
@@ -74,7 +74,7 @@ def test_read_gives_a_range(cluster: Cluster, stream: str) -> None:
     assert list(consumer.read(at, 5, 5)) == []
 
 
-def test_reading_that_is_left_early_is_in_nobodys_way(cluster: Cluster, stream: str) -> None:
+def test_reading_that_is_left_early_is_in_nobodys_way(cluster: BrokerCluster, stream: str) -> None:
     at = fill(cluster, stream, 3000)[0]
     consumer = Consumer(cluster, partition_max_bytes=2000)
     reading = consumer.read(at, 0, 1000)
@@ -84,7 +84,7 @@ def test_reading_that_is_left_early_is_in_nobodys_way(cluster: Cluster, stream: 
     assert len(values(consumer.read(at, 0, 1000))) == 1000
 
 
-def test_out_of_range_is_said_or_gone_around(cluster: Cluster, stream: str) -> None:
+def test_out_of_range_is_said_or_gone_around(cluster: BrokerCluster, stream: str) -> None:
     at = fill(cluster, stream, 30)[0]
     consumer = Consumer(cluster)
     with pytest.raises(OffsetOutOfRange, match=f"{stream}-0 has offsets 0 to 9, not 50"):
@@ -103,28 +103,28 @@ def test_out_of_range_is_said_or_gone_around(cluster: Cluster, stream: str) -> N
 
 @pytest.mark.long
 def test_records_that_were_promised_and_do_not_come(node: NodeProcess, stream: str) -> None:
-    with Cluster(node.kafka, timeout_s=10) as cluster:
+    with BrokerCluster(node.kafka, timeout_s=10) as cluster:
         at = fill(cluster, stream, 30)[0]
         with pytest.raises(RequestTimedOut, match=f"{stream}-0 ends at 10; records up to 20 were promised"):
             list(Consumer(cluster).read(at, 10, 20))
 
 
-def test_a_stream_of_the_same_name_is_another_one(cluster: Cluster, stream: str) -> None:
+def test_a_stream_of_the_same_name_is_another_one(cluster: BrokerCluster, stream: str) -> None:
     at = fill(cluster, stream, 30)[0]
     consumer = Consumer(cluster)
     topic_id = cluster.topic(stream).id
     assert len(values(consumer.read(at, 0, 10, topic_id=topic_id))) == 10
-    Admin(cluster).delete_stream(stream)
+    StreamAdmin(cluster).delete_stream(stream)
     with pytest.raises(StreamNotFound, match=f"there is no stream {stream}"):
         list(consumer.read(at, 0, 10, topic_id=topic_id))
-    Admin(cluster).create_stream(stream, 3)
+    StreamAdmin(cluster).create_stream(stream, 3)
     fill(cluster, stream, 30)
     with pytest.raises(StreamNotFound, match="was deleted and created again"):
         list(consumer.read(at, 0, 10, topic_id=topic_id))
     assert len(values(consumer.read(at, 0, 10))) == 10
 
 
-def test_no_such_partition(cluster: Cluster, stream: str) -> None:
+def test_no_such_partition(cluster: BrokerCluster, stream: str) -> None:
     consumer = Consumer(cluster)
     with pytest.raises(StreamNotFound, match=f"stream {stream} has no partition 9"):
         consumer.offsets({TopicPartition(stream, 9): EARLIEST})
@@ -133,8 +133,8 @@ def test_no_such_partition(cluster: Cluster, stream: str) -> None:
 
 
 def test_reading_goes_on_after_the_broker_was_killed(new_node: Callable[..., NodeProcess]) -> None:
-    with new_node() as node, Cluster(node.kafka, timeout_s=60) as cluster:
-        Admin(cluster).create_stream("s", 3)
+    with new_node() as node, BrokerCluster(node.kafka, timeout_s=60) as cluster:
+        StreamAdmin(cluster).create_stream("s", 3)
         at = fill(cluster, "s", 30_000)[0]
         reading = Consumer(cluster, partition_max_bytes=2000).read(at, 0, 10_000)
         pieces = [next(reading)]
@@ -144,7 +144,7 @@ def test_reading_goes_on_after_the_broker_was_killed(new_node: Callable[..., Nod
         assert values(pieces) == [b"%05d" % number for number in range(0, 30_000, 3)]
 
 
-def test_offsets_are_committed_for_tools_to_see(node: NodeProcess, cluster: Cluster, stream: str) -> None:
+def test_offsets_are_committed_for_tools_to_see(node: NodeProcess, cluster: BrokerCluster, stream: str) -> None:
     ats = fill(cluster, stream, 30)
     Consumer(cluster).commit(f"{stream}-group", {ats[0]: 7, ats[2]: 3})
     theirs = Librdkafka({"bootstrap.servers": node.kafka, "group.id": f"{stream}-group"})
@@ -188,7 +188,7 @@ def test_records_of_aborted_transactions_are_left_out(draw: st.DataObject) -> No
             else:
                 committed.append(value)
         log += encode(
-            [NewRecord(0, None, value)], base_offset=offset, attributes=attributes, producer_id=producer_id,
+            [BatchInput(0, None, value)], base_offset=offset, attributes=attributes, producer_id=producer_id,
             producer_epoch=0, base_sequence=0,
         )  # fmt: skip
         offset += 1
@@ -214,7 +214,7 @@ def test_records_of_aborted_transactions_are_left_out(draw: st.DataObject) -> No
 
 @given(st.integers(0, 200))
 def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch(size: int) -> None:
-    whole = encode([NewRecord(0, None, b"x")] * 3) + encode([NewRecord(0, None, b"y" * 50)], base_offset=3)
+    whole = encode([BatchInput(0, None, b"x")] * 3) + encode([BatchInput(0, None, b"y" * 50)], base_offset=3)
     answer = PartitionRecords(uuid.uuid4(), 0, 0, 4, 0, memoryview(whole)[: len(whole) - size])
     fetched = whole_batches(TopicPartition("s", 0), 0, answer, Isolation.READ_UNCOMMITTED)
     assert values(fetched.pieces) == [b"x", b"x", b"x", b"y" * 50][: fetched.next_offset]

@@ -9,8 +9,8 @@ from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from tests.clients import until
 
 from duramen.base.errors import GroupIdInvalid, InconsistentProtocol, StreamNotFound
-from duramen.client import Admin, Cluster, Consumer, Member, TopicPartition
-from duramen.client.coordinator import Coordinator
+from duramen.client import BrokerCluster, Consumer, GroupMembership, StreamAdmin, TopicPartition
+from duramen.client.coordinator import GroupCoordinatorClient
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
@@ -23,13 +23,13 @@ def group(stream: str) -> str:
 
 
 @pytest.fixture
-def new_member(node: NodeProcess, stream: str, group: str) -> Iterator[Callable[[], Member]]:
+def new_member(node: NodeProcess, stream: str, group: str) -> Iterator[Callable[[], GroupMembership]]:
     """Makes members with connections of their own, which hear of everything at their next heartbeat."""
-    made: list[tuple[Cluster, Member]] = []
+    made: list[tuple[BrokerCluster, GroupMembership]] = []
 
-    def make() -> Member:
-        cluster = Cluster(node.kafka, timeout_s=60)
-        member = Member(cluster, group, [stream], heartbeat_ms=0)
+    def make() -> GroupMembership:
+        cluster = BrokerCluster(node.kafka, timeout_s=60)
+        member = GroupMembership(cluster, group, [stream], heartbeat_ms=0)
         made.append((cluster, member))
         return member
 
@@ -39,15 +39,15 @@ def new_member(node: NodeProcess, stream: str, group: str) -> Iterator[Callable[
         cluster.close()
 
 
-def partitions(member: Member) -> list[int]:
+def partitions(member: GroupMembership) -> list[int]:
     return sorted(at.partition for at in member.assigned)
 
 
-def settle(*members: Member) -> None:
+def settle(*members: GroupMembership) -> None:
     """Each joins as often as the others make it do so, until all are in one generation and have what it gave them."""
     over = threading.Event()
 
-    def stay(member: Member) -> None:
+    def stay(member: GroupMembership) -> None:
         while not over.is_set():
             if not member.heartbeat():
                 member.join()
@@ -68,9 +68,9 @@ def settle(*members: Member) -> None:
         assert not thread.is_alive()
 
 
-def kick_out(cluster: Cluster, group: str) -> None:
+def kick_out(cluster: BrokerCluster, group: str) -> None:
     """All members, as if they had been silent for too long."""
-    coordinator = Coordinator(cluster, group)
+    coordinator = GroupCoordinatorClient(cluster, group)
     (described,) = coordinator.ask(ApiKey.DESCRIBE_GROUPS, {"groups": [group]})["groups"]
     members = [{"member_id": member["member_id"]} for member in described["members"]]
     assert members
@@ -78,7 +78,7 @@ def kick_out(cluster: Cluster, group: str) -> None:
 
 
 def test_alone_it_gets_everything_and_commits(
-    node: NodeProcess, stream: str, group: str, new_member: Callable[[], Member]
+    node: NodeProcess, stream: str, group: str, new_member: Callable[[], GroupMembership]
 ) -> None:
     member = new_member()
     assert not member.heartbeat()
@@ -98,7 +98,7 @@ def test_alone_it_gets_everything_and_commits(
     assert not member.heartbeat()
 
 
-def test_members_share_and_take_over(stream: str, new_member: Callable[[], Member]) -> None:
+def test_members_share_and_take_over(stream: str, new_member: Callable[[], GroupMembership]) -> None:
     one, two = new_member(), new_member()
     one.join()
     first = threading.Thread(target=two.join)
@@ -119,7 +119,7 @@ def test_members_share_and_take_over(stream: str, new_member: Callable[[], Membe
     assert two.committed() == {TopicPartition(stream, 0): 3}
 
 
-def test_more_members_than_partitions(new_member: Callable[[], Member]) -> None:
+def test_more_members_than_partitions(new_member: Callable[[], GroupMembership]) -> None:
     members = [new_member() for _ in range(4)]
     settle(*members)
     assert sorted(len(member.assigned) for member in members) == [0, 1, 1, 1]
@@ -127,7 +127,7 @@ def test_more_members_than_partitions(new_member: Callable[[], Member]) -> None:
 
 
 def test_who_was_given_up_commits_nothing_and_joins_again(
-    cluster: Cluster, stream: str, group: str, new_member: Callable[[], Member]
+    cluster: BrokerCluster, stream: str, group: str, new_member: Callable[[], GroupMembership]
 ) -> None:
     member = new_member()
     member.join()
@@ -145,7 +145,7 @@ def test_who_was_given_up_commits_nothing_and_joins_again(
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_beside_an_unchanged_client(
-    node: NodeProcess, stream: str, group: str, strategy: str, new_member: Callable[[], Member]
+    node: NodeProcess, stream: str, group: str, strategy: str, new_member: Callable[[], GroupMembership]
 ) -> None:
     """Whoever of the two leads, the other understands what it is given."""
     given: list[list[int]] = []
@@ -173,7 +173,7 @@ def test_beside_an_unchanged_client(
 
 
 def test_a_leader_shares_out_new_partitions(
-    cluster: Cluster, stream: str, new_member: Callable[[], Member], monkeypatch: pytest.MonkeyPatch
+    cluster: BrokerCluster, stream: str, new_member: Callable[[], GroupMembership], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duramen.client.group._COUNTS_S", 0.0)
     member = new_member()
@@ -190,9 +190,9 @@ def test_a_leader_shares_out_new_partitions(
 
 
 def test_a_member_outlives_its_node(new_node: Callable[..., NodeProcess]) -> None:
-    with new_node() as node, Cluster(node.kafka, timeout_s=60) as cluster:
-        Admin(cluster).create_stream("s", 2)
-        member = Member(cluster, "g", ["s"], heartbeat_ms=0)
+    with new_node() as node, BrokerCluster(node.kafka, timeout_s=60) as cluster:
+        StreamAdmin(cluster).create_stream("s", 2)
+        member = GroupMembership(cluster, "g", ["s"], heartbeat_ms=0)
         member.join()
         assert member.commit({TopicPartition("s", 1): 1})
         node.kill()
@@ -205,9 +205,9 @@ def test_a_member_outlives_its_node(new_node: Callable[..., NodeProcess]) -> Non
         member.leave()
 
 
-def test_what_cannot_be_joined(node: NodeProcess, cluster: Cluster, stream: str, group: str) -> None:
+def test_what_cannot_be_joined(node: NodeProcess, cluster: BrokerCluster, stream: str, group: str) -> None:
     with pytest.raises(GroupIdInvalid):
-        Member(cluster, "", [stream]).join()
+        GroupMembership(cluster, "", [stream]).join()
     theirs = Librdkafka(
         {"bootstrap.servers": node.kafka, "group.id": group, "partition.assignment.strategy": "cooperative-sticky"}
     )
@@ -216,11 +216,11 @@ def test_what_cannot_be_joined(node: NodeProcess, cluster: Cluster, stream: str,
     while not given:
         theirs.poll(0.1)
     with pytest.raises(InconsistentProtocol):
-        Member(cluster, group, [stream]).join()
+        GroupMembership(cluster, group, [stream]).join()
     theirs.close()
 
 
 @pytest.mark.long
 def test_offsets_of_a_stream_that_is_gone(node: NodeProcess, stream: str, group: str) -> None:
-    with Cluster(node.kafka, timeout_s=10) as cluster, pytest.raises(StreamNotFound):
+    with BrokerCluster(node.kafka, timeout_s=10) as cluster, pytest.raises(StreamNotFound):
         Consumer(cluster).commit(group, {TopicPartition(f"{stream}-gone", 0): 1})

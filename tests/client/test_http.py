@@ -17,7 +17,7 @@ from duramen.base.errors import (
     SettingInvalid,
     StreamNotFound,
 )
-from duramen.client.http import Exchange, Server
+from duramen.client.http import HttpExchange, HttpNode
 from duramen.node.process import NodeProcess
 
 WHOLE = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}'
@@ -25,15 +25,15 @@ CHUNKED = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n5\r
 UNTIL_CLOSED = b'HTTP/1.0 200 OK\r\n\r\n{"a": 1}'
 
 
-def problem(status: int, content: bytes) -> Exchange:
-    exchange = Exchange("127.0.0.1:1", "GET", "/v1/node")
+def problem(status: int, content: bytes) -> HttpExchange:
+    exchange = HttpExchange("127.0.0.1:1", "GET", "/v1/node")
     assert exchange.take(b"HTTP/1.1 %d Oops\r\nContent-Length: %d\r\n\r\n%s" % (status, len(content), content))
     return exchange
 
 
 @given(answer=st.sampled_from([WHOLE, CHUNKED, UNTIL_CLOSED]), cuts=st.lists(st.integers(0, 90)))
 def test_an_answer_in_any_pieces(answer: bytes, cuts: list[int]) -> None:
-    exchange = Exchange("127.0.0.1:1", "GET", "/v1/node")
+    exchange = HttpExchange("127.0.0.1:1", "GET", "/v1/node")
     places = [0, *sorted(min(cut, len(answer)) for cut in cuts), len(answer)]
     pieces = [answer[start:end] for start, end in itertools.pairwise(places) if start < end]
     done = [exchange.take(piece) for piece in pieces]
@@ -44,7 +44,7 @@ def test_an_answer_in_any_pieces(answer: bytes, cuts: list[int]) -> None:
 
 
 def test_a_question_with_a_document() -> None:
-    question = Exchange("[::1]:9644", "POST", "/v1/streams", {"name": "é"}).question
+    question = HttpExchange("[::1]:9644", "POST", "/v1/streams", {"name": "é"}).question
     head, _, body = question.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/streams HTTP/1.1\r\nHost: [::1]:9644\r\n")
     assert b"Content-Length: %d" % len(body) in head
@@ -53,7 +53,7 @@ def test_a_question_with_a_document() -> None:
 
 def test_a_path_that_cannot_be_asked_for() -> None:
     with pytest.raises(RequestInvalid, match="cannot be asked over HTTP"):
-        Exchange("127.0.0.1:1", "GET", "/v1/a\r\nb")
+        HttpExchange("127.0.0.1:1", "GET", "/v1/a\r\nb")
 
 
 def test_errors_are_those_that_the_node_names() -> None:
@@ -71,7 +71,7 @@ def test_errors_are_those_that_the_node_names() -> None:
 
 @pytest.mark.parametrize("answer", [b"+PONG\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"])
 def test_others_that_answer(answer: bytes) -> None:
-    exchange = Exchange("127.0.0.1:1", "GET", "/v1/node")
+    exchange = HttpExchange("127.0.0.1:1", "GET", "/v1/node")
     with pytest.raises(ServerUnreachable, match=r"^what listens at 127\.0\.0\.1:1 is not a Duramen node$"):
         (exchange.take(answer), exchange.answer())
 
@@ -83,7 +83,7 @@ def test_others_that_answer(answer: bytes) -> None:
         (lambda server: server.delete("/v1/streams/x"), r"; it may have been done all the same$"),
     ],
 )
-def test_a_lost_answer_says_what_may_have_been_done(ask: Callable[[Server], object], end: str) -> None:
+def test_a_lost_answer_says_what_may_have_been_done(ask: Callable[[HttpNode], object], end: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -94,19 +94,19 @@ def test_a_lost_answer_says_what_may_have_been_done(ask: Callable[[Server], obje
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(ServerUnreachable, match=end):
-            ask(Server(f"127.0.0.1:{listener.getsockname()[1]}"))
+            ask(HttpNode(f"127.0.0.1:{listener.getsockname()[1]}"))
         thread.join()
 
 
 def test_addresses() -> None:
-    assert Server("http://localhost:9644/").address == "localhost:9644"
+    assert HttpNode("http://localhost:9644/").address == "localhost:9644"
     with pytest.raises(SettingInvalid, match=r"^server: 'localhost' does not fit; it must be HOST:PORT such as"):
-        Server("localhost")
+        HttpNode("localhost")
 
 
 def test_where_the_kafka_door_is(node: NodeProcess) -> None:
-    assert Server(node.http).kafka() == node.kafka
-    somewhere = Server("10.0.0.1:9644")
+    assert HttpNode(node.http).kafka() == node.kafka
+    somewhere = HttpNode("10.0.0.1:9644")
     assert somewhere.kafka_of({"addresses": {"kafka": "0.0.0.0:9092"}}) == "10.0.0.1:9092"
     assert somewhere.kafka_of({"addresses": {"kafka": "[::]:9092"}}) == "10.0.0.1:9092"
     assert somewhere.kafka_of({"addresses": {"kafka": "kafka.example:9092"}}) == "kafka.example:9092"

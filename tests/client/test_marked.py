@@ -5,8 +5,8 @@ from confluent_kafka import Producer
 from tests.raw import connect
 
 from duramen.base.errors import StreamNotFound, UnsupportedFeature
-from duramen.client import Cluster, TopicPartition
-from duramen.client.connection import Connection
+from duramen.client import BrokerCluster, TopicPartition
+from duramen.client.connection import BrokerConnection
 from duramen.client.marked import find_marked
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -29,7 +29,7 @@ def write(producer: Producer, stream: str, *partitions: int) -> None:
 
 
 def test_markers_and_what_is_open(node: NodeProcess, stream_name: str) -> None:
-    with Cluster(node.kafka) as cluster:
+    with BrokerCluster(node.kafka) as cluster:
         connection = connect(node)
         connection.request(ApiKey.CREATE_TOPICS, _create(stream_name, 2))
         one, other = transactional(node, f"{stream_name}-1"), transactional(node, f"{stream_name}-2")
@@ -66,21 +66,21 @@ def test_many_markers_come_in_pieces(node: NodeProcess, stream_name: str, monkey
         write(producer, stream_name, 0)
         producer.commit_transaction(_S)
     asked: list[int] = []
-    request = Connection.request
+    request = BrokerConnection.request
 
-    def counting(self: Connection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
+    def counting(self: BrokerConnection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
         answer = request(self, api, message, wait_s=wait_s)
         if api is ApiKey.DESCRIBE_PRODUCERS:
             asked.append(len(answer["topics"][0]["partitions"][0]["marked"]["ended"]))
         return answer
 
-    monkeypatch.setattr(Connection, "request", counting)
+    monkeypatch.setattr(BrokerConnection, "request", counting)
     wish = {"topics": [{"name": stream_name, "partition_indexes": [0] * 10_000, "marked_from": [0] * 10_000}]}
     connection = connect(node)
     pieces = connection.request(ApiKey.DESCRIBE_PRODUCERS, wish)["topics"][0]["partitions"]
     assert [(len(one["marked"]["ended"]), one["marked"]["next_offset"]) for one in pieces] == [(2, 4)] * 10_000
     connection.close()
-    with Cluster(node.kafka) as cluster:
+    with BrokerCluster(node.kafka) as cluster:
         (marked,) = find_marked(cluster, {TopicPartition(stream_name, 0): 0}).values()
     assert [one.offset for one in marked.ended] == list(range(1, 20, 2))
     assert [one.first_offset for one in marked.ended] == list(range(0, 20, 2))
@@ -103,15 +103,15 @@ def test_a_broker_that_does_not_know_of_it(
     connection = connect(node)
     connection.request(ApiKey.CREATE_TOPICS, _create(stream_name, 1))
     connection.close()
-    request = Connection.request
+    request = BrokerConnection.request
 
-    def foreign(self: Connection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
+    def foreign(self: BrokerConnection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
         if api is ApiKey.DESCRIBE_PRODUCERS:
             message = {"topics": [{**topic, "marked_from": ()} for topic in message["topics"]]}
         return request(self, api, message, wait_s=wait_s)
 
-    monkeypatch.setattr(Connection, "request", foreign)
-    with Cluster(node.kafka) as cluster, pytest.raises(UnsupportedFeature):
+    monkeypatch.setattr(BrokerConnection, "request", foreign)
+    with BrokerCluster(node.kafka) as cluster, pytest.raises(UnsupportedFeature):
         find_marked(cluster, {TopicPartition(stream_name, 0): 0})
 
 

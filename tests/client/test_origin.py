@@ -6,7 +6,7 @@ from collections.abc import Callable
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from duramen.client import Admin, Cluster, Producer, TopicPartition
+from duramen.client import BrokerCluster, Producer, StreamAdmin, TopicPartition
 from duramen.client.origin import Origin, origin_of
 from duramen.node.process import NodeProcess
 
@@ -16,8 +16,8 @@ def test_a_broker_says_when_a_stream_was_made_and_when_its_start_moved(
 ) -> None:
     node = new_node().start()
     before_ms = int(time.time() * 1000)
-    with Cluster(node.kafka) as cluster, Producer(cluster) as producer:
-        Admin(cluster).create_stream("flights", 1)
+    with BrokerCluster(node.kafka) as cluster, Producer(cluster) as producer:
+        StreamAdmin(cluster).create_stream("flights", 1)
         for number in range(10):
             producer.produce("flights", b"%d" % number, partition=0)
         producer.flush()
@@ -34,5 +34,5 @@ def test_a_broker_says_when_a_stream_was_made_and_when_its_start_moved(
     node.stop()
     node.start()
     # What is not written down is not said.
-    with Cluster(node.kafka) as cluster:
+    with BrokerCluster(node.kafka) as cluster:
         assert origin_of(cluster, at) == cut._replace(start_moved_ms=-1)

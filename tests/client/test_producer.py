@@ -10,15 +10,15 @@ from confluent_kafka import Producer as LibrdkafkaProducer
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 
 from duramen.base.errors import BatchTooLarge, RequestTimedOut, ServerUnreachable, StreamNotFound
-from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
-from duramen.client.connection import Connection
+from duramen.client import BrokerCluster, Consumer, Producer, StreamAdmin, TopicPartition
+from duramen.client.connection import BrokerConnection
 from duramen.codec.batch import HEADER_BYTES, batches, records
 from duramen.codec.compression import CODECS
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
 
-def read(cluster: Cluster, stream: str, partition: int) -> list[bytes | None]:
+def read(cluster: BrokerCluster, stream: str, partition: int) -> list[bytes | None]:
     consumer = Consumer(cluster)
     at = TopicPartition(stream, partition)
     first, end = consumer.bounds([at])[at]
@@ -32,7 +32,7 @@ def read(cluster: Cluster, stream: str, partition: int) -> list[bytes | None]:
 
 @pytest.mark.parametrize("codec", range(len(CODECS)))
 def test_an_unchanged_client_reads_what_is_written(
-    node: NodeProcess, cluster: Cluster, stream: str, codec: int
+    node: NodeProcess, cluster: BrokerCluster, stream: str, codec: int
 ) -> None:
     with Producer(cluster, codec=codec) as producer:
         producer.produce(stream, None, key=b"", partition=1, timestamp_ms=1_700_000_000_123)
@@ -47,7 +47,7 @@ def test_an_unchanged_client_reads_what_is_written(
     assert two.headers() == [("a", b"1"), ("a", None)]
 
 
-def test_keys_go_where_librdkafka_sends_them(node: NodeProcess, cluster: Cluster, stream: str) -> None:
+def test_keys_go_where_librdkafka_sends_them(node: NodeProcess, cluster: BrokerCluster, stream: str) -> None:
     theirs = LibrdkafkaProducer({"bootstrap.servers": node.kafka, "partitioner": "murmur2_random"})
     keys = [b"key-%d" % number for number in range(100)]
     with Producer(cluster) as ours:
@@ -61,7 +61,7 @@ def test_keys_go_where_librdkafka_sends_them(node: NodeProcess, cluster: Cluster
         assert all(values.count(value) == 2 for value in values)
 
 
-def test_records_without_keys_are_spread_batch_by_batch(cluster: Cluster, stream: str) -> None:
+def test_records_without_keys_are_spread_batch_by_batch(cluster: BrokerCluster, stream: str) -> None:
     with Producer(cluster, batch_bytes=500) as producer:
         for number in range(2000):
             producer.produce(stream, b"%04d" % number)
@@ -73,8 +73,8 @@ def test_records_without_keys_are_spread_batch_by_batch(cluster: Cluster, stream
 def test_what_a_broker_killed_under_load_acknowledged_is_there_once_and_in_order(
     new_node: Callable[..., NodeProcess],
 ) -> None:
-    with new_node() as node, Cluster(node.kafka, timeout_s=60) as cluster:
-        Admin(cluster).create_stream("busy", 3)
+    with new_node() as node, BrokerCluster(node.kafka, timeout_s=60) as cluster:
+        StreamAdmin(cluster).create_stream("busy", 3)
 
         def kill_and_restart() -> None:
             node.kill()
@@ -96,13 +96,13 @@ def test_what_a_broker_killed_under_load_acknowledged_is_there_once_and_in_order
 
 
 def test_answers_that_are_lost_do_not_double_records(
-    cluster: Cluster, stream: str, monkeypatch: pytest.MonkeyPatch
+    cluster: BrokerCluster, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every third request is stored, and its connection lost before the answer is read."""
-    send = Connection.send
+    send = BrokerConnection.send
     count = 0
 
-    def unlucky(connection: Connection, api: ApiKey, body: list[bytes | memoryview]) -> int:
+    def unlucky(connection: BrokerConnection, api: ApiKey, body: list[bytes | memoryview]) -> int:
         nonlocal count
         sent = send(connection, api, body)
         count += api is ApiKey.PRODUCE
@@ -111,7 +111,7 @@ def test_answers_that_are_lost_do_not_double_records(
             connection.close()
         return sent
 
-    monkeypatch.setattr(Connection, "send", unlucky)
+    monkeypatch.setattr(BrokerConnection, "send", unlucky)
     with Producer(cluster, batch_bytes=1000) as producer:
         for number in range(3000):
             producer.produce(stream, b"%04d" % number, partition=number % 3)
@@ -122,15 +122,15 @@ def test_answers_that_are_lost_do_not_double_records(
 
 
 class TestErrors:
-    def test_no_such_stream(self, cluster: Cluster) -> None:
+    def test_no_such_stream(self, cluster: BrokerCluster) -> None:
         with pytest.raises(StreamNotFound, match="there is no stream nobody-made-this"):
             Producer(cluster).produce("nobody-made-this", b"x")
 
-    def test_no_such_partition(self, cluster: Cluster, stream: str) -> None:
+    def test_no_such_partition(self, cluster: BrokerCluster, stream: str) -> None:
         with pytest.raises(StreamNotFound, match=f"stream {stream} has no partition 3"):
             Producer(cluster).produce(stream, b"x", partition=3)
 
-    def test_too_large(self, cluster: Cluster, stream: str) -> None:
+    def test_too_large(self, cluster: BrokerCluster, stream: str) -> None:
         producer = Producer(cluster)
         producer.produce(stream, bytes(2_000_000), partition=0)
         with pytest.raises(BatchTooLarge, match=r"max\.message\.bytes"):
@@ -138,22 +138,22 @@ class TestErrors:
         with pytest.raises(BatchTooLarge):
             producer.flush()
 
-    def test_a_large_record_is_not_put_with_others(self, cluster: Cluster, stream: str) -> None:
+    def test_a_large_record_is_not_put_with_others(self, cluster: BrokerCluster, stream: str) -> None:
         with Producer(cluster) as producer:
             producer.produce(stream, bytes(500_000), partition=0)
             producer.produce(stream, bytes(1_000_000), partition=0)
         assert [len(value or b"") for value in read(cluster, stream, 0)] == [500_000, 1_000_000]
 
-    def test_a_stream_deleted_meanwhile(self, cluster: Cluster, stream: str) -> None:
+    def test_a_stream_deleted_meanwhile(self, cluster: BrokerCluster, stream: str) -> None:
         producer = Producer(cluster)
         producer.produce(stream, b"x", partition=0)
-        Admin(cluster).delete_stream(stream)
+        StreamAdmin(cluster).delete_stream(stream)
         with pytest.raises(StreamNotFound, match=f"there is no stream {stream}"):
             producer.flush()
 
     def test_a_broker_that_does_not_come_back(self, new_node: Callable[..., NodeProcess]) -> None:
-        with new_node() as node, Cluster(node.kafka, timeout_s=4) as cluster:
-            Admin(cluster).create_stream("s", 1)
+        with new_node() as node, BrokerCluster(node.kafka, timeout_s=4) as cluster:
+            StreamAdmin(cluster).create_stream("s", 1)
             producer = Producer(cluster)
             producer.produce("s", b"w")
             producer.flush()
@@ -165,8 +165,8 @@ class TestErrors:
 
     @pytest.mark.long
     def test_a_broker_that_is_away_at_first(self, new_node: Callable[..., NodeProcess]) -> None:
-        with new_node() as node, Cluster(node.kafka, timeout_s=4) as cluster:
-            Admin(cluster).create_stream("s", 1)
+        with new_node() as node, BrokerCluster(node.kafka, timeout_s=4) as cluster:
+            StreamAdmin(cluster).create_stream("s", 1)
             producer = Producer(cluster)
             producer.produce("s", b"x")
             node.kill()
@@ -178,9 +178,9 @@ class TestErrors:
             assert read(cluster, "s", 0) == [b"x"]
 
 
-def test_batches_fit_the_stream(cluster: Cluster, stream_name: str) -> None:
+def test_batches_fit_the_stream(cluster: BrokerCluster, stream_name: str) -> None:
     """However many headers and small records they are made of."""
-    Admin(cluster).create_stream(stream_name, 1, {"max.message.bytes": "2000"})
+    StreamAdmin(cluster).create_stream(stream_name, 1, {"max.message.bytes": "2000"})
     with Producer(cluster, batch_bytes=2000 - HEADER_BYTES) as producer:
         for number in range(1000):
             producer.produce(stream_name, b"%d" % number, headers=[(b"n", b"x")] * (number % 7))
@@ -188,8 +188,8 @@ def test_batches_fit_the_stream(cluster: Cluster, stream_name: str) -> None:
     assert (producer.acknowledged, producer.unacknowledged, producer.in_doubt) == (1000, 0, 0)
 
 
-def test_what_was_refused_is_in_no_doubt(cluster: Cluster, stream_name: str) -> None:
-    Admin(cluster).create_stream(stream_name, 1, {"max.message.bytes": "2000"})
+def test_what_was_refused_is_in_no_doubt(cluster: BrokerCluster, stream_name: str) -> None:
+    StreamAdmin(cluster).create_stream(stream_name, 1, {"max.message.bytes": "2000"})
     producer = Producer(cluster)
     producer.produce(stream_name, b"small")
     producer.flush()
@@ -202,8 +202,8 @@ def test_what_was_refused_is_in_no_doubt(cluster: Cluster, stream_name: str) -> 
 
 @pytest.mark.long
 def test_what_a_lost_node_was_sent_is_in_doubt(new_node: Callable[..., NodeProcess]) -> None:
-    with new_node() as node, Cluster(node.kafka, timeout_s=4) as cluster:
-        Admin(cluster).create_stream("s", 1)
+    with new_node() as node, BrokerCluster(node.kafka, timeout_s=4) as cluster:
+        StreamAdmin(cluster).create_stream("s", 1)
         producer = Producer(cluster)
         producer.produce("s", b"1")
         producer.flush()
@@ -215,7 +215,7 @@ def test_what_a_lost_node_was_sent_is_in_doubt(new_node: Callable[..., NodeProce
         node.signal(signal.SIGCONT)
 
 
-def test_without_acknowledgements_it_waits_until_all_is_taken(cluster: Cluster, stream: str) -> None:
+def test_without_acknowledgements_it_waits_until_all_is_taken(cluster: BrokerCluster, stream: str) -> None:
     with Producer(cluster, acks=0, batch_bytes=2000) as producer:
         for number in range(3000):
             producer.produce(stream, b"%d" % number, partition=1)
@@ -224,8 +224,8 @@ def test_without_acknowledgements_it_waits_until_all_is_taken(cluster: Cluster, 
 
 
 def test_without_acknowledgements_nothing_is_sent_twice(new_node: Callable[..., NodeProcess]) -> None:
-    with new_node() as node, Cluster(node.kafka, timeout_s=10) as cluster:
-        Admin(cluster).create_stream("s", 1)
+    with new_node() as node, BrokerCluster(node.kafka, timeout_s=10) as cluster:
+        StreamAdmin(cluster).create_stream("s", 1)
         producer = Producer(cluster, acks=0)
         producer.produce("s", b"1")
         producer.flush()
@@ -238,7 +238,7 @@ def test_without_acknowledgements_nothing_is_sent_twice(new_node: Callable[..., 
             producer.flush()
 
 
-def test_acks_of_the_leader_alone(cluster: Cluster, stream: str) -> None:
+def test_acks_of_the_leader_alone(cluster: BrokerCluster, stream: str) -> None:
     with Producer(cluster, acks=1) as producer:
         producer.produce(stream, b"1", partition=0)
     assert producer.acknowledged == 1

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.clients import metrics, until
 from tests.untyped import untyped
 
-from duramen.client.http import Server
+from duramen.client.http import HttpNode
 from duramen.node.processes import NodeProcesses
 
 PARTITIONS: Final = 4
@@ -286,7 +286,7 @@ def test_every_node_lists_the_groups_of_all_over_http(nodes: NodeProcesses) -> N
         found: list[str] = []
         after: str | None = ""
         while after is not None:
-            page = Server(node.http).get(f"/v1/groups?limit=5&after={after}")
+            page = HttpNode(node.http).get(f"/v1/groups?limit=5&after={after}")
             assert page["silent_nodes"] == []
             found += [group["id"] for group in page["groups"]]
             after = page["next"]

@@ -11,7 +11,17 @@ from tests.untyped import untyped
 
 from duramen.base.errors import BatchCorrupt, BatchInvalid
 from duramen.codec import batch
-from duramen.codec.batch import APPEND_TIME, CONTROL, CRC_START, HEADER_BYTES, NewRecord, Record, check, encode, records
+from duramen.codec.batch import (
+    APPEND_TIME,
+    CONTROL,
+    CRC_START,
+    HEADER_BYTES,
+    BatchInput,
+    DecodedRecord,
+    check,
+    encode,
+    records,
+)
 from duramen.codec.compression import CODECS
 from duramen.codec.crc import crc32c
 
@@ -21,7 +31,7 @@ aiokafka = untyped("aiokafka.record.default_records")
 TIMESTAMPS = st.integers(0, 1 << 45)
 HEADERS = st.lists(st.tuples(st.text(max_size=8).map(str.encode), st.none() | st.binary(max_size=8)), max_size=3)
 NEW_RECORDS = st.lists(
-    st.builds(NewRecord, TIMESTAMPS, st.none() | st.binary(max_size=20), st.none() | st.binary(max_size=60), HEADERS),
+    st.builds(BatchInput, TIMESTAMPS, st.none() | st.binary(max_size=20), st.none() | st.binary(max_size=60), HEADERS),
     min_size=1,
     max_size=20,
 )
@@ -29,16 +39,16 @@ ALL_CODECS = st.integers(0, len(CODECS) - 1)
 PRODUCERS = st.tuples(st.integers(-1, 1 << 40), st.integers(0, 1 << 14), st.integers(0, (1 << 31) - 1))
 
 
-def as_read(new: list[NewRecord], base_offset: int = 0) -> list[Record]:
+def as_read(new: list[BatchInput], base_offset: int = 0) -> list[DecodedRecord]:
     """What reading a batch of `new` has to give."""
     return [
-        Record(base_offset + at, record.timestamp, record.key, record.value, tuple(record.headers))
+        DecodedRecord(base_offset + at, record.timestamp, record.key, record.value, tuple(record.headers))
         for at, record in enumerate(new)
     ]
 
 
 @given(NEW_RECORDS, ALL_CODECS, st.integers(0, 1 << 60), PRODUCERS)
-def test_round_trip(new: list[NewRecord], codec: int, base_offset: int, producer: tuple[int, int, int]) -> None:
+def test_round_trip(new: list[BatchInput], codec: int, base_offset: int, producer: tuple[int, int, int]) -> None:
     encoded = encode(
         new,
         base_offset=base_offset,
@@ -57,9 +67,9 @@ def test_round_trip(new: list[NewRecord], codec: int, base_offset: int, producer
     assert list(records(encoded)) == as_read(new, base_offset)
 
 
-def _as_read_by(library: Any, encoded: bytes | bytearray) -> list[Record]:
+def _as_read_by(library: Any, encoded: bytes | bytearray) -> list[DecodedRecord]:
     return [
-        Record(
+        DecodedRecord(
             record.offset,
             record.timestamp,
             record.key,
@@ -70,7 +80,7 @@ def _as_read_by(library: Any, encoded: bytes | bytearray) -> list[Record]:
     ]
 
 
-def _built_by(library: Any, new: list[NewRecord], codec: int, producer: tuple[int, int, int]) -> bytes:
+def _built_by(library: Any, new: list[BatchInput], codec: int, producer: tuple[int, int, int]) -> bytes:
     builder = library.DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,
@@ -88,7 +98,7 @@ def _built_by(library: Any, new: list[NewRecord], codec: int, producer: tuple[in
 
 # kafka-python compresses with the standard library only.
 @given(NEW_RECORDS, st.integers(0, 1), PRODUCERS)
-def test_both_ways_with_kafka_python(new: list[NewRecord], codec: int, producer: tuple[int, int, int]) -> None:
+def test_both_ways_with_kafka_python(new: list[BatchInput], codec: int, producer: tuple[int, int, int]) -> None:
     theirs = _built_by(kafka_python, new, codec, producer)
     assert list(records(theirs)) == as_read(new)
     assert check(theirs).producer_id == producer[0]
@@ -100,14 +110,14 @@ def test_both_ways_with_kafka_python(new: list[NewRecord], codec: int, producer:
 
 
 @given(NEW_RECORDS, ALL_CODECS, PRODUCERS)
-def test_both_ways_with_aiokafka(new: list[NewRecord], codec: int, producer: tuple[int, int, int]) -> None:
+def test_both_ways_with_aiokafka(new: list[BatchInput], codec: int, producer: tuple[int, int, int]) -> None:
     assert list(records(_built_by(aiokafka, new, codec, producer))) == as_read(new)
     assert _as_read_by(aiokafka, encode(new, codec=codec)) == as_read(new)
 
 
 @given(NEW_RECORDS, ALL_CODECS, st.integers(0, 1 << 60), st.integers(0, 1 << 30), TIMESTAMPS)
 def test_stamping_leaves_the_crc_alone_and_append_time_makes_it_anew(
-    new: list[NewRecord], codec: int, base_offset: int, epoch: int, now_ms: int
+    new: list[BatchInput], codec: int, base_offset: int, epoch: int, now_ms: int
 ) -> None:
     encoded = encode(new, codec=codec)
     sealed = bytes(encoded[CRC_START:])
@@ -125,7 +135,7 @@ def test_stamping_leaves_the_crc_alone_and_append_time_makes_it_anew(
 
 
 @given(st.lists(NEW_RECORDS, max_size=4), st.integers(0, 200))
-def test_batches_one_after_another(groups: list[list[NewRecord]], cut: int) -> None:
+def test_batches_one_after_another(groups: list[list[BatchInput]], cut: int) -> None:
     encoded = [bytes(encode(new)) for new in groups]
     joined = b"".join(encoded)
     data = joined[: max(0, len(joined) - cut)]
@@ -136,7 +146,7 @@ def test_batches_one_after_another(groups: list[list[NewRecord]], cut: int) -> N
 
 # -- what a producer may not send ---------------------------------------------------------------------
 
-ONE = [NewRecord(1_700_000_000_000, b"key", b"value", [(b"name", b"content")])]
+ONE = [BatchInput(1_700_000_000_000, b"key", b"value", [(b"name", b"content")])]
 LAYOUT = {
     "length": (8, ">i"),
     "magic": (16, ">b"),
@@ -156,7 +166,7 @@ def resealed(data: bytearray) -> bytearray:
     return data
 
 
-def with_field(name: str, value: int, new: list[NewRecord] | None = None) -> bytearray:
+def with_field(name: str, value: int, new: list[BatchInput] | None = None) -> bytearray:
     """A batch in which one field says something else, with the right CRC for that."""
     data = encode(ONE if new is None else new)
     position, layout = LAYOUT[name]
@@ -226,7 +236,7 @@ def test_records_that_contradict_themselves(record: bytes) -> None:
     reseal=st.booleans(),
 )
 def test_mutated_batches_are_read_or_refused(
-    new: list[NewRecord], codec: int, changes: list[tuple[float, int]], cut: float, reseal: bool
+    new: list[BatchInput], codec: int, changes: list[tuple[float, int]], cut: float, reseal: bool
 ) -> None:
     data = encode(new, codec=codec)
     for place, flip in changes:

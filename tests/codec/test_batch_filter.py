@@ -9,7 +9,7 @@ from duramen.codec.batch import (
     APPEND_TIME,
     CONTROL,
     DELETE_HORIZON,
-    NewRecord,
+    BatchInput,
     encode,
     header,
     records,
@@ -19,7 +19,7 @@ from duramen.codec.batch_filter import body, marker_type, rebuild, spans
 
 contents = st.one_of(st.none(), st.binary(max_size=200))
 new_records = st.builds(
-    NewRecord,
+    BatchInput,
     st.integers(0, 1 << 45),
     contents,
     contents,
@@ -35,7 +35,7 @@ new_records = st.builds(
     st.booleans(),
 )
 def test_what_stays_is_what_it_was(
-    new: list[NewRecord], codec: int, kept: set[int], horizon_ms: int, append_time: bool
+    new: list[BatchInput], codec: int, kept: set[int], horizon_ms: int, append_time: bool
 ) -> None:
     batch = encode(new, base_offset=100, leader_epoch=3, codec=codec, producer_id=9, producer_epoch=2, base_sequence=7)
     if append_time:
@@ -62,7 +62,7 @@ def test_what_stays_is_what_it_was(
 
 
 def test_a_first_timestamp_is_not_taken_from_a_delete_horizon() -> None:
-    batch = encode([NewRecord(1000, b"k", None), NewRecord(2000, b"k", None)])
+    batch = encode([BatchInput(1000, b"k", None), BatchInput(2000, b"k", None)])
     before = header(batch)
     data = body(batch, before)
     after = header(rebuild(before, data, list(spans(data, 2)), 999_999))
@@ -72,15 +72,15 @@ def test_a_first_timestamp_is_not_taken_from_a_delete_horizon() -> None:
 
 def test_markers() -> None:
     for type_ in (0, 1):
-        marker = encode([NewRecord(0, b"\0\0\0" + bytes((type_,)), b"")], attributes=CONTROL)
+        marker = encode([BatchInput(0, b"\0\0\0" + bytes((type_,)), b"")], attributes=CONTROL)
         assert marker_type(body(marker, header(marker))) == type_
     assert marker_type(b"") is None
-    other = encode([NewRecord(0, b"", b"")], attributes=CONTROL)
+    other = encode([BatchInput(0, b"", b"")], attributes=CONTROL)
     assert marker_type(body(other, header(other))) is None
 
 
 def test_records_that_do_not_fit_are_damage() -> None:
-    batch = encode([NewRecord(0, b"key", b"value")])
+    batch = encode([BatchInput(0, b"key", b"value")])
     data = body(batch, header(batch))
     for wrong in (data[:-1], data[:3], b"", b"\xff" * 20):
         with pytest.raises(BatchCorrupt):

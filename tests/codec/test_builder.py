@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import BatchCorrupt
-from duramen.codec.batch import HEADER_BYTES, NewRecord, encode, encode_record, records, seal
+from duramen.codec.batch import HEADER_BYTES, BatchInput, encode, encode_record, records, seal
 from duramen.codec.builder import RECORD_OVERHEAD_BYTES, BatchBuilder, encode_headers
 from duramen.codec.headers import find_header_values
 
@@ -56,7 +56,7 @@ def test_finds_what_is_there(
     codec: int,
     names: tuple[bytes, ...],
 ) -> None:
-    new = [NewRecord(timestamp, key, value, headers) for key, value, headers, timestamp in wanted]
+    new = [BatchInput(timestamp, key, value, headers) for key, value, headers, timestamp in wanted]
     batch = bytes(encode(new, base_offset=100, codec=codec))
     expected = []
     for record in records(batch):
@@ -71,7 +71,7 @@ def test_finds_what_is_there(
 
 @given(st.data())
 def test_damage_is_one_kind_of_error(data: st.DataObject) -> None:
-    new = [NewRecord(5, b"k", b"v", [(b"A", b"1")]) for _ in range(3)]
+    new = [BatchInput(5, b"k", b"v", [(b"A", b"1")]) for _ in range(3)]
     batch = bytearray(encode(new))
     for _ in range(data.draw(st.integers(1, 5))):
         batch[data.draw(st.integers(HEADER_BYTES, len(batch) - 1))] = data.draw(st.integers(0, 255))
@@ -80,7 +80,7 @@ def test_damage_is_one_kind_of_error(data: st.DataObject) -> None:
 
 
 def test_a_record_that_is_cut_off_is_damage() -> None:
-    batch = bytes(encode([NewRecord(5, b"k", b"v", [(b"A", b"1")])]))
+    batch = bytes(encode([BatchInput(5, b"k", b"v", [(b"A", b"1")])]))
     damaged = batch[:HEADER_BYTES] + b"\x7e" + batch[HEADER_BYTES + 1 :]
     with pytest.raises(BatchCorrupt):
         list(find_header_values(damaged, (b"A",)))

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.codec.batch import NewRecord, encode, records
+from duramen.codec.batch import BatchInput, encode, records
 from duramen.codec.plain import plain_values
 
 VALUES = st.lists(st.binary(max_size=300), min_size=1, max_size=200)
 
 
 def batch_of(values: list[bytes]) -> bytes:
-    return bytes(encode(NewRecord(7, None, value) for value in values))
+    return bytes(encode(BatchInput(7, None, value) for value in values))
 
 
 @given(VALUES)
@@ -35,12 +35,12 @@ def test_what_is_cut_off_is_not_plain() -> None:
 
 
 def test_what_has_more_than_values_is_not_plain() -> None:
-    plain = NewRecord(7, None, b"value")
+    plain = BatchInput(7, None, b"value")
     others = [
-        NewRecord(7, b"key", b"value"),
-        NewRecord(7, None, None),
-        NewRecord(8, None, b"value"),
-        NewRecord(7, None, b"value", ((b"name", b"content"),)),
+        BatchInput(7, b"key", b"value"),
+        BatchInput(7, None, None),
+        BatchInput(8, None, b"value"),
+        BatchInput(7, None, b"value", ((b"name", b"content"),)),
     ]
     assert [plain_values(bytes(encode([plain, other]))) for other in others] == [None] * 4
     assert plain_values(bytes(encode([plain, plain], codec=1))) is None

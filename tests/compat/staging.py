@@ -8,7 +8,7 @@ from tests.compat.driving import Driver
 from tests.raw import Wanted, connect, fetch_bytes
 
 from duramen.base.errors import DuramenError
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.codec.batch import batches
 from duramen.codec.compression import CODECS
 from duramen.codec.kafka.versions import ApiKey
@@ -33,8 +33,8 @@ class Stage:
 
     def delete(self, topic: str) -> None:
         """Delete a topic with our own client."""
-        with Cluster(self.node.kafka) as cluster:
-            Admin(cluster).delete_stream(topic)
+        with BrokerCluster(self.node.kafka) as cluster:
+            StreamAdmin(cluster).delete_stream(topic)
 
     @staticmethod
     def name(kind: str) -> str:
@@ -57,7 +57,7 @@ class Stage:
 
     def partitions(self, topic: str) -> int:
         """How many partitions the node says a topic has; 0 where there is none."""
-        with Cluster(self.node.kafka) as cluster:
+        with BrokerCluster(self.node.kafka) as cluster:
             try:
                 return len(cluster.topic(topic, fresh=True).leaders)
             except DuramenError:
@@ -65,8 +65,8 @@ class Stage:
 
     def configs(self, topic: str) -> dict[str, str | None]:
         """A topic's configs."""
-        with Cluster(self.node.kafka) as cluster:
-            return Admin(cluster).stream_configs(topic)
+        with BrokerCluster(self.node.kafka) as cluster:
+            return StreamAdmin(cluster).stream_configs(topic)
 
 
 def unique(kind: str) -> str:
@@ -77,8 +77,8 @@ def unique(kind: str) -> str:
 def made(node: NodeProcess, partitions: int = 1, config: Mapping[str, str] | None = None, name: str = "") -> str:
     """A new topic, made by our own client."""
     name = name or unique("topic")
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(name, partitions, config)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(name, partitions, config)
     return name
 
 

@@ -20,7 +20,7 @@ from tests.untyped import untyped
 from duramen.base.errors import DependencyMissing
 from duramen.bench.peers.kafka import ApacheKafka
 from duramen.bench.peers.ports import free_ports
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 
 pytestmark = pytest.mark.long
@@ -129,7 +129,7 @@ def _answers(what: Callable[[], Any]) -> bool:
 
 
 def _is_there(address: str, topic: str, count: int) -> bool:
-    with Cluster(address) as cluster:
+    with BrokerCluster(address) as cluster:
         if topic not in cluster.topics([topic]):
             return False
     kafka = untyped("confluent_kafka")
@@ -182,8 +182,8 @@ def _mirror(java: Java, node: NodeProcess, kafka: ApacheKafka) -> None:
     records = [
         Record(f"value {number}".encode(), b"key", (("h", b"1"),), _EPOCH + number, 0) for number in range(300)
     ]  # fmt: skip
-    with Cluster(kafka.address) as cluster:
-        Admin(cluster).create_stream(there, 1, kept)
+    with BrokerCluster(kafka.address) as cluster:
+        StreamAdmin(cluster).create_stream(there, 1, kept)
     CONFLUENT.produce(kafka.address, there, records)
     CONFLUENT.produce(node.kafka, back, records)
     java.start(
@@ -196,8 +196,8 @@ def _mirror(java: Java, node: NodeProcess, kafka: ApacheKafka) -> None:
         assert [(one.value, one.key, one.headers, one.timestamp_ms) for one in found] == [
             (one.value, one.key, one.headers, one.timestamp_ms) for one in records
         ]
-        with Cluster(address) as cluster:
-            assert kept.items() <= Admin(cluster).stream_configs(topic).items()
+        with BrokerCluster(address) as cluster:
+            assert kept.items() <= StreamAdmin(cluster).stream_configs(topic).items()
 
 
 def test_mirror_maker_copies_both_ways(java: Java) -> None:

@@ -17,7 +17,7 @@ from tests.compat.results import Results
 from tests.compat.staging import made
 from tests.untyped import untyped
 
-from duramen.client import Cluster
+from duramen.client import BrokerCluster
 from duramen.node.process import NodeProcess
 
 pytestmark = pytest.mark.long
@@ -125,6 +125,6 @@ def _count(streams: Streams) -> None:
     for word in _WORDS:
         seen = [count for one, count in updates if one == word]
         assert seen == sorted(set(seen)), f"a count of {word} came twice or went back"
-    with Cluster(node.kafka) as cluster:
+    with BrokerCluster(node.kafka) as cluster:
         names = set(cluster.topics())
     assert {f"{source}-app-words-repartition", f"{source}-app-counts-changelog"} <= names

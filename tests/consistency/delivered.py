@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from tests.consistency.history import Send
 from tests.untyped import untyped
 
-from duramen.client import Cluster
+from duramen.client import BrokerCluster
 from duramen.client import Producer as OwnProducer
 from duramen.client.gathered import Stretch
 
@@ -132,7 +132,7 @@ class _Own(Sender):
 
     def __init__(self, address: str, topic: str) -> None:
         self._topic = topic
-        self._cluster = Cluster(address, timeout_s=_END_S)
+        self._cluster = BrokerCluster(address, timeout_s=_END_S)
         self._stored: dict[tuple[int, int], int] = {}
         self._next: dict[int, int] = {}
         self._producer = OwnProducer(self._cluster, batch_bytes=80, on_stored=self._told)

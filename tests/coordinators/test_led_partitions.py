@@ -26,11 +26,11 @@ from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.group.pending_offsets import PendingOffsets
 from duramen.coordinators.led_partitions import Coordinated
 from duramen.doors.kafka.request.errors import group_error_code
-from duramen.groups.consumer_values import HeartbeatRequest, HeartbeatResult
+from duramen.groups.consumer_values import ConsumerHeartbeatResult, HeartbeatRequest
 from duramen.groups.records import CommittedOffset, OffsetKey, partition_for
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
 from duramen.metadata.decisions import Definition
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 ANYBODY = CommitMember("", None, -1)
 SESSION_MS = 10_000
@@ -43,7 +43,7 @@ def several() -> Several:
     """Three brokers with a stream `a` and one for offsets; node 1 leads partition 0 of that, node 2 partition 1."""
     several = Several()
     several.ensure_offsets()
-    created: Answer[None] = Answer()
+    created: CallbackResult[None] = CallbackResult()
     several.broker(3).create_stream(Definition("a", 2), created)
     several.settle()
     assert created.value is None
@@ -64,9 +64,11 @@ def take_over(several: Several, node: int = ELSEWHERE) -> None:
     several.advance(1000)
 
 
-def commit(several: Several, node: int, offset: int, member: CommitMember = ANYBODY) -> Answer[list[DuramenError]]:
+def commit(
+    several: Several, node: int, offset: int, member: CommitMember = ANYBODY
+) -> CallbackResult[list[DuramenError]]:
     """Commit an offset of the first partition."""
-    answer: Answer[list[DuramenError]] = Answer()
+    answer: CallbackResult[list[DuramenError]] = CallbackResult()
     wanted = [(OffsetKey(GROUP, "a", 0), CommittedOffset(offset, 1, "", 0))]
     several.broker(node).groups.commit(GROUP, member, wanted, answer)
     return answer
@@ -80,9 +82,9 @@ def committed(several: Several, node: int) -> int | None:
     return None if found is None else found.offset
 
 
-def join(several: Several, node: int, name: str = "m") -> Answer[JoinResult]:
+def join(several: Several, node: int, name: str = "m") -> CallbackResult[JoinResult]:
     """Ask to join; nothing is settled."""
-    answer: Answer[JoinResult] = Answer()
+    answer: CallbackResult[JoinResult] = CallbackResult()
     request = JoinRequest("", None, name, False, "client", "/host", SESSION_MS, 60_000, "consumer", [("range", b"a")])
     several.broker(node).groups.join(GROUP, request, answer)
     return answer
@@ -92,7 +94,7 @@ def member(several: Several) -> CommitMember:
     """The one member of the group, with its assignment."""
     joined = join(several, HOME)
     several.settle()
-    synced: Answer[SyncResult] = Answer()
+    synced: CallbackResult[SyncResult] = CallbackResult()
     request = SyncRequest(joined.value.member_id, None, joined.value.generation, None, None, [("m", b"all")])
     several.broker(HOME).groups.sync(GROUP, request, synced)
     several.advance(1000)
@@ -102,7 +104,7 @@ def member(several: Several) -> CommitMember:
 
 def beat(several: Several, node: int, who: CommitMember) -> BaseException | None:
     """A sign of life, and what was answered."""
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     several.broker(node).groups.heartbeat(GROUP, who, answer)
     return answer.error
 
@@ -219,8 +221,8 @@ def heartbeat(member_id: str, epoch: int) -> HeartbeatRequest:
 
 
 def test_members_of_the_consumer_protocol_go_on_with_the_next_coordinator(several: Several) -> None:
-    def beaten(node: int, epoch: int) -> Answer[HeartbeatResult]:
-        answer: Answer[HeartbeatResult] = Answer()
+    def beaten(node: int, epoch: int) -> CallbackResult[ConsumerHeartbeatResult]:
+        answer: CallbackResult[ConsumerHeartbeatResult] = CallbackResult()
         several.broker(node).groups.consumer_heartbeat(GROUP, heartbeat("c", epoch), answer)
         several.advance(1000)
         return answer
@@ -239,7 +241,7 @@ def test_offsets_of_topics_that_are_gone_are_forgotten_by_the_next_coordinator(s
     commit(several, HOME, 3)
     several.advance(1000)
     several.elect(several.place(OFFSETS_STREAM, partition_for(GROUP, 2)), None)
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     several.broker(1).delete_stream("a", deleted)
     take_over(several)
     with pytest.raises(GroupNotFound):
@@ -253,7 +255,7 @@ def test_what_may_be_stored_or_not_is_waited_for() -> None:
     several = Several()
     several.require_in_sync(2)
     several.ensure_offsets()
-    created: Answer[None] = Answer()
+    created: CallbackResult[None] = CallbackResult()
     several.broker(1).create_stream(Definition("a", 1), created)
     several.settle()
     commit(several, HOME, 1)
@@ -275,7 +277,7 @@ def test_what_may_be_stored_or_not_is_waited_for() -> None:
 
 def hold(several: Several, node: int, offset: int) -> None:
     """An offset that counts once producer 9 commits."""
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     wanted = [(OffsetKey(GROUP, "a", 0), CommittedOffset(offset, 1, "", 0))]
     several.broker(node)._offsets.hold(GROUP, 9, 0, wanted, answer)
     several.advance(1000)
@@ -329,7 +331,7 @@ def test_a_view_that_compaction_may_have_overtaken_is_derived_anew(several: Seve
     offsets = several.broker(ELSEWHERE)._offsets
     offsets.follow()
     several.settle()
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     several.broker(HOME).groups.delete(GROUP, deleted)
     several.advance(1000)
     log = offsets_partition(several, ELSEWHERE).log
@@ -355,11 +357,11 @@ def test_a_log_that_is_begun_anew_leaves_nothing_in_the_view(several: Several) -
 
 def test_a_view_of_another_layout_is_derived_anew() -> None:
     hand = ManualBroker(SETTINGS)
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ready)
     hand.create("a")
     key = OffsetKey(GROUP, "a", 0)
-    stored: Answer[list[DuramenError | None]] = Answer()
+    stored: CallbackResult[list[DuramenError | None]] = CallbackResult()
     hand.broker.groups.commit(GROUP, ANYBODY, [(key, CommittedOffset(4, 1, "", 0))], stored)
     hand.settle()
     hand.stop()

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from duramen.base.errors import RecordStateInvalid
-from duramen.delivery.spans import Phase
+from duramen.delivery.spans import DeliveryPhase
 from duramen.delivery.window import Acquired, Decision, Outcome, State, Window
 
 OWNERS = st.sampled_from(["a", "b", "c"])
@@ -23,11 +23,11 @@ def window(start: int = 0, *states: State, most_deliveries: int = 3, most_in_fli
 class Position:
     """One position of the model."""
 
-    phase: Phase = Phase.AVAILABLE
+    phase: DeliveryPhase = DeliveryPhase.AVAILABLE
     count: int = 0
     owner: str = ""
     deadline_ms: int = 0
-    becomes: Phase | None = None
+    becomes: DeliveryPhase | None = None
 
 
 @dataclass
@@ -41,13 +41,21 @@ class Model:
     positions: dict[int, Position] = field(default_factory=dict)
 
     def trim(self) -> None:
-        while self.start < self.end and self.positions[self.start].phase in (Phase.ACKNOWLEDGED, Phase.ARCHIVED):
+        while self.start < self.end and self.positions[self.start].phase in (
+            DeliveryPhase.ACKNOWLEDGED,
+            DeliveryPhase.ARCHIVED,
+        ):
             del self.positions[self.start]
             self.start += 1
 
     def held(self, position: int, owner: str) -> bool:
         found = self.positions.get(position)
-        return found is not None and found.phase is Phase.ACQUIRED and found.owner == owner and found.becomes is None
+        return (
+            found is not None
+            and found.phase is DeliveryPhase.ACQUIRED
+            and found.owner == owner
+            and found.becomes is None
+        )
 
 
 class WindowMachine(RuleBasedStateMachine):
@@ -77,7 +85,7 @@ class WindowMachine(RuleBasedStateMachine):
         taken = self.window.acquire(first, last, owner, self.now_ms + LOCK_MS, most)
         wanted = [
             at for at in range(max(first, model.start), min(last, model.end - 1) + 1)
-            if model.positions[at].phase is Phase.AVAILABLE
+            if model.positions[at].phase is DeliveryPhase.AVAILABLE
         ]  # fmt: skip
         room = model.most_in_flight - (model.end - model.start)
         new = list(range(model.end, last + 1)) if room > 0 else []
@@ -89,7 +97,7 @@ class WindowMachine(RuleBasedStateMachine):
         model.end += len(new)
         for at in [*wanted, *new]:
             known = model.positions[at]
-            model.positions[at] = Position(Phase.ACQUIRED, known.count + 1, owner, self.now_ms + LOCK_MS)
+            model.positions[at] = Position(DeliveryPhase.ACQUIRED, known.count + 1, owner, self.now_ms + LOCK_MS)
         assert [(at, count) for one in taken for at, count in _each(one)] == [
             (at, model.positions[at].count) for at in [*wanted, *new]
         ]
@@ -102,8 +110,8 @@ class WindowMachine(RuleBasedStateMachine):
         self.window.skip(first, first + size - 1)
         model = self.model
         for at in range(first, first + size):
-            if at >= model.end or model.positions[at].phase is Phase.AVAILABLE:
-                model.positions[at] = Position(Phase.ARCHIVED)
+            if at >= model.end or model.positions[at].phase is DeliveryPhase.AVAILABLE:
+                model.positions[at] = Position(DeliveryPhase.ARCHIVED)
         model.end = max(model.end, first + size)
         model.trim()
 
@@ -133,9 +141,9 @@ class WindowMachine(RuleBasedStateMachine):
         model = self.model
         for position, outcome in spoken.items():
             known = model.positions[position]
-            known.becomes = Phase.ACKNOWLEDGED if outcome is Outcome.ACCEPT else Phase.ARCHIVED
+            known.becomes = DeliveryPhase.ACKNOWLEDGED if outcome is Outcome.ACCEPT else DeliveryPhase.ARCHIVED
             if outcome is Outcome.RELEASE and known.count < model.most_deliveries:
-                known.becomes = Phase.AVAILABLE
+                known.becomes = DeliveryPhase.AVAILABLE
         assert {at: state.phase for state in decision for at in range(state.first, state.last + 1)} == {
             at: model.positions[at].becomes for at in spoken
         }
@@ -177,7 +185,7 @@ class WindowMachine(RuleBasedStateMachine):
                 if not kept:
                     known.becomes = None
                 else:
-                    over = state.phase is not Phase.AVAILABLE
+                    over = state.phase is not DeliveryPhase.AVAILABLE
                     self.model.positions[at] = Position(state.phase, 0 if over else known.count)
         if kept:
             self.window.settle(decision)
@@ -204,8 +212,8 @@ class WindowMachine(RuleBasedStateMachine):
             model.start, kept, most_deliveries=model.most_deliveries, most_in_flight=model.most_in_flight
         )
         for at, known in model.positions.items():
-            if known.phase is Phase.ACQUIRED:
-                model.positions[at] = Position(Phase.AVAILABLE, known.count - 1)
+            if known.phase is DeliveryPhase.ACQUIRED:
+                model.positions[at] = Position(DeliveryPhase.AVAILABLE, known.count - 1)
         while model.end > model.start and model.positions[model.end - 1] == Position():
             model.end -= 1
             del model.positions[model.end]
@@ -214,12 +222,12 @@ class WindowMachine(RuleBasedStateMachine):
     def the_same_as_the_model(self) -> None:
         model, held = self.model, self.window
         assert (held.start, held.end) == (model.start, model.end)
-        free = [at for at, known in model.positions.items() if known.phase is Phase.AVAILABLE]
+        free = [at for at, known in model.positions.items() if known.phase is DeliveryPhase.AVAILABLE]
         new = model.end if model.end - model.start < model.most_in_flight else None
         assert held.next_position() == (min(free) if free else new)
         locks = [known.deadline_ms for at, known in model.positions.items() if model.held(at, known.owner)]
         assert held.next_deadline_ms() == min(locks, default=None)
-        assert all(state.phase is not Phase.ACQUIRED and state.last >= held.start for state in held.states())
+        assert all(state.phase is not DeliveryPhase.ACQUIRED and state.last >= held.start for state in held.states())
 
 
 WindowMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
@@ -257,12 +265,12 @@ def test_what_is_being_decided_is_nobodys_to_decide_again() -> None:
     one = window()
     one.acquire(0, 3, "a", 10)
     decision = one.decide("a", [(1, 2, Outcome.ACCEPT)])
-    assert one.expire(10) == [State(0, 0, Phase.AVAILABLE, 1), State(3, 3, Phase.AVAILABLE, 1)]
+    assert one.expire(10) == [State(0, 0, DeliveryPhase.AVAILABLE, 1), State(3, 3, DeliveryPhase.AVAILABLE, 1)]
     with pytest.raises(RecordStateInvalid):
         one.decide("a", [(1, 1, Outcome.RELEASE)])
     one.revert(decision)
     assert one.next_deadline_ms() == 10
-    assert one.expire(10) == [State(1, 2, Phase.AVAILABLE, 1)]
+    assert one.expire(10) == [State(1, 2, DeliveryPhase.AVAILABLE, 1)]
 
 
 def test_what_is_kept_names_only_what_differs_from_new_positions() -> None:
@@ -272,16 +280,19 @@ def test_what_is_kept_names_only_what_differs_from_new_positions() -> None:
     one.acquire(10, 10, "b", 10)
     one.decide("a", [(12, 12, Outcome.ACCEPT)])
     assert one.states() == [
-        State(7, 8, Phase.ACKNOWLEDGED, 0),
-        State(10, 10, Phase.AVAILABLE, 1),
-        State(11, 11, Phase.ARCHIVED, 0),
-        State(12, 12, Phase.ACKNOWLEDGED, 0),
+        State(7, 8, DeliveryPhase.ACKNOWLEDGED, 0),
+        State(10, 10, DeliveryPhase.AVAILABLE, 1),
+        State(11, 11, DeliveryPhase.ARCHIVED, 0),
+        State(12, 12, DeliveryPhase.ACKNOWLEDGED, 0),
     ]
 
 
 def test_a_window_that_was_kept_goes_on_where_it_was() -> None:
     one = window(
-        5, State(5, 6, Phase.ACKNOWLEDGED, 0), State(9, 9, Phase.AVAILABLE, 2), State(12, 12, Phase.ARCHIVED, 0)
+        5,
+        State(5, 6, DeliveryPhase.ACKNOWLEDGED, 0),
+        State(9, 9, DeliveryPhase.AVAILABLE, 2),
+        State(12, 12, DeliveryPhase.ARCHIVED, 0),
     )
     assert (one.start, one.end) == (7, 13)
     assert one.acquire(7, 20, "a", 10) == [

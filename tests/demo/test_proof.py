@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import DemoFailed
 from duramen.demo.digest import fingerprint
-from duramen.demo.member import Part
+from duramen.demo.member import MemberPartition
 from duramen.demo.proof import prove
 
 PARTITIONS = 3
@@ -45,10 +45,10 @@ class Passage:
         ]
 
 
-def _parts(reads: Sequence[Read]) -> dict[int, Part]:
-    parts: dict[int, Part] = {}
+def _parts(reads: Sequence[Read]) -> dict[int, MemberPartition]:
+    parts: dict[int, MemberPartition] = {}
     for partition, offset, number in reads:
-        part = parts.setdefault(partition, Part(array("q"), array("q"), bytearray()))
+        part = parts.setdefault(partition, MemberPartition(array("q"), array("q"), bytearray()))
         part.offsets.append(offset)
         part.numbers.append(number)
         part.fingerprints += mark(number)

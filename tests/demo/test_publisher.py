@@ -8,8 +8,8 @@ import pytest
 import uvloop
 from nats.aio.client import Client
 
-from duramen.client.http import Server, path_of
-from duramen.demo.flights import Flight
+from duramen.client.http import HttpNode, path_of
+from duramen.demo.flights import DemoFlight
 from duramen.demo.publisher import Publisher
 from duramen.node.process import NodeProcess
 
@@ -22,9 +22,9 @@ def test_a_connection_that_is_lost_before_the_client_notices(
 ) -> None:
     node = new_node({"nats.server": "embedded"})
     node.start()
-    server = Server(node.http)
+    server = HttpNode(node.http)
     server.post("/v1/streams", {"name": "flights", "subjects": ["flights.>"], "partitions": 1})
-    publisher = Publisher([Flight(f"flights.{number}", b"%d" % number) for number in range(COUNT)], 100)
+    publisher = Publisher([DemoFlight(f"flights.{number}", b"%d" % number) for number in range(COUNT)], 100)
     publisher.publish_the_rest()
     publish, calls = Client.publish, 0
 

@@ -1,8 +1,8 @@
 import pytest
 
-from duramen.demo.report import Figures, bytes_text, lines, listing, seconds_text
+from duramen.demo.report import DemoFigures, bytes_text, lines, listing, seconds_text
 
-FIGURES = Figures(
+FIGURES = DemoFigures(
     flights=336_776,
     body_bytes=101_000_000,
     window=2000,

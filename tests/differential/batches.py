@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from tests.differential.drawing import Drawing, Step
 from tests.differential.peer import Peer, Symbol
 
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
 from duramen.codec.crc import crc32c
 from duramen.codec.kafka.versions import ApiKey
 
@@ -44,7 +44,7 @@ def batch(draw: Drawing, count: int, *, transactional: bool = False) -> bytearra
         draw.numbers += 1
         key = draw.one(None, b"", b"key-%d" % (draw.numbers % 5))
         value = draw.one(None, b"", b"value %d" % draw.numbers)
-        records.append(NewRecord(draw.began_ms + STEP_MS * draw.numbers, key, value, ((b"h", b"1"),)))
+        records.append(BatchInput(draw.began_ms + STEP_MS * draw.numbers, key, value, ((b"h", b"1"),)))
     made = bytearray(encode(records, codec=draw.one(0, 0, 1, 2, 3, 4)))
     if transactional:
         made[22] |= TRANSACTIONAL

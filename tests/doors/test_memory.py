@@ -10,7 +10,7 @@ from tests.clients import CONFLUENT, LIBRARIES, Library, Record
 
 import duramen
 from duramen import errors
-from duramen.client.cluster import Cluster
+from duramen.client.cluster import BrokerCluster
 from duramen.codec.kafka.versions import ApiKey
 from duramen.testing import Broker
 
@@ -97,7 +97,7 @@ def test_everywhere_it_says_that_nothing_survives(duramen_broker: Broker, stream
     assert (described.durability, described.durability_means) == ("memory", _MEANS)
     said = run("stream", "describe", stream, server=server)
     assert f"Durability  memory: {_MEANS}" in said.out
-    with Cluster(duramen_broker.bootstrap_servers, client_id="test", timeout_s=_WAIT_S) as cluster:
+    with BrokerCluster(duramen_broker.bootstrap_servers, client_id="test", timeout_s=_WAIT_S) as cluster:
         resource = {"resource_type": 2, "resource_name": stream, "configuration_keys": ["durability"]}
         asked = {"resources": [resource], "include_documentation": True}
         [result] = cluster.ask(ApiKey.DESCRIBE_CONFIGS, asked)["results"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.clients import CONFLUENT, Place, Record
 from tests.raw import batch_of, connect, produce_bytes, stream_id
 
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.crc import crc32c
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_request
@@ -196,9 +196,9 @@ def test_records_that_only_a_compacted_stream_looks_into(attacked: NodeProcess) 
     }  # fmt: skip
     connection.request(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 10_000, "validate_only": False})
     assert produce_bytes(connection, "compacted", _GOOD).error_code == ErrorCode.INVALID_RECORD
-    keyed = encode([NewRecord(1, b"key", b"value", ())])
+    keyed = encode([BatchInput(1, b"key", b"value", ())])
     assert produce_bytes(connection, "compacted", keyed).error_code == 0
-    bomb = encode([NewRecord(1, b"key", bytes(200 << 20), ())], codec=4)
+    bomb = encode([BatchInput(1, b"key", bytes(200 << 20), ())], codec=4)
     assert len(bomb) < 1_000_000
     assert produce_bytes(connection, "compacted", bomb).error_code in (
         ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE,

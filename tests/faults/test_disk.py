@@ -16,7 +16,7 @@ from tests.clients import CONFLUENT, Record, metric, metrics, until
 from tests.raw import batch_of, connect, produce_bytes, stream_id
 
 from duramen.base.errors import ServerUnreachable
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import PartitionResponse
 from duramen.codec.kafka.schema import Message
@@ -64,7 +64,7 @@ def _said(node: NodeProcess) -> list[str]:
     return [line for line in node.log_path.read_text().splitlines() if f"writes to {node.data_dir}" in line]
 
 
-def _create(connection: Connection, number: int) -> Message:
+def _create(connection: BrokerConnection, number: int) -> Message:
     topic = {"name": f"n{number}", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
     wish = {"topics": [topic], "timeout_ms": 10_000, "validate_only": False}
     (answer,) = connection.request(ApiKey.CREATE_TOPICS, wish)["topics"]

@@ -13,10 +13,10 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from duramen.codec.batch import NewRecord, Record, encode
+from duramen.codec.batch import BatchInput, DecodedRecord, encode
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.wal.frames import FRAME_HEADER_BYTES
 
 ARCHIVE = "directory.tar.gz"
@@ -34,7 +34,7 @@ def text(data: bytes | None) -> str | None:
     return hashlib.sha256(data).hexdigest() if len(data) > _SHOWN_BYTES else base64.b64encode(data).decode()
 
 
-def document(record: Record) -> list[Any]:
+def document(record: DecodedRecord) -> list[Any]:
     """A record as the content's JSON has it."""
     key, value = text(record.key), text(record.value)
     headers = [[name.decode(), None if data is None else data.decode()] for name, data in record.headers]
@@ -45,10 +45,10 @@ def produce(hand: ManualBroker, stream: str, partition: int, *values: bytes, **b
     """Append a batch whose records have keys, headers and nulls, and have it acknowledged."""
     now_ms = hand.clock.wall_ms()
     new = [
-        NewRecord(now_ms + at, b"key-%d" % at if at % 2 else None, value or None, [(b"h", b"v"), (b"none", None)][:at])
+        BatchInput(now_ms + at, b"key-%d" % at if at % 2 else None, value or None, [(b"h", b"v"), (b"none", None)][:at])
         for at, value in enumerate(values)
     ]
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     hand.broker.streams.get(stream).partition(partition).append(encode(new, **batch), answer)
     hand.settle()
     if answer.value < 0:
@@ -58,11 +58,11 @@ def produce(hand: ManualBroker, stream: str, partition: int, *values: bytes, **b
 
 def commit(hand: ManualBroker, stream: str, partition: int, offset: int) -> None:
     """Commit an offset of the group."""
-    made: Answer[None] = Answer()
+    made: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(made)
     hand.settle()
     committed = CommittedOffset(offset, 1, "golden", hand.clock.wall_ms())
-    answer: Answer[Any] = Answer()
+    answer: CallbackResult[Any] = CallbackResult()
     hand.broker.groups.commit(
         GROUP, CommitMember("", None, -1), [(OffsetKey(GROUP, stream, partition), committed)], answer
     )
@@ -110,7 +110,7 @@ def fill(hand: ManualBroker) -> None:
     hand.advance(61_000)
     hand.delete("gone")
     hand.store.move_start(hand.broker.streams.get("plain").partition(0).log, 31)
-    cut: Answer[None] = Answer()
+    cut: CallbackResult[None] = CallbackResult()
     hand.store.truncate(hand.broker.streams.get("cut").partition(0).log, 13, hand.store.node_epoch, cut)
     hand.settle()
     if cut.error is not None:

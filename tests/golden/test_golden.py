@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import duramen
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.node.process import NodeProcess
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.sim.machine.views import MemoryViewStore
 from tests.golden.make import ARCHIVE, CONTENT, GROUP, content, text
 
@@ -65,8 +65,8 @@ def test_producers_go_on(release: str) -> None:
     end_offset = log.log.end_offset
 
     def write(value: bytes, sequence: int) -> int:
-        answer: Answer[int] = Answer()
-        log.append(encode([NewRecord(0, None, value)], base_sequence=sequence, **PRODUCER), answer)
+        answer: CallbackResult[int] = CallbackResult()
+        log.append(encode([BatchInput(0, None, value)], base_sequence=sequence, **PRODUCER), answer)
         hand.settle()
         return answer.value
 

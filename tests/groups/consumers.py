@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from uuid import UUID
 
-from duramen.groups.consumer_group import ConsumerGroup
+from duramen.groups.consumer_group import ConsumerGroupMachine
 from duramen.groups.consumer_table import ConsumerTable
-from duramen.groups.consumer_values import ConsumerConfig, ConsumerState, HeartbeatRequest, HeartbeatResult
-from duramen.groups.topics import Topic, TopicPartition
+from duramen.groups.consumer_values import ConsumerConfig, ConsumerHeartbeatResult, ConsumerState, HeartbeatRequest
+from duramen.groups.topics import GroupTopic, TopicPartition
 
 __all__ = ["CONFIG", "Driver", "FakeTopics", "Someone"]
 
@@ -17,14 +17,14 @@ class FakeTopics:
     """Topics that a test makes and deletes."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, GroupTopic] = {}
         self._made = 0
 
-    def put(self, name: str, partitions: int) -> Topic:
+    def put(self, name: str, partitions: int) -> GroupTopic:
         """A topic, made or grown."""
         old = self._topics.get(name)
         self._made += 1
-        topic = Topic(name, UUID(int=self._made) if old is None else old.id, partitions)
+        topic = GroupTopic(name, UUID(int=self._made) if old is None else old.id, partitions)
         self._topics[name] = topic
         return topic
 
@@ -32,7 +32,7 @@ class FakeTopics:
         """The topic is gone."""
         del self._topics[name]
 
-    def find(self, name: str) -> Topic | None:
+    def find(self, name: str) -> GroupTopic | None:
         """The topic of that name."""
         return self._topics.get(name)
 
@@ -53,7 +53,7 @@ class Driver:
         for name, count in partitions.items():
             self.topics.put(name, count)
         self.config = config
-        self.group = ConsumerGroup(ConsumerTable("g"), config, self.topics)
+        self.group = ConsumerGroupMachine(ConsumerTable("g"), config, self.topics)
         self.now_ms = 0
         self.stored: dict[bytes, bytes] = {}
 
@@ -69,7 +69,7 @@ class Driver:
         """The group's state now."""
         return self.group.state
 
-    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
+    def heartbeat(self, request: HeartbeatRequest) -> ConsumerHeartbeatResult:
         """A heartbeat, and what it changed stored."""
         result = self.group.heartbeat(request, self.now_ms)
         self.store()
@@ -89,7 +89,7 @@ class Driver:
         table = ConsumerTable("g")
         for key, value in self.stored.items():
             table.replay(key, value)
-        self.group = ConsumerGroup.restore(table, self.config, self.topics, self.now_ms)
+        self.group = ConsumerGroupMachine.restore(table, self.config, self.topics, self.now_ms)
 
     def change(self, name: str, partitions: int | None) -> None:
         """A topic is made, grown, or (None) deleted, and the group hears of it."""
@@ -132,7 +132,7 @@ class Someone:
         self.lingering: frozenset[TopicPartition] = frozenset()  # what it is giving up, until its next heartbeat
         self._told: frozenset[TopicPartition] | None = None
 
-    def join(self) -> HeartbeatResult:
+    def join(self) -> ConsumerHeartbeatResult:
         """Join, or join anew with nothing."""
         self.owned = self.lingering = frozenset()
         request = HeartbeatRequest(
@@ -160,12 +160,12 @@ class Someone:
         self._told = self.owned
         return news
 
-    def _take(self, result: HeartbeatResult) -> None:
+    def _take(self, result: ConsumerHeartbeatResult) -> None:
         self.epoch = result.epoch
         if result.assigned is not None:
             self.lingering = self.owned - result.assigned
             self.owned = result.assigned
 
-    def leave(self, epoch: int = -1) -> HeartbeatResult:
+    def leave(self, epoch: int = -1) -> ConsumerHeartbeatResult:
         """Leave."""
         return self.driver.heartbeat(HeartbeatRequest(self.id, epoch, self.instance))

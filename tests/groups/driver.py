@@ -10,8 +10,8 @@ from duramen.groups.values import (
     GroupState,
     JoinRequest,
     JoinResult,
-    Reply,
-    Store,
+    ReplyEffect,
+    StoreEffect,
     SyncRequest,
     SyncResult,
 )
@@ -53,7 +53,7 @@ class Driver:
         self.group = Group("g", **self.options)
         self.now_ms = 1000
         self.hold_stores = False
-        self.stores: deque[Store] = deque()
+        self.stores: deque[StoreEffect] = deque()
         self.stored: GroupSnapshot | None = None
         self._ids = 0
 
@@ -153,7 +153,7 @@ class Driver:
     def settle(self) -> None:
         """Hand out the answers, and see to what is to be stored."""
         for effect in self.group.take_effects():
-            if isinstance(effect, Reply):
+            if isinstance(effect, ReplyEffect):
                 assert effect.token.result is None, "a request was answered twice"
                 effect.token.result = effect.result
             else:

@@ -12,7 +12,7 @@ from tests.groups.consumers import CONFIG, Driver, Someone
 from duramen.base.errors import BatchCorrupt
 from duramen.groups.consumer_records import (
     Key,
-    Kind,
+    RecordKind,
     decode_assignment,
     decode_key,
     decode_member,
@@ -61,9 +61,9 @@ PATTERN = "000003026102620000000000000000000000000000000000"
         (encode_places({(TOPIC, 2), (TOPIC, 0)}), TARGET),
         (encode_assignment(HOLDING), ASSIGNMENT),
         (encode_pattern(["b", "a"], 0), PATTERN),
-        (encode_key(Key(Kind.GROUP, "g")), "0003" + "000167"),
-        (encode_key(Key(Kind.MEMBER, "g", "m")), "0005" + "000167" + "00016d"),
-        (encode_key(Key(Kind.PATTERN, "g", "x.*")), "0010" + "000167" + "0003782e2a"),
+        (encode_key(Key(RecordKind.GROUP, "g")), "0003" + "000167"),
+        (encode_key(Key(RecordKind.MEMBER, "g", "m")), "0005" + "000167" + "00016d"),
+        (encode_key(Key(RecordKind.PATTERN, "g", "x.*")), "0010" + "000167" + "0003782e2a"),
     ],
 )
 def test_they_are_written_as_kafka_writes_them(ours: bytes, theirs: str) -> None:
@@ -85,7 +85,7 @@ def test_what_kafka_writes_is_read() -> None:
     assert decode_pattern(read(PATTERN)) == {"a", "b"}
 
 
-@pytest.mark.parametrize("key", [Key(kind, "grüße", "n" if kind in (5, 7, 8, 16) else "") for kind in Kind])
+@pytest.mark.parametrize("key", [Key(kind, "grüße", "n" if kind in (5, 7, 8, 16) else "") for kind in RecordKind])
 def test_keys_are_read_as_they_were_written(key: Key) -> None:
     assert decode_key(encode_key(key)) == key
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.groups.driver import Asked, Driver
 
 from duramen.base.errors import MemberIdRequired
-from duramen.groups.members import Member
+from duramen.groups.members import ClassicMember
 from duramen.groups.values import GroupState, JoinResult, SyncResult
 
 REBALANCE_MS = 300
@@ -38,7 +38,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.assigned: dict[int, dict[str, bytes]] = {}  # by generation, what its leader brought
         self.leaders: dict[int, str] = {}
         self.names: dict[str, str] = {}  # a static member's id before it came back under another
-        self.before: dict[str, Member] = {}
+        self.before: dict[str, ClassicMember] = {}
         self.generation = self.prepared_ms = self.completed_ms = 0
         self._state = GroupState.EMPTY
         self.max_size = 0

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from duramen.base.errors import FencedMemberEpoch, GroupFull, UnknownMember
-from duramen.groups.share_group import HeartbeatResult, ShareGroup, ShareGroupState, ShareHeartbeat
+from duramen.groups.share_group import ShareGroup, ShareGroupState, ShareHeartbeat, ShareHeartbeatResult
 
 TOPICS = {"a": (UUID(int=1), 2), "b": (UUID(int=2), 1)}
 BOTH = frozenset({(UUID(int=1), 0), (UUID(int=1), 1)})
@@ -20,7 +20,7 @@ class Drive:
         self.now_ms = 0
         self.max_size = max_size
 
-    def beat(self, member: str, epoch: int, *topics: str, rack: str | None = None) -> HeartbeatResult:
+    def beat(self, member: str, epoch: int, *topics: str, rack: str | None = None) -> ShareHeartbeatResult:
         heartbeat = ShareHeartbeat(member, epoch, rack, topics or None, "client", "/host")
         return self.group.heartbeat(
             heartbeat, self.topics.get, self.now_ms, session_ms=100, max_size=self.max_size
@@ -29,9 +29,9 @@ class Drive:
 
 def test_a_member_learns_its_assignment_once() -> None:
     drive = Drive()
-    assert drive.beat("m", 0, "a") == HeartbeatResult("m", 1, BOTH)
-    assert drive.beat("m", 1) == HeartbeatResult("m", 1, None)
-    assert drive.beat("m", 1, "a") == HeartbeatResult("m", 1, None)
+    assert drive.beat("m", 0, "a") == ShareHeartbeatResult("m", 1, BOTH)
+    assert drive.beat("m", 1) == ShareHeartbeatResult("m", 1, None)
+    assert drive.beat("m", 1, "a") == ShareHeartbeatResult("m", 1, None)
     assert drive.beat("m", 1, "b").assignment == frozenset({(UUID(int=2), 0)})
     assert drive.group.state is ShareGroupState.STABLE
 
@@ -58,13 +58,13 @@ def test_others_make_a_new_epoch_in_which_each_is_with_its_next_heartbeat() -> N
     assert halved.assignment is not None
     assert len(halved.assignment) == 1
     drive.group.leave("n", drive.topics.get)
-    assert drive.beat("m", 2) == HeartbeatResult("m", 3, BOTH)
+    assert drive.beat("m", 2) == ShareHeartbeatResult("m", 3, BOTH)
 
 
 def test_a_member_that_joins_again_keeps_its_place() -> None:
     drive = Drive()
     drive.beat("m", 0, "a", rack="r")
-    assert drive.beat("m", 0, "a") == HeartbeatResult("m", 1, BOTH)
+    assert drive.beat("m", 0, "a") == ShareHeartbeatResult("m", 1, BOTH)
     assert [member.rack_id for member in drive.group] == ["r"]
 
 
@@ -75,7 +75,7 @@ def test_who_is_silent_is_given_up() -> None:
     drive.beat("n", 0, "a")
     assert drive.group.next_deadline_ms() == 100
     assert drive.group.expire(drive.topics.get, 100) == ["m"]
-    assert drive.beat("n", 2) == HeartbeatResult("n", 3, BOTH)
+    assert drive.beat("n", 2) == ShareHeartbeatResult("n", 3, BOTH)
     with pytest.raises(UnknownMember):
         drive.beat("m", 1)
     with pytest.raises(UnknownMember):

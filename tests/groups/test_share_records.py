@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import BatchCorrupt
-from duramen.delivery.spans import Phase
+from duramen.delivery.spans import DeliveryPhase
 from duramen.delivery.window import State
 from duramen.groups.share_records import (
     ShareKey,
@@ -27,7 +27,7 @@ from duramen.groups.share_records import (
 INT32 = st.integers(0, (1 << 31) - 1)
 INT64 = st.integers(0, (1 << 62))
 KEYS = st.builds(ShareKey, st.text(st.characters(exclude_categories=["Cs"]), max_size=12), st.uuids(), INT32)
-PHASES = st.sampled_from([Phase.AVAILABLE, Phase.ACKNOWLEDGED, Phase.ARCHIVED])
+PHASES = st.sampled_from([DeliveryPhase.AVAILABLE, DeliveryPhase.ACKNOWLEDGED, DeliveryPhase.ARCHIVED])
 STATES = st.lists(
     st.builds(
         lambda first, size, phase, count: State(first, first + size, phase, count),
@@ -58,14 +58,14 @@ def test_the_bytes_are_kafkas() -> None:
     key = ShareKey("g", UUID(int=5), 3)
     assert encode_key(key) == b"\0\0\0\x01g" + bytes(15) + b"\x05\0\0\0\x03"
     assert encode_key(key, update=True)[:2] == b"\0\x01"
-    update = ShareUpdate(4, (State(4, 6, Phase.ACKNOWLEDGED, 1),), 2, 1)
+    update = ShareUpdate(4, (State(4, 6, DeliveryPhase.ACKNOWLEDGED, 1),), 2, 1)
     batch = (4).to_bytes(8, "big") + (6).to_bytes(8, "big") + b"\x02\0\x01" + b"\0"
     assert encode_update(update) == b"\0\0\0\0\0\x02\0\0\0\x01" + (4).to_bytes(8, "big") + b"\x02" + batch + b"\0"
 
 
 @given(SNAPSHOTS.map(lambda state: state._replace(snapshot_epoch=7)), st.lists(UPDATES, max_size=4))
 def test_updates_are_laid_over_the_snapshot(snapshot: ShareState, updates: list[ShareUpdate]) -> None:
-    wanted: dict[int, tuple[Phase, int]] = {}
+    wanted: dict[int, tuple[DeliveryPhase, int]] = {}
     for states in (snapshot.states, *(update.states for update in updates)):
         for first, last, phase, count in states:
             wanted.update(dict.fromkeys(range(first, last + 1), (phase, count)))
@@ -73,13 +73,13 @@ def test_updates_are_laid_over_the_snapshot(snapshot: ShareState, updates: list[
     assert found.start_offset == max([snapshot.start_offset, *(update.start_offset for update in updates)])
     spread = {at: state[2:] for state in found.states for at in range(state.first, state.last + 1)}
     assert spread == {
-        at: said for at, said in wanted.items() if at >= found.start_offset and said != (Phase.AVAILABLE, 0)
+        at: said for at, said in wanted.items() if at >= found.start_offset and said != (DeliveryPhase.AVAILABLE, 0)
     }
 
 
 def test_updates_of_another_snapshot_do_not_count() -> None:
     snapshot = ShareState(5, (), 2)
-    assert merged(snapshot, [ShareUpdate(9, (State(9, 9, Phase.ARCHIVED, 0),), 1, 0)]) == snapshot
+    assert merged(snapshot, [ShareUpdate(9, (State(9, 9, DeliveryPhase.ARCHIVED, 0),), 1, 0)]) == snapshot
 
 
 @given(st.binary(max_size=60))
@@ -97,7 +97,7 @@ def test_what_is_damaged_is_said() -> None:
         decode_key(b"\0\0\0\x05g")
     with pytest.raises(BatchCorrupt, match="version"):
         decode_snapshot(b"\0\x01")
-    acquired = encode_update(ShareUpdate(0, (State(1, 2, Phase.ACQUIRED, 1),), 0, 0))
+    acquired = encode_update(ShareUpdate(0, (State(1, 2, DeliveryPhase.ACQUIRED, 1),), 0, 0))
     with pytest.raises(BatchCorrupt, match="impossible"):
         decode_update(acquired)
 

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from tests.hostile.tables import SCHEMAS
 
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.compression import compress
 from duramen.codec.crc import crc32c
-from duramen.codec.kafka.schema import Field
+from duramen.codec.kafka.schema import SchemaField
 from duramen.codec.kafka.versions import APIS, Api
 from duramen.codec.varint import encode_uvarint
 
@@ -80,7 +80,7 @@ class Maker:
         self._structure(SCHEMAS[api.key].fields, version, version >= api.flexible, out)
         return out
 
-    def _structure(self, fields: Sequence[Field], version: int, flexible: bool, out: list[Part]) -> None:
+    def _structure(self, fields: Sequence[SchemaField], version: int, flexible: bool, out: list[Part]) -> None:
         present = [field for field in fields if field.low <= version <= field.high]
         for field in present:
             if field.tag < 0:
@@ -88,7 +88,7 @@ class Maker:
         if flexible:
             out.append(Part("tags", self._tags([field for field in present if field.tag >= 0], version)))
 
-    def _tags(self, fields: Sequence[Field], version: int) -> bytes:
+    def _tags(self, fields: Sequence[SchemaField], version: int) -> bytes:
         given = {}
         for field in fields:
             if self._chance.random() < 0.3:
@@ -102,7 +102,7 @@ class Maker:
         ]
         return encode_uvarint(len(given)) + b"".join(packed)
 
-    def _field(self, field: Field, version: int, flexible: bool, out: list[Part]) -> None:
+    def _field(self, field: SchemaField, version: int, flexible: bool, out: list[Part]) -> None:
         if not field.is_array:
             self._element(field, version, flexible, out)
             return
@@ -114,7 +114,7 @@ class Maker:
         for _ in range(count):
             self._element(field, version, flexible, out)
 
-    def _element(self, field: Field, version: int, flexible: bool, out: list[Part]) -> None:
+    def _element(self, field: SchemaField, version: int, flexible: bool, out: list[Part]) -> None:
         kind = field.kind
         if kind == "struct":
             if field.nullable and not field.is_array:
@@ -128,7 +128,7 @@ class Maker:
         else:
             self._sized(field, flexible, out)
 
-    def _number(self, field: Field, layout: str) -> bytes:
+    def _number(self, field: SchemaField, layout: str) -> bytes:
         chance = self._chance
         if layout == ">?":
             return bytes((chance.randrange(2),))
@@ -146,7 +146,7 @@ class Maker:
         modulus = 1 << (bits + 1)
         return (value % modulus).to_bytes((bits + 1) // 8, "big")
 
-    def _sized(self, field: Field, flexible: bool, out: list[Part]) -> None:
+    def _sized(self, field: SchemaField, flexible: bool, out: list[Part]) -> None:
         text = field.kind == "string"
         if field.nullable and not field.is_array and self._chance.random() < 0.2:
             out.append(Part("length", _number(-1, flexible, wide=not text)))
@@ -182,7 +182,9 @@ class Maker:
         codec = chance.randrange(5)
         count = chance.choice((1, 1, 3, 50))
         headers = ((b"h", None), (b"", b"x"))
-        record = NewRecord(chance.choice((0, 1, 1 << 41)), chance.choice((None, b"key")), chance.randbytes(20), headers)
+        record = BatchInput(
+            chance.choice((0, 1, 1 << 41)), chance.choice((None, b"key")), chance.randbytes(20), headers
+        )
         batch = bytearray(encode([record] * count, codec=codec))
         while chance.random() < 0.5:
             if chance.random() < 0.2:

@@ -13,7 +13,7 @@ from tests.raw import Wanted, batch_of, connect, fetch_bytes, produce_bytes, str
 
 from duramen.base.errors import BatchCorrupt, RequestInvalid
 from duramen.base.units import MIB
-from duramen.client.cluster import Cluster
+from duramen.client.cluster import BrokerCluster
 from duramen.codec.compression import compress, decompress
 from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
 from duramen.codec.kafka.fetch import encode_request as encode_fetch
@@ -75,7 +75,7 @@ def test_what_frames_declare_is_not_allocated(attacked: NodeProcess) -> None:
 
 def test_answers_that_nobody_reads_are_bounded(attacked: NodeProcess) -> None:
     """Thousands of small requests for large answers at once: those are handled whose answers have room."""
-    with Cluster(attacked.kafka) as cluster:
+    with BrokerCluster(attacked.kafka) as cluster:
         topics = [
             {"name": f"many-{at}", "num_partitions": 500, "replication_factor": 1, "assignments": [], "configs": []}
             for at in range(5)

@@ -22,7 +22,7 @@ from tests.hostile.tables import SCHEMAS
 from tests.raw import connect, stream_id
 
 from duramen.base.units import MIB
-from duramen.client.cluster import Cluster
+from duramen.client.cluster import BrokerCluster
 from duramen.codec.kafka.header import encode_request
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.node.process import NodeProcess
@@ -104,7 +104,7 @@ def known(attacked: NodeProcess) -> Known:
 
 def _make(node: NodeProcess) -> Known:
     names = ("first", "second", "compacted")
-    with Cluster(node.kafka) as cluster:
+    with BrokerCluster(node.kafka) as cluster:
         topics = [
             {
                 "name": name, "num_partitions": 1 if name == _BESIDE else 3, "replication_factor": 1, "assignments": [],

@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, encode, header, records, stamp
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, encode, header, records, stamp
 from duramen.codec.batch_filter import body, rebuild, spans
 from duramen.codec.markers import encode_marker
 from duramen.keyed.dropping import next_s0, tombstone_bound
 from duramen.keyed.hashing import SIPHASH, HashKey, siphash
-from duramen.keyed.kernel import Applied, Kernel
+from duramen.keyed.kernel import AppliedBatches, Kernel
 from duramen.keyed.leases import Lease, Leases
 from duramen.keyed.native import native_kernel
 from duramen.keyed.plain import PLAIN, apply_hashed
 from duramen.keyed.prev import MemoryPages, PageStore
 from duramen.keyed.vectors import VECTORS
-from duramen.keyed.view import Shown, View
+from duramen.keyed.view import KeyedView, VisibleRecords
 
 SECRET = b"0123456789abcdef"
 BASE = (1 << 23) - 40
@@ -37,7 +37,7 @@ def hashed_by(name: str, hash_id: int, make: Callable[[bytes], HashKey]) -> Kern
         base: int,
         secret: bytes,
         distances: memoryview,
-    ) -> Applied:
+    ) -> AppliedBatches:
         return apply_hashed(data, position, first, end, partitions, counts, base, make(secret), distances)
 
     return PLAIN._replace(name=name, hash_id=hash_id, apply=apply)
@@ -87,9 +87,9 @@ class World:
         self.store: PageStore = MemoryPages()
         self.view = self.new_view()
 
-    def new_view(self) -> View:
+    def new_view(self) -> KeyedView:
         self.store = MemoryPages()
-        return View(self.kernel, BASE, SECRET, self.store, page_records=self.page_records)
+        return KeyedView(self.kernel, BASE, SECRET, self.store, page_records=self.page_records)
 
     # -- the log ------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class World:
             tombstone = self.chance.random() < 0.35
             own = None if producer >= 0 else self.end + at
             self.entries.append(Entry(self.end + at, key, tombstone, producer, own))
-            new.append(NewRecord(1, key, None if tombstone else b"v"))
+            new.append(BatchInput(1, key, None if tombstone else b"v"))
         if producer >= 0:
             self.open.add(producer)
         attributes = TRANSACTIONAL if producer >= 0 else 0
@@ -224,7 +224,7 @@ class World:
         if forget and any(gone):
             self.view.forget(gone, BASE)
 
-    def goes_on_with(self, view: View) -> None:
+    def goes_on_with(self, view: KeyedView) -> None:
         """Another view takes over; S0 and the horizon are known from elsewhere."""
         view.apply(self.read(view.position, self.end), self.read)
         view.raise_s0(self.view.s0)
@@ -232,7 +232,7 @@ class World:
         self.view = view
 
 
-def whole(view: View, at: int) -> Shown:
+def whole(view: KeyedView, at: int) -> VisibleRecords:
     """A whole snapshot."""
     return view.snapshot(at, BASE, at)
 

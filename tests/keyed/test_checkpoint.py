@@ -10,32 +10,32 @@ from tests.keyed.model import SECRET
 
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import FileSystem
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.host.files import HostFileSystem
 from duramen.keyed import checkpoint
-from duramen.keyed.checkpoint import LogFacts
+from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.pagefiles import PageFiles, read_checkpoints, write_checkpoint
 from duramen.keyed.plain import PLAIN
 from duramen.keyed.prev import MemoryPages
-from duramen.keyed.view import View
+from duramen.keyed.view import KeyedView
 from duramen.sim.machine.disk import MemoryFileSystem
 
 HASH = PLAIN.hash_id
 
 
-def log_facts(start: int = 0, end: int = 1000, epoch_at: Callable[[int], int] = lambda _: 4) -> LogFacts:
-    return LogFacts(b"i" * 16, 0, start, end, epoch_at)
+def log_facts(start: int = 0, end: int = 1000, epoch_at: Callable[[int], int] = lambda _: 4) -> LogPositions:
+    return LogPositions(b"i" * 16, 0, start, end, epoch_at)
 
 
-def small_view() -> View:
-    view = View(PLAIN, 0, SECRET, MemoryPages(), page_records=4)
+def small_view() -> KeyedView:
+    view = KeyedView(PLAIN, 0, SECRET, MemoryPages(), page_records=4)
     for offset in range(10):
-        view.apply(bytes(encode([NewRecord(1, b"%d" % (offset % 3), None)], base_offset=offset)))
+        view.apply(bytes(encode([BatchInput(1, b"%d" % (offset % 3), None)], base_offset=offset)))
         view.sample(offset)
     return view
 
 
-def taken(content: bytes, log: LogFacts, hash_id: int = HASH) -> tuple[bool, str]:
+def taken(content: bytes, log: LogPositions, hash_id: int = HASH) -> tuple[bool, str]:
     found, wrong = checkpoint.newest([content, None], log, hash_id)
     return found is not None, "".join(wrong)
 
@@ -53,11 +53,11 @@ def test_a_checkpoint_beside_its_log_is_taken() -> None:
         (log_facts(end=9), "it stands at 10, and the log ends at 9"),
         (log_facts(start=11), "it stands at 10, and the log begins at 11"),
         (log_facts(epoch_at=lambda offset: 5 if offset == 9 else 4), "it stands at 10 of a history that was cut"),
-        (LogFacts(b"j" * 16, 0, 0, 10, lambda _: 4), "it is another stream's"),
-        (LogFacts(b"i" * 16, 1, 0, 10, lambda _: 4), "it is another stream's"),
+        (LogPositions(b"j" * 16, 0, 0, 10, lambda _: 4), "it is another stream's"),
+        (LogPositions(b"i" * 16, 1, 0, 10, lambda _: 4), "it is another stream's"),
     ],
 )
-def test_a_checkpoint_of_another_log_is_discarded(log: LogFacts, why: str) -> None:
+def test_a_checkpoint_of_another_log_is_discarded(log: LogPositions, why: str) -> None:
     content = checkpoint.encode(small_view(), log_facts(), 1)
     assert taken(content, log) == (False, f"the checkpoint of a view is not used: {why}")
 
@@ -95,10 +95,10 @@ def test_damage_is_found(at: int, bit: int, cut: bool) -> None:
 
 def test_what_goes_on_from_a_checkpoint_is_the_same() -> None:
     pages = MemoryPages()
-    view = View(PLAIN, 0, SECRET, pages, page_records=4)
+    view = KeyedView(PLAIN, 0, SECRET, pages, page_records=4)
     chance = Random(5)
     batches = [
-        bytes(encode([NewRecord(1, b"%d" % chance.randrange(9), b"v")] * 2, base_offset=2 * at)) for at in range(40)
+        bytes(encode([BatchInput(1, b"%d" % chance.randrange(9), b"v")] * 2, base_offset=2 * at)) for at in range(40)
     ]
     for batch in batches[:20]:
         view.apply(batch)
@@ -120,11 +120,11 @@ def files(request: pytest.FixtureRequest, tmp_path: object) -> FileSystem:
 def test_a_view_lies_in_files(files: FileSystem) -> None:
     assert read_checkpoints(files, "view") == [None, None]
     store = PageFiles(files, "view")
-    view = View(PLAIN, 0, SECRET, store, page_records=4)
+    view = KeyedView(PLAIN, 0, SECRET, store, page_records=4)
     for generation in range(1, 4):
         for _ in range(10):
             at = view.position
-            view.apply(bytes(encode([NewRecord(1, b"%d" % (at % 3), b"v")], base_offset=at)))
+            view.apply(bytes(encode([BatchInput(1, b"%d" % (at % 3), b"v")], base_offset=at)))
         store.write()
         write_checkpoint(files, "view", checkpoint.encode(view, log_facts(), generation), generation)
     view.raise_s0(9)
@@ -145,9 +145,9 @@ def test_a_view_lies_in_files(files: FileSystem) -> None:
 
 def test_a_page_that_is_damaged_or_gone_is_said_to_be(files: FileSystem) -> None:
     store = PageFiles(files, "view")
-    view = View(PLAIN, 0, SECRET, store, page_records=4)
+    view = KeyedView(PLAIN, 0, SECRET, store, page_records=4)
     for at in range(12):
-        view.apply(bytes(encode([NewRecord(1, b"k", b"v")], base_offset=at)))
+        view.apply(bytes(encode([BatchInput(1, b"k", b"v")], base_offset=at)))
     store.write()
     name = next(name for name in files.names("view") if name.startswith("prev-"))
     files.open(f"view/{name}").write([b"\xff"], 30)

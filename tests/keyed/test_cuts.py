@@ -2,7 +2,7 @@
 
 from random import Random
 
-from duramen.base.cuts import Ended, Marked
+from duramen.base.cuts import EndedAt, MarkedUpTo
 from duramen.keyed.cuts import cut
 
 
@@ -10,14 +10,14 @@ def test_no_transaction_is_cut_in_two() -> None:
     for seed in range(300):
         chance = Random(seed)
         partitions = range(chance.randint(1, 4))
-        ends, markers = dict.fromkeys(partitions, 0), {at: list[Ended]() for at in partitions}
+        ends, markers = dict.fromkeys(partitions, 0), {at: list[EndedAt]() for at in partitions}
         for sequence in range(chance.randint(0, 8)):
             for at in chance.sample(partitions, chance.randint(1, len(partitions))):
                 first = ends[at]
                 ends[at] += chance.randint(2, 5)
-                markers[at].append(Ended(ends[at] - 1, sequence, first, sequence, commit=True))
+                markers[at].append(EndedAt(ends[at] - 1, sequence, first, sequence, commit=True))
         high = {at: chance.randint(0, end) for at, end in ends.items()}
-        marked = {at: Marked(ends[at], [], markers[at]) for at in partitions}
+        marked = {at: MarkedUpTo(ends[at], [], markers[at]) for at in partitions}
         found = cut(dict.fromkeys(partitions, 0), high, marked)
         assert all(0 <= found[at] <= high[at] for at in partitions)
         sides: dict[int, set[bool]] = {}
@@ -33,7 +33,7 @@ def test_no_transaction_is_cut_in_two() -> None:
 
 
 def test_what_may_have_another_marker_to_come_waits() -> None:
-    marked = {"a": Marked(10, [], [Ended(5, 1, 0, 7, commit=True)]), "b": Marked(4, [(1, 2)], [])}
+    marked = {"a": MarkedUpTo(10, [], [EndedAt(5, 1, 0, 7, commit=True)]), "b": MarkedUpTo(4, [(1, 2)], [])}
     assert cut({"a": 0, "b": 0}, {"a": 10, "b": 4}, marked) == {"a": 5, "b": 4}
-    marked["b"] = Marked(9, [], [Ended(8, 1, 2, 7, commit=True)])
+    marked["b"] = MarkedUpTo(9, [], [EndedAt(8, 1, 2, 7, commit=True)])
     assert cut({"a": 0, "b": 0}, {"a": 10, "b": 9}, marked) == {"a": 10, "b": 9}

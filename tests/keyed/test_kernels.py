@@ -11,11 +11,11 @@ from tests.keyed.model import KERNELS, SECRET, SIPHASHED
 
 from duramen.base.errors import BatchCorrupt
 from duramen.base.native import is_installed
-from duramen.codec.batch import CONTROL, CRC_START, HEADER_BYTES, NewRecord, encode
+from duramen.codec.batch import CONTROL, CRC_START, HEADER_BYTES, BatchInput, encode
 from duramen.codec.compression import compress
 from duramen.codec.crc import crc32c
 from duramen.keyed.hashing import siphash
-from duramen.keyed.kernel import BACK, DEAD, FAR, FORWARD, KEEP, MOST_OFFSETS, Applied, Kernel, most_keys
+from duramen.keyed.kernel import BACK, DEAD, FAR, FORWARD, KEEP, MOST_OFFSETS, AppliedBatches, Kernel, most_keys
 from duramen.keyed.native import kernel, native_kernel
 from duramen.keyed.plain import PLAIN
 
@@ -25,7 +25,7 @@ kernels = pytest.mark.parametrize("one", KERNELS, ids=lambda one: one.name)
 FOREVER = (1 << 63) - 1
 
 keys = st.none() | st.binary(max_size=2) | st.integers(30, 200).map(bytes)
-new_records = st.builds(NewRecord, st.integers(-1, 1 << 42), keys, st.none() | st.binary(max_size=3))
+new_records = st.builds(BatchInput, st.integers(-1, 1 << 42), keys, st.none() | st.binary(max_size=3))
 lists = st.lists(new_records, min_size=1, max_size=12)
 
 
@@ -37,7 +37,9 @@ class Table:
         self.counts = memoryview(bytearray(8 * partitions)).cast("Q")
         self.distances = memoryview(bytearray(4 * room)).cast("I")
 
-    def apply(self, one: Kernel, data: bytes, position: int, first: int, end: int, base: int = 0) -> Applied | None:
+    def apply(
+        self, one: Kernel, data: bytes, position: int, first: int, end: int, base: int = 0
+    ) -> AppliedBatches | None:
         """What is done; None where it is refused."""
         try:
             return one.apply(data, position, first, end, self.partitions, self.counts, base, SECRET, self.distances)
@@ -48,7 +50,7 @@ class Table:
         return [list(words) for words in self.partitions], list(self.counts), list(self.distances[:records])
 
 
-def tuples(found: Applied | None) -> object:
+def tuples(found: AppliedBatches | None) -> object:
     return found and (*found[:4], [*map(tuple, found.runs)], [*map(tuple, found.far)])
 
 
@@ -161,7 +163,7 @@ def test_a_table_that_is_nearly_full(one: Kernel) -> None:
         offset = 0
         while True:
             key = chance.randrange(3 * slots).to_bytes(2, "big")
-            done = table.apply(one, bytes(encode([NewRecord(1, key, b"")], base_offset=offset)), 0, offset, FOREVER)
+            done = table.apply(one, bytes(encode([BatchInput(1, key, b"")], base_offset=offset)), 0, offset, FOREVER)
             assert done is not None
             if done.full >= 0:
                 assert key not in model
@@ -187,7 +189,7 @@ def test_a_distance_that_does_not_fit(one: Kernel) -> None:
     found = []
     for offset in offsets:
         done = table.apply(
-            one, bytes(encode([NewRecord(1, b"k", b"")], base_offset=offset)), 0, offset, FOREVER, base=3
+            one, bytes(encode([BatchInput(1, b"k", b"")], base_offset=offset)), 0, offset, FOREVER, base=3
         )
         assert done is not None
         found.append((table.distances[0], [*map(tuple, done.far)]))
@@ -197,9 +199,9 @@ def test_a_distance_that_does_not_fit(one: Kernel) -> None:
 @kernels
 def test_records_that_count_late_are_dead(one: Kernel) -> None:
     table = Table(1, 4, 4)
-    new = [NewRecord(1, b"k", b""), NewRecord(1, b"other", b""), NewRecord(1, None, b"")]
+    new = [BatchInput(1, b"k", b""), BatchInput(1, b"other", b""), BatchInput(1, None, b"")]
     late = bytes(encode(new))
-    done = table.apply(one, bytes(encode([NewRecord(1, b"k", b"")], base_offset=9)), 0, 9, FOREVER)
+    done = table.apply(one, bytes(encode([BatchInput(1, b"k", b"")], base_offset=9)), 0, 9, FOREVER)
     assert done is not None
     done = table.apply(one, late, 0, 0, FOREVER)
     assert done is not None
@@ -209,7 +211,7 @@ def test_records_that_count_late_are_dead(one: Kernel) -> None:
 @kernels
 def test_batches_without_visible_records_are_left_out(one: Kernel) -> None:
     parts = [
-        bytes(encode([NewRecord(1, b"k", b"")] * 3, base_offset=at, attributes=CONTROL * (at == 9)))
+        bytes(encode([BatchInput(1, b"k", b"")] * 3, base_offset=at, attributes=CONTROL * (at == 9)))
         for at in (0, 3, 6, 9)
     ]
     ends = [sum(map(len, parts[:at])) for at in range(5)]
@@ -233,7 +235,7 @@ def test_buffers_that_are_not_what_they_have_to_be() -> None:
     import duramen_native
 
     one = native_kernel()
-    batch = bytes(encode([NewRecord(1, b"k", b"")]))
+    batch = bytes(encode([BatchInput(1, b"k", b"")]))
     table = Table(2, 4, 1)
 
     def refused(action: Callable[[], object], *kinds: type[BaseException]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from duramen.base.errors import SnapshotLeaseExpired, SnapshotLeaseNotFound
 from duramen.keyed.dropping import Dropping, next_s0, tombstone_bound
 from duramen.keyed.leases import Lease, Leases, held_bytes
-from duramen.keyed.samples import Sample, Samples
+from duramen.keyed.samples import PositionSample, Samples
 
 
 def test_the_oldest_lease_holds_back() -> None:
@@ -62,17 +62,17 @@ def test_s0_never_falls_and_passes_nobody() -> None:
 
 
 def test_samples_are_bounded_and_answer_like_a_list() -> None:
-    samples, every = Samples(3), list[Sample]()
+    samples, every = Samples(3), list[PositionSample]()
     for at in range(2000):
-        every.append(Sample(7 * at, 10 + at, 8 + at))
+        every.append(PositionSample(7 * at, 10 + at, 8 + at))
         samples.add(every[-1])
-        samples.add(Sample(7 * at, 5, 5))
+        samples.add(PositionSample(7 * at, 5, 5))
     assert len(samples.rows()) <= 1024
     for time_ms in range(0, 14_000, 333):
         found = samples.as_of(time_ms)
-        assert found in every or found == Sample(0, 3, 3)
+        assert found in every or found == PositionSample(0, 3, 3)
         assert time_ms - 28 <= found.time_ms <= time_ms
-    assert samples.at(9) == Sample(0, 3, 3)
+    assert samples.at(9) == PositionSample(0, 3, 3)
     assert samples.at(1500).position in range(1496, 1501)
     before = samples.as_of(7000)
     samples.drop_before(7000)
@@ -82,10 +82,10 @@ def test_samples_are_bounded_and_answer_like_a_list() -> None:
 def test_tombstones_wait_for_readers_and_for_older_segments() -> None:
     samples = Samples(0)
     for at in range(1, 10):
-        samples.add(Sample(100 * at, 10 * at, 10 * at - 2))
-    assert tombstone_bound(samples, 600, 100, 80, []) == Sample(500, 50, 48)
-    assert tombstone_bound(samples, 600, 100, 30, []) == Sample(300, 30, 28)
-    assert tombstone_bound(samples, 600, 100, 80, [80, 45]) == Sample(400, 40, 38)
+        samples.add(PositionSample(100 * at, 10 * at, 10 * at - 2))
+    assert tombstone_bound(samples, 600, 100, 80, []) == PositionSample(500, 50, 48)
+    assert tombstone_bound(samples, 600, 100, 30, []) == PositionSample(300, 30, 28)
+    assert tombstone_bound(samples, 600, 100, 80, [80, 45]) == PositionSample(400, 40, 38)
     assert tombstone_bound(samples, 600, 100, 80, [0]).position == 0
 
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tests.keyed.model import BASE, KERNELS, SECRET, World, check, whole
 
 from duramen.base.errors import BatchCorrupt, SnapshotNotReached, SnapshotStartOver, SnapshotTooOld
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.keyed import checkpoint
-from duramen.keyed.checkpoint import LogFacts
+from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.prev import PageStore
-from duramen.keyed.view import View
+from duramen.keyed.view import KeyedView
 
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda one: one.name)
 
@@ -22,7 +22,7 @@ def run(chance: Random, kernel: Kernel, steps: int) -> None:
     """Chance writes, commits, moves S0, compacts, restarts; after each step the promises are looked at."""
     world = World(chance, kernel, keys=chance.choice((3, 20, 200)), page_records=chance.choice((1, 7, 64, 4096)))
     saved: tuple[bytes, PageStore] | None = None
-    log = LogFacts(b"i" * 16, 3, BASE, 1 << 60, lambda _: 0)
+    log = LogPositions(b"i" * 16, 3, BASE, 1 << 60, lambda _: 0)
     for step in range(steps):
         match chance.randrange(17):
             case 12:
@@ -58,7 +58,7 @@ def take_step(world: World, kind: int, step: int) -> None:
             world.leases.remove(chance.choice([one.lease_id for one in world.leases.all()]))
 
 
-def restored(world: World, log: LogFacts, content: bytes, store: PageStore) -> View:
+def restored(world: World, log: LogPositions, content: bytes, store: PageStore) -> KeyedView:
     """The view of a checkpoint."""
     found, wrong = checkpoint.newest([None, content], log, world.kernel.hash_id)
     assert found is not None
@@ -82,26 +82,26 @@ def test_what_is_promised_holds_for_long(kernel: Kernel) -> None:
 
 @kernels
 def test_a_damaged_batch_stops_the_view_before_it(kernel: Kernel) -> None:
-    view = View(kernel, 0, SECRET)
-    good = bytes(encode([NewRecord(1, b"a", b"1"), NewRecord(1, b"b", b"2")]))
-    bad = bytearray(encode([NewRecord(1, b"a", b"3")], base_offset=2))
+    view = KeyedView(kernel, 0, SECRET)
+    good = bytes(encode([BatchInput(1, b"a", b"1"), BatchInput(1, b"b", b"2")]))
+    bad = bytearray(encode([BatchInput(1, b"a", b"3")], base_offset=2))
     bad[-1] ^= 1
     for _ in range(2):
         with pytest.raises(BatchCorrupt):
             view.apply(good + bytes(bad))
         assert view.position == 2
-    view.apply(bytes(encode([NewRecord(1, b"a", b"3")], base_offset=2)))
+    view.apply(bytes(encode([BatchInput(1, b"a", b"3")], base_offset=2)))
     assert whole_of(view) == [1, 2]
 
 
-def whole_of(view: View) -> list[int]:
+def whole_of(view: KeyedView) -> list[int]:
     return view.snapshot(view.position, 0, view.position).offsets()
 
 
 def test_snapshots_that_are_not_there_are_refused() -> None:
-    view = View(KERNELS[0], 0, SECRET)
+    view = KeyedView(KERNELS[0], 0, SECRET)
     for offset in range(10):
-        view.apply(bytes(encode([NewRecord(1, b"a", None)], base_offset=offset)))
+        view.apply(bytes(encode([BatchInput(1, b"a", None)], base_offset=offset)))
         view.sample(offset)
     view.raise_s0(5)
     view.dropping(0, view.samples.as_of(3))
@@ -122,7 +122,7 @@ def test_keys_that_were_deleted_take_no_room(kernel: Kernel) -> None:
     world = World(Random(1), kernel, keys=500, page_records=64)
     for number in range(1000):
         world.entries.clear()
-        data = encode([NewRecord(1, number.to_bytes(2, "big"), None)], base_offset=BASE + number)
+        data = encode([BatchInput(1, number.to_bytes(2, "big"), None)], base_offset=BASE + number)
         world.view.apply(bytes(data))
     assert len(world.view.latest) == 1000
     before = world.view.memory_bytes

@@ -7,7 +7,13 @@ import pytest
 from msgspec.structs import replace
 from tests.metadata.cluster.building import add_stream, answered, partition_at, proposal_at, site_with
 
-from duramen.metadata.alter_partition import Altered, Member, Proposal, Refusal, alter_partition
+from duramen.metadata.alter_partition import (
+    Altered,
+    AlterPartitionRefusal,
+    InSyncMember,
+    InSyncProposal,
+    alter_partition,
+)
 from duramen.metadata.fencing import drain, fence
 from duramen.metadata.partitions import PartitionId
 
@@ -29,30 +35,33 @@ def test_a_member_leaves_and_comes_back() -> None:
     assert partition_at(site, place) == replace(before, partition_epoch=before.partition_epoch + 1)
 
 
-def members(*node_ids: int) -> tuple[Member, ...]:
+def members(*node_ids: int) -> tuple[InSyncMember, ...]:
     """Nodes in the epochs that they have when they register one after another, and are unfenced each."""
-    return tuple(Member(node_id, 2 * node_id - 1) for node_id in node_ids)
+    return tuple(InSyncMember(node_id, 2 * node_id - 1) for node_id in node_ids)
 
 
 @pytest.mark.parametrize(
     ("spoil", "refusal"),
     [
-        (lambda right: right._replace(place=right.place._replace(partition=9)), Refusal.UNKNOWN_TOPIC_OR_PARTITION),
-        (lambda right: right._replace(place=PartitionId(UUID(int=7), 0)), Refusal.UNKNOWN_TOPIC_ID),
-        (lambda right: right._replace(leader=Member(1, 99)), Refusal.STALE_BROKER_EPOCH),
-        (lambda right: right._replace(leader=Member(9, 1)), Refusal.STALE_BROKER_EPOCH),
-        (lambda right: right._replace(leader_epoch=1), Refusal.NOT_CONTROLLER),
-        (lambda right: right._replace(partition_epoch=1), Refusal.NOT_CONTROLLER),
-        (lambda right: right._replace(leader_epoch=-1), Refusal.FENCED_LEADER_EPOCH),
-        (lambda right: right._replace(partition_epoch=-1), Refusal.INVALID_UPDATE_VERSION),
-        (lambda right: right._replace(leader=members(2)[0]), Refusal.INVALID_REQUEST),
-        (lambda right: right._replace(isr=()), Refusal.INVALID_REQUEST),
-        (lambda right: right._replace(isr=members(2, 3)), Refusal.INVALID_REQUEST),
-        (lambda right: right._replace(isr=members(1, 2, 2)), Refusal.INVALID_REQUEST),
-        (lambda right: right._replace(isr=members(1, 4)), Refusal.INVALID_REQUEST),
+        (
+            lambda right: right._replace(place=right.place._replace(partition=9)),
+            AlterPartitionRefusal.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+        (lambda right: right._replace(place=PartitionId(UUID(int=7), 0)), AlterPartitionRefusal.UNKNOWN_TOPIC_ID),
+        (lambda right: right._replace(leader=InSyncMember(1, 99)), AlterPartitionRefusal.STALE_BROKER_EPOCH),
+        (lambda right: right._replace(leader=InSyncMember(9, 1)), AlterPartitionRefusal.STALE_BROKER_EPOCH),
+        (lambda right: right._replace(leader_epoch=1), AlterPartitionRefusal.NOT_CONTROLLER),
+        (lambda right: right._replace(partition_epoch=1), AlterPartitionRefusal.NOT_CONTROLLER),
+        (lambda right: right._replace(leader_epoch=-1), AlterPartitionRefusal.FENCED_LEADER_EPOCH),
+        (lambda right: right._replace(partition_epoch=-1), AlterPartitionRefusal.INVALID_UPDATE_VERSION),
+        (lambda right: right._replace(leader=members(2)[0]), AlterPartitionRefusal.INVALID_REQUEST),
+        (lambda right: right._replace(isr=()), AlterPartitionRefusal.INVALID_REQUEST),
+        (lambda right: right._replace(isr=members(2, 3)), AlterPartitionRefusal.INVALID_REQUEST),
+        (lambda right: right._replace(isr=members(1, 2, 2)), AlterPartitionRefusal.INVALID_REQUEST),
+        (lambda right: right._replace(isr=members(1, 4)), AlterPartitionRefusal.INVALID_REQUEST),
     ],
 )
-def test_refusals(spoil: Callable[[Proposal], Proposal], refusal: Refusal) -> None:
+def test_refusals(spoil: Callable[[InSyncProposal], InSyncProposal], refusal: AlterPartitionRefusal) -> None:
     site = site_with(None, None, None, None)
     (place,) = add_stream(site, [[1, 2, 3]])
     assert alter_partition(site.state, spoil(proposal_at(site, place, 1, 2))) is refusal
@@ -65,9 +74,13 @@ def test_who_is_fenced_or_about_to_stop_or_registered_anew_is_not_eligible() -> 
     site.commit(fence(site.state, nodes[2]))
     site.commit(drain(site.state, nodes[3]))
     proposal = proposal_at(site, place, 1, 4)
-    for member in (Member(2, nodes[2].epoch), Member(3, nodes[3].epoch), Member(4, nodes[4].epoch - 1)):
+    for member in (
+        InSyncMember(2, nodes[2].epoch),
+        InSyncMember(3, nodes[3].epoch),
+        InSyncMember(4, nodes[4].epoch - 1),
+    ):
         wrong = proposal._replace(isr=(proposal.leader, member))
-        assert alter_partition(site.state, wrong) is Refusal.INELIGIBLE_REPLICA
+        assert alter_partition(site.state, wrong) is AlterPartitionRefusal.INELIGIBLE_REPLICA
 
 
 def test_a_leader_about_to_stop_gives_way_to_who_comes_in_sync() -> None:

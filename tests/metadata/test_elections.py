@@ -9,7 +9,7 @@ from duramen.base.errors import ElectionNotNeeded, LeaderUnavailable, Partitions
 from duramen.metadata.elections import elect_preferred, elect_unclean, move_leader, rebalance_leaders
 from duramen.metadata.fencing import drain, fence
 from duramen.metadata.partitions import PartitionId, PartitionState
-from duramen.metadata.stream_rules import Loss, Rules, rules_of
+from duramen.metadata.stream_rules import Loss, ReplicationRules, rules_of
 from duramen.metadata.streams import configure_cluster, configure_replicated
 
 
@@ -105,8 +105,10 @@ def test_a_default_for_all_nodes_is_a_rule_of_every_stream_without_its_own() -> 
 
 def test_rules() -> None:
     moving = PartitionState(replicas=(1, 2, 3), adding=(2, 3))
-    assert [Rules(least).least_in_sync(moving) for least in (1, 2, 3)] == [1, 1, 1]
-    lost = {how: [loss for loss in Loss if Rules(durability=how).loses(loss)] for how in ("sync", "os", "memory")}
+    assert [ReplicationRules(least).least_in_sync(moving) for least in (1, 2, 3)] == [1, 1, 1]
+    lost = {
+        how: [loss for loss in Loss if ReplicationRules(durability=how).loses(loss)] for how in ("sync", "os", "memory")
+    }
     always = [Loss.DAMAGED, Loss.ALL]
     assert lost == {
         "sync": always,

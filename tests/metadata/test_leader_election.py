@@ -11,10 +11,10 @@ from duramen.metadata.events import NodeDraining, NodeRegistered
 from duramen.metadata.leader_election import Alike, change
 from duramen.metadata.nodes import Nodes
 from duramen.metadata.partitions import PartitionId, PartitionState
-from duramen.metadata.stream_rules import Rules
+from duramen.metadata.stream_rules import ReplicationRules
 
 NODES = (1, 2, 3)
-RULES = (Rules(), Rules(2), Rules(2, unclean=True))
+RULES = (ReplicationRules(), ReplicationRules(2), ReplicationRules(2, unclean=True))
 STREAM = StreamId(int=1)
 
 
@@ -58,7 +58,7 @@ def nodes(draw: st.DrawFn) -> Nodes:
     st.lists(st.tuples(partitions(), st.sampled_from(RULES), st.sampled_from((None, 1)), st.sampled_from((None, 1)))),
 )
 def test_of_those_that_stand_alike_each_comes_to_what_it_would_alone(
-    known: Nodes, many: list[tuple[PartitionState, Rules, int | None, int | None]]
+    known: Nodes, many: list[tuple[PartitionState, ReplicationRules, int | None, int | None]]
 ) -> None:
     alike = Alike(known)
     # Each twice, in other epochs: what the first has come to is that of the other.

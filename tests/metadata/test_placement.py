@@ -16,7 +16,7 @@ from duramen.metadata.fencing import drain, fence
 from duramen.metadata.nodes import CONTROLLER_ROLE
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.placement import check_assignment, place
-from duramen.metadata.rebalance import Move, Reason, begin_moves, cancel_moves, plan, progress
+from duramen.metadata.rebalance import MoveReason, ReplicaMove, begin_moves, cancel_moves, plan, progress
 from duramen.metadata.registration import Registration
 from duramen.metadata.streams import create_replicated, grow_replicated
 
@@ -143,7 +143,7 @@ def test_streams_are_created_and_grown_with_their_replicas() -> None:
 # -- plans ----------------------------------------------------------------------------------------------
 
 
-def carried_out(site: Site, moves: list[Move], at_once: int) -> int:
+def carried_out(site: Site, moves: list[ReplicaMove], at_once: int) -> int:
     """Carry a plan out, with all replicas in sync as soon as they are there; how many steps it took."""
     for step in range(len(moves) + 1):
         site.commit(begin_moves(site.state, moves, at_once))
@@ -205,7 +205,7 @@ def test_nodes_that_are_fenced_or_about_to_stop_keep_what_they_have() -> None:
     site.commit(fence(site.state, nodes[2]))
     assert plan(site.state) == []
     moves = plan(site.state, [2])
-    assert {move.reasons for move in moves} == {(Reason.DRAIN,)}
+    assert {move.reasons for move in moves} == {(MoveReason.DRAIN,)}
     assert [move.after for move in moves] == [(1, 3), (3, 2)]
 
 
@@ -213,7 +213,7 @@ def test_a_node_that_cannot_be_emptied_is_not_to_lead() -> None:
     site = site_with(None, None, None)
     add_stream(site, [[3, 1, 2], [1, 2, 3], [2, 1, 3], [1, 2, 3]])
     moves = plan(site.state, [3])
-    assert [(move.before, move.after[0], move.reasons) for move in moves] == [((3, 1, 2), 2, (Reason.DRAIN,))]
+    assert [(move.before, move.after[0], move.reasons) for move in moves] == [((3, 1, 2), 2, (MoveReason.DRAIN,))]
     carried_out(site, moves, 1)
     assert plan(site.state, [3]) == []
 

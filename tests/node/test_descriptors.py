@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.clients import open_logs, unready, until
 
 from duramen.cli.top.samples import parse
-from duramen.client.http import Server
+from duramen.client.http import HttpNode
 from duramen.node.process import NodeProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc names")
@@ -64,11 +64,11 @@ def test_what_deleted_streams_took_is_given_back(new_node: Callable[..., NodePro
 
 
 def _descriptors(node: NodeProcess) -> int:
-    return int(Server(node.http).get("/v1/node")["health"]["descriptors"])
+    return int(HttpNode(node.http).get("/v1/node")["health"]["descriptors"])
 
 
 def _resident_bytes(node: NodeProcess) -> float:
-    sample = parse(Server(node.http).text("/metrics"), 0.0)
+    sample = parse(HttpNode(node.http).text("/metrics"), 0.0)
     return sample.total("duramen_process_resident_bytes") or 0.0
 
 

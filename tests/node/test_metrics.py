@@ -5,12 +5,12 @@ import gc
 import time
 
 from duramen.base.metrics import Metrics
-from duramen.node.metrics import Measuring
+from duramen.node.metrics import ProcessMetrics
 
 
 def test_a_late_loop_is_noticed() -> None:
     metrics = Metrics()
-    measuring = Measuring(metrics)
+    measuring = ProcessMetrics(metrics)
     delay = metrics.histogram("duramen_event_loop_delay_seconds")
 
     async def keep_the_loop_busy() -> None:
@@ -27,7 +27,7 @@ def test_a_late_loop_is_noticed() -> None:
 
 def test_collections_are_counted_while_it_runs() -> None:
     metrics = Metrics()
-    measuring = Measuring(metrics)
+    measuring = ProcessMetrics(metrics)
     pauses = metrics.histogram("duramen_gc_pause_seconds")
     measuring.stop()  # before it began: nothing
 

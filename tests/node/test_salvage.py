@@ -18,8 +18,8 @@ from duramen.host.files import HostFileSystem
 from duramen.metadata.events import Event, PartitionChanged, StreamCreated
 from duramen.metadata.snapshot import encode_snapshot
 from duramen.node.names import read_names
-from duramen.node.salvage import Cut, Partial, Salvaged, salvage
-from duramen.raft.epochs import End
+from duramen.node.salvage import Partial, Salvaged, SalvagedEnd, salvage
+from duramen.raft.epochs import EpochEnd
 from duramen.raft.voters import NO_VOTERS
 from duramen.sim.broker import ManualBroker
 from duramen.sim.machine.views import MemoryViewStore
@@ -247,7 +247,7 @@ def harm(path: Path, drawn: random.Random) -> None:
 
 def test_truncate(source: Path) -> None:
     target = source.parent / "dst"
-    done = salvage(source, target, maker="test", cut=Cut("plain", 0, 44))
+    done = salvage(source, target, maker="test", cut=SalvagedEnd("plain", 0, 44))
     (log,) = [log for log in done.logs if (log.stream, log.partition) == ("plain", 0)]
     # The batch that holds it begins before it, and goes whole.
     assert (log.end_offset, log.cut, log.lost) == (42, (42, 60), [])
@@ -260,11 +260,11 @@ def test_truncate(source: Path) -> None:
 def test_truncate_wants_what_is_there(source: Path) -> None:
     target = source.parent / "dst"
     with pytest.raises(StreamNotFound, match="no stream nope"):
-        salvage(source, target, maker="test", cut=Cut("nope", 0, 1))
+        salvage(source, target, maker="test", cut=SalvagedEnd("nope", 0, 1))
     with pytest.raises(StreamNotFound, match="partition 7"):
-        salvage(source, target, maker="test", cut=Cut("plain", 7, 1))
+        salvage(source, target, maker="test", cut=SalvagedEnd("plain", 7, 1))
     with pytest.raises(OffsetOutOfRange, match="31 to 61: 62 must lie between"):
-        salvage(source, target, maker="test", cut=Cut("plain", 0, 62))
+        salvage(source, target, maker="test", cut=SalvagedEnd("plain", 0, 62))
     assert not target.exists()
 
 
@@ -325,7 +325,7 @@ def snapshot(member: Path, *events: Event) -> None:
     state = read_names(files, read_leftovers(files, None)).state
     for event in events:
         state.apply(event)
-    end = End(1, 1 << 20)
+    end = EpochEnd(1, 1 << 20)
     SnapshotFiles(files).write(end, encode_snapshot_file(Snapshot(end, NO_VOTERS, encode_snapshot(state))))
 
 

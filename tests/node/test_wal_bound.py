@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from duramen.base.units import MIB
-from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
+from duramen.client import BrokerCluster, Consumer, Producer, StreamAdmin, TopicPartition
 from duramen.node.process import NodeProcess
 
 BOUND = 8 * MIB
@@ -19,7 +19,7 @@ def wal_bytes(data_dir: Path) -> int:
 def write(node: NodeProcess, stream: str, value: bytes, count: int) -> int:
     """Write records; returns the largest that the write-ahead log was seen to be."""
     largest = 0
-    with Cluster(node.kafka) as cluster, Producer(cluster, batch_bytes=256 * 1024) as producer:
+    with BrokerCluster(node.kafka) as cluster, Producer(cluster, batch_bytes=256 * 1024) as producer:
         for number in range(count):
             producer.produce(stream, value)
             if number % 50 == 0:
@@ -29,15 +29,15 @@ def write(node: NodeProcess, stream: str, value: bytes, count: int) -> int:
 
 
 def count(node: NodeProcess, stream: str) -> int:
-    with Cluster(node.kafka) as cluster:
+    with BrokerCluster(node.kafka) as cluster:
         at = TopicPartition(stream, 0)
         return Consumer(cluster).bounds([at])[at][1]
 
 
 def test_under_load_and_when_the_bound_is_lowered(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node().start()
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream("s", 1)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream("s", 1)
     write(node, "s", os.urandom(10_000), 100)
     assert wal_bytes(node.data_dir) >= 64 * MIB
     node.stop()
@@ -54,8 +54,8 @@ def test_under_load_and_when_the_bound_is_lowered(new_node: Callable[..., NodePr
 def test_batches_as_large_as_they_may_be(new_node: Callable[..., NodeProcess]) -> None:
     """Each in a file of its own, and ordinary ones in between."""
     node = new_node({"wal.max.bytes": BOUND, "message.max.bytes": BOUND}).start()
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream("s", 1)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream("s", 1)
     for _ in range(5):
         assert write(node, "s", os.urandom(BOUND // 2 - 1000), 1) <= BOUND
         assert write(node, "s", os.urandom(10_000), 100) <= BOUND

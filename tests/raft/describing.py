@@ -1,12 +1,12 @@
 """Messages and effects as text, for transcripts and traces: `Vote epoch=1 voter=2/a end=0:0`."""
 
 from duramen.raft.effects import Append, Became, Commit, Cut, Effect, Install, Persist, Send, Serve, ServeSnapshot
-from duramen.raft.messages import Batch, Message
-from duramen.raft.roles import Role
-from duramen.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter
+from duramen.raft.messages import EntryBatch, Message
+from duramen.raft.roles import RaftRole
+from duramen.raft.voter_changes import VoterAddition, VoterRemoval, VoterUpdate
 
 
-def batch_text(batch: Batch) -> str:
+def batch_text(batch: EntryBatch) -> str:
     """Epoch and offsets, and what it holds."""
     last = batch.first + batch.entries - 1
     place = f"{batch.epoch}:{batch.first}" + (f"-{last}" if batch.entries > 1 else "")
@@ -16,11 +16,11 @@ def batch_text(batch: Batch) -> str:
 
 def _value_text(value: object) -> str:
     match value:
-        case Batch():
+        case EntryBatch():
             return batch_text(value)
-        case AddVoter(voter) | UpdateVoter(voter):
+        case VoterAddition(voter) | VoterUpdate(voter):
             return f"{type(value).__name__}({voter.id})"
-        case RemoveVoter(replica):
+        case VoterRemoval(replica):
             return f"RemoveVoter({replica})"
         case tuple() if type(value) is tuple:
             return "[" + ", ".join(map(_value_text, value)) + "]"
@@ -45,7 +45,7 @@ def effect_text(effect: Effect) -> str:
         case Persist(ballot):
             return f"writes its ballot: epoch {ballot.epoch}, voted {ballot.voted or 'for nobody'}"
         case Became(role, epoch, leader):
-            known = f", whose leader is {leader}" if role is Role.FOLLOWER else ""
+            known = f", whose leader is {leader}" if role is RaftRole.FOLLOWER else ""
             return f"is {role.value} in epoch {epoch}{known}"
         case Append(batch):
             return f"appends {batch_text(batch)}"

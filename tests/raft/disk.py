@@ -4,13 +4,13 @@ import zlib
 from typing import NamedTuple
 
 from duramen.raft.ballots import Ballot
-from duramen.raft.epochs import NOTHING, End
-from duramen.raft.messages import Batch
-from duramen.raft.replica import Kept
+from duramen.raft.epochs import NOTHING, EpochEnd
+from duramen.raft.messages import EntryBatch
+from duramen.raft.replica import RaftDiskState
 from duramen.raft.voters import NO_VOTERS, Voters
 
 
-def digest(before: int, batch: Batch) -> int:
+def digest(before: int, batch: EntryBatch) -> int:
     """What a snapshot holds in these tests: a checksum of all that was committed, from batch to batch."""
     return zlib.crc32(repr((batch.epoch, batch.first, batch.payload)).encode(), before)
 
@@ -18,18 +18,18 @@ def digest(before: int, batch: Batch) -> int:
 class Content(NamedTuple):
     """A log: a snapshot, with the voters and the digest that it holds, and the batches behind it."""
 
-    snapshot: End = NOTHING
+    snapshot: EpochEnd = NOTHING
     voters: Voters = NO_VOTERS
     digest: int = 0
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[EntryBatch, ...] = ()
 
     @property
-    def end(self) -> End:
+    def end(self) -> EpochEnd:
         """Where it ends."""
         if not self.batches:
             return self.snapshot
         last = self.batches[-1]
-        return End(last.epoch, last.first + last.entries)
+        return EpochEnd(last.epoch, last.first + last.entries)
 
 
 class Disk:
@@ -40,10 +40,10 @@ class Disk:
         self.damaged = False  # whether what was synced may be lost, as far as a start knows
         self.synced = self.written = Content(voters=voters)
 
-    def kept(self) -> Kept:
+    def kept(self) -> RaftDiskState:
         """What a replica that starts finds."""
         log = self.written
-        return Kept(self.ballot, log.snapshot, log.voters, log.batches, self.damaged)
+        return RaftDiskState(self.ballot, log.snapshot, log.voters, log.batches, self.damaged)
 
     def crash(self) -> None:
         """The process ends; what was not synced is gone."""
@@ -55,7 +55,7 @@ class Disk:
         self.written = self.synced = self.synced._replace(batches=kept)
         self.damaged = True
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: EntryBatch) -> None:
         """Write a batch to the end."""
         if batch.first != self.written.end.offset:
             raise AssertionError(f"{batch} does not follow {self.written.end}")
@@ -68,7 +68,7 @@ class Disk:
         if self.written.end.offset != end_offset:
             raise AssertionError(f"{end_offset} is in the middle of a batch")
 
-    def install(self, snapshot: End, voters: Voters, held: int) -> None:
+    def install(self, snapshot: EpochEnd, voters: Voters, held: int) -> None:
         """Begin anew with a snapshot."""
         self.written = Content(snapshot, voters, held)
 
@@ -80,9 +80,9 @@ class Disk:
             held = digest(held, batch)
             voters = voters if batch.voters is None else batch.voters
         if gone:
-            snapshot = End(gone[-1].epoch, gone[-1].first + gone[-1].entries)
+            snapshot = EpochEnd(gone[-1].epoch, gone[-1].first + gone[-1].entries)
             self.written = Content(snapshot, voters, held, batches[len(gone) :])
 
-    def batches_from(self, offset: int, most: int) -> tuple[Batch, ...]:
+    def batches_from(self, offset: int, most: int) -> tuple[EntryBatch, ...]:
         """Up to so many batches from there on."""
         return tuple(batch for batch in self.written.batches if batch.first >= offset)[:most]

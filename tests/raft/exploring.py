@@ -20,20 +20,20 @@ from tests.raft.disk import Disk
 from tests.raft.site import Sent, Site
 from tests.raft.witness import Broken, Witness
 
-from duramen.raft.elections import Standing
-from duramen.raft.follower import Following
-from duramen.raft.leader import Leading
-from duramen.raft.machine import Machine
+from duramen.raft.elections import CandidateRole
+from duramen.raft.follower import FollowerRole
+from duramen.raft.leader import LeaderRole
+from duramen.raft.machine import RaftMachine
 from duramen.raft.messages import BeginEpoch, Fetch, FetchAnswer, Told, Vote, VoteAnswer
-from duramen.raft.roles import Role
-from duramen.raft.timeouts import Timeouts
+from duramen.raft.roles import RaftRole
+from duramen.raft.timeouts import RaftTimeouts
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
 __all__ = ["Bounds", "Explored", "explore"]
 
 SHORT_MS: Final = 1
 LONG_MS: Final = 1_000
-STEPS: Final = Timeouts(election_ms=LONG_MS, fetch_ms=LONG_MS, retry_ms=SHORT_MS, wait_ms=0, desertion_ms=1 << 40)
+STEPS: Final = RaftTimeouts(election_ms=LONG_MS, fetch_ms=LONG_MS, retry_ms=SHORT_MS, wait_ms=0, desertion_ms=1 << 40)
 
 
 _Value = TypeVar("_Value")
@@ -64,7 +64,7 @@ class _Node(NamedTuple):
     site: Site
     key: int
     epoch: int
-    role: Role
+    role: RaftRole
     leader: ReplicaId | None
     waiting: Fetch | None
     sync_due: bool
@@ -146,7 +146,7 @@ def _exchanges(state: _State, bounds: Bounds) -> Iterator[_State]:
         for asked, other in enumerate(state.nodes):
             if asking == asked:
                 continue
-            if node.role is Role.CANDIDATE or other.role is Role.LEADER:
+            if node.role is RaftRole.CANDIDATE or other.role is RaftRole.LEADER:
                 for answered in (True, False):
                     step = _Step(state, bounds, f"{asking + 1} asks {asked + 1}{'' if answered else ', in vain'}")
                     with step:
@@ -161,13 +161,13 @@ def _steps(state: _State, bounds: Bounds) -> Iterator[_State]:
         if node.sync_due and state.restarts < bounds.restarts:
             names.append("sync")
         # The voters are alike until one of them stands: it may as well be the first.
-        if node.role is not Role.LEADER and node.epoch < bounds.epochs and (at == 0 or state.nodes[0].epoch > 0):
+        if node.role is not RaftRole.LEADER and node.epoch < bounds.epochs and (at == 0 or state.nodes[0].epoch > 0):
             names.append("stand")
         if state.restarts < bounds.restarts and node.epoch > 0:
             names.append("restart")
-        if node.role is Role.LEADER and state.records < bounds.records:
+        if node.role is RaftRole.LEADER and state.records < bounds.records:
             names.append("propose")
-        if node.role is Role.FOLLOWER and state.closings < bounds.closings:
+        if node.role is RaftRole.FOLLOWER and state.closings < bounds.closings:
             names.append("lose")
         for name in names:
             step = _Step(state, bounds, f"{at + 1} {name}")
@@ -214,7 +214,7 @@ class _Step:
     def exchange(self, asking: int, asked: int, *, answered: bool) -> None:
         """Ask for a vote, or a leader for what follows; nothing else that is said arrives."""
         machine, other = _machine(self._site(asking)), _machine(self._site(asked))
-        if other.role is Role.LEADER:
+        if other.role is RaftRole.LEADER:
             machine.receive(BeginEpoch(other.me, other.epoch))
         machine.tick(SHORT_MS)
         for question in self._settle(asking):
@@ -267,12 +267,12 @@ class _Step:
         return {sent for sent in said if not _is_pre(sent)}
 
 
-def _machine(site: Site) -> Machine:
+def _machine(site: Site) -> RaftMachine:
     assert site.machine is not None
     return site.machine
 
 
-def _stand(machine: Machine) -> None:
+def _stand(machine: RaftMachine) -> None:
     """Let the time of a node come; it would win. Who is gone stays gone."""
     gone = set(machine._replica.gone)
     machine.tick(LONG_MS)
@@ -298,7 +298,7 @@ def _is_dead(sent: Sent, node: _Node) -> bool:
     if isinstance(message, BeginEpoch):
         return node.leader is not None
     if isinstance(message, VoteAnswer):
-        return node.role is not Role.CANDIDATE and message.leader is None
+        return node.role is not RaftRole.CANDIDATE and message.leader is None
     return isinstance(message, FetchAnswer) and node.leader == message.sender and message.asked != node.waiting
 
 
@@ -306,7 +306,7 @@ def _kept(site: Site, *, exchanges: bool) -> _Node:
     machine = _machine(site)
     part = machine._part
     _rebase(machine._replica, part, exchanges=exchanges)
-    waiting = part._waiting if isinstance(part, Following) else None
+    waiting = part._waiting if isinstance(part, FollowerRole) else None
     due = site.disk.written is not site.disk.synced and site.disk.written != site.disk.synced
     return _Node(site, hash(_told_apart(site, machine)), machine.epoch, machine.role, machine.leader, waiting, due)
 
@@ -317,7 +317,7 @@ def _rebase(replica: Any, part: Any, *, exchanges: bool) -> None:
     for name in vars(part):
         if name.endswith("_ms"):
             setattr(part, name, LONG_MS if name == "_until_ms" else SHORT_MS)
-    if isinstance(part, Leading):
+    if isinstance(part, LeaderRole):
         progress, parked = part._progress, part._parked
         progress.since_ms = 0
         progress._reached = {one: known._replace(fetched_ms=0) for one, known in progress._reached.items()}
@@ -325,23 +325,23 @@ def _rebase(replica: Any, part: Any, *, exchanges: bool) -> None:
         parked._fetches = fetches
     if exchanges:
         replica.confirmed = replica.leader is not None
-        if isinstance(part, Following):
+        if isinstance(part, FollowerRole):
             part._waiting = None
-        elif isinstance(part, Standing):
+        elif isinstance(part, CandidateRole):
             part._count._refused.clear()
 
 
-def _told_apart(site: Site, machine: Machine) -> tuple[Any, ...]:
+def _told_apart(site: Site, machine: RaftMachine) -> tuple[Any, ...]:
     """All that may make a difference later; what the log says is in the disk's."""
     replica, part, disk = machine._replica, machine._part, site.disk
     role: tuple[Any, ...]
     match part:
-        case Leading():
+        case LeaderRole():
             progress = part._progress
             role = (part._first, frozenset(progress._reached.items()), frozenset(part._parked._fetches.items()))
-        case Following():
+        case FollowerRole():
             role = (part._leader, part._waiting)
-        case Standing():
+        case CandidateRole():
             count = part._count
             role = (frozenset(count._granted), frozenset(count._refused))
         case _:
@@ -359,9 +359,9 @@ def _copied(site: Site) -> Site:
     replica.log, replica.voters, replica.effects = _twin(replica.log), _twin(replica.voters), []
     part = machine._part = _twin(machine._part)
     part._replica = replica
-    if isinstance(part, Leading):
+    if isinstance(part, LeaderRole):
         part._progress, part._parked = _twin(part._progress), _twin(part._parked)
-    elif isinstance(part, Standing):
+    elif isinstance(part, CandidateRole):
         part._count = _twin(part._count)
     return twin
 

@@ -27,13 +27,13 @@ from tests.raft.disk import Disk
 from tests.raft.site import Sent, Site
 from tests.raft.witness import Witness
 
-from duramen.raft.machine import Machine
-from duramen.raft.roles import Role
-from duramen.raft.timeouts import Timeouts
-from duramen.raft.voter_changes import AddVoter, Refusal, RemoveVoter
+from duramen.raft.machine import RaftMachine
+from duramen.raft.roles import RaftRole
+from duramen.raft.timeouts import RaftTimeouts
+from duramen.raft.voter_changes import VoterAddition, VoterChangeRefusal, VoterRemoval
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
 
-TIMEOUTS = Timeouts(election_ms=1000, fetch_ms=2000, retry_ms=300, wait_ms=500, desertion_ms=3000, soon_ms=20)
+TIMEOUTS = RaftTimeouts(election_ms=1000, fetch_ms=2000, retry_ms=300, wait_ms=500, desertion_ms=3000, soon_ms=20)
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 MOST_MESSAGES = 300
 MOST_ROUNDS = 3
@@ -98,14 +98,14 @@ class Script:
     def _do_elect(self, node: str, by: str, voter: str) -> None:
         assert by == "by"
         for _ in range(MOST_ROUNDS):
-            for one, role in ((voter, Role.UNATTACHED), (node, Role.PROSPECTIVE)):
+            for one, role in ((voter, RaftRole.UNATTACHED), (node, RaftRole.PROSPECTIVE)):
                 while self._machine(one).role is not role:
                     self._do_lose()
                     self._do_wait(one, "1000")
             for way in (f"{node}->{voter}", f"{voter}->{node}") * 2:
                 self._do_deliver(way)
             self._do_lose()
-            if self._machine(node).role is Role.LEADER:
+            if self._machine(node).role is RaftRole.LEADER:
                 break
         place = self._said.index(f"{node} is leader in epoch {self._machine(node).epoch}")
         self._said = [said for said in self._said[place:] if "->" not in said]
@@ -180,7 +180,7 @@ class Script:
         self._go_on(int(node))
 
     def _do_change(self, node: str, kind: str, replica: str) -> None:
-        change = AddVoter(Voter(_replica(replica))) if kind == "add" else RemoveVoter(_replica(replica))
+        change = VoterAddition(Voter(_replica(replica))) if kind == "add" else VoterRemoval(_replica(replica))
         self._refused(node, self._machine(node).change(change))
         self._go_on(int(node))
 
@@ -205,7 +205,7 @@ class Script:
                 f" synced {site.disk.synced.end}, {state}"
             )
 
-    def _machine(self, node: str) -> Machine:
+    def _machine(self, node: str) -> RaftMachine:
         machine = self._sites[int(node)].machine
         assert machine is not None
         return machine
@@ -213,7 +213,7 @@ class Script:
     # -- what comes of it ---------------------------------------------------------------------------
 
     def _refused(self, node: str, answer: object) -> None:
-        if isinstance(answer, Refusal):
+        if isinstance(answer, VoterChangeRefusal):
             self._said.append(f"{node} refuses: {answer.value}")
 
     def _is_on(self, sent: Sent, way: str) -> bool:

@@ -13,9 +13,9 @@ from tests.raft.witness import Broken, Stuck
 from tests.raft.world import TROUBLE_MS, Node, Totals, World
 
 from duramen.base.errors import LogDamaged
-from duramen.raft.epochs import End
-from duramen.raft.machine import Machine
-from duramen.raft.voter_changes import AddVoter, Change, RemoveVoter, UpdateVoter
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.machine import RaftMachine
+from duramen.raft.voter_changes import Change, VoterAddition, VoterRemoval, VoterUpdate
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter
 
 MENDED_MS: Final = 2_500
@@ -189,26 +189,26 @@ class Simulation(World):
             self._change_at(node, node.machine)
             self._go_on(node)
 
-    def _led(self, node: Node, machine: Machine) -> None:
+    def _led(self, node: Node, machine: RaftMachine) -> None:
         if self._hasty:
             self._change_at(node, machine)
 
-    def _change_at(self, node: Node, machine: Machine) -> None:
-        if isinstance(machine.change(self._any_change(machine)), End):
+    def _change_at(self, node: Node, machine: RaftMachine) -> None:
+        if isinstance(machine.change(self._any_change(machine)), EpochEnd):
             self._counts["changes"] += 1
             self._say(f"{node.site.me} voters {machine.voters}")
 
-    def _any_change(self, machine: Machine) -> Change:
+    def _any_change(self, machine: RaftMachine) -> Change:
         voters = machine.voters
         learners = [node.site.me for node in self._nodes.values() if node.site.me not in voters]
         dead = [voter for voter in voters.ids if voter not in self._alive()]
         if learners and self.random.random() < 0.6:
-            return AddVoter(Voter(self.random.choice(learners)))
+            return VoterAddition(Voter(self.random.choice(learners)))
         if dead:
-            return RemoveVoter(dead[0])
+            return VoterRemoval(dead[0])
         if len(voters) > 2 and self.random.random() < 0.5:
-            return RemoveVoter(self.random.choice(voters.ids))
-        return UpdateVoter(Voter(self.random.choice(voters.ids), f"{next(self._numbers)}"))
+            return VoterRemoval(self.random.choice(voters.ids))
+        return VoterUpdate(Voter(self.random.choice(voters.ids), f"{next(self._numbers)}"))
 
     def _join(self) -> None:
         """A node that there was not."""

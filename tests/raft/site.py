@@ -8,15 +8,15 @@ from tests.raft.disk import Content, Disk
 from tests.raft.witness import Witness
 
 from duramen.raft.effects import Append, Became, Commit, Cut, Effect, Install, Persist, Send, Serve, ServeSnapshot
-from duramen.raft.machine import Machine
+from duramen.raft.machine import RaftMachine
 from duramen.raft.messages import Message, Vote, VoteAnswer
 from duramen.raft.replica import Chance
-from duramen.raft.roles import Role
-from duramen.raft.timeouts import Timeouts
+from duramen.raft.roles import RaftRole
+from duramen.raft.timeouts import RaftTimeouts
 from duramen.raft.voters import ReplicaId, Voter
 
-CALM = Timeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300, soon_ms=8)
-HASTY = Timeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60, soon_ms=4)
+CALM = RaftTimeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300, soon_ms=8)
+HASTY = RaftTimeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60, soon_ms=4)
 """So short that with slow messages elections cross each other all the time."""
 
 
@@ -35,7 +35,7 @@ class Site:
         self.me = me
         self.disk = disk
         self.witness = witness
-        self.machine: Machine | None = None
+        self.machine: RaftMachine | None = None
         self.joins = False
         self.most_batches = 4
         self.installs = 0
@@ -50,7 +50,7 @@ class Site:
         """The process starts."""
         joins = Voter(self.me) if self.joins else None
         self.committed = self.disk.written.snapshot.offset
-        self.machine = Machine(
+        self.machine = RaftMachine(
             self.me,
             self.disk.kept(),
             now_ms=now_ms,
@@ -134,7 +134,7 @@ class Site:
                     self.me, self.machine.epoch, self.disk.written, self.committed, high_watermark
                 )
                 self.committed = high_watermark
-            case Became(Role.LEADER, epoch, _):
+            case Became(RaftRole.LEADER, epoch, _):
                 self.witness.led(self.me, epoch, self.disk.written)
         return None
 

@@ -6,11 +6,11 @@ from tests.raft.world import Node, World
 
 from duramen.raft.ballots import Count
 from duramen.raft.effects import Send
-from duramen.raft.epochs import End
-from duramen.raft.machine import Machine
-from duramen.raft.messages import Batch, BeginEpoch, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
-from duramen.raft.replica import Kept
-from duramen.raft.roles import Role
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.machine import RaftMachine
+from duramen.raft.messages import BeginEpoch, EntryBatch, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
+from duramen.raft.replica import RaftDiskState
+from duramen.raft.roles import RaftRole
 from duramen.raft.timeouts import TIMEOUTS
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
@@ -104,16 +104,16 @@ def test_a_leader_that_ends_is_replaced_before_anybody_has_missed_an_answer(seed
         assert node.machine is None or node.machine.leader == leader.me
 
 
-def follower() -> tuple[Machine, ReplicaId, Fetch]:
+def follower() -> tuple[RaftMachine, ReplicaId, Fetch]:
     """A follower, its leader, and what it asked that."""
     me, leader = ReplicaId(1, "a"), ReplicaId(2, "a")
     voters = Voters(map(Voter, [me, leader, ReplicaId(3, "a")]))
-    machine = Machine(me, Kept(voters=voters), now_ms=0, chance=lambda _: 0, timeouts=TIMEOUTS)
+    machine = RaftMachine(me, RaftDiskState(voters=voters), now_ms=0, chance=lambda _: 0, timeouts=TIMEOUTS)
     machine.receive(BeginEpoch(leader, 1))
     return machine, leader, asked_by(machine)
 
 
-def asked_by(machine: Machine) -> Fetch:
+def asked_by(machine: RaftMachine) -> Fetch:
     (fetch,) = (effect.message for effect in machine.take() if isinstance(effect, Send))
     assert isinstance(fetch, Fetch)
     return fetch
@@ -131,7 +131,7 @@ def test_a_late_answer_is_a_sign_of_life() -> None:
     for now_ms in (2 * TIMEOUTS.fetch_ms - 2, 2 * TIMEOUTS.fetch_ms - 1):
         machine.tick(now_ms)
         roles.append(machine.role)
-    assert roles == [Role.FOLLOWER, Role.PROSPECTIVE]
+    assert roles == [RaftRole.FOLLOWER, RaftRole.PROSPECTIVE]
 
 
 def test_who_is_answered_later_than_it_asks_again_follows_all_the_same() -> None:
@@ -144,13 +144,13 @@ def test_who_is_answered_later_than_it_asks_again_follows_all_the_same() -> None
         log_end = now_ms // (4 * step_ms)
         arrived = [asked for at_ms, asked in on_its_way if at_ms + round_ms <= now_ms]
         for asked in arrived:
-            batches = tuple(Batch(1, offset) for offset in range(asked.end.offset, log_end))
+            batches = tuple(EntryBatch(1, offset) for offset in range(asked.end.offset, log_end))
             machine.receive(FetchAnswer(leader, 1, asked, log_end, batches=batches))
             machine.synced(machine.end)
         sent = [effect.message for effect in machine.take() if isinstance(effect, Send)]
         on_its_way = on_its_way[len(arrived) :] + [(now_ms, asked) for asked in sent if isinstance(asked, Fetch)]
         assert len(on_its_way) <= 4
-        assert (machine.role, machine.leader) == (Role.FOLLOWER, leader)
+        assert (machine.role, machine.leader) == (RaftRole.FOLLOWER, leader)
     assert log_end - 1 <= machine.high_watermark <= log_end
 
 
@@ -162,33 +162,33 @@ def test_a_late_answer_of_a_leader_that_is_gone_is_none() -> None:
     machine.disconnected(leader.node_id)
     machine.receive(FetchAnswer(leader, 1, earlier, 0))
     machine.tick(TIMEOUTS.wait_ms + TIMEOUTS.retry_ms + 2 * TIMEOUTS.soon_ms)
-    assert machine.role is Role.PROSPECTIVE
+    assert machine.role is RaftRole.PROSPECTIVE
 
 
 def test_a_snapshot_that_takes_long_is_no_silence() -> None:
     machine, leader, fetch = follower()
-    machine.receive(FetchAnswer(leader, 1, fetch, 9, snapshot=End(1, 9)))
+    machine.receive(FetchAnswer(leader, 1, fetch, 9, snapshot=EpochEnd(1, 9)))
     for piece in range(1, 10):
         machine.tick(piece * TIMEOUTS.fetch_ms * 3 // 4)
-        assert machine.role is Role.FOLLOWER
+        assert machine.role is RaftRole.FOLLOWER
         machine.heard(leader, 1)
     machine.heard(ReplicaId(3, "a"), 1)
     machine.heard(leader, 0)
     machine.tick(10 * TIMEOUTS.fetch_ms)
-    assert machine.role is Role.PROSPECTIVE
+    assert machine.role is RaftRole.PROSPECTIVE
 
 
 def test_a_snapshot_that_comes_later_than_it_is_asked_for_again_is_taken() -> None:
     machine, leader, fetch = follower()
     voters = machine.voters
-    machine.receive(FetchAnswer(leader, 1, fetch, 9, snapshot=End(1, 9)))
+    machine.receive(FetchAnswer(leader, 1, fetch, 9, snapshot=EpochEnd(1, 9)))
     machine.tick(TIMEOUTS.fetch_ms - 1)
     assert [type(effect.message) for effect in machine.take() if isinstance(effect, Send)] == [FetchSnapshot, Fetch]
-    machine.receive(SnapshotAnswer(leader, 1, End(1, 9), voters))
-    assert machine.end == machine.start == End(1, 9)
+    machine.receive(SnapshotAnswer(leader, 1, EpochEnd(1, 9), voters))
+    assert machine.end == machine.start == EpochEnd(1, 9)
     assert machine.high_watermark == 9
     machine.take()
-    machine.receive(SnapshotAnswer(leader, 1, End(1, 9), voters))
+    machine.receive(SnapshotAnswer(leader, 1, EpochEnd(1, 9), voters))
     assert not machine.take()
 
 

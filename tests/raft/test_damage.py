@@ -10,10 +10,10 @@ from tests.seeds import first_that_finds
 
 from duramen.raft.ballots import Ballot
 from duramen.raft.effects import Send
-from duramen.raft.epochs import End
-from duramen.raft.machine import Machine
-from duramen.raft.messages import Batch, Fetch, FetchAnswer, Vote, VoteAnswer
-from duramen.raft.replica import Kept
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.machine import RaftMachine
+from duramen.raft.messages import EntryBatch, Fetch, FetchAnswer, Vote, VoteAnswer
+from duramen.raft.replica import RaftDiskState
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
 FOUND_BY: Final = 3
@@ -73,37 +73,37 @@ ME, LEADER, OTHER = (ReplicaId(number, "a") for number in (1, 2, 3))
 VOTERS = Voters(Voter(one) for one in (ME, LEADER, OTHER))
 
 
-def sent(machine: Machine) -> list[object]:
+def sent(machine: RaftMachine) -> list[object]:
     return [effect.message for effect in machine.take() if isinstance(effect, Send)]
 
 
 def test_a_damaged_voter_votes_again_once_it_has_all_that_its_leader_had() -> None:
-    kept = Kept(Ballot(4), voters=VOTERS, batches=[Batch(4, 0, 2)], damaged=True)
-    machine = Machine(ME, kept, now_ms=0, chance=lambda _: 0)
+    kept = RaftDiskState(Ballot(4), voters=VOTERS, batches=[EntryBatch(4, 0, 2)], damaged=True)
+    machine = RaftMachine(ME, kept, now_ms=0, chance=lambda _: 0)
     machine.take()
-    machine.receive(Vote(OTHER, 5, ME, End(5, 9), pre=False))
+    machine.receive(Vote(OTHER, 5, ME, EpochEnd(5, 9), pre=False))
     answer = sent(machine)[-1]
     assert isinstance(answer, VoteAnswer)
     assert not answer.granted
     machine.tick(60_000)
     assert not any(isinstance(message, Vote) for message in sent(machine))  # it does not stand either
-    machine.receive(FetchAnswer(LEADER, 6, Fetch(ME, 6, End(4, 2), 0, 0, 0), 0))
+    machine.receive(FetchAnswer(LEADER, 6, Fetch(ME, 6, EpochEnd(4, 2), 0, 0, 0), 0))
     fetch = [message for message in sent(machine) if isinstance(message, Fetch)][-1]
-    assert (fetch.end, fetch.synced_offset) == (End(4, 2), 0)  # it acknowledges nothing
-    machine.receive(FetchAnswer(LEADER, 6, fetch, 4, batches=(Batch(4, 2, 2), Batch(6, 4, 1))))
-    machine.synced(End(6, 5))
+    assert (fetch.end, fetch.synced_offset) == (EpochEnd(4, 2), 0)  # it acknowledges nothing
+    machine.receive(FetchAnswer(LEADER, 6, fetch, 4, batches=(EntryBatch(4, 2, 2), EntryBatch(6, 4, 1))))
+    machine.synced(EpochEnd(6, 5))
     fetch = [message for message in sent(machine) if isinstance(message, Fetch)][-1]
-    assert (fetch.end, fetch.synced_offset) == (End(6, 5), 0)
+    assert (fetch.end, fetch.synced_offset) == (EpochEnd(6, 5), 0)
     machine.receive(FetchAnswer(LEADER, 6, fetch, 5))
     fetch = [message for message in sent(machine) if isinstance(message, Fetch)][-1]
     assert fetch.synced_offset == 5
-    machine.receive(Vote(OTHER, 7, ME, End(6, 5), pre=False))
+    machine.receive(Vote(OTHER, 7, ME, EpochEnd(6, 5), pre=False))
     answer = [message for message in sent(machine) if isinstance(message, VoteAnswer)][-1]
     assert answer.granted
 
 
 def test_a_voter_that_is_alone_goes_on_with_what_is_left() -> None:
-    kept = Kept(Ballot(4), voters=Voters([Voter(ME)]), batches=[Batch(4, 0, 2)], damaged=True)
-    machine = Machine(ME, kept, now_ms=0, chance=lambda _: 0)
+    kept = RaftDiskState(Ballot(4), voters=Voters([Voter(ME)]), batches=[EntryBatch(4, 0, 2)], damaged=True)
+    machine = RaftMachine(ME, kept, now_ms=0, chance=lambda _: 0)
     assert not machine.damaged
     assert machine.leader == ME

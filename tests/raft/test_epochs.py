@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.raft.epochs import NOTHING, End, EpochTable
+from duramen.raft.epochs import NOTHING, EpochEnd, EpochTable
 from duramen.raft.voters import ReplicaId, Voter, VoterHistory, Voters
 
 Operation = tuple[str, int, int]
@@ -21,16 +21,16 @@ class Entries:
         self.epochs: list[int] = []
 
     @property
-    def end(self) -> End:
-        return End(self.epoch_below(self.start.offset + len(self.epochs)), self.start.offset + len(self.epochs))
+    def end(self) -> EpochEnd:
+        return EpochEnd(self.epoch_below(self.start.offset + len(self.epochs)), self.start.offset + len(self.epochs))
 
     def epoch_below(self, offset: int) -> int:
         before = offset - self.start.offset
         return self.epochs[before - 1] if before else self.start.epoch
 
-    def end_of(self, epoch: int) -> End:
+    def end_of(self, epoch: int) -> EpochEnd:
         kept = [one for one in self.epochs if one <= epoch]
-        return End(kept[-1], self.start.offset + len(kept)) if kept else self.start
+        return EpochEnd(kept[-1], self.start.offset + len(kept)) if kept else self.start
 
 
 @given(OPERATIONS)
@@ -48,18 +48,18 @@ def test_epochs_are_those_of_the_entries(operations: list[Operation]) -> None:
                 del entries.epochs[offset - entries.start.offset :]
             case "start":
                 table.start_at(offset)
-                start = End(entries.epoch_below(offset), offset)
+                start = EpochEnd(entries.epoch_below(offset), offset)
                 del entries.epochs[: offset - entries.start.offset]
                 entries.start = start
             case _:
-                entries.start, entries.epochs = End(end.epoch + more, end.offset + more), []
+                entries.start, entries.epochs = EpochEnd(end.epoch + more, end.offset + more), []
                 table.restart(entries.start)
         assert (table.start, table.end) == (entries.start, entries.end)
         for epoch in range(entries.start.epoch, entries.end.epoch + 2):
             assert table.end_of(epoch) == entries.end_of(epoch)
             for place in range(max(0, entries.start.offset - 1), entries.end.offset + 2):
                 inside = entries.start.offset <= place <= entries.end.offset
-                assert table.holds(End(epoch, place)) == (inside and entries.epoch_below(place) == epoch)
+                assert table.holds(EpochEnd(epoch, place)) == (inside and entries.epoch_below(place) == epoch)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["append", "cut", "start"]), st.integers(0, 9))))

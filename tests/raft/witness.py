@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from tests.raft.disk import Content, digest
 
-from duramen.raft.epochs import End
-from duramen.raft.messages import Batch
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.messages import EntryBatch
 from duramen.raft.voters import ReplicaId
 
 
@@ -21,7 +21,7 @@ class Stuck(AssertionError):
 class Committed(NamedTuple):
     """A committed batch, the epoch in which somebody first knew, and the digest up to its end."""
 
-    batch: Batch
+    batch: EntryBatch
     epoch: int
     digest: int
 
@@ -36,7 +36,7 @@ class Witness:
     def __init__(self) -> None:
         self.leaders: dict[int, ReplicaId] = {}
         self.votes: dict[tuple[ReplicaId, int], ReplicaId] = {}
-        self.ordered: dict[End, Batch] = {}
+        self.ordered: dict[EpochEnd, EntryBatch] = {}
         self.committed: list[Committed] = []
         self.firsts: list[int] = []
 
@@ -61,9 +61,9 @@ class Witness:
                 self._has(leader, log, entry)
                 return
 
-    def appended(self, batch: Batch) -> None:
+    def appended(self, batch: EntryBatch) -> None:
         """A batch was written."""
-        known = self.ordered.setdefault(End(batch.epoch, batch.first), batch)
+        known = self.ordered.setdefault(EpochEnd(batch.epoch, batch.first), batch)
         if known != batch:
             raise Broken(f"{known} and {batch} are at the same place")
 

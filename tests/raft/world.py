@@ -16,8 +16,8 @@ from tests.raft.site import CALM, HASTY, Sent, Site
 from tests.raft.witness import Witness
 
 from duramen.raft.effects import Effect
-from duramen.raft.machine import Machine
-from duramen.raft.roles import Role
+from duramen.raft.machine import RaftMachine
+from duramen.raft.roles import RaftRole
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
 TROUBLE_MS: Final = 3_000
@@ -140,7 +140,7 @@ class World:
         machine = node.site.machine
         if machine is None:
             return
-        if machine.role is Role.LEADER and node.led_epoch != machine.epoch:
+        if machine.role is RaftRole.LEADER and node.led_epoch != machine.epoch:
             node.led_epoch = machine.epoch
             self._led(node, machine)
         for sent in node.site.run():
@@ -223,9 +223,11 @@ class World:
         return self.random.choice(list(self._nodes.values()))
 
     def _leaders(self) -> list["Node"]:
-        return [node for node in self._nodes.values() if node.machine is not None and node.machine.role is Role.LEADER]
+        return [
+            node for node in self._nodes.values() if node.machine is not None and node.machine.role is RaftRole.LEADER
+        ]
 
-    def _led(self, node: "Node", machine: Machine) -> None:
+    def _led(self, node: "Node", machine: RaftMachine) -> None:
         """A node leads, and has said so to nobody yet."""
 
 
@@ -249,7 +251,7 @@ class Node:
         self.tick_ms: int | None = None
 
     @property
-    def machine(self) -> Machine | None:
+    def machine(self) -> RaftMachine | None:
         """The replica, while it runs."""
         return self.site.machine
 

@@ -8,7 +8,7 @@ from typing import Final
 from duramen.base.errors import LogDamaged
 from duramen.codec.batch import records
 from duramen.sim.machine.disk import Interference
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import Log, LogConfig
 
 __all__ = [
@@ -61,7 +61,7 @@ class FailingCalls:
 
 
 def busy(
-    doubles: StoreOnDoubles, appends: list[Appended], seed: int, *, batches: int = 45, config: LogConfig = _CONFIG
+    doubles: StoreOnDoubles, appends: list[AppendOutcome], seed: int, *, batches: int = 45, config: LogConfig = _CONFIG
 ) -> None:
     """Appends to three logs in turn, some synced at once, some copied; rolls and a checkpoint in between."""
     chance = random.Random(seed)
@@ -86,7 +86,7 @@ def come_back(doubles: StoreOnDoubles, survives: str, seed: int) -> None:
         doubles.crash(random.Random(seed) if survives == "some pages" else None)
 
 
-def keeps_the_promise(doubles: StoreOnDoubles, appends: Sequence[Appended]) -> None:
+def keeps_the_promise(doubles: StoreOnDoubles, appends: Sequence[AppendOutcome]) -> None:
     """Every acknowledged batch is at its offset, byte for byte; behind it at most what was never answered, whole."""
     for number in range(LOGS):
         log = doubles.log(number)

@@ -16,8 +16,8 @@ from duramen.base.settings import Settings
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.node.process import NodeProcess
-from duramen.sim.broker import Answer, ManualBroker
-from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.sim.broker import CallbackResult, ManualBroker
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
 
 # -- checkpoints --------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ def _checkpoints(doubles: StoreOnDoubles) -> list[str]:
 def test_a_damaged_generation_of_the_checkpoint_costs_nothing(which: str, how: str) -> None:
     for at in range(12):
         doubles = StoreOnDoubles()
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         old = doubles.files.content(_checkpoints(doubles)[-1])
         busy(doubles, appends, at)
         doubles.advance(61_000)
@@ -95,12 +95,12 @@ def _committing(hand: ManualBroker, last: int) -> None:
     """Groups commit offsets up to `last` one after another."""
     if hand.broker.streams.find("t") is None:
         hand.create("t", 2)
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     for offset in range(1, last + 1):
         for group in ("a", "b"):
-            answer: Answer[object] = Answer()
+            answer: CallbackResult[object] = CallbackResult()
             wanted = [(OffsetKey(group, "t", index), CommittedOffset(offset + index, 0, "", 0)) for index in range(2)]
             hand.broker.groups.commit(group, CommitMember("", None, -1), wanted, answer)
         hand.settle()

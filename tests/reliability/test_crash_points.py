@@ -6,14 +6,14 @@ import pytest
 from tests.reliability.support import SURVIVALS, come_back
 
 from duramen.sim.machine.disk import Crashed
-from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
 from duramen.storage.log.log import LogConfig
 
 _SEGMENT_BYTES = 700
 _RECORDS = 30
 
 Action = Callable[[StoreOnDoubles], None]
-Check = Callable[[StoreOnDoubles, list[Appended]], None]
+Check = Callable[[StoreOnDoubles, list[AppendOutcome]], None]
 
 
 def _value(offset: int) -> bytes:
@@ -33,7 +33,7 @@ def _prepared() -> StoreOnDoubles:
 
 
 def _between_any_two_calls(
-    action: Action, survives: str, check: Callable[[StoreOnDoubles, list[Appended]], None]
+    action: Action, survives: str, check: Callable[[StoreOnDoubles, list[AppendOutcome]], None]
 ) -> int:
     """Crash after each call that `action` and what follows from it makes; returns how many there are."""
     doubles = _prepared()
@@ -61,7 +61,7 @@ def _between_any_two_calls(
     return calls
 
 
-def _whole(doubles: StoreOnDoubles, appended: list[Appended]) -> None:
+def _whole(doubles: StoreOnDoubles, appended: list[AppendOutcome]) -> None:
     """Dense from the log's start, every record as it was written, and all that was acknowledged."""
     log = doubles.log()
     assert [record.offset for record in doubles.read(log)] == list(range(log.start_offset, log.high_watermark))
@@ -80,7 +80,7 @@ def test_between_any_two_calls_of_a_roll(survives: str) -> None:
         doubles.advance(1000)
         doubles.advance(61_000)
 
-    def check(doubles: StoreOnDoubles, appended: list[Appended]) -> None:
+    def check(doubles: StoreOnDoubles, appended: list[AppendOutcome]) -> None:
         _whole(doubles, appended)
         assert doubles.log().start_offset == 0
 
@@ -103,7 +103,7 @@ def test_between_any_two_calls_of_retention(survives: str, durability: str) -> N
             doubles.advance(61_000)
         assert doubles.log().start_offset > 10
 
-    def check(doubles: StoreOnDoubles, appended: list[Appended]) -> None:
+    def check(doubles: StoreOnDoubles, appended: list[AppendOutcome]) -> None:
         if durability == "sync" or survives == "every write":
             _whole(doubles, appended)
         log = doubles.log()
@@ -127,7 +127,7 @@ def test_a_start_that_was_told_to_be_durable_never_goes_back(survives: str) -> N
 
     told: list[int] = []
 
-    def check(doubles: StoreOnDoubles, appended: list[Appended]) -> None:
+    def check(doubles: StoreOnDoubles, appended: list[AppendOutcome]) -> None:
         _whole(doubles, appended)
         assert doubles.log().start_offset in (0, 17)
         if told:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tests.reliability.support import LOGS, busy, one_by_one
 
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.wal.frames import FRAME_HEADER_BYTES
 
@@ -202,10 +202,10 @@ def test_an_error_on_reading_is_told_and_nothing_is_taken_for_damaged_forever() 
     assert one_by_one(doubles, log) == (_VALUES, {})
 
 
-def _twice_busy(seed: int) -> tuple[StoreOnDoubles, list[Appended], dict[str, bytes]]:
+def _twice_busy(seed: int) -> tuple[StoreOnDoubles, list[AppendOutcome], dict[str, bytes]]:
     """A store after two busy whiles, and its files as they were between them."""
     doubles = StoreOnDoubles()
-    appends: list[Appended] = []
+    appends: list[AppendOutcome] = []
     busy(doubles, appends, seed)
     doubles.advance(61_000)
     older = {path: doubles.files.content(path) for path in doubles.files.paths()}

@@ -6,7 +6,7 @@ import pytest
 from tests.reliability.support import LOGS, FailingCalls, come_back, keeps_the_promise
 
 from duramen.base.errors import StorageFull
-from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
 from duramen.storage.log.log import LogConfig
 
 _CONFIG = LogConfig(segment_bytes=12_000)
@@ -18,7 +18,7 @@ _CALLS = {
 }
 
 
-def _work(doubles: StoreOnDoubles, appends: list[Appended], batches: int) -> None:
+def _work(doubles: StoreOnDoubles, appends: list[AppendOutcome], batches: int) -> None:
     for number in range(batches):
         appends.append(doubles.append(doubles.log(number % LOGS, _CONFIG), bytes([number % 256]) * 2500))
         if number % 4 == 0:
@@ -29,7 +29,7 @@ def _work(doubles: StoreOnDoubles, appends: list[Appended], batches: int) -> Non
     doubles.advance(61_000)
 
 
-def _goes_on(doubles: StoreOnDoubles, appends: list[Appended]) -> None:
+def _goes_on(doubles: StoreOnDoubles, appends: list[AppendOutcome]) -> None:
     """There is space again: it recovers by itself, without a restart, and nothing is lost by a crash after that."""
     for _ in range(10):
         doubles.advance(1500)
@@ -41,7 +41,7 @@ def _goes_on(doubles: StoreOnDoubles, appends: list[Appended]) -> None:
     assert all(append.acknowledged for append in appends[-LOGS:])
 
 
-def _check(doubles: StoreOnDoubles, appends: list[Appended]) -> None:
+def _check(doubles: StoreOnDoubles, appends: list[AppendOutcome]) -> None:
     assert all(append.decided for append in appends), "whoever waits is told"
     for append in appends:
         if append.error is not None:
@@ -62,7 +62,7 @@ def test_the_disk_is_full_at_every(kind: str, times: int | None) -> None:
     for at in range(counting.seen):
         doubles = StoreOnDoubles()
         failing = FailingCalls(doubles, calls, prefixes, errno.ENOSPC, first=at, times=times)
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         _work(doubles, appends, 60)
         assert failing.failed
         _work(doubles, appends, 600 if times is None and at % 5 == 0 else 0)
@@ -82,7 +82,7 @@ def test_the_disk_is_full_at_every_byte_that_is_left() -> None:
         doubles = StoreOnDoubles()
         doubles.settle()
         doubles.files.free_bytes = free_bytes
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         _work(doubles, appends, 150)
         _check(doubles, appends)
         refused += sum(append.error is not None for append in appends)
@@ -148,7 +148,7 @@ def test_what_is_written_into_the_wal_was_allocated_before() -> None:
     doubles = StoreOnDoubles()
     doubles.settle()
     sizes = {path: doubles.files.open(path).size() for path in doubles.files.paths() if path.startswith("wal/")}
-    appends: list[Appended] = []
+    appends: list[AppendOutcome] = []
     allocated: set[str] = set(sizes)
 
     def interfere(call: str, path: str, size: int) -> int:
@@ -177,7 +177,7 @@ def _started(doubles: StoreOnDoubles) -> OSError | None:
 
 def test_a_full_disk_at_the_start_is_named_and_costs_nothing() -> None:
     doubles = StoreOnDoubles()
-    appends: list[Appended] = []
+    appends: list[AppendOutcome] = []
     _work(doubles, appends, 60)
     for calls, prefixes in _CALLS.values():
         doubles.files.end_process()

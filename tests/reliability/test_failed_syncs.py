@@ -7,7 +7,7 @@ import pytest
 from tests.reliability.support import LOGS, FailingCalls, busy, come_back, keeps_the_promise
 
 from duramen.base.errors import DirectoryUnusable, StorageFailed
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import LogConfig
 from duramen.storage.store import StoreLimits
 
@@ -50,7 +50,7 @@ def test_a_sync_of_the_wal_fails_once(code: str, survives: str) -> None:
         doubles = StoreOnDoubles(_ROOMY)
         doubles.settle()
         failing = FailingCalls(doubles, {"sync"}, ["wal/"], _CODES[code], first=at, times=1)
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         busy(doubles, appends, 3)
         assert failing.failed == 1
         assert doubles.metrics.counter("duramen_storage_failed").value == 1
@@ -71,7 +71,7 @@ def test_a_write_to_the_wal_fails_once() -> None:
     for at in range(0, 40, 3):
         doubles = StoreOnDoubles()
         failing = FailingCalls(doubles, {"write"}, ["wal/"], errno.EIO, first=at, times=1)
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         busy(doubles, appends, 4)
         if not failing.failed:
             continue
@@ -92,7 +92,7 @@ def test_a_sync_of_a_segment_fails_at_any_time_and_nothing_is_lost() -> None:
         for survives in ("nothing unsynced", "some pages", "every write"):
             doubles = StoreOnDoubles()
             failing = FailingCalls(doubles, {"sync"}, ["logs/"], errno.EIO, first=at, times=1)
-            appends: list[Appended] = []
+            appends: list[AppendOutcome] = []
             busy(doubles, appends, 5)
             doubles.advance(61_000)
             assert failing.failed == 1
@@ -132,7 +132,7 @@ _CHANGES = {"write", "sync", "create", "rename", "unlink", "sync_directory", "tr
 def test_the_disk_becomes_read_only_in_the_middle(at: int) -> None:
     doubles = StoreOnDoubles()
     FailingCalls(doubles, _CHANGES, [""], errno.EROFS, first=at)
-    appends: list[Appended] = []
+    appends: list[AppendOutcome] = []
     busy(doubles, appends, 6)
     assert not all(append.acknowledged for append in appends)
     _nothing_is_written_any_more(doubles)
@@ -156,7 +156,7 @@ def test_syncs_fail_at_random_over_many_lives() -> None:
                 doubles, {"sync"}, chance.choice((["wal/"], ["logs/"], [""])), errno.EIO,
                 first=chance.randrange(30), times=1,
             )  # fmt: skip
-            appends: list[Appended] = []
+            appends: list[AppendOutcome] = []
             busy(doubles, appends, seed * 10 + life, batches=30)
             doubles.files.interfere = None
             doubles.crash(random.Random(seed))

@@ -8,7 +8,7 @@ from tests.reliability.support import LOGS, busy, keeps_the_promise
 
 from duramen.base.errors import DuramenError, StorageFailed
 from duramen.sim.machine.disk import MemoryFile, MemoryFileSystem
-from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
 from duramen.storage.log.log import LogConfig
 
 
@@ -31,7 +31,7 @@ class _FewFiles(MemoryFileSystem):
 def test_no_file_can_be_opened_for_reading() -> None:
     files = _FewFiles()
     doubles = StoreOnDoubles(files=files)
-    appends: list[Appended] = []
+    appends: list[AppendOutcome] = []
     busy(doubles, appends, 1)
     doubles.restart()
     files.exhausted = True
@@ -48,7 +48,7 @@ def test_no_file_can_be_opened_for_writing(durability: str) -> None:
     for first in range(30):
         files = _FewFiles()
         doubles = StoreOnDoubles(files=files)
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         busy(doubles, appends, 2, batches=15, config=config)
         files.exhausted, files.first = True, files.opened + first
         for number in range(300):

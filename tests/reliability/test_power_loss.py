@@ -5,7 +5,7 @@ import random
 import pytest
 from tests.reliability.support import LOGS, busy, keeps_the_promise, one_by_one
 
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import LogConfig
 
 _BATCHES = 3
@@ -13,7 +13,7 @@ _BATCHES = 3
 
 def test_power_loss_drops_every_unsynced_byte() -> None:
     doubles = StoreOnDoubles()
-    appends: list[Appended] = []
+    appends: list[AppendOutcome] = []
     busy(doubles, appends, 1)
     appends += [doubles.append(doubles.log(number % LOGS), b"unsynced %d" % number) for number in range(9)]
     doubles.advance_without_syncing(1000)  # they are written, and copied into segments, but no sync has run
@@ -28,7 +28,7 @@ def test_power_loss_drops_every_unsynced_byte() -> None:
 def test_a_random_subset_of_unsynced_pages_survives() -> None:
     for seed in range(120):
         doubles = StoreOnDoubles()
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         chance = random.Random(seed)
         busy(doubles, appends, seed, batches=chance.randrange(1, 45))
         for _ in range(chance.randrange(30)):
@@ -46,7 +46,7 @@ def test_a_random_subset_of_unsynced_pages_survives() -> None:
 def test_no_checkpoint_stands_beyond_what_is_synced_of_the_write_ahead_log() -> None:
     """Else a loss of power after it leaves files of the WAL missing that the checkpoint wants to go on from."""
     doubles = StoreOnDoubles()
-    appends: list[Appended] = []
+    appends: list[AppendOutcome] = []
     checkpoints = doubles.metrics.counter("duramen_checkpoints_total")
     for number in range(60):
         appends.append(doubles.append(doubles.log(number % LOGS), bytes([number]) * 3000))

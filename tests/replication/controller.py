@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from duramen.base.insync import least_in_sync
-from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Refusal
-from duramen.replication.partition import PartitionConfig, PartitionState
+from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, ReplicaRefusal
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition
 
 SESSION_MS = 120
 VOID = -2
@@ -32,7 +32,7 @@ class Told(NamedTuple):
 
     broker_epoch: int
     incarnation: int
-    state: PartitionState
+    state: ReplicatedPartition
     live: frozenset[int]
 
 
@@ -48,7 +48,7 @@ class _Node:
 class Controller:
     """Elects from the in-sync set, then from the eligible leader replicas (KIP-966), and from nobody else."""
 
-    def __init__(self, state: PartitionState, config: PartitionConfig, chance: Callable[[int], int]) -> None:
+    def __init__(self, state: ReplicatedPartition, config: PartitionConfig, chance: Callable[[int], int]) -> None:
         self.state = state
         self.eligible: frozenset[int] = frozenset()
         self._least = least_in_sync(config.min_insync_replicas, len(state.replicas))
@@ -142,16 +142,16 @@ class Controller:
         node = self._nodes[node_id]
         return Told(node.broker_epoch, node.incarnation, self.state, self.live)
 
-    def _refusal(self, asked: AlterPartition) -> Refusal | None:
+    def _refusal(self, asked: AlterPartition) -> ReplicaRefusal | None:
         state = self.state
         if asked.leader_epoch != state.leader_epoch or asked.node_id != state.leader_id:
-            return Refusal.FENCED_LEADER_EPOCH
+            return ReplicaRefusal.FENCED_LEADER_EPOCH
         if asked.partition_epoch != state.partition_epoch:
-            return Refusal.INVALID_UPDATE_VERSION
+            return ReplicaRefusal.INVALID_UPDATE_VERSION
         for member in asked.in_sync:
             node = self._nodes[member.node_id]
             if node.fenced or member.broker_epoch != node.broker_epoch:
-                return Refusal.INELIGIBLE_REPLICA
+                return ReplicaRefusal.INELIGIBLE_REPLICA
         return None
 
     def _fence(self, node_id: int) -> None:

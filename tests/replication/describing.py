@@ -4,29 +4,29 @@ from tests.replication.controller import Heartbeat, Register, Told
 
 from duramen.base.ids import Position
 from duramen.replication.effects import (
-    Append,
-    Commit,
-    Cut,
+    AdvanceHighWatermark,
+    AppendRecords,
     Effect,
-    MoveLeader,
-    Propose,
+    ProposeInSyncSet,
     Release,
     Restart,
-    Send,
-    Serve,
+    SendReplicaMessage,
+    ServeReplicaFetch,
     Settle,
     Show,
     StartAt,
+    TransferLeadership,
+    TruncateRecords,
 )
 from duramen.replication.messages import (
     AlterPartition,
     AlterPartitionAnswer,
-    Batch,
-    Fetch,
-    FetchAnswer,
     Permit,
+    ReplicaBatch,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
 )
-from duramen.replication.partition import PartitionState
+from duramen.replication.partition import ReplicatedPartition
 
 
 def end_text(end: Position) -> str:
@@ -34,7 +34,7 @@ def end_text(end: Position) -> str:
     return f"{end.leader_epoch}:{end.offset}"
 
 
-def batch_text(batch: Batch) -> str:
+def batch_text(batch: ReplicaBatch) -> str:
     """Epoch and offsets, and what it holds."""
     last = batch.first_offset + batch.records - 1
     return f"{batch.epoch}:{batch.first_offset}" + (f"-{last}" if batch.records > 1 else "")
@@ -45,7 +45,7 @@ def nodes_text(nodes: frozenset[int] | tuple[int, ...]) -> str:
     return "{" + " ".join(map(str, sorted(nodes))) + "}"
 
 
-def state_text(state: PartitionState) -> str:
+def state_text(state: ReplicatedPartition) -> str:
     """What the controller says."""
     leader = "nobody leads" if state.leader_id is None else f"{state.leader_id} leads"
     epochs = f"epoch {state.leader_epoch}, partition epoch {state.partition_epoch}"
@@ -56,14 +56,14 @@ def _permit_text(permit: Permit) -> str:
     return f"below {permit.offset} on {nodes_text(permit.nodes)} for {nodes_text(permit.members)}"
 
 
-def _fetch_text(fetch: Fetch) -> str:
+def _fetch_text(fetch: ReplicaFetch) -> str:
     own, *others = fetch.reaches
-    name = "Report" if fetch.reports else "Fetch"
+    name = "Report" if fetch.reports else "ReplicaFetch"
     below = "".join(f" covered[{reach.node_id}]={reach.covered}" for reach in others)
     return f"{name} epoch={fetch.leader_epoch} end={end_text(fetch.end)} covered={own.covered}{below}"
 
 
-def _answer_text(answer: FetchAnswer) -> str:
+def _answer_text(answer: ReplicaFetchAnswer) -> str:
     parts = [f"FetchAnswer epoch={answer.leader_epoch}"]
     if answer.refusal is not None:
         starts = f" start={answer.start_offset}" if answer.start_offset else ""
@@ -81,16 +81,16 @@ def _answer_text(answer: FetchAnswer) -> str:
 def message_text(message: object) -> str:
     """Its name and what is in it, without what is empty."""
     match message:
-        case Fetch():
+        case ReplicaFetch():
             return _fetch_text(message)
-        case FetchAnswer():
+        case ReplicaFetchAnswer():
             return _answer_text(message)
         case AlterPartition():
             members = tuple(member.node_id for member in message.in_sync)
             return f"AlterPartition partition_epoch={message.partition_epoch} in_sync={nodes_text(members)}"
         case AlterPartitionAnswer(_, None, refusal):
             return f"AlterPartitionAnswer {refusal.name if refusal is not None else ''}"
-        case AlterPartitionAnswer(_, PartitionState() as state, _):
+        case AlterPartitionAnswer(_, ReplicatedPartition() as state, _):
             return f"AlterPartitionAnswer {state_text(state)}"
         case Told():
             return f"Told {state_text(message.state)}, live {nodes_text(message.live)}"
@@ -103,7 +103,7 @@ def message_text(message: object) -> str:
 def effect_text(effect: Effect) -> str:
     """What is done."""
     match effect:
-        case MoveLeader():
+        case TransferLeadership():
             return "-> controller another replica should lead"
         case Settle(waiter, outcome):
             return f"answers {waiter}: {outcome.value}"
@@ -113,26 +113,26 @@ def effect_text(effect: Effect) -> str:
 
 def _log_text(effect: Effect) -> str:
     match effect:
-        case Append(batch, _):
+        case AppendRecords(batch, _):
             return f"appends {batch_text(batch)}"
-        case Cut(end_offset):
+        case TruncateRecords(end_offset):
             return f"cuts its log to {end_offset}"
         case Restart(start_offset):
             return f"begins its log anew at {start_offset}"
         case StartAt(start_offset):
             return f"lets go of what is below {start_offset}"
-        case Commit(high_watermark):
+        case AdvanceHighWatermark(high_watermark):
             return f"high watermark {high_watermark}"
         case Show(offset):
             return f"shows what is below {offset}"
         case Release(waiter, refusal):
-            what = batch_text(waiter) if isinstance(waiter, Batch) else waiter
+            what = batch_text(waiter) if isinstance(waiter, ReplicaBatch) else waiter
             return f"acknowledges {what}" if refusal is None else f"fails {what}: {refusal.name}"
-        case Propose(proposal):
+        case ProposeInSyncSet(proposal):
             return f"-> controller {message_text(proposal)}"
-        case Send(node_id, message):
+        case SendReplicaMessage(node_id, message):
             return f"-> {node_id} {message_text(message)}"
-        case Serve(node_id, answer):
+        case ServeReplicaFetch(node_id, answer):
             return f"-> {node_id} {message_text(answer)}"
         case _:
             raise AssertionError(effect)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from tests.replication.broken import Broken
 
 from duramen.base.ids import Position
-from duramen.replication.messages import Batch
-from duramen.replication.replica import Kept
+from duramen.replication.messages import ReplicaBatch
+from duramen.replication.replica import ReplicaDiskState
 
 Row = tuple[int, int, int]
 
@@ -16,7 +16,7 @@ class Content(NamedTuple):
     """A log: where it begins, its batches, its takeover table."""
 
     start: int = 0
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[ReplicaBatch, ...] = ()
     takeovers: tuple[Row, ...] = ()
 
     @property
@@ -25,7 +25,7 @@ class Content(NamedTuple):
         offset = self.batches[-1].first_offset + self.batches[-1].records if self.batches else self.start
         return Position(self.takeovers[-1][0] if self.takeovers else -1, offset)
 
-    def append(self, batch: Batch, leader_id: int) -> "Content":
+    def append(self, batch: ReplicaBatch, leader_id: int) -> "Content":
         """With one batch more."""
         if batch.first_offset != self.end.offset:
             raise Broken(f"{batch} does not follow {self.end}")
@@ -49,12 +49,12 @@ class Content(NamedTuple):
         clamped = [(epoch, leader_id, offset) for epoch, leader_id, _ in before[-1:]]
         return Content(offset, self.batches[gone:], (*clamped, *self.takeovers[len(before) :]))
 
-    def from_offset(self, offset: int, most: int) -> tuple[Batch, ...]:
+    def from_offset(self, offset: int, most: int) -> tuple[ReplicaBatch, ...]:
         """Up to so many batches from there on."""
         at = bisect_left(self.batches, offset, key=lambda batch: batch.first_offset)
         return self.batches[at : at + most]
 
-    def has(self, batch: Batch) -> bool:
+    def has(self, batch: ReplicaBatch) -> bool:
         """Whether it is in the log, or was before the start moved."""
         if batch.first_offset < self.start:
             return True
@@ -69,11 +69,11 @@ class Disk:
         self.written = self.synced = Content()
         self.high_watermark = 0
 
-    def kept(self) -> Kept:
+    def kept(self) -> ReplicaDiskState:
         """What a replica that starts finds; recovery has synced it."""
         self.synced = self.written
         log = self.written
-        return Kept(log.takeovers, log.start, log.end.offset, self.high_watermark)
+        return ReplicaDiskState(log.takeovers, log.start, log.end.offset, self.high_watermark)
 
     def lose_power(self, survive: int) -> None:
         """What was not synced is gone, or up to so many batches of it survive where it only grew."""

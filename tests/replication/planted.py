@@ -6,11 +6,11 @@ from typing import Any, Final
 from tests.replication.controller import Controller
 from tests.sim.planted import Bug, Place
 
-from duramen.replication.follower import Following
+from duramen.replication.follower import PartitionFollowerRole
 from duramen.replication.insync import InSync
-from duramen.replication.leader import Leading
-from duramen.replication.machine import Machine
-from duramen.replication.messages import Fetch, Reach, Refusal
+from duramen.replication.leader import PartitionLeaderRole
+from duramen.replication.machine import ReplicaMachine
+from duramen.replication.messages import Reach, ReplicaFetch, ReplicaRefusal
 
 __all__ = ["BUGS"]
 
@@ -18,7 +18,7 @@ Original = Callable[..., Any]
 
 
 def _cut_to_high_watermark(right: Original) -> Original:
-    def open(self: Following) -> None:  # noqa: A001
+    def open(self: PartitionFollowerRole) -> None:  # noqa: A001
         if self._replica.history.end_offset > self._replica.high_watermark:
             self._replica.cut(self._replica.high_watermark)
         right(self)
@@ -27,7 +27,7 @@ def _cut_to_high_watermark(right: Original) -> Original:
 
 
 def _report_written(right: Original) -> Original:
-    def _reaches(self: Following) -> tuple[Reach, ...]:
+    def _reaches(self: PartitionFollowerRole) -> tuple[Reach, ...]:
         own, *others = right(self)
         return (own._replace(covered=self._replica.history.end_offset), *others)
 
@@ -35,7 +35,7 @@ def _report_written(right: Original) -> Original:
 
 
 def _commit_with_old_set(right: Original) -> Original:
-    def _commit(self: Leading) -> None:
+    def _commit(self: PartitionLeaderRole) -> None:
         attempted, self._in_sync._attempted = self._in_sync._attempted, frozenset()
         right(self)
         self._in_sync._attempted = attempted
@@ -52,16 +52,16 @@ def _forget_refused(right: Original) -> Original:
 
 
 def _count_what_is_wanted(_: Original) -> Original:
-    def _has_enough(self: Leading) -> bool:
+    def _has_enough(self: PartitionLeaderRole) -> bool:
         return len(self._in_sync.maximal) >= self._replica.state.needed(self._replica.config)
 
     return _has_enough
 
 
 def _any_epoch(_: Original) -> Original:
-    def _epoch_refusal(self: Machine, fetch: Fetch) -> Refusal | None:
+    def _epoch_refusal(self: ReplicaMachine, fetch: ReplicaFetch) -> ReplicaRefusal | None:
         del fetch
-        return Refusal.NOT_LEADER if self._part is None else None
+        return ReplicaRefusal.NOT_LEADER if self._part is None else None
 
     return _epoch_refusal
 
@@ -75,28 +75,28 @@ def _elect_anybody(_: Original) -> Original:
 
 
 def _tell_at_once(_: Original) -> Original:
-    def latest_offset(self: Leading) -> int | None:
+    def latest_offset(self: PartitionLeaderRole) -> int | None:
         return self._replica.high_watermark
 
     return latest_offset
 
 
 def _join_at_high_watermark(_: Original) -> Original:
-    def _bar(self: Leading) -> int:
+    def _bar(self: PartitionLeaderRole) -> int:
         return max(self._replica.high_watermark, self._lent)
 
     return _bar
 
 
 def _join_before_the_tail(_: Original) -> Original:
-    def _bar(self: Leading) -> int:
+    def _bar(self: PartitionLeaderRole) -> int:
         return max(self._replica.high_watermark, self._first)
 
     return _bar
 
 
 def _serve_unconfirmed(right: Original) -> Original:
-    def open(self: Following) -> None:  # noqa: A001
+    def open(self: PartitionFollowerRole) -> None:  # noqa: A001
         self._confirmed = True
         right(self)
 
@@ -104,20 +104,40 @@ def _serve_unconfirmed(right: Original) -> Original:
 
 
 BUGS: Final = (
-    Bug("cut-to-high-watermark", "truncate by HW", (Place(Following, "open", _cut_to_high_watermark),)),
-    Bug("report-written", "report written for synced", (Place(Following, "_reaches", _report_written),)),
-    Bug("stale-in-sync", "stale in-sync set", (Place(Leading, "_commit", _commit_with_old_set),)),
+    Bug("cut-to-high-watermark", "truncate by HW", (Place(PartitionFollowerRole, "open", _cut_to_high_watermark),)),
+    Bug("report-written", "report written for synced", (Place(PartitionFollowerRole, "_reaches", _report_written),)),
+    Bug("stale-in-sync", "stale in-sync set", (Place(PartitionLeaderRole, "_commit", _commit_with_old_set),)),
     Bug("forget-refused", "", (Place(InSync, "refused", _forget_refused),), "take what was refused for over"),
-    Bug("count-proposed", "", (Place(Leading, "_has_enough", _count_what_is_wanted),), "count who is only proposed"),
-    Bug("any-epoch", "forget the epoch check", (Place(Machine, "_epoch_refusal", _any_epoch),)),
+    Bug(
+        "count-proposed",
+        "",
+        (Place(PartitionLeaderRole, "_has_enough", _count_what_is_wanted),),
+        "count who is only proposed",
+    ),
+    Bug("any-epoch", "forget the epoch check", (Place(ReplicaMachine, "_epoch_refusal", _any_epoch),)),
     Bug("elect-anybody", "elect outside the in-sync set", (Place(Controller, "_candidates", _elect_anybody),)),
-    Bug("tell-at-once", "", (Place(Leading, "latest_offset", _tell_at_once),), "skip the wait for the first offset"),
-    Bug("join-early", "", (Place(Leading, "_bar", _join_at_high_watermark),), "join at the high watermark alone"),
+    Bug(
+        "tell-at-once",
+        "",
+        (Place(PartitionLeaderRole, "latest_offset", _tell_at_once),),
+        "skip the wait for the first offset",
+    ),
+    Bug(
+        "join-early",
+        "",
+        (Place(PartitionLeaderRole, "_bar", _join_at_high_watermark),),
+        "join at the high watermark alone",
+    ),
     Bug(
         "join-before-tail",
         "",
-        (Place(Leading, "_bar", _join_before_the_tail),),
+        (Place(PartitionLeaderRole, "_bar", _join_before_the_tail),),
         "join without what a tail may have shown",
     ),
-    Bug("unconfirmed", "", (Place(Following, "open", _serve_unconfirmed),), "ask and serve before the leader answered"),
+    Bug(
+        "unconfirmed",
+        "",
+        (Place(PartitionFollowerRole, "open", _serve_unconfirmed),),
+        "ask and serve before the leader answered",
+    ),
 )

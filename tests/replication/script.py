@@ -36,9 +36,9 @@ from tests.replication.site import CONTROLLER, Sent, Site
 from tests.replication.witness import Witness
 
 from duramen.base.ids import Position
-from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer
-from duramen.replication.partition import PartitionConfig, PartitionState, Topology
-from duramen.replication.timeouts import Timeouts
+from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, ReplicaFetch, ReplicaFetchAnswer
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition, Topology
+from duramen.replication.timeouts import ReplicaTimeouts
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 MOST_MESSAGES = 300
@@ -102,10 +102,10 @@ class Script:
             int(found.get("lag", ["30000"])[0]),
             int(found["eject"][0]) if "eject" in found else None,
         )
-        state = PartitionState(None, 0, 0, replicas, frozenset(replicas), observers)
+        state = ReplicatedPartition(None, 0, 0, replicas, frozenset(replicas), observers)
         self._controller = Controller(state, config, lambda _: 0)
         for node_id in state.nodes:
-            site = Site(node_id, config, Timeouts(idle_wait_ms=500, silence_ms=300), self._witness)
+            site = Site(node_id, config, ReplicaTimeouts(idle_wait_ms=500, silence_ms=300), self._witness)
             self._sites[node_id] = site
             self._starts[node_id] = 0
             self._do_start(str(node_id))
@@ -267,7 +267,7 @@ class Script:
             self._flying.append(Sent(CONTROLLER, sent.sender, answer))
             return
         machine = self._sites[sent.to].machine
-        if machine is not None and isinstance(sent.message, Fetch | FetchAnswer | AlterPartitionAnswer):
+        if machine is not None and isinstance(sent.message, ReplicaFetch | ReplicaFetchAnswer | AlterPartitionAnswer):
             machine.tick(self._now_ms)
             machine.receive(sent.message)
             self._go_on(sent.to)

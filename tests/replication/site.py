@@ -8,29 +8,29 @@ from tests.replication.disk import Content, Disk
 from tests.replication.witness import KNOWN, Witness
 
 from duramen.replication.effects import (
-    Append,
-    Commit,
-    Cut,
+    AdvanceHighWatermark,
+    AppendRecords,
     Effect,
-    MoveLeader,
-    Propose,
+    ProposeInSyncSet,
     Release,
     Restart,
-    Send,
-    Serve,
+    SendReplicaMessage,
+    ServeReplicaFetch,
     Settle,
     Show,
     StartAt,
+    TransferLeadership,
+    TruncateRecords,
 )
-from duramen.replication.machine import Machine
-from duramen.replication.messages import AlterPartition, Batch, Message, Refusal
+from duramen.replication.machine import ReplicaMachine
+from duramen.replication.messages import AlterPartition, Message, ReplicaBatch, ReplicaRefusal
 from duramen.replication.partition import PartitionConfig
-from duramen.replication.timeouts import Timeouts
+from duramen.replication.timeouts import ReplicaTimeouts
 
 CONTROLLER = 0
 """Where the controller is, among the nodes."""
 
-Post = Message | AlterPartition | MoveLeader | Register | Heartbeat | Told
+Post = Message | AlterPartition | TransferLeadership | Register | Heartbeat | Told
 
 
 class Sent(NamedTuple):
@@ -44,17 +44,17 @@ class Sent(NamedTuple):
 class Site:
     """A node with one disk. `machine` is None while it is down, or not registered."""
 
-    def __init__(self, node_id: int, config: PartitionConfig, timeouts: Timeouts, witness: Witness) -> None:
+    def __init__(self, node_id: int, config: PartitionConfig, timeouts: ReplicaTimeouts, witness: Witness) -> None:
         self.node_id = node_id
         self.config = config
         self.timeouts = timeouts
         self.witness = witness
         self.disk = Disk()
-        self.machine: Machine | None = None
+        self.machine: ReplicaMachine | None = None
         self.broker_epoch = -1
         self.most_batches = 4
         self.say: Callable[[Effect], None] | None = None
-        self.refused: dict[Refusal, int] = {}
+        self.refused: dict[ReplicaRefusal, int] = {}
         self.cuts = self.restarts = 0
         self._shown = 0
         self._led_epoch = -1
@@ -64,7 +64,7 @@ class Site:
         kept = self.disk.kept()
         self._shown = kept.start_offset
         self.broker_epoch = told.broker_epoch
-        self.machine = Machine(
+        self.machine = ReplicaMachine(
             self.node_id, told.broker_epoch, kept, config=self.config, now_ms=now_ms, timeouts=self.timeouts
         )
         self._show(KNOWN, self.machine.high_watermark)
@@ -81,14 +81,14 @@ class Site:
             self._led_epoch = machine.state.leader_epoch
             self.witness.led(self.node_id, self._led_epoch, self.disk.written)
 
-    def produce(self, payload: object, records: int, *, acknowledged: bool) -> Refusal | None:
+    def produce(self, payload: object, records: int, *, acknowledged: bool) -> ReplicaRefusal | None:
         """Order a batch, where it leads; who sent it waits until it is `acknowledged`, or does not."""
         machine = self.machine
         assert machine is not None
         refusal = machine.refusal()
-        if refusal is not None and (acknowledged or refusal is Refusal.NOT_LEADER):
+        if refusal is not None and (acknowledged or refusal is ReplicaRefusal.NOT_LEADER):
             return refusal
-        batch = Batch(machine.state.leader_epoch, machine.history.end_offset, records, payload)
+        batch = ReplicaBatch(machine.state.leader_epoch, machine.history.end_offset, records, payload)
         self.witness.appended(batch)
         self.disk.written = self.disk.written.append(batch, self.node_id)
         machine.appended(records, batch if acknowledged else None)
@@ -128,27 +128,27 @@ class Site:
             if message is not None:
                 sent.append(message)
             if self.say is not None:
-                shown = isinstance(effect, Serve) and message is not None
-                self.say(Send(message.to, message.message) if shown else effect)  # type: ignore[union-attr,arg-type]
+                shown = isinstance(effect, ServeReplicaFetch) and message is not None
+                self.say(SendReplicaMessage(message.to, message.message) if shown else effect)  # type: ignore[union-attr,arg-type]
         latest_offset = machine.latest_offset
         if latest_offset is not None:
             self.witness.told_end(machine.state.leader_epoch, latest_offset)
         return sent
 
-    def _do(self, machine: Machine, effect: Effect) -> Sent | None:
+    def _do(self, machine: ReplicaMachine, effect: Effect) -> Sent | None:
         disk = self.disk
         match effect:
-            case Send(node_id, message):
+            case SendReplicaMessage(node_id, message):
                 return Sent(self.node_id, node_id, message)
-            case Serve(node_id, answer):
+            case ServeReplicaFetch(node_id, answer):
                 batches = disk.written.from_offset(answer.asked.end.offset, self.most_batches)
                 return Sent(self.node_id, node_id, answer._replace(batches=batches))
-            case Propose(AlterPartition() as asked) | (MoveLeader() as asked):
+            case ProposeInSyncSet(AlterPartition() as asked) | (TransferLeadership() as asked):
                 return Sent(self.node_id, CONTROLLER, asked)
-            case Append(batch, leader_id):
+            case AppendRecords(batch, leader_id):
                 self.witness.appended(batch)
                 disk.written = disk.written.append(batch, leader_id)
-            case Cut(end_offset):
+            case TruncateRecords(end_offset):
                 self.cuts += 1
                 self.witness.cut(self.node_id, machine.state.leader_epoch, disk.written, end_offset)
                 disk.written = disk.written.cut(end_offset)
@@ -157,7 +157,7 @@ class Site:
                 disk.written = Content(start_offset)
             case StartAt(start_offset):
                 disk.written = disk.written.start_at(start_offset)
-            case Commit(offset) | Show(offset):
+            case AdvanceHighWatermark(offset) | Show(offset):
                 self._show(machine.state.leader_epoch, offset)
             case Settle() | Release():
                 self._answer(effect)
@@ -165,7 +165,7 @@ class Site:
 
     def _answer(self, effect: Settle | Release) -> None:
         batch = effect.waiter
-        if not isinstance(batch, Batch):
+        if not isinstance(batch, ReplicaBatch):
             return
         if isinstance(effect, Settle):
             self.witness.asked_for(self.node_id, batch, self.disk.synced, effect.outcome)

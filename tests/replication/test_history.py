@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.ids import Position
-from duramen.replication.history import History
+from duramen.replication.history import ReplicaHistory
 
 epochs = st.lists(st.integers(0, 6), max_size=8).map(sorted)
 
 
-def history_of(records: list[int]) -> History:
-    history = History((), 0, 0)
+def history_of(records: list[int]) -> ReplicaHistory:
+    history = ReplicaHistory((), 0, 0)
     for epoch in records:
         history.append(epoch, 1, 1)
     history.synced_offset = 0
@@ -90,7 +90,7 @@ def test_a_log_without_records_parts_from_none_that_reaches_to_it() -> None:
 
 
 def test_nobody_knows_what_an_epoch_before_the_first_had() -> None:
-    log = History([(5, 1, 10)], 10, 14)
+    log = ReplicaHistory([(5, 1, 10)], 10, 14)
     assert not log.knows(Position(4, 10))
     assert not log.knows(Position(4, 12))
     assert not log.knows(Position(5, 9))

@@ -4,48 +4,50 @@ import pytest
 
 from duramen.base.errors import LogDamaged
 from duramen.base.ids import Position
-from duramen.replication.effects import Effect, Propose, Release, Send, Serve
-from duramen.replication.machine import Machine
-from duramen.replication.messages import Fetch, FetchAnswer, Reach, Refusal
-from duramen.replication.partition import PartitionConfig, PartitionState, Topology
-from duramen.replication.replica import Kept
+from duramen.replication.effects import Effect, ProposeInSyncSet, Release, SendReplicaMessage, ServeReplicaFetch
+from duramen.replication.machine import ReplicaMachine
+from duramen.replication.messages import Reach, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition, Topology
+from duramen.replication.replica import ReplicaDiskState
 from duramen.replication.timeouts import TIMEOUTS
 
-KEPT = Kept([(1, 1, 0)], 0, 5, 4)
+KEPT = ReplicaDiskState([(1, 1, 0)], 0, 5, 4)
 
 
-def state(leader: int | None, epoch: int, partition_epoch: int, in_sync: set[int]) -> PartitionState:
-    return PartitionState(leader, epoch, partition_epoch, (1, 2, 3), frozenset(in_sync))
+def state(leader: int | None, epoch: int, partition_epoch: int, in_sync: set[int]) -> ReplicatedPartition:
+    return ReplicatedPartition(leader, epoch, partition_epoch, (1, 2, 3), frozenset(in_sync))
 
 
-def machine(told: PartitionState, least: int = 1) -> Machine:
-    made = Machine(1, 7, KEPT, config=PartitionConfig(least), now_ms=0)
+def machine(told: ReplicatedPartition, least: int = 1) -> ReplicaMachine:
+    made = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(least), now_ms=0)
     made.told(told, (1, 2, 3))
     made.take()
     return made
 
 
-def fetch(epoch: int, broker_epoch: int = 9, covered: int = 5) -> Fetch:
-    return Fetch(2, broker_epoch, epoch, Position(1, 5), (Reach(2, broker_epoch, covered),), 0, -1, 1, confirmed=True)
+def fetch(epoch: int, broker_epoch: int = 9, covered: int = 5) -> ReplicaFetch:
+    return ReplicaFetch(
+        2, broker_epoch, epoch, Position(1, 5), (Reach(2, broker_epoch, covered),), 0, -1, 1, confirmed=True
+    )
 
 
-def refusals(effects: list[Effect]) -> list[Refusal | None]:
+def refusals(effects: list[Effect]) -> list[ReplicaRefusal | None]:
     return [
         effect.message.refusal
         for effect in effects
-        if isinstance(effect, Send) and isinstance(effect.message, FetchAnswer)
+        if isinstance(effect, SendReplicaMessage) and isinstance(effect.message, ReplicaFetchAnswer)
     ]
 
 
 def test_the_epochs_of_both_have_to_be_the_same() -> None:
     leader = machine(state(1, 4, 1, {1, 2}))
     leader.receive(fetch(3))
-    assert refusals(leader.take()) == [Refusal.FENCED_LEADER_EPOCH]
+    assert refusals(leader.take()) == [ReplicaRefusal.FENCED_LEADER_EPOCH]
     leader.receive(fetch(5))
     assert refusals(leader.take()) == []
     assert leader.deadline_ms == TIMEOUTS.wait_ms
     leader.tick(TIMEOUTS.wait_ms)
-    assert refusals(leader.take()) == [Refusal.UNKNOWN_LEADER_EPOCH]
+    assert refusals(leader.take()) == [ReplicaRefusal.UNKNOWN_LEADER_EPOCH]
     assert leader.high_watermark == 4
 
 
@@ -55,7 +57,7 @@ def test_who_asks_in_an_epoch_that_is_not_known_yet_is_answered_once_it_is() -> 
     follower.told(state(2, 5, 2, {1, 2}), (1, 2, 3))
     assert refusals(follower.take()) == []
     follower.told(state(1, 6, 3, {1, 2}), (1, 2, 3))
-    assert [effect.answer.asked for effect in follower.take() if isinstance(effect, Serve)] == [fetch(6)]
+    assert [effect.answer.asked for effect in follower.take() if isinstance(effect, ServeReplicaFetch)] == [fetch(6)]
     assert follower.high_watermark == 5
 
 
@@ -64,14 +66,14 @@ def test_who_asks_in_an_epoch_that_is_over_before_it_was_heard_of_is_told_so() -
     follower.receive(fetch(5))
     follower.receive(fetch(5)._replace(reports=True))
     follower.told(state(1, 6, 3, {1, 2}), (1, 2, 3))
-    assert refusals(follower.take()) == [Refusal.FENCED_LEADER_EPOCH]
+    assert refusals(follower.take()) == [ReplicaRefusal.FENCED_LEADER_EPOCH]
 
 
 def test_who_neither_leads_nor_follows_says_so() -> None:
     nobody = machine(state(None, 4, 1, {1, 2}))
     nobody.receive(fetch(4))
-    assert refusals(nobody.take()) == [Refusal.NOT_LEADER]
-    assert nobody.refusal() is Refusal.NOT_LEADER
+    assert refusals(nobody.take()) == [ReplicaRefusal.NOT_LEADER]
+    assert nobody.refusal() is ReplicaRefusal.NOT_LEADER
     assert nobody.latest_offset is None
     with pytest.raises(ValueError, match="does not lead"):
         nobody.appended(1)
@@ -82,7 +84,7 @@ def test_what_was_said_under_an_earlier_registration_does_not_count() -> None:
     leader.receive(fetch(4, broker_epoch=9, covered=2))
     leader.receive(fetch(4, broker_epoch=8, covered=5))
     assert leader.high_watermark == 4
-    assert refusals(leader.take()) == [Refusal.NOT_LEADER]
+    assert refusals(leader.take()) == [ReplicaRefusal.NOT_LEADER]
     leader.receive(fetch(4, broker_epoch=9, covered=5))
     assert leader.high_watermark == 5
 
@@ -103,11 +105,11 @@ def test_what_was_said_of_a_replica_before_it_was_added_again_is_of_an_older_epo
     leader.told(state(1, 4, 2, {1, 2})._replace(replicas=(1, 2)), (1, 2, 3))
     leader.told(state(1, 5, 3, {1, 2}), (1, 2, 3))
     leader.receive(said)
-    assert not any(isinstance(effect, Propose) for effect in leader.take())
+    assert not any(isinstance(effect, ProposeInSyncSet) for effect in leader.take())
     assert leader.covered(3, 9) == -1
     leader.receive(fetch(5))
     leader.receive(said._replace(leader_epoch=5))
-    assert any(isinstance(effect, Propose) for effect in leader.take())
+    assert any(isinstance(effect, ProposeInSyncSet) for effect in leader.take())
 
 
 def test_configs_that_change_do_not_end_a_proposal_that_is_under_way() -> None:
@@ -115,7 +117,7 @@ def test_configs_that_change_do_not_end_a_proposal_that_is_under_way() -> None:
     leader.receive(fetch(4))
     third = fetch(4)._replace(node_id=3, reaches=(Reach(3, 9, 5),))
     leader.receive(third)
-    assert any(isinstance(effect, Propose) for effect in leader.take())
+    assert any(isinstance(effect, ProposeInSyncSet) for effect in leader.take())
     leader.configure(PartitionConfig(2))
     leader.appended(1)
     leader.synced(Position(4, 6))
@@ -132,17 +134,17 @@ def test_with_too_few_in_sync_nothing_is_taken_and_who_waits_is_told() -> None:
     assert leader.refusal() is None
     leader.appended(1, "producer")
     leader.told(state(1, 4, 2, {1}), (1,))
-    assert Release("producer", Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND) in leader.take()
-    assert leader.refusal() is Refusal.NOT_ENOUGH_REPLICAS
+    assert Release("producer", ReplicaRefusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND) in leader.take()
+    assert leader.refusal() is ReplicaRefusal.NOT_ENOUGH_REPLICAS
 
 
 def test_a_leader_of_whose_successor_it_hears_leads_no_more() -> None:
     leader = machine(state(1, 4, 1, {1, 2}))
     leader.appended(1, "producer")
     leader.receive(fetch(5))
-    assert Release("producer", Refusal.NOT_LEADER) in leader.take()
+    assert Release("producer", ReplicaRefusal.NOT_LEADER) in leader.take()
     assert not leader.leads
-    assert leader.refusal() is Refusal.NOT_LEADER
+    assert leader.refusal() is ReplicaRefusal.NOT_LEADER
     leader.told(state(1, 4, 2, {1, 2}), (1, 2, 3))  # older than what was heard of
     assert not leader.leads
     leader.told(state(1, 6, 3, {1, 2}), (1, 2, 3))
@@ -163,8 +165,8 @@ def test_a_leader_without_a_session_lets_nobody_wait_for_whom_it_cannot_hear(*, 
         leader.heard_by_controller(lately=False)
     else:
         leader.unreachable(2)
-    assert Release("producer", Refusal.NOT_LEADER) in leader.take()
-    assert leader.refusal() is Refusal.NOT_LEADER
+    assert Release("producer", ReplicaRefusal.NOT_LEADER) in leader.take()
+    assert leader.refusal() is ReplicaRefusal.NOT_LEADER
     assert leader.leads  # for those who wait for its own disk only
     leader.heard_by_controller(lately=True)
     assert leader.refusal() is None
@@ -185,7 +187,7 @@ def test_who_waits_is_told_that_another_leads() -> None:
     leader = machine(state(1, 4, 1, {1, 2}))
     leader.appended(1, "producer")
     leader.told(state(2, 5, 2, {1, 2}), (1, 2))
-    assert Release("producer", Refusal.NOT_LEADER) in leader.take()
+    assert Release("producer", ReplicaRefusal.NOT_LEADER) in leader.take()
     assert not leader.leads
 
 
@@ -204,15 +206,17 @@ def test_no_log_begins_above_what_is_committed() -> None:
     assert leader.history.start_offset == 4
 
 
-def answer_to(follower: Machine, **fields: object) -> FetchAnswer:
+def answer_to(follower: ReplicaMachine, **fields: object) -> ReplicaFetchAnswer:
     asked = next(
-        effect.message for effect in follower.take() if isinstance(effect, Send) and isinstance(effect.message, Fetch)
+        effect.message
+        for effect in follower.take()
+        if isinstance(effect, SendReplicaMessage) and isinstance(effect.message, ReplicaFetch)
     )
-    return FetchAnswer(2, 4, asked)._replace(**fields)  # type: ignore[arg-type]
+    return ReplicaFetchAnswer(2, 4, asked)._replace(**fields)  # type: ignore[arg-type]
 
 
-def follower() -> Machine:
-    made = Machine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
+def follower() -> ReplicaMachine:
+    made = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
     made.told(state(2, 4, 1, {1, 2}), (1, 2, 3))
     return made
 
@@ -221,7 +225,7 @@ def follower() -> Machine:
     "fields",
     [
         {"diverging": Position(1, 3)},
-        {"refusal": Refusal.OFFSET_OUT_OF_RANGE, "start_offset": 3},
+        {"refusal": ReplicaRefusal.OFFSET_OUT_OF_RANGE, "start_offset": 3},
     ],
 )
 def test_what_is_committed_is_never_cut(fields: dict[str, object]) -> None:
@@ -242,20 +246,20 @@ def test_a_config_that_changes_counts_from_then_on() -> None:
     leading = machine(state(1, 2, 1, {1}))
     assert leading.refusal() is None
     leading.configure(PartitionConfig(min_insync_replicas=2))
-    assert leading.refusal() is Refusal.NOT_ENOUGH_REPLICAS
+    assert leading.refusal() is ReplicaRefusal.NOT_ENOUGH_REPLICAS
     leading.configure(PartitionConfig(min_insync_replicas=1))
     assert leading.refusal() is None
 
 
 def test_a_follower_turns_to_whom_another_topology_gives_it() -> None:
-    made = Machine(3, 7, KEPT, config=PartitionConfig(), now_ms=0)
+    made = ReplicaMachine(3, 7, KEPT, config=PartitionConfig(), now_ms=0)
     made.told(state(1, 2, 1, {1, 2, 3}), [1, 2, 3])
-    (asked,) = (effect for effect in made.take() if isinstance(effect, Send))
-    assert isinstance(asked.message, Fetch)
-    made.receive(FetchAnswer(1, 2, asked.message, None, 4))
+    (asked,) = (effect for effect in made.take() if isinstance(effect, SendReplicaMessage))
+    assert isinstance(asked.message, ReplicaFetch)
+    made.receive(ReplicaFetchAnswer(1, 2, asked.message, None, 4))
     made.take()
     made.configure(PartitionConfig(topology=Topology.CHAIN))
-    assert [effect.node_id for effect in made.take() if isinstance(effect, Send)] == [2]
+    assert [effect.node_id for effect in made.take() if isinstance(effect, SendReplicaMessage)] == [2]
 
 
 def test_who_is_cut_off_and_lacks_something_is_soon_out_of_sync() -> None:
@@ -265,9 +269,9 @@ def test_who_is_cut_off_and_lacks_something_is_soon_out_of_sync() -> None:
     leading.unreachable(2)
     leading.take()
     leading.tick(TIMEOUTS.gone_ms - 1)
-    assert not [effect for effect in leading.take() if isinstance(effect, Propose)]
+    assert not [effect for effect in leading.take() if isinstance(effect, ProposeInSyncSet)]
     leading.tick(TIMEOUTS.gone_ms)
-    (proposed,) = (effect for effect in leading.take() if isinstance(effect, Propose))
+    (proposed,) = (effect for effect in leading.take() if isinstance(effect, ProposeInSyncSet))
     assert [member.node_id for member in proposed.proposal.in_sync] == [1]
 
 
@@ -278,7 +282,7 @@ def test_who_is_back_in_time_stays_in_sync() -> None:
     leading.unreachable(2)
     leading.reachable(2)
     leading.tick(10 * TIMEOUTS.gone_ms)
-    assert not [effect for effect in leading.take() if isinstance(effect, Propose)]
+    assert not [effect for effect in leading.take() if isinstance(effect, ProposeInSyncSet)]
 
 
 def test_a_leader_whom_nobody_keeps_waiting_does_nothing_when_nodes_come_and_go() -> None:
@@ -295,14 +299,14 @@ def test_a_leader_whom_nobody_keeps_waiting_does_nothing_when_nodes_come_and_go(
     leader.appended(1)
     assert (waited_for, leader.awaits_others) == (False, True)
     leader.tick(TIMEOUTS.gone_ms + 1)
-    proposed = [effect for effect in leader.take() if isinstance(effect, Propose)]
+    proposed = [effect for effect in leader.take() if isinstance(effect, ProposeInSyncSet)]
     assert [member.node_id for member in proposed[0].proposal.in_sync] == [1, 3]
 
 
 def test_only_in_a_line_it_matters_to_a_follower_who_is_live() -> None:
     for topology, upstream in ((Topology.FANOUT, 2), (Topology.CHAIN, 2)):
         told = state(2, 4, 1, {1, 2, 3})._replace(replicas=(2, 3, 1))
-        follower = Machine(1, 7, KEPT, config=PartitionConfig(topology=topology), now_ms=0)
+        follower = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(topology=topology), now_ms=0)
         follower.told(told, (1, 2, 3))
         assert follower.follows(upstream)  # the leader first, whatever the topology
         assert follower.minds_live((1, 2)) is (topology is Topology.CHAIN)
@@ -315,10 +319,10 @@ def test_a_leader_minds_that_a_node_is_live_once_it_was_heard() -> None:
     leader.told_live((1, 3))
     leader.receive(fetch(4)._replace(node_id=3, reaches=(Reach(3, 9, 5),)))
     leader.receive(fetch(4))
-    assert [effect for effect in leader.take() if isinstance(effect, Propose)] == []
+    assert [effect for effect in leader.take() if isinstance(effect, ProposeInSyncSet)] == []
     assert (leader.minds_live((1, 3)), leader.minds_live((1, 2, 3))) == (False, True)
     leader.told_live((1, 2, 3))
-    proposed = [effect.proposal for effect in leader.take() if isinstance(effect, Propose)]
+    proposed = [effect.proposal for effect in leader.take() if isinstance(effect, ProposeInSyncSet)]
     assert [member.node_id for member in proposed[0].in_sync] == [1, 2, 3]
 
 
@@ -331,9 +335,9 @@ def test_who_waits_for_news_is_heard_again_as_soon_as_another_has_joined() -> No
     leader.told_live((1, 2, 3))
     leader.take()
     leader.told(state(1, 4, 2, {1, 2}), (1, 2, 3))
-    assert [effect.answer.asked.node_id for effect in leader.take() if isinstance(effect, Serve)] == [3]
+    assert [effect.answer.asked.node_id for effect in leader.take() if isinstance(effect, ServeReplicaFetch)] == [3]
     leader.receive(asks[3])
-    (proposed,) = [effect.proposal for effect in leader.take() if isinstance(effect, Propose)]
+    (proposed,) = [effect.proposal for effect in leader.take() if isinstance(effect, ProposeInSyncSet)]
     assert [member.node_id for member in proposed.in_sync] == [1, 2, 3]
 
 
@@ -350,20 +354,20 @@ def test_who_goes_on_following_the_same_leader_has_nothing_to_do() -> None:
 
 
 def test_what_could_not_be_sent_is_said_again_soon() -> None:
-    follower = Machine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
+    follower = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
     follower.told(state(2, 4, 1, {1, 2}), (1, 2, 3))
-    (sent,) = [effect for effect in follower.take() if isinstance(effect, Send)]
-    assert isinstance(sent.message, Fetch)
+    (sent,) = [effect for effect in follower.take() if isinstance(effect, SendReplicaMessage)]
+    assert isinstance(sent.message, ReplicaFetch)
     follower.lost(sent.message)
     assert follower.deadline_ms == TIMEOUTS.retry_ms
     follower.tick(TIMEOUTS.retry_ms)
-    assert [effect.message for effect in follower.take() if isinstance(effect, Send)] == [
+    assert [effect.message for effect in follower.take() if isinstance(effect, SendReplicaMessage)] == [
         sent.message._replace(number=2)
     ]
 
 
 def test_what_is_not_answered_is_asked_again_less_and_less_often_until_something_comes() -> None:
-    follower = Machine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
+    follower = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
     follower.told(state(2, 4, 1, {1, 2}), (1, 2, 3))
     waits, now_ms = [], 0
     for _ in range(4):
@@ -379,12 +383,14 @@ def test_what_is_not_answered_is_asked_again_less_and_less_often_until_something
 def test_an_answer_that_could_not_be_sent_is_given_again_soon() -> None:
     leader = machine(state(1, 4, 1, {1, 2, 3}))
     leader.receive(fetch(4)._replace(confirmed=False))
-    (served,) = [effect for effect in leader.take() if isinstance(effect, Serve)]
+    (served,) = [effect for effect in leader.take() if isinstance(effect, ServeReplicaFetch)]
     leader.lost(served.answer)
     leader.lost(served.answer._replace(asked=fetch(3)))  # of an epoch that is over: who asked asks again
     assert leader.take() == []
     leader.tick(TIMEOUTS.retry_ms)
-    assert [effect.answer.asked for effect in leader.take() if isinstance(effect, Serve)] == [served.answer.asked]
+    assert [effect.answer.asked for effect in leader.take() if isinstance(effect, ServeReplicaFetch)] == [
+        served.answer.asked
+    ]
 
 
 def test_a_leader_tells_how_far_others_are_behind() -> None:

@@ -3,27 +3,27 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.replication.partition import PartitionState, Topology
-from duramen.replication.topology import Place, places
+from duramen.replication.partition import ReplicatedPartition, Topology
+from duramen.replication.topology import FetchUpstream, places
 
 
 def partition(
     leader: int | None, replicas: tuple[int, ...], in_sync: set[int], observers: tuple[int, ...] = ()
-) -> PartitionState:
-    return PartitionState(leader, 1, 1, replicas, frozenset(in_sync), observers)
+) -> ReplicatedPartition:
+    return ReplicatedPartition(leader, 1, 1, replicas, frozenset(in_sync), observers)
 
 
-def upstreams(state: PartitionState, topology: Topology, live: set[int]) -> dict[int, int | None]:
+def upstreams(state: ReplicatedPartition, topology: Topology, live: set[int]) -> dict[int, int | None]:
     return {node: place.upstream for node, place in places(state, topology, live).items()}
 
 
 def test_a_chain_goes_by_the_assignment_with_the_leader_first() -> None:
     state = partition(2, (1, 2, 3), {1, 2, 3}, (9,))
     assert places(state, Topology.CHAIN, {1, 2, 3, 9}) == {
-        2: Place(None, (1,)),
-        1: Place(2, (3,)),
-        3: Place(1, (9,)),
-        9: Place(3, ()),
+        2: FetchUpstream(None, (1,)),
+        1: FetchUpstream(2, (3,)),
+        3: FetchUpstream(1, (9,)),
+        9: FetchUpstream(3, ()),
     }
 
 

@@ -8,8 +8,8 @@ from tests.replication.broken import Broken
 from tests.replication.disk import Content
 
 from duramen.base.ids import Position
-from duramen.replication.messages import Batch
-from duramen.replication.replication_wait import Outcome
+from duramen.replication.messages import ReplicaBatch
+from duramen.replication.replication_wait import ReplicationWaitOutcome
 
 KNOWN: Final = 1 << 62
 """The epoch for what a replica knows from before it was started: then somebody knew already."""
@@ -18,7 +18,7 @@ KNOWN: Final = 1 << 62
 class Committed(NamedTuple):
     """A committed batch and the lowest epoch in which somebody knew."""
 
-    batch: Batch
+    batch: ReplicaBatch
     epoch: int
 
 
@@ -32,12 +32,12 @@ class Witness:
 
     def __init__(self, holders: Callable[[], Iterable[tuple[int, Content]]]) -> None:
         self.leaders: dict[int, tuple[int, Content]] = {}
-        self.ordered: dict[Position, Batch] = {}
+        self.ordered: dict[Position, ReplicaBatch] = {}
         self.committed: list[Committed] = []
         self.told: dict[int, tuple[int, int]] = {}
         self.acknowledged = 0
         self.asked = 0
-        self._said_cut: dict[Batch, int] = {}
+        self._said_cut: dict[ReplicaBatch, int] = {}
         self._holders = holders
 
     @property
@@ -54,7 +54,7 @@ class Witness:
             if committed_epoch < epoch and not log.has(batch):
                 raise Broken(f"{node_id} leads epoch {epoch} without {batch}, committed in epoch {committed_epoch}")
 
-    def appended(self, batch: Batch) -> None:
+    def appended(self, batch: ReplicaBatch) -> None:
         """A batch was written."""
         known = self.ordered.setdefault(Position(batch.epoch, batch.first_offset), batch)
         if known != batch:
@@ -87,19 +87,19 @@ class Witness:
             if committed is not None and (may_lead or committed.epoch <= epoch):
                 raise Broken(f"{node_id} cuts {batch}")
 
-    def released(self, batch: Batch) -> None:
+    def released(self, batch: ReplicaBatch) -> None:
         """A producer was told that the batch is safe."""
         self.acknowledged += 1
         if not self._is_committed(batch):
             raise Broken(f"{batch} was acknowledged before it was committed")
 
-    def asked_for(self, node_id: int, batch: Batch, log: Content, outcome: Outcome) -> None:
+    def asked_for(self, node_id: int, batch: ReplicaBatch, log: Content, outcome: ReplicationWaitOutcome) -> None:
         """Who asked a replica for a batch was answered."""
-        self.asked += outcome in (Outcome.REACHED, Outcome.CUT)
+        self.asked += outcome in (ReplicationWaitOutcome.REACHED, ReplicationWaitOutcome.CUT)
         is_committed = self._is_committed(batch)
-        if outcome is Outcome.REACHED and not (is_committed and log.has(batch)):
+        if outcome is ReplicationWaitOutcome.REACHED and not (is_committed and log.has(batch)):
             raise Broken(f"{node_id} says that it has {batch}, which is not committed, or not on its disk")
-        if outcome is Outcome.CUT:
+        if outcome is ReplicationWaitOutcome.CUT:
             self._said_cut.setdefault(batch, node_id)
             if is_committed:
                 raise Broken(f"{node_id} says that {batch} was cut, and it is committed")
@@ -114,15 +114,15 @@ class Witness:
             if (other < epoch and offset < last) or (other > epoch and offset > first):
                 raise Broken(f"clients are told the end {offset} in epoch {epoch}, and {first} to {last} in {other}")
 
-    def _is_committed(self, batch: Batch) -> bool:
+    def _is_committed(self, batch: ReplicaBatch) -> bool:
         return self._found(batch) is not None
 
-    def _found(self, batch: Batch) -> Committed | None:
+    def _found(self, batch: ReplicaBatch) -> Committed | None:
         at = bisect_left(self.committed, batch.first_offset, key=lambda one: one.batch.first_offset)
         found = self.committed[at] if at < len(self.committed) else None
         return found if found is not None and found.batch == batch else None
 
-    def _commit(self, batch: Batch, epoch: int) -> None:
+    def _commit(self, batch: ReplicaBatch, epoch: int) -> None:
         if batch.first_offset != self.end_offset:
             raise Broken(f"{batch} is committed, and what is before it is not: {self.end_offset}")
         if batch in self._said_cut:
@@ -135,7 +135,7 @@ class Witness:
                 )
         self._later_leaders_have(batch, epoch)
 
-    def _later_leaders_have(self, batch: Batch, epoch: int) -> None:
+    def _later_leaders_have(self, batch: ReplicaBatch, epoch: int) -> None:
         for later, (node_id, log) in self.leaders.items():
             if later > epoch and not log.has(batch):
                 raise Broken(f"{batch} is committed in epoch {epoch}, and {node_id} led epoch {later} without it")

@@ -16,15 +16,15 @@ from tests.replication.disk import Content, Disk
 from tests.replication.site import CONTROLLER, Post, Sent, Site
 from tests.replication.witness import Witness
 
-from duramen.replication.effects import Effect, MoveLeader
-from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer
-from duramen.replication.partition import PartitionConfig, PartitionState, Topology
-from duramen.replication.timeouts import Timeouts
+from duramen.replication.effects import Effect, TransferLeadership
+from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, ReplicaFetch, ReplicaFetchAnswer
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition, Topology
+from duramen.replication.timeouts import ReplicaTimeouts
 
 TROUBLE_MS: Final = 2_000
 """For so long things go wrong."""
 
-TIMEOUTS: Final = Timeouts(wait_ms=40, idle_wait_ms=80, silence_ms=20, retry_ms=20, backoff_ms=5, window_ms=50)
+TIMEOUTS: Final = ReplicaTimeouts(wait_ms=40, idle_wait_ms=80, silence_ms=20, retry_ms=20, backoff_ms=5, window_ms=50)
 
 
 class Totals(NamedTuple):
@@ -96,7 +96,9 @@ class World:
             self.random.choice((None, None, 10)),
         )
         replicas = tuple(range(1, size + 1 - observers))
-        state = PartitionState(None, 0, 0, replicas, frozenset(replicas), tuple(range(size + 1 - observers, size + 1)))
+        state = ReplicatedPartition(
+            None, 0, 0, replicas, frozenset(replicas), tuple(range(size + 1 - observers, size + 1))
+        )
         self._config = config
         self._controller = Controller(state, config, self.random.randrange)
         self._cut: set[tuple[int, int]] = set()
@@ -149,7 +151,7 @@ class World:
             self._counts["waits"] += 1
         self._at(20, self._tick_controller)
 
-    def _say_state(self, before: PartitionState) -> None:
+    def _say_state(self, before: ReplicatedPartition) -> None:
         if self._controller.state != before:
             self._say(f"controller {self._controller.state}")
 
@@ -268,7 +270,7 @@ class World:
                 if site.machine is None:
                     site.registered(message, node.local_ms(self._now_ms))
                 site.told(message)
-        elif site.machine is not None and isinstance(message, Fetch | FetchAnswer | AlterPartitionAnswer):
+        elif site.machine is not None and isinstance(message, ReplicaFetch | ReplicaFetchAnswer | AlterPartitionAnswer):
             site.machine.tick(node.local_ms(self._now_ms))
             site.machine.receive(message)
 
@@ -282,7 +284,7 @@ class World:
                 answer = controller.heartbeat(message, self._now_ms)
             case AlterPartition():
                 answer = controller.alter(message)
-            case MoveLeader(leader_epoch):
+            case TransferLeadership(leader_epoch):
                 self._counts["moves"] += controller.state.leader_epoch == leader_epoch
                 controller.move_from(leader_epoch)
             case _:

@@ -9,8 +9,8 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NodeStarting, NotLeader, OutcomeUnknown, StorageFailed
 from duramen.base.ports import Buffer
 from duramen.rpc.caller import Caller, Gathered
-from duramen.rpc.methods import Method, Table
-from duramen.rpc.server import Done, Server
+from duramen.rpc.methods import Method, MethodTable
+from duramen.rpc.server import Done, RpcServer
 from duramen.rpc.wire import TableWire, Wires
 from duramen.service.old_wire import OldWire
 from duramen.sim.machine.scheduler import VirtualClock
@@ -27,8 +27,8 @@ class World:
         self.cut: set[int] = set()
         self.silent: set[int] = set()
         self.hanging: list[Callable[[Buffer | None], None]] = []
-        self.wires = Wires(TableWire(Table([DOUBLE, LATER])), OldWire(), lambda: True)
-        self.servers = {node_id: Server(self.wires) for node_id in (1, 2, 3)}
+        self.wires = Wires(TableWire(MethodTable([DOUBLE, LATER])), OldWire(), lambda: True)
+        self.servers = {node_id: RpcServer(self.wires) for node_id in (1, 2, 3)}
         for server in self.servers.values():
             server.handle(DOUBLE, _double)
         self.caller = Caller(1, self, self.wires, self.servers[1], self.clock, self.deadlines)

@@ -23,13 +23,13 @@ from duramen.base.errors import (
     StorageFailed,
     StreamExists,
 )
-from duramen.rpc.retry import Leader, Pace, Retrying, Underway, may_repeat
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, may_repeat
 from duramen.sim.machine.scheduler import VirtualClock
 
 NOTHING_DONE = (NotLeader, NotController, NodeStopping, NodeStarting, OffsetNotAvailable)
 MAYBE_DONE = (OutcomeUnknown, NotCoordinator, CoordinatorLoading, NotEnoughReplicas, NotEnoughReplicasAfterAppend)
 FINAL = (StorageFailed, StreamExists)
-PACE = Pace(within_ms=1_000, first_ms=20, most_ms=100)
+PACE = RetryPace(within_ms=1_000, first_ms=20, most_ms=100)
 
 Kind = type[DuramenError]
 
@@ -48,7 +48,7 @@ class Driven:
     def __init__(self, script: list[Step], *, idempotent: bool) -> None:
         self.clock, self.deadlines = VirtualClock(), Deadlines()
         self.script = script
-        self.leader = Leader(1, 1)
+        self.leader = KnownLeader(1, 1)
         self.attempts: list[tuple[int, int]] = []  # when, and in which epoch
         self.outcomes: list[tuple[int, int | DuramenError]] = []
         self.retrying = Retrying(
@@ -61,7 +61,7 @@ class Driven:
     def now_ms(self) -> int:
         return self.clock.monotonic_ms()
 
-    def attempt(self, leader: Leader, left_ms: int, answered: Callable[[int | DuramenError], None]) -> Underway:
+    def attempt(self, leader: KnownLeader, left_ms: int, answered: Callable[[int | DuramenError], None]) -> Underway:
         assert left_ms == PACE.within_ms - self.now_ms
         at = len(self.attempts)
         self.attempts.append((self.now_ms, leader.epoch))
@@ -69,7 +69,7 @@ class Driven:
 
         def answer() -> None:
             if step.elected:
-                self.leader = Leader(2, self.leader.epoch + 1)
+                self.leader = KnownLeader(2, self.leader.epoch + 1)
             answered(step.outcome if isinstance(step.outcome, int) else step.outcome(f"attempt {at}"))
 
         self.deadlines.at(self.now_ms + min(step.after_ms, left_ms), answer)

@@ -18,8 +18,8 @@ from duramen.base.errors import (
     StreamExists,
     UnsupportedFeature,
 )
-from duramen.rpc.methods import Method, Table
-from duramen.rpc.server import Server
+from duramen.rpc.methods import Method, MethodTable
+from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import VERSION, TableWire, Wire, Wires
 from duramen.service.methods import TABLE
 from duramen.service.old_wire import OldWire
@@ -34,9 +34,9 @@ DEEP = b"\x91" * 200_000
 """An array in an array, and so on: deeper than Python's stack."""
 
 
-def serving(speaks_table: bool = True) -> Server:
+def serving(speaks_table: bool = True) -> RpcServer:
     """A server whose handlers answer with errors."""
-    server = Server(Wires(WIRE, OldWire(), lambda: speaks_table))
+    server = RpcServer(Wires(WIRE, OldWire(), lambda: speaks_table))
 
     def refuse(request: object, _: object) -> None:
         raise NotLeader(f"not here: {type(request).__name__}")
@@ -79,15 +79,15 @@ def test_an_error_that_this_version_cannot_make_is_told_as_it_came(error: Durame
 def test_a_method_of_a_newer_version_is_refused_and_named() -> None:
     newer = Method("of-a-newer-version", int, int, idempotent=True)
     said: list[bytes] = []
-    serving().serve(TableWire(Table([newer])).encode_request(newer, 7), said.append)
-    found = TableWire(Table([newer])).decode_response(newer, said[0])
+    serving().serve(TableWire(MethodTable([newer])).encode_request(newer, 7), said.append)
+    found = TableWire(MethodTable([newer])).decode_response(newer, said[0])
     assert isinstance(found, UnsupportedFeature)
     assert "of-a-newer-version" in str(found)
 
 
 def test_two_methods_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two methods have the name a"):
-        Table([Method("a", int, int, idempotent=True), Method("a", str, str, idempotent=True)])
+        MethodTable([Method("a", int, int, idempotent=True), Method("a", str, str, idempotent=True)])
 
 
 @given(st.binary(max_size=60))

@@ -11,10 +11,10 @@ from tests.service.forwarding.world import WIRE, World
 from duramen.base.errors import NodeBusy, NotLeader, OutcomeUnknown
 from duramen.base.positions import At, Last, Position, Since
 from duramen.service.forwarded_requests import (
-    Append,
-    Appended,
+    AppendRequest,
+    AppendResponse,
+    AppendResult,
     Delete,
-    Fate,
     Manage,
     Read,
     Request,
@@ -31,22 +31,27 @@ POSITIONS: st.SearchStrategy[Position] = st.one_of(
     st.sampled_from(["start", "end"]), st.builds(At, NUMBERS), st.builds(Last, NUMBERS), st.builds(Since, NUMBERS)
 )
 REQUESTS: st.SearchStrategy[Request] = st.one_of(
-    st.builds(Append, IDS, st.lists(st.tuples(INDEXES, st.binary(max_size=99).map(bytearray)), min_size=1, max_size=4)),
+    st.builds(
+        AppendRequest, IDS, st.lists(st.tuples(INDEXES, st.binary(max_size=99).map(bytearray)), min_size=1, max_size=4)
+    ),
     st.builds(Read, IDS, INDEXES, POSITIONS.map(where_of), st.integers(1, 1 << 20), st.integers(0, 60_000)),
     st.builds(Delete, IDS, INDEXES, OFFSETS),
     st.builds(Manage, st.sampled_from(["show", "move", "delete"]), st.text(max_size=9), st.binary(max_size=99)),
 )
 FATES = st.builds(
-    Fate, OFFSETS, st.none() | st.sampled_from([NotLeader("x"), NodeBusy("y"), OutcomeUnknown("z")]), st.booleans()
+    AppendResult,
+    OFFSETS,
+    st.none() | st.sampled_from([NotLeader("x"), NodeBusy("y"), OutcomeUnknown("z")]),
+    st.booleans(),
 )
 
 
 @given(st.lists(FATES, max_size=3))
-def test_fates_come_back(fates: list[Fate]) -> None:
-    assert [_shown(fate) for fate in Appended.of(fates).read()] == [_shown(fate) for fate in fates]
+def test_fates_come_back(fates: list[AppendResult]) -> None:
+    assert [_shown(fate) for fate in AppendResponse.of(fates).read()] == [_shown(fate) for fate in fates]
 
 
-def _shown(fate: Fate) -> tuple[int, str, bool]:
+def _shown(fate: AppendResult) -> tuple[int, str, bool]:
     return fate.base_offset, repr(fate.error), fate.unknown
 
 
@@ -67,7 +72,7 @@ def test_whatever_other_nodes_ask_is_answered_or_refused_and_nothing_is_held(
     chance = random.Random(seed)
     stream_id = world.place("s").stream_id.bytes
     batch = world.batch(1, 0, b"value").content
-    known: list[Request] = [Append(stream_id, [(0, batch), (5, bytearray(b"no batch"))]), *requests]
+    known: list[Request] = [AppendRequest(stream_id, [(0, batch), (5, bytearray(b"no batch"))]), *requests]
     for request in known:
         body = bytearray(WIRE.encode_request(method_of(request), request))
         if chance.random() < 0.7:

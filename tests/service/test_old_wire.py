@@ -6,13 +6,20 @@ import msgspec
 import pytest
 
 from duramen.base.errors import DuramenError, NodeStarting, NotCoordinator
-from duramen.broker.list_offsets import FIND_BOUNDS, Bounds, FindBounds, FoundBounds, Wanted
+from duramen.broker.list_offsets import FIND_BOUNDS, FindBounds, FoundBounds, ListOffsetsPartition, PartitionBounds
 from duramen.controller.admin import completeness
 from duramen.controller.admin.completeness import SURVEY_REPLICAS, KeptReplicas, SurveyReplicas
-from duramen.controller.admin.replica_survey import Kept
+from duramen.controller.admin.replica_survey import ReplicaCompleteness
 from duramen.coordinators.group.listing import LIST_GROUPS, GroupRow, GroupRows, ListGroups
 from duramen.coordinators.share.requests import LOCATE, READ_STATE, Locate, Located, ReadState, Was
-from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS, Join, Joined, WriteMarkers, Written
+from duramen.coordinators.transaction.cluster.requests import (
+    JOIN,
+    WRITE_MARKERS,
+    Join,
+    Joined,
+    WriteMarkers,
+    WriteMarkersResponse,
+)
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.methods import method_of
 from duramen.rpc.controller.responses import Answer, Done
@@ -25,12 +32,12 @@ ROW = GroupRow("g", "Empty", "consumer", None, 0, 7, "classic")
 SAID: list[tuple[Method[Any, Any], Any, bytes, Any, Any, Any]] = [
     (LIST_GROUPS, ListGroups("a", 10), b"\0", ["a", 10], GroupRows([ROW]), [list(msgspec.structs.astuple(ROW))]),
     (
-        FIND_BOUNDS, FindBounds([Wanted(ID, 3, last=5)]), b"\2", [[ID, 3, -1, -1, False, 5]],
-        FoundBounds([(Bounds(1, 2), None), (None, Refused("not-leader", "no"))]), [[1, 2, -1, -1], "no"],
+        FIND_BOUNDS, FindBounds([ListOffsetsPartition(ID, 3, last=5)]), b"\2", [[ID, 3, -1, -1, False, 5]],
+        FoundBounds([(PartitionBounds(1, 2), None), (None, Refused("not-leader", "no"))]), [[1, 2, -1, -1], "no"],
     ),
     (
-        SURVEY_REPLICAS, SurveyReplicas([completeness.Wanted(ID, 3)]), b"\3", [[ID, 3]],
-        KeptReplicas([Kept(1, 2, 3), None]), [[1, 2, 3, 0], None],
+        SURVEY_REPLICAS, SurveyReplicas([completeness.SurveyTarget(ID, 3)]), b"\3", [[ID, 3]],
+        KeptReplicas([ReplicaCompleteness(1, 2, 3), None]), [[1, 2, 3, 0], None],
     ),
     (
         method_of(requests.DeleteStream("s")), requests.DeleteStream("s"), b"",
@@ -44,7 +51,7 @@ SAID: list[tuple[Method[Any, Any], Any, bytes, Any, Any, Any]] = [
     (
         WRITE_MARKERS, WriteMarkers(4, 5, 6, 7, True, 2, ((ID, 0),), 9), b"",
         ["markers", 4, 5, 6, 7, True, 2, [[ID, 0]], 9],
-        Written((None, Refused("not-leader", "no"))), ["written", [None, ["not-leader", "no"]]],
+        WriteMarkersResponse((None, Refused("not-leader", "no"))), ["written", [None, ["not-leader", "no"]]],
     ),
     (
         READ_STATE, ReadState(("g", ID, 0), 4), b"\1", ["read", ["g", ID, 0], 4],

@@ -13,7 +13,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, File, FileSystem
 from duramen.codec.batch import Header
 from duramen.storage import checkpoint
-from duramen.storage.checkpoint import Checkpoint
+from duramen.storage.checkpoint import NodeCheckpoint
 from duramen.storage.log import sync as syncing
 from duramen.storage.log.log import Log
 from duramen.storage.log.producers import ProducerTable
@@ -22,12 +22,12 @@ from duramen.storage.log.transactions import TransactionTable
 from duramen.storage.maintenance import checkpointer, copier
 from duramen.storage.maintenance import segment_rewrite as rewriting
 from duramen.storage.maintenance.closed_segment import Target
-from duramen.storage.maintenance.copier import SegmentWrite, Written
+from duramen.storage.maintenance.copier import CopiedBytes, SegmentWrite
 from duramen.storage.maintenance.scheduler import Upkeep
 from duramen.storage.recovery import logs as recovering_logs
 from duramen.storage.recovery import recovery
 from duramen.storage.recovery.logs import LogsFound
-from duramen.storage.recovery.plan import FileScan, Verdict
+from duramen.storage.recovery.plan import FileScan, RecoveryVerdict
 from duramen.storage.recovery.recovery import Recovered
 from duramen.storage.recovery.replay import Replay
 from duramen.storage.recovery.trim import Trimming
@@ -191,22 +191,22 @@ def _untrimmed(_: Original) -> Original:
 
 
 def _bytes_believed(right: Original) -> Original:
-    def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
+    def write_segment(files: FileSystem, write: SegmentWrite) -> CopiedBytes:
         path, end = write.path, write.position + sum(map(len, write.buffers))
         if not files.exists(path + ".log") or files.open(path + ".log").size() < end:
-            written: Written = right(files, write)
+            written: CopiedBytes = right(files, write)
             return written
         file, index_file = files.open(path + ".log"), files.open(path + ".index", create=True)
-        believed: Written = right(files, write._replace(file=_Deaf(file), index_file=index_file))
+        believed: CopiedBytes = right(files, write._replace(file=_Deaf(file), index_file=index_file))
         return believed._replace(file=file)
 
     return write_segment
 
 
 def _end_at_first_bad(right: Original) -> Original:
-    def judge(scans: Sequence[FileScan], replay: int) -> Verdict:
-        verdict: Verdict = right(scans, replay)
-        return Verdict(verdict.damage[0][0], ()) if verdict.damage else verdict
+    def judge(scans: Sequence[FileScan], replay: int) -> RecoveryVerdict:
+        verdict: RecoveryVerdict = right(scans, replay)
+        return RecoveryVerdict(verdict.damage[0][0], ()) if verdict.damage else verdict
 
     return judge
 
@@ -266,7 +266,7 @@ def _leave_undeleted(_: Original) -> Original:
 
 
 def _name_unsynced(right: Original) -> Original:
-    def write_checkpoint(files: FileSystem, number: int, checkpoint: Checkpoint) -> None:
+    def write_checkpoint(files: FileSystem, number: int, checkpoint: NodeCheckpoint) -> None:
         right(_NamesUnsynced(files), number, checkpoint)
 
     return write_checkpoint

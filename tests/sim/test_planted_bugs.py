@@ -12,13 +12,13 @@ import pytest
 from tests.sim.planted import BUGS, Bug, Place, planted
 
 from duramen.base.errors import DuramenError
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, check, encode, header
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, check, encode, header
 from duramen.codec.markers import encode_marker
 from duramen.sim.machine.clock import ManualWorker
-from duramen.sim.machine.store import SMALL, Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import SMALL, AppendOutcome, StoreOnDoubles, expected_values
 from duramen.sim.machine.views import MemoryViewStore
 from duramen.storage.log.log import Log, LogConfig
-from duramen.storage.planning.compaction import Rules
+from duramen.storage.planning.compaction import CompactionConfig
 from duramen.storage.view.view import View
 
 Story = Callable[[], None]
@@ -28,7 +28,7 @@ def bug_of(name: str) -> Bug:
     return next(bug for bug in BUGS if bug.name == name)
 
 
-def kept(doubles: StoreOnDoubles, *appends: Appended) -> None:
+def kept(doubles: StoreOnDoubles, *appends: AppendOutcome) -> None:
     """What was acknowledged is there, and nothing else but what was not answered."""
     acknowledged = [append for append in appends if append.acknowledged]
     content = doubles.values(doubles.log())
@@ -179,10 +179,10 @@ def power_goes_after_a_deletion() -> None:
 
 def power_goes_after_a_compaction() -> None:
     doubles = StoreOnDoubles()
-    rules = Rules(min_dirty_ratio=0)
+    rules = CompactionConfig(min_dirty_ratio=0)
     log = doubles.log(0, LogConfig(segment_bytes=2_000, compact=True, compaction=rules))
     for number in range(20):
-        records = [NewRecord(doubles.clock.wall_ms(), b"%d" % (number % 3), b"%d" % number * 200)]
+        records = [BatchInput(doubles.clock.wall_ms(), b"%d" % (number % 3), b"%d" % number * 200)]
         batch = encode(records)
         doubles.store.append(log, batch, check(batch), doubles.store.node_epoch, None)
         doubles.settle()
@@ -225,7 +225,7 @@ def shorten(call: str, path: str, size: int) -> int:
 
 def in_a_transaction(doubles: StoreOnDoubles) -> None:
     batch = encode(
-        [NewRecord(0, None, b"open")], attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0
+        [BatchInput(0, None, b"open")], attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0
     )
     doubles.store.append(doubles.log(), batch, check(batch), doubles.store.node_epoch, None)
     doubles.settle()
@@ -253,7 +253,7 @@ def the_first_batch_of_a_producer_is_refused() -> None:
     doubles = StoreOnDoubles()
     log = doubles.log()
     for sequence in (0, 1):
-        batch = encode([NewRecord(0, None, b"x")], producer_id=1, producer_epoch=0, base_sequence=sequence)
+        batch = encode([BatchInput(0, None, b"x")], producer_id=1, producer_epoch=0, base_sequence=sequence)
         if sequence == 0:
             doubles.store.note_refused(log, header(batch))
         else:

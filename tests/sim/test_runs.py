@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from duramen.sim.__main__ import main
 from duramen.sim.machine.stages import FAULTS, POSSIBLE, cannot_fire
-from duramen.sim.runs import ENOUGH, Ran, Totals, coverage, explain, fault_table, run_one, what_never_came
-from duramen.sim.world import Outcome
+from duramen.sim.runs import ENOUGH, NodeRuns, NodeTotals, coverage, explain, fault_table, run_one, what_never_came
+from duramen.sim.world import RunOutcome
 
 SEEDS = range(1, 51)
 CRASHES = 150
@@ -48,8 +48,8 @@ SELDOM: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def run(seeds: range) -> Totals:
-    found = Totals()
+def run(seeds: range) -> NodeTotals:
+    found = NodeTotals()
     for seed in seeds:
         outcome = run_one(seed)
         assert not outcome.broken, explain(outcome)
@@ -58,7 +58,7 @@ def run(seeds: range) -> Totals:
 
 
 @pytest.fixture(scope="module")
-def totals() -> Totals:
+def totals() -> NodeTotals:
     return run(SEEDS_LONG)
 
 
@@ -67,33 +67,33 @@ def test_crashes_keep_every_promise() -> None:
 
 
 @pytest.mark.long
-def test_a_thousand_crashes_keep_every_promise(totals: Totals) -> None:
+def test_a_thousand_crashes_keep_every_promise(totals: NodeTotals) -> None:
     assert totals.crashes >= CRASHES_LONG
 
 
 @pytest.mark.long
-def test_every_fault_comes_in_every_stage_in_which_it_can(totals: Totals) -> None:
+def test_every_fault_comes_in_every_stage_in_which_it_can(totals: NodeTotals) -> None:
     never = what_never_came(totals.counts)
     assert [(fault, stage) for fault, stage in never if stage not in SELDOM.get(fault, ())] == []
 
 
 @pytest.mark.long
-def test_what_cannot_come_never_does(totals: Totals) -> None:
+def test_what_cannot_come_never_does(totals: NodeTotals) -> None:
     came = [(fault, stage) for fault, stage in totals.counts if cannot_fire(fault, stage)]
     assert came == []
 
 
 def test_what_never_came_is_told_aloud() -> None:
-    everything = Totals()
+    everything = NodeTotals()
     everything.runs, everything.counts = ENOUGH, Counter(POSSIBLE)
     assert coverage(everything) == "None is zero: every fault came in every stage in which it can."
     del everything.counts["torn write", "rewrite"]
     assert what_never_came(everything.counts) == (("torn write", "rewrite"),)
     assert coverage(everything).startswith("NEVER CAME in 10,000 runs: torn write in rewrite")
-    assert not Ran(None, everything).well
+    assert not NodeRuns(None, everything).well
     everything.runs = ENOUGH - 1
     assert coverage(everything) == "Not yet in 9,999 runs: torn write in rewrite."
-    assert Ran(None, everything).well
+    assert NodeRuns(None, everything).well
 
 
 def test_a_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
 
 
 def test_a_broken_promise_is_told_with_how_to_see_it_again() -> None:
-    told = explain(Outcome(42, "offset 7 is gone", ["1.0 before", "2.0 BROKEN"], 3, Counter()))
+    told = explain(RunOutcome(42, "offset 7 is gone", ["1.0 before", "2.0 BROKEN"], 3, Counter()))
     assert "seed 42 broke a promise: offset 7 is gone" in told
     assert "2.0 BROKEN" in told
     assert "make sim SEED=42" in told

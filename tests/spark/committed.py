@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from duramen.client import Cluster, Consumer, Isolation, TopicPartition
+from duramen.client import BrokerCluster, Consumer, Isolation, TopicPartition
 from duramen.spark.batches.decoding import decode
 
 __all__ = ["committed", "values"]
@@ -10,7 +10,7 @@ __all__ = ["committed", "values"]
 PARTITIONS = 2
 
 
-def committed(cluster: Cluster, stream: str, partitions: int = PARTITIONS) -> Counter[bytes | None]:
+def committed(cluster: BrokerCluster, stream: str, partitions: int = PARTITIONS) -> Counter[bytes | None]:
     """The values that a reader of committed records sees; raises where it would have to wait for more."""
     consumer = Consumer(cluster, isolation=Isolation.READ_COMMITTED)
     ats = [TopicPartition(stream, index) for index in range(partitions)]

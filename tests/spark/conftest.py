@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import duramen.spark
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 
 BLOCKED = Path(__file__).parent / "blocked"
@@ -41,15 +41,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def cluster(node: NodeProcess) -> Iterator[Cluster]:
-    with Cluster(node.kafka) as cluster:
+def cluster(node: NodeProcess) -> Iterator[BrokerCluster]:
+    with BrokerCluster(node.kafka) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def stream(cluster: Cluster, stream_name: str) -> str:
+def stream(cluster: BrokerCluster, stream_name: str) -> str:
     """A stream of four partitions."""
-    Admin(cluster).create_stream(stream_name, 4)
+    StreamAdmin(cluster).create_stream(stream_name, 4)
     return stream_name
 
 

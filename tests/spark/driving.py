@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from duramen.client import Cluster, Producer
+from duramen.client import BrokerCluster, Producer
 from duramen.client.producer import OpenTransaction
 from duramen.spark.write import attempts
-from duramen.spark.write.attempts import Task, Written
+from duramen.spark.write.attempts import WriteResult, WriteTask
 from duramen.spark.write.writer import RowWriter
 
 TASKS = 3
@@ -49,7 +49,7 @@ class Driver:
             messages = [
                 self._task(batch, partition, range(first + partition, end, TASKS)) for partition in range(TASKS)
             ]
-            with Cluster(self._servers) as cluster:
+            with BrokerCluster(self._servers) as cluster:
                 attempts.commit(cluster, messages, attempts.digest_of(str(self._checkpoint), batch))
             self._note("commits", batch, "v1\n{}")
             first, batch = end, batch + 1
@@ -65,7 +65,7 @@ class Driver:
         there.with_suffix(".new").write_text(text)
         there.with_suffix(".new").rename(there)
 
-    def _task(self, batch: int, partition: int, numbers: range) -> Written:
+    def _task(self, batch: int, partition: int, numbers: range) -> WriteResult:
         """Attempts until one is through; some executors are killed, and some tasks are done twice, as slow ones are."""
         while self._random.random() < 0.15:
             executor = os.fork()
@@ -77,7 +77,9 @@ class Driver:
         written = self._attempt(batch, partition, numbers)
         return written if self._random.random() < 0.8 else self._attempt(batch, partition, numbers)
 
-    def _attempt(self, batch: int, partition: int, numbers: range, then: Callable[[], None] = lambda: None) -> Written:
+    def _attempt(
+        self, batch: int, partition: int, numbers: range, then: Callable[[], None] = lambda: None
+    ) -> WriteResult:
         self._attempts += 1
         rows = pa.RecordBatch.from_arrays([pa.array([b"%d" % one for one in numbers], pa.binary())], names=["value"])
 
@@ -90,8 +92,8 @@ class Driver:
             then()
             return producer.acknowledged
 
-        task = Task(self._query, self._run, batch, partition, self._attempts)
-        with Cluster(self._servers) as cluster:
+        task = WriteTask(self._query, self._run, batch, partition, self._attempts)
+        with BrokerCluster(self._servers) as cluster:
             return attempts.write(cluster, task, TIMEOUT_MS, iter([rows]), write_rows)
 
 

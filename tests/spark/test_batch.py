@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 
 Read = Callable[..., DataFrame]
@@ -18,7 +18,7 @@ Read = Callable[..., DataFrame]
 NOW_MS = int(time.time() * 1000)
 
 
-def produce(cluster: Cluster, stream: str, count: int, *, codec: int = 0, partitions: int = 4) -> None:
+def produce(cluster: BrokerCluster, stream: str, count: int, *, codec: int = 0, partitions: int = 4) -> None:
     with Producer(cluster, codec=codec) as producer:
         for number in range(count):
             producer.produce(
@@ -54,9 +54,9 @@ class TestRecords:
         assert {(row.topic, row.timestampType) for row in rows} == {(stream, 0)}
 
     def test_have_the_appends_time_where_the_stream_says_so(
-        self, cluster: Cluster, read: Read, stream_name: str
+        self, cluster: BrokerCluster, read: Read, stream_name: str
     ) -> None:
-        Admin(cluster).create_stream(stream_name, 1, {"message.timestamp.type": "LogAppendTime"})
+        StreamAdmin(cluster).create_stream(stream_name, 1, {"message.timestamp.type": "LogAppendTime"})
         produce(cluster, stream_name, 10, partitions=1)
         (row,) = read().select("timestampType", sf.unix_millis("timestamp").alias("ms")).distinct().collect()
         assert row.timestampType == 1
@@ -76,15 +76,15 @@ class TestRecords:
 
 class TestSelection:
     def test_load_is_short_for_subscribe(
-        self, spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str
+        self, spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str
     ) -> None:
         produce(cluster, stream, 8)
         reader = spark.read.format("duramen").option("kafka.bootstrap.servers", node.kafka)
         assert reader.load(stream).count() == 8
 
-    def test_pattern_matches_a_part_of_a_name(self, cluster: Cluster, read: Read, stream_name: str) -> None:
+    def test_pattern_matches_a_part_of_a_name(self, cluster: BrokerCluster, read: Read, stream_name: str) -> None:
         for name in ("a1", "a2", "a1x", "b1"):
-            Admin(cluster).create_stream(f"{stream_name}-{name}", 1)
+            StreamAdmin(cluster).create_stream(f"{stream_name}-{name}", 1)
             produce(cluster, f"{stream_name}-{name}", 5, partitions=1)
         for pattern, found in (("-a[0-9]", ["a1", "a1x", "a2"]), ("-a[0-9]$", ["a1", "a2"])):
             frame = read(subscribePattern=f"{stream_name}{pattern}")
@@ -93,14 +93,14 @@ class TestSelection:
             ]
         assert read(subscribePattern="nothing-is-called-that").count() == 0
 
-    def test_assign_names_partitions(self, cluster: Cluster, read: Read, stream: str) -> None:
+    def test_assign_names_partitions(self, cluster: BrokerCluster, read: Read, stream: str) -> None:
         produce(cluster, stream, 40)
         frame = read(assign=f'{{"{stream}": [1, 3]}}')
         assert frame.groupBy("partition").count().orderBy("partition").collect() == [
             Row(partition=1, count=10), Row(partition=3, count=10)
         ]  # fmt: skip
 
-    def test_tasks_are_split(self, cluster: Cluster, read: Read, stream: str) -> None:
+    def test_tasks_are_split(self, cluster: BrokerCluster, read: Read, stream: str) -> None:
         produce(cluster, stream, 400)
         assert read(subscribe=stream).rdd.getNumPartitions() == 4
         frame = read(subscribe=stream, minPartitions=10)
@@ -110,14 +110,14 @@ class TestSelection:
 
 
 class TestColumns:
-    def test_are_those_that_are_named_in_their_order(self, cluster: Cluster, read: Read, stream: str) -> None:
+    def test_are_those_that_are_named_in_their_order(self, cluster: BrokerCluster, read: Read, stream: str) -> None:
         produce(cluster, stream, 8)
         frame = read(subscribe=stream, columns="offset, Value,topic")
         assert frame.schema.simpleString() == "struct<offset:bigint,value:binary,topic:string>"
         rows = [(row.offset, bytes(row.value), row.topic) for row in frame.collect()]
         assert sorted(rows) == sorted((number // 4, b"value-%d" % number, stream) for number in range(8))
 
-    def test_need_not_be_of_records(self, cluster: Cluster, read: Read, stream: str) -> None:
+    def test_need_not_be_of_records(self, cluster: BrokerCluster, read: Read, stream: str) -> None:
         produce(cluster, stream, 10)
         frame = read(subscribe=stream, columns="partition,headers")
         assert sorted(tuple(row) for row in frame.collect()) == [
@@ -143,7 +143,7 @@ def pushdown(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[bo
 
 class TestFilters:
     def test_leave_the_same_records_and_spare_tasks(
-        self, cluster: Cluster, read: Read, stream: str, *, pushdown: bool
+        self, cluster: BrokerCluster, read: Read, stream: str, *, pushdown: bool
     ) -> None:
         produce(cluster, stream, 40)
         every = [Place(number % 4, number // 4, number) for number in range(40)]
@@ -181,14 +181,14 @@ class TestOffsets:
         ],
     )  # fmt: skip
     def test_are_as_in_sparks_kafka_source(
-        self, cluster: Cluster, read: Read, stream: str, options: dict[str, object], expected: list[int]
+        self, cluster: BrokerCluster, read: Read, stream: str, options: dict[str, object], expected: list[int]
     ) -> None:
         produce(cluster, stream, 40)
         given = {name: str(value).replace("STREAM", stream) for name, value in options.items()}
         assert values(read(subscribe=stream, **given)) == sorted(b"value-%d" % number for number in expected)
 
-    def test_out_of_range_fail_or_are_let_go(self, cluster: Cluster, read: Read, stream_name: str) -> None:
-        Admin(cluster).create_stream(stream_name, 1)
+    def test_out_of_range_fail_or_are_let_go(self, cluster: BrokerCluster, read: Read, stream_name: str) -> None:
+        StreamAdmin(cluster).create_stream(stream_name, 1)
         produce(cluster, stream_name, 10, partitions=1)
         beyond = f'{{"{stream_name}": {{"0": 20}}}}'
         with pytest.raises(AnalysisException, match="has the offsets 0 to 9, and should be read to 19"):
@@ -226,7 +226,7 @@ class TestOffsets:
     ],
 )  # fmt: skip
 def test_bad_options_say_what_is_wrong_in_one_line(
-    cluster: Cluster, read: Read, stream: str, options: dict[str, object], message: str
+    cluster: BrokerCluster, read: Read, stream: str, options: dict[str, object], message: str
 ) -> None:
     produce(cluster, stream, 4)
     given = {name: str(value).replace("STREAM", stream) for name, value in options.items()}
@@ -245,7 +245,7 @@ def test_a_schema_of_ones_own_is_refused(spark: SparkSession, node: NodeProcess,
 
 
 def test_a_schema_of_some_columns_is_taken_for_the_option(
-    cluster: Cluster, spark: SparkSession, node: NodeProcess, stream: str
+    cluster: BrokerCluster, spark: SparkSession, node: NodeProcess, stream: str
 ) -> None:
     produce(cluster, stream, 4)
     reader = spark.read.format("duramen").option("kafka.bootstrap.servers", node.kafka)
@@ -265,15 +265,15 @@ def test_an_unreachable_broker_is_named_within_the_timeout(read: Read) -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_stream_deleted_between_planning_and_reading_is_missed(
-    cluster: Cluster, read: Read, stream: str, *, again: bool
+    cluster: BrokerCluster, read: Read, stream: str, *, again: bool
 ) -> None:
     produce(cluster, stream, 4)
     frame, lenient = read(subscribe=stream), read(subscribe=stream, failOnDataLoss="false")
     # All columns: what a frame takes whole is planned once.
     assert len(frame.collect()) == len(lenient.collect()) == 4
-    Admin(cluster).delete_stream(stream)
+    StreamAdmin(cluster).delete_stream(stream)
     if again:
-        Admin(cluster).create_stream(stream, 4)
+        StreamAdmin(cluster).create_stream(stream, 4)
         produce(cluster, stream, 8)
     why = "was deleted and created again" if again else f"there is no stream {stream}"
     with pytest.raises(PythonException, match=f"RecordsLost: .*: records before 1 are gone: .*{why}") as caught:

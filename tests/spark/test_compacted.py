@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from tests.clients import CONFLUENT, Record, until
 
 import duramen
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 
 _COUNT = 60
@@ -15,8 +15,8 @@ _COUNT = 60
 def test_a_batch_is_what_compaction_left(spark: SparkSession, new_node: Callable[..., NodeProcess]) -> None:
     node = new_node({"log.cleaner.backoff.ms": 50, "log.cleaner.io.max.bytes.per.second": 0}).start()
     config = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0"}
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream("keyed", 1, config)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream("keyed", 1, config)
     for first in range(0, _COUNT, 5):
         records = [Record(b"%d" % at * 100, b"key-%d" % (at // 30 * (at % 5))) for at in range(first, first + 5)]
         CONFLUENT.produce(node.kafka, "keyed", records, compression=("none", "lz4")[first // 5 % 2])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.spark.environments import OLDEST, make_environment
 
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.launching.java import find_java
 
@@ -54,11 +54,11 @@ def connect_server(python: Path, directory: Path) -> Iterator[str]:
 
 @pytest.mark.long
 def test_batches_streaming_queries_and_the_sink(
-    node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
     names = [f"{stream_name[-80:]}-{end}" for end in ("numbers", "copies")]
     for name in names:
-        Admin(cluster).create_stream(name, 2)
+        StreamAdmin(cluster).create_stream(name, 2)
     python = make_environment(tmp_path / "environment", OLDEST, "pyspark[connect]==4.3.*", extras="spark")
     with connect_server(python, tmp_path) as remote:
         ran = subprocess.run(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "doors" / "spark.md"
@@ -22,9 +22,9 @@ def examples_of_page(node: NodeProcess, directory: Path) -> str:
 
 
 @pytest.mark.long
-def test_examples_run(spark: SparkSession, node: NodeProcess, cluster: Cluster, tmp_path: Path) -> None:
-    Admin(cluster).create_stream("flights", PARTITIONS)
-    Admin(cluster).create_stream("flights-late", 1)
+def test_examples_run(spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, tmp_path: Path) -> None:
+    StreamAdmin(cluster).create_stream("flights", PARTITIONS)
+    StreamAdmin(cluster).create_stream("flights-late", 1)
     (tmp_path / "examples.py").write_text(examples_of_page(node, tmp_path), encoding="utf-8")
     names = runpy.run_path(str(tmp_path / "examples.py"))
     assert names["spark"] is spark

@@ -22,14 +22,14 @@ from tests.clients import until
 from tests.spark.committed import committed, values
 
 from duramen.base.errors import AttemptLost, QueryFenced, UnsupportedFeature
-from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
+from duramen.client import BrokerCluster, Consumer, Producer, StreamAdmin, TopicPartition
 from duramen.client.batches import Batches
-from duramen.client.cluster import Patience
+from duramen.client.cluster import RetryPatience
 from duramen.client.producer import OpenTransaction
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 from duramen.spark.write import attempts
-from duramen.spark.write.attempts import Task, Written, digest_of, is_exactly_once
+from duramen.spark.write.attempts import WriteResult, WriteTask, digest_of, is_exactly_once
 from duramen.spark.write.writer import RowWriter
 
 DRIVER = Path(__file__).parent / "copying.py"
@@ -79,9 +79,9 @@ PARTITIONS = 2
 
 
 @pytest.fixture
-def target(cluster: Cluster, stream_name: str) -> str:
+def target(cluster: BrokerCluster, stream_name: str) -> str:
     name = f"{stream_name[-100:]}-to"
-    Admin(cluster).create_stream(name, PARTITIONS)
+    StreamAdmin(cluster).create_stream(name, PARTITIONS)
     return name
 
 
@@ -90,7 +90,7 @@ def write(frame: DataFrame, node: NodeProcess, target: str, **options: str) -> N
     writer.option("topic", target).options(**options).save()
 
 
-def transactions(cluster: Cluster) -> list[str]:
+def transactions(cluster: BrokerCluster) -> list[str]:
     """The ids of Spark's attempts that the node keeps."""
     listed = cluster.ask(ApiKey.LIST_TRANSACTIONS, {"state_filters": [], "producer_id_filters": []})
     ids = [one["transactional_id"] for one in listed["transaction_states"]]
@@ -101,7 +101,7 @@ def transactions(cluster: Cluster) -> list[str]:
 
 
 def test_a_batch_is_there_at_once_and_nothing_is_left_open(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, target: str
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, target: str
 ) -> None:
     frame = spark.range(1000).repartition(4).select(sf.col("id").cast("string").alias("value"))
     write(frame, node, target)
@@ -110,7 +110,7 @@ def test_a_batch_is_there_at_once_and_nothing_is_left_open(
 
 
 def test_a_batch_that_fails_leaves_nothing(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, target: str
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, target: str
 ) -> None:
     number = sf.col("id")
     value = sf.when(number == 900, sf.raise_error(sf.lit("no"))).otherwise(number.cast("string"))
@@ -121,13 +121,13 @@ def test_a_batch_that_fails_leaves_nothing(
 
 
 def test_a_batch_that_fails_leaves_nothing_of_tasks_that_still_run(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, target: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, target: str, tmp_path: Path
 ) -> None:
     servers, seen = node.kafka, tmp_path / "seen"
     ats = [TopicPartition(target, index) for index in range(PARTITIONS)]
 
     def wait_for(condition: Callable[[], bool]) -> None:  # `until` comes with what is not for executors
-        patience = Patience(60)
+        patience = RetryPatience(60)
         while not condition():
             patience.pause(AttemptLost("it did not happen"))
 
@@ -138,7 +138,7 @@ def test_a_batch_that_fails_leaves_nothing_of_tasks_that_still_run(
             yield from [pa.RecordBatch.from_arrays([column], names=["value"])] * 20  # more than Spark holds back
             wait_for(seen.exists)
             return
-        with Cluster(servers) as own:
+        with BrokerCluster(servers) as own:
             wait_for(lambda: any(end for _, end in Consumer(own).bounds(ats).values()))
         raise ValueError("this task fails while the other has written")
 
@@ -150,7 +150,7 @@ def test_a_batch_that_fails_leaves_nothing_of_tasks_that_still_run(
     seen.touch()
 
 
-def test_at_least_once_by_option(spark: SparkSession, node: NodeProcess, cluster: Cluster, target: str) -> None:
+def test_at_least_once_by_option(spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, target: str) -> None:
     frame = spark.range(10).select(sf.col("id").cast("string").alias("value"))
     write(frame, node, target, exactlyOnce="false")
     bounds = Consumer(cluster).bounds([TopicPartition(target, index) for index in range(PARTITIONS)])
@@ -159,7 +159,7 @@ def test_at_least_once_by_option(spark: SparkSession, node: NodeProcess, cluster
         write(frame, node, target, exactlyOnce="maybe")
 
 
-def test_other_brokers_than_duramens(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_brokers_than_duramens(cluster: BrokerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_exactly_once(cluster, "auto")
     assert is_exactly_once(cluster, "true")
     assert not is_exactly_once(cluster, "false")
@@ -173,7 +173,7 @@ def test_other_brokers_than_duramens(cluster: Cluster, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def attempt(cluster: Cluster, target: str) -> Callable[..., Written]:
+def attempt(cluster: BrokerCluster, target: str) -> Callable[..., WriteResult]:
     """An attempt of a task, in this process."""
 
     def write_rows(transaction: OpenTransaction, rows: Iterator[pa.RecordBatch]) -> int:
@@ -184,7 +184,7 @@ def attempt(cluster: Cluster, target: str) -> Callable[..., Written]:
         writer.flush()
         return producer.acknowledged
 
-    def run(task: Task, *found: bytes, timeout_ms: int = 60_000) -> Written:
+    def run(task: WriteTask, *found: bytes, timeout_ms: int = 60_000) -> WriteResult:
         rows = pa.RecordBatch.from_arrays([pa.array(list(found), pa.binary())], names=["value"])
         return attempts.write(cluster, task, timeout_ms, iter([rows]), write_rows)
 
@@ -192,28 +192,28 @@ def attempt(cluster: Cluster, target: str) -> Callable[..., Written]:
 
 
 def test_of_two_attempts_of_a_task_one_counts(
-    cluster: Cluster, target: str, attempt: Callable[..., Written], stream_name: str
+    cluster: BrokerCluster, target: str, attempt: Callable[..., WriteResult], stream_name: str
 ) -> None:
     query = stream_name[-100:]
-    attempt(Task(query, "r", 0, 0, 1), b"a")
-    second = attempt(Task(query, "r", 0, 0, 2), b"a")
-    other = attempt(Task(query, "r", 0, 1, 3), b"b")
-    none = attempt(Task(query, "r", 0, 2, 4))
+    attempt(WriteTask(query, "r", 0, 0, 1), b"a")
+    second = attempt(WriteTask(query, "r", 0, 0, 2), b"a")
+    other = attempt(WriteTask(query, "r", 0, 1, 3), b"b")
+    none = attempt(WriteTask(query, "r", 0, 2, 4))
     attempts.commit(cluster, [second, other, none, None], b"")
     assert committed(cluster, target) == {b"a": 1, b"b": 1}
     with pytest.raises(QueryFenced, match="another run writes now, or the batch is decided"):
         Batches(cluster, query).open(f"__spark/{query}/1/0/0/9", 60_000)
-    again = attempt(Task(query, "another", 0, 0, 1), b"a")
+    again = attempt(WriteTask(query, "another", 0, 0, 1), b"a")
     assert (again.records, again.winner) == (0, None)
     attempts.commit(cluster, [again], b"")
     assert committed(cluster, target) == {b"a": 1, b"b": 1}
 
 
 def test_a_batch_that_is_given_up_leaves_nothing(
-    cluster: Cluster, target: str, attempt: Callable[..., Written], stream_name: str
+    cluster: BrokerCluster, target: str, attempt: Callable[..., WriteResult], stream_name: str
 ) -> None:
     query = stream_name[-100:]
-    written = attempt(Task(query, "r", 0, 0, 1), b"a")
+    written = attempt(WriteTask(query, "r", 0, 0, 1), b"a")
     attempts.abandon(cluster, [written, None])
     assert committed(cluster, target) == Counter()
     with pytest.raises(AttemptLost, match="attempt 1 of partition 0 is not open any more"):
@@ -222,26 +222,26 @@ def test_a_batch_that_is_given_up_leaves_nothing(
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_write_that_is_given_up_refuses_its_tasks(
-    cluster: Cluster, target: str, attempt: Callable[..., Written], stream_name: str, begun: bool
+    cluster: BrokerCluster, target: str, attempt: Callable[..., WriteResult], stream_name: str, begun: bool
 ) -> None:
     query = stream_name[-100:]
     if begun:
-        attempt(Task(query, query, 0, 0, 1), b"a")
+        attempt(WriteTask(query, query, 0, 0, 1), b"a")
     attempts.give_up(cluster, query)
     attempts.give_up(cluster, query)
     assert committed(cluster, target) == Counter()
     with pytest.raises(QueryFenced, match="has begun to write since"):
-        attempt(Task(query, query, 0, 0, 2), b"a")
+        attempt(WriteTask(query, query, 0, 0, 2), b"a")
     with pytest.raises(QueryFenced, match="another run writes now, or the batch is decided"):
         Batches(cluster, query).open(f"__spark/{query}/1/0/0/3", 60_000)
     assert committed(cluster, target) == Counter()
 
 
 def test_a_write_that_is_decided_is_not_given_up(
-    cluster: Cluster, target: str, attempt: Callable[..., Written], stream_name: str
+    cluster: BrokerCluster, target: str, attempt: Callable[..., WriteResult], stream_name: str
 ) -> None:
     query = stream_name[-100:]
-    attempts.commit(cluster, [attempt(Task(query, query, 0, 0, 1), b"a")], b"")
+    attempts.commit(cluster, [attempt(WriteTask(query, query, 0, 0, 1), b"a")], b"")
     attempts.give_up(cluster, query)
     assert committed(cluster, target) == {b"a": 1}
 
@@ -263,7 +263,7 @@ def test_the_digest_of_a_batch_is_that_of_its_offsets(tmp_path: Path) -> None:
 # -- streaming queries --------------------------------------------------------------------------------
 
 
-def fill(cluster: Cluster, stream: str, first: int, end: int) -> None:
+def fill(cluster: BrokerCluster, stream: str, first: int, end: int) -> None:
     with Producer(cluster) as producer:
         for number in range(first, end):
             producer.produce(stream, b"%d" % number, key=b"%d" % (number % 7))
@@ -283,7 +283,7 @@ def forget_commit(directory: Path, batch: int) -> None:
 
 
 def test_a_driver_that_ended_before_its_checkpoint_writes_nothing_twice(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, target: str, tmp_path: Path
 ) -> None:
     fill(cluster, stream, 0, 300)
     copy(spark, node, tmp_path, stream, target)
@@ -295,7 +295,7 @@ def test_a_driver_that_ended_before_its_checkpoint_writes_nothing_twice(
 
 @pytest.mark.long
 def test_a_driver_killed_behind_its_decision_writes_nothing_twice(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, target: str, tmp_path: Path
 ) -> None:
     """Killed with -9 between the sink's commit and the checkpoint's, and once more with the next batch."""
     fill(cluster, stream, 0, 1_200)
@@ -319,7 +319,7 @@ def test_a_driver_killed_behind_its_decision_writes_nothing_twice(
 
 
 def test_a_batch_that_comes_again_with_another_range_is_refused(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, target: str, tmp_path: Path
 ) -> None:
     fill(cluster, stream, 0, 100)
     copy(spark, node, tmp_path, stream, target)
@@ -333,7 +333,7 @@ def test_a_batch_that_comes_again_with_another_range_is_refused(
 
 @pytest.mark.long
 def test_a_second_driver_takes_over_in_the_middle_of_a_batch(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, target: str, tmp_path: Path
 ) -> None:
     """Both write the same batch of the same checkpoint; the first goes on when the second is through."""
     fill(cluster, stream, 0, 300)
@@ -355,7 +355,7 @@ def test_a_second_driver_takes_over_in_the_middle_of_a_batch(
 
 
 def test_an_older_driver_is_fenced(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, target: str, tmp_path: Path
 ) -> None:
     fill(cluster, stream, 0, 100)
     begin = runpy.run_path(str(DRIVER))["begin"]

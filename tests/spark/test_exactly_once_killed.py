@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.clients import until as wait_until
 from tests.spark.committed import committed, values
 
-from duramen.client import Admin, Cluster, Consumer, Isolation, Producer, TopicPartition
+from duramen.client import BrokerCluster, Consumer, Isolation, Producer, StreamAdmin, TopicPartition
 from duramen.node.process import NodeProcess
 from duramen.node.processes import NodeProcesses
 
@@ -29,13 +29,13 @@ RECORDS = 3_000
 
 
 @pytest.fixture
-def target(cluster: Cluster, stream_name: str) -> str:
+def target(cluster: BrokerCluster, stream_name: str) -> str:
     name = f"{stream_name[-100:]}-to"
-    Admin(cluster).create_stream(name, PARTITIONS)
+    StreamAdmin(cluster).create_stream(name, PARTITIONS)
     return name
 
 
-def fill(cluster: Cluster, stream: str, first: int, end: int) -> None:
+def fill(cluster: BrokerCluster, stream: str, first: int, end: int) -> None:
     with Producer(cluster) as producer:
         for number in range(first, end):
             producer.produce(stream, b"%d" % number, key=b"%d" % (number % 7))
@@ -83,15 +83,15 @@ def survive_without_spark(node: NodeProcess, directory: Path, *, rounds: int, ki
     for number in range(rounds):
         target, there = f"target-{number}", directory / str(number)
         there.mkdir()
-        with Cluster(node.kafka) as cluster:
-            Admin(cluster).create_stream(target, PARTITIONS)
+        with BrokerCluster(node.kafka) as cluster:
+            StreamAdmin(cluster).create_stream(target, PARTITIONS)
         for _ in lives(node, there, target, rng, time.monotonic() + kill_s):
             kills += 1
             if rng.random() < 0.4:
                 node.kill()
                 node.start()
                 kills += 1
-        with Cluster(node.kafka) as cluster:
+        with BrokerCluster(node.kafka) as cluster:
             assert committed(cluster, target) == values(RECORDS)
     return kills
 
@@ -114,8 +114,8 @@ def test_nodes_of_a_cluster_and_drivers_are_killed(tmp_path: Path) -> None:
     """Nodes while a driver writes, one at a time; what a driver cannot do it gives up, and another goes on."""
     rng = random.Random()
     with NodeProcesses(tmp_path / "cluster") as nodes:
-        with Cluster(nodes.bootstrap_servers) as cluster:
-            Admin(cluster).create_stream("target", PARTITIONS, {"min.insync.replicas": "2"})
+        with BrokerCluster(nodes.bootstrap_servers) as cluster:
+            StreamAdmin(cluster).create_stream("target", PARTITIONS, {"min.insync.replicas": "2"})
         until, ended = time.monotonic() + 120, False
         while not ended:
             driver = drive(nodes.bootstrap_servers, tmp_path, "target", rng.randrange(1 << 30))
@@ -130,7 +130,7 @@ def test_nodes_of_a_cluster_and_drivers_are_killed(tmp_path: Path) -> None:
             except subprocess.TimeoutExpired:
                 driver.kill()
                 driver.wait()
-        with Cluster(nodes.bootstrap_servers) as cluster:
+        with BrokerCluster(nodes.bootstrap_servers) as cluster:
             assert committed(cluster, "target") == values(RECORDS)
 
 
@@ -182,7 +182,7 @@ class Killing:
 
 
 def survive(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, directory: Path,
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, target: str, directory: Path,
     *, drivers: int, seed: int,
 ) -> Killing:  # fmt: skip
     """Kill so many drivers while records come, catch up, and compare with what was written."""
@@ -205,7 +205,7 @@ def survive(
 
 @pytest.mark.long
 def test_killed_drivers_and_workers_write_every_record_once(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, target: str, tmp_path: Path
 ) -> None:
     killing = survive(spark, node, cluster, stream, target, tmp_path, drivers=2, seed=1)
     assert killing.drivers == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from duramen.client import Cluster, Producer
+from duramen.client import BrokerCluster, Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.batches import native
 
@@ -37,7 +37,7 @@ print(sorted(name for name in sys.modules if name.split(".")[0] in brokers_only)
 """
 
 
-def test_a_fresh_interpreter_reads_without_them(node: NodeProcess, cluster: Cluster, stream: str) -> None:
+def test_a_fresh_interpreter_reads_without_them(node: NodeProcess, cluster: BrokerCluster, stream: str) -> None:
     with Producer(cluster) as producer:
         for number in range(40):
             producer.produce(stream, b"%02d" % number, partition=number % 4)

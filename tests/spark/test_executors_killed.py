@@ -19,7 +19,7 @@ import pytest
 from tests.spark.committed import committed, values
 from tests.spark.standalone import standalone
 
-from duramen.client import Admin, Cluster, Consumer, Isolation, Producer, TopicPartition
+from duramen.client import BrokerCluster, Consumer, Isolation, Producer, StreamAdmin, TopicPartition
 from duramen.node.process import NodeProcess
 from duramen.node.processes import NodeProcesses
 
@@ -136,7 +136,7 @@ def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None
             one.send_signal(number)
 
 
-def fill(cluster: Cluster, stream: str, first: int, end: int) -> None:
+def fill(cluster: BrokerCluster, stream: str, first: int, end: int) -> None:
     with Producer(cluster) as producer:
         for number in range(first, end):
             producer.produce(stream, b"%d" % number, key=b"%d" % (number % 7))
@@ -168,9 +168,9 @@ def survive(
     log = directory / "driver.log"
     command = [sys.executable, str(DRIVER), servers, str(directory), "from", "to"]
     seed = random.randrange(1 << 30)
-    with Cluster(servers) as cluster, standalone(directory, 2) as master:
-        Admin(cluster).create_stream("from", 3, config)
-        Admin(cluster).create_stream("to", PARTITIONS, config)
+    with BrokerCluster(servers) as cluster, standalone(directory, 2) as master:
+        StreamAdmin(cluster).create_stream("from", 3, config)
+        StreamAdmin(cluster).create_stream("to", PARTITIONS, config)
         consumer = Consumer(cluster, isolation=Isolation.READ_COMMITTED)
         ats = [TopicPartition("to", index) for index in range(PARTITIONS)]
         killing = Killing([*command, "10", master], log, kill_broker, seed)
@@ -226,9 +226,9 @@ def test_of_a_slow_task_and_its_copy_one_counts(new_node: Callable[..., NodeProc
     """The first attempt has written and never ends: a copy on the other executor has to be through."""
     node = new_node().start()
     (tmp_path / "events").mkdir()
-    with Cluster(node.kafka) as cluster, standalone(tmp_path, 2) as master:
-        Admin(cluster).create_stream("from", 1)
-        Admin(cluster).create_stream("to", PARTITIONS)
+    with BrokerCluster(node.kafka) as cluster, standalone(tmp_path, 2) as master:
+        StreamAdmin(cluster).create_stream("from", 1)
+        StreamAdmin(cluster).create_stream("to", PARTITIONS)
         fill(cluster, "from", 0, 500)
         ran = subprocess.run(
             [sys.executable, "-c", SLOW, str(DRIVER), node.kafka, str(tmp_path), master],

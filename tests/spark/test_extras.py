@@ -11,7 +11,7 @@ import pytest
 from tests.spark.environments import NEWEST, OLDEST, ROOT, Python, make_environment
 from tests.spark.test_docs import examples_of_page
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.launching.java import find_java
 
@@ -55,9 +55,9 @@ def test_spark_runs_the_examples_of_its_page(
     assert {states[name] for name in ("pyarrow", "numpy", "pandas", "java")} == {"ok"}
     assert states["deltalake"] == "note"
     node = new_node().start()
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream("flights", 4)
-        Admin(cluster).create_stream("flights-late", 1)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream("flights", 4)
+        StreamAdmin(cluster).create_stream("flights-late", 1)
     (tmp_path / "examples.py").write_text(examples_of_page(node, tmp_path), encoding="utf-8")
     run(made, "examples.py", directory=tmp_path)
 
@@ -72,8 +72,8 @@ def test_spark_and_tables_run_pipelines(
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     node = new_node().start()
     (tmp_path / "append.yaml").write_text(APPEND.format(brokers=node.kafka))
-    with Cluster(node.kafka) as cluster, Producer(cluster) as producer:
-        Admin(cluster).create_stream("flights", 2)
+    with BrokerCluster(node.kafka) as cluster, Producer(cluster) as producer:
+        StreamAdmin(cluster).create_stream("flights", 2)
         for number in range(100):
             flight = {"carrier": "UA", "time_hour": "2013-01-01T05:00:00Z", "dep_delay": number}
             producer.produce("flights", json.dumps(flight).encode())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.spark.environments import OLDEST, make_environment
 
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.launching.java import find_java
 
@@ -17,10 +17,12 @@ PROGRAM = Path(__file__).with_name("reading_and_writing.py")
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["4.0", "4.1"])
-def test_reads_and_writes(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path, version: str) -> None:
+def test_reads_and_writes(
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path, version: str
+) -> None:
     names = [f"{stream_name[-80:]}-{end}" for end in ("numbers", "copies")]
     for name in names:
-        Admin(cluster).create_stream(name, 2)
+        StreamAdmin(cluster).create_stream(name, 2)
     python = make_environment(tmp_path / "environment", OLDEST, f"pyspark=={version}.*", extras="spark")
     ran = subprocess.run(
         [python, str(PROGRAM), node.kafka, *names, str(tmp_path)],

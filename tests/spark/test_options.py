@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from duramen.base.errors import OptionInvalid
 from duramen.client import TopicPartition
 from duramen.spark.options import OPTIONS, Options
-from duramen.spark.read.offsets import Offsets, parse_assignment, parse_offsets
+from duramen.spark.read.offsets import SourceOffsets, parse_assignment, parse_offsets
 
 DOCS = Path(__file__).parents[2] / "docs" / "doors" / "spark.md"
 
@@ -65,12 +65,12 @@ def test_what_does_not_fit(given: dict[str, str], said: str) -> None:
     st.sampled_from(["", "00000000-0000-0000-0000-0000000000ff"]),
 )
 def test_offsets_come_back_from_a_checkpoint(topics: dict[str, dict[int, int]], id_: str) -> None:
-    offsets = Offsets(
+    offsets = SourceOffsets(
         {TopicPartition(name, index): offset for name, parts in topics.items() for index, offset in parts.items()},
         dict.fromkeys(topics, id_),
     )
     document = json.loads(json.dumps(offsets.to_json()))
-    assert Offsets.from_json(document) == offsets
+    assert SourceOffsets.from_json(document) == offsets
     if topics:
         assert parse_offsets("startingOffsets", json.dumps(document)) == offsets.at
 

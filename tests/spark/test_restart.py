@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 
 DRIVER = Path(__file__).parent / "restarting.py"
 RECORDS = 12_000
 
 
-def fill(cluster: Cluster, stream: str) -> None:
-    Admin(cluster).create_stream(stream, 2)
+def fill(cluster: BrokerCluster, stream: str) -> None:
+    StreamAdmin(cluster).create_stream(stream, 2)
     with Producer(cluster) as producer:
         for number in range(RECORDS):
             producer.produce(stream, b"%d" % number, partition=number % 2)
@@ -52,7 +52,7 @@ def run_until_under_way(node: NodeProcess, directory: Path, streams: list[str]) 
 
 @pytest.mark.long
 def test_two_queries_go_on_from_their_checkpoints_after_the_driver_was_killed(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
     streams = [f"{stream_name[-100:]}-{way}" for way in ("rows", "files")]
     for stream in streams:

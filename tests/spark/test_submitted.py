@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.spark.standalone import standalone
 
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.launching.java import find_java
 
@@ -26,11 +26,11 @@ def submit_command() -> str:
 
 @pytest.mark.long
 def test_executors_have_nothing_but_the_archive(
-    node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
     names = [f"{stream_name[-80:]}-{end}" for end in ("numbers", "copies")]
     for name in names:
-        Admin(cluster).create_stream(name, 2)
+        StreamAdmin(cluster).create_stream(name, 2)
     archive = tmp_path / "packages.zip"
     subprocess.run([sys.executable, "-m", "duramen", "spark", "package", str(archive)], check=True, timeout=300)
     bare = tmp_path / "bare"

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.clients import until
 
-from duramen.client import Cluster, Producer
-from duramen.client.connection import Connection
+from duramen.client import BrokerCluster, Producer
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
@@ -87,7 +87,7 @@ def writers(node: NodeProcess, stream: str) -> Iterator[Writers]:
     found.end_all()
 
 
-def plain(cluster: Cluster, stream: str, count: int) -> None:
+def plain(cluster: BrokerCluster, stream: str, count: int) -> None:
     with Producer(cluster) as producer:
         for number in range(count):
             producer.produce(stream, b"p", partition=number % PARTITIONS)
@@ -139,7 +139,7 @@ class Batches:
 
 
 def test_a_micro_batch_never_has_a_part_of_a_transaction(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, writers: Writers, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, writers: Writers, tmp_path: Path
 ) -> None:
     query = Batches(spark, node.kafka, stream, tmp_path)
     for _ in range(3):
@@ -212,7 +212,7 @@ def test_a_query_from_the_latest_offset_shows_what_begins_then(
 
 
 def test_a_batch_read_has_what_is_committed(
-    read: Callable[..., DataFrame], stream: str, cluster: Cluster, writers: Writers
+    read: Callable[..., DataFrame], stream: str, cluster: BrokerCluster, writers: Writers
 ) -> None:
     plain(cluster, stream, 4)
     for _ in range(50):
@@ -234,14 +234,14 @@ def test_brokers_that_cannot_say_where_transactions_ended_are_read_up_to_what_is
 ) -> None:
     for _ in range(30):
         writers.step()
-    request = Connection.request
+    request = BrokerConnection.request
 
-    def foreign(self: Connection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
+    def foreign(self: BrokerConnection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
         if api is ApiKey.DESCRIBE_PRODUCERS:
             message = {"topics": [{**topic, "marked_from": ()} for topic in message["topics"]]}
         return request(self, api, message, wait_s=wait_s)
 
-    monkeypatch.setattr(Connection, "request", foreign)
+    monkeypatch.setattr(BrokerConnection, "request", foreign)
     options = Options({"kafka.bootstrap.servers": node.kafka, "subscribe": stream}, "batch")
     reader = BatchReader(options)
     found: Counter[str] = Counter()
@@ -253,16 +253,16 @@ def test_brokers_that_cannot_say_where_transactions_ended_are_read_up_to_what_is
 
 
 def test_without_transactions_a_micro_batch_takes_one_small_request_more(
-    cluster: Cluster, stream: str, node: NodeProcess, monkeypatch: pytest.MonkeyPatch
+    cluster: BrokerCluster, stream: str, node: NodeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = Connection.request
+    request = BrokerConnection.request
     asked: list[Message] = []
 
-    def counting(self: Connection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
+    def counting(self: BrokerConnection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
         asked.extend([message] if api is ApiKey.DESCRIBE_PRODUCERS else [])
         return request(self, api, message, wait_s=wait_s)
 
-    monkeypatch.setattr(Connection, "request", counting)
+    monkeypatch.setattr(BrokerConnection, "request", counting)
     plain(cluster, stream, 100)
     options = {"kafka.bootstrap.servers": node.kafka, "subscribe": stream, "startingOffsets": "earliest"}
     reader = StreamReader(Options(options, "stream"))
@@ -298,7 +298,7 @@ def rows(reader: BatchReader) -> set[Row]:
 
 
 def test_filters_that_are_handed_over_leave_whole_transactions_what_they_are(
-    node: NodeProcess, cluster: Cluster, writers: Writers
+    node: NodeProcess, cluster: BrokerCluster, writers: Writers
 ) -> None:
     for _ in range(6):
         plain(cluster, writers.stream, PARTITIONS)

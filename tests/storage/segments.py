@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.sim.machine.disk import MemoryFile, MemoryFileSystem
 from duramen.storage.segment.index import SegmentIndex, cover
 
@@ -48,7 +48,7 @@ def segment_of(
     for number, records in enumerate(values):
         offset += gaps[number] if number < len(gaps) else 0
         epoch = epochs[number] if number < len(epochs) else 1
-        batch = encode([NewRecord(5, None, value) for value in records], base_offset=offset, leader_epoch=epoch)
+        batch = encode([BatchInput(5, None, value) for value in records], base_offset=offset, leader_epoch=epoch)
         starts.append(len(data))
         offsets.append(offset)
         offset += len(records)

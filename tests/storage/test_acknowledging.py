@@ -10,9 +10,9 @@ import pytest
 
 from duramen.base.errors import BatchTooLarge, DuramenError, NodeStopping, StorageFailed, StorageFull
 from duramen.base.ports import Buffer
-from duramen.codec.batch import NewRecord, check, encode
+from duramen.codec.batch import BatchInput, check, encode
 from duramen.sim.machine.disk import Interference, MemoryFile
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import LogConfig
 from duramen.storage.store import StoreLimits
 
@@ -66,7 +66,7 @@ def test_a_slow_sync_waits_a_moment_for_those_who_come_again_at_once(
     doubles.append(doubles.log(), b"how long a sync takes here")
     doubles.settle()
     pauses_s: list[float] = []
-    late: list[Appended] = []
+    late: list[AppendOutcome] = []
 
     def pause(duration_s: float) -> None:
         pauses_s.append(duration_s)
@@ -85,7 +85,7 @@ def test_a_slow_sync_waits_a_moment_for_those_who_come_again_at_once(
 @pytest.mark.parametrize(("sync_ms", "at_once"), [(1, True), (5, False)])
 def test_where_syncs_are_short_the_next_begins_before_anybody_is_told_of_the_last(sync_ms: int, at_once: bool) -> None:
     doubles = StoreOnDoubles()
-    meanwhile: list[Appended] = []
+    meanwhile: list[AppendOutcome] = []
 
     def slow(call: str, path: str, size: int) -> int:
         if call == "sync" and "wal" in path:
@@ -127,7 +127,7 @@ def test_a_disk_that_takes_its_time_does_not_rest_while_the_requests_of_many_are
             doubles.clock.advance(sync_ms)
         return size
 
-    def requests() -> list[Appended]:
+    def requests() -> list[AppendOutcome]:
         return [doubles.append(doubles.log(), b"%d" % number) for number in range(crowd)]
 
     doubles.files.interfere = slow
@@ -250,7 +250,7 @@ def test_answers_come_in_the_order_of_the_appends() -> None:
         order.append(number)
 
     for number in range(20):
-        batch = encode([NewRecord(0, None, b"x")])
+        batch = encode([BatchInput(0, None, b"x")])
         log = doubles.log(number % 2)
         doubles.store.append(log, batch, check(batch), doubles.store.node_epoch, partial(done, number))
     doubles.settle()

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, batches, encode, header, records
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, batches, encode, header, records
 from duramen.codec.markers import encode_marker
 from duramen.sim.machine.store import StoreOnDoubles
 from duramen.storage.log.log import Log
@@ -35,7 +35,7 @@ class Mix:
         for _ in range(chance.randrange(1, 3)):
             self._number += 1
             value = None if chance.random() < 0.1 else b"%d:" % self._number + bytes(150)
-            rows.append(NewRecord(self.doubles.clock.wall_ms(), b"key-%d" % chance.randrange(KEYS), value))
+            rows.append(BatchInput(self.doubles.clock.wall_ms(), b"key-%d" % chance.randrange(KEYS), value))
         if producer < 0:
             self.append(encode(rows))
             return

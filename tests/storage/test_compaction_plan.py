@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.codec.batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, Header, NewRecord, encode, header
+from duramen.codec.batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, BatchInput, Header, encode, header
 from duramen.codec.batch_filter import body, marker_type, spans
 from duramen.storage.planning.compaction import (
     Aborted,
+    BatchVerdict,
     Cleaner,
-    Rules,
-    SegmentFacts,
-    Transactions,
-    Verdict,
+    CompactionConfig,
+    CompactionSegmentFacts,
+    FinishedTransactions,
     cleanable,
     groups,
 )
@@ -26,15 +26,15 @@ def committed(bound: int) -> list[Floor]:
     return [Floor("high watermark", bound)]
 
 
-ANY = Rules(min_dirty_ratio=0)
+ANY = CompactionConfig(min_dirty_ratio=0)
 
 
-def facts(*sizes: int) -> list[SegmentFacts]:
+def facts(*sizes: int) -> list[CompactionSegmentFacts]:
     """Segments of ten records each."""
     made = []
     for at, size in enumerate(sizes):
         first = 10 * at
-        made.append(SegmentFacts(first, first + 10, size, first_timestamp=first, max_timestamp=first + 9))
+        made.append(CompactionSegmentFacts(first, first + 10, size, first_timestamp=first, max_timestamp=first + 9))
     return made
 
 
@@ -50,18 +50,18 @@ class Newest:
 
 
 def judge(
-    batch: bytes | bytearray, newest: Newest, *, transactions: Transactions | None = None, last: bool = False,
+    batch: bytes | bytearray, newest: Newest, *, transactions: FinishedTransactions | None = None, last: bool = False,
     last_batches: dict[int, int] | None = None, retention_ms: int = 100, now_ms: int = NOW,
     keep_tombstones: bool = False,
-) -> Verdict:  # fmt: skip
+) -> BatchVerdict:  # fmt: skip
     cleaner = Cleaner(
-        newest, now_ms=now_ms, delete_retention_ms=retention_ms, transactions=transactions or Transactions(),
+        newest, now_ms=now_ms, delete_retention_ms=retention_ms, transactions=transactions or FinishedTransactions(),
         last_batches=last_batches or {}, keep_tombstones=keep_tombstones,
     )  # fmt: skip
     return decide(cleaner, batch, last=last)
 
 
-def decide(cleaner: Cleaner, batch: bytes | bytearray, *, last: bool = False) -> Verdict:
+def decide(cleaner: Cleaner, batch: bytes | bytearray, *, last: bool = False) -> BatchVerdict:
     head = header(batch)
     data = body(batch, head)
     marker = marker_type(data) if head.attributes & CONTROL else None
@@ -71,7 +71,7 @@ def decide(cleaner: Cleaner, batch: bytes | bytearray, *, last: bool = False) ->
 def keyed(*rows: tuple[bytes | None, bytes | None], base: int = 0, producer: int = -1, attributes: int = 0) -> bytes:
     return bytes(
         encode(
-            (NewRecord(NOW, key, value) for key, value in rows),
+            (BatchInput(NOW, key, value) for key, value in rows),
             base_offset=base,
             producer_id=producer,
             attributes=attributes,
@@ -85,7 +85,7 @@ def marker(type_: int, base: int, producer: int, horizon: int = -1) -> bytes:
     at = horizon if horizon >= 0 else NOW
     return bytes(
         encode(
-            [NewRecord(at, key, b"")], base_offset=base, producer_id=producer, producer_epoch=0, attributes=attributes
+            [BatchInput(at, key, b"")], base_offset=base, producer_id=producer, producer_epoch=0, attributes=attributes
         )
     )
 
@@ -98,7 +98,9 @@ def test_dirty_is_what_lies_between_the_cleaned_offset_and_the_bound() -> None:
     found = cleanable(segments, 20, committed(40), ANY, NOW)
     assert found is not None
     assert (found.start, found.end, found.dirty_bytes, found.ratio) == (20, 40, 200, 0.5)
-    assert cleanable(segments, 20, committed(40), Rules(min_dirty_ratio=0.5), NOW) is None, "Kafka: more than the ratio"
+    assert cleanable(segments, 20, committed(40), CompactionConfig(min_dirty_ratio=0.5), NOW) is None, (
+        "Kafka: more than the ratio"
+    )
     bounded = cleanable(segments, 0, committed(35), ANY, NOW)
     assert bounded is not None
     assert bounded.end == 30, "a segment that reaches beyond min(high watermark, last stable offset) waits"
@@ -115,15 +117,15 @@ def test_what_is_not_settled_yet_and_what_is_young_wait_with_all_behind_them() -
     young = [
         segment._replace(max_timestamp=NOW - 50) if at == 1 else segment for at, segment in enumerate(facts(1, 1, 1))
     ]
-    lagging = cleanable(young, 0, committed(30), Rules(0, min_lag_ms=100), NOW)
+    lagging = cleanable(young, 0, committed(30), CompactionConfig(0, min_lag_ms=100), NOW)
     assert lagging is not None
     assert lagging.end == 10
-    assert cleanable(young, 10, committed(30), Rules(0, min_lag_ms=100), NOW) is None
+    assert cleanable(young, 10, committed(30), CompactionConfig(0, min_lag_ms=100), NOW) is None
 
 
 def test_a_record_that_waits_too_long_makes_a_log_overdue_whatever_its_ratio() -> None:
     segments = facts(1000, 1)
-    rules = Rules(min_dirty_ratio=0.9, max_lag_ms=500)
+    rules = CompactionConfig(min_dirty_ratio=0.9, max_lag_ms=500)
     assert cleanable(segments, 10, committed(20), rules, 400) is None
     found = cleanable(segments, 10, committed(20), rules, 600)
     assert found is not None
@@ -139,7 +141,11 @@ def test_groups_take_no_more_than_a_segment_may_have() -> None:
     segments = facts(10, 10, 10, 10)
     segments[1] = segments[1]._replace(sound=False)
     assert groups(segments, 40, 100) == [[0], [2, 3]]
-    far = [SegmentFacts(0, 5, 1, 0, 0), SegmentFacts(5, 1 << 31, 1, 0, 0), SegmentFacts(1 << 31, 1 << 32, 1, 0, 0)]
+    far = [
+        CompactionSegmentFacts(0, 5, 1, 0, 0),
+        CompactionSegmentFacts(5, 1 << 31, 1, 0, 0),
+        CompactionSegmentFacts(1 << 31, 1 << 32, 1, 0, 0),
+    ]
     assert groups(far, 1 << 32, 100) == [[0], [1], [2]], "offsets in an index are 31 bits"
 
 
@@ -159,8 +165,8 @@ def test_a_batch_without_records_goes_but_for_the_last_of_a_producer_or_a_segmen
     newest = Newest({b"a": 8}, latest=8)
     assert judge(batch, newest).gone
     assert judge(batch, newest, last_batches={9: 4}).gone
-    assert judge(batch, newest, last_batches={9: 5}) == Verdict(gone=False, kept=[])
-    assert judge(batch, newest, last=True) == Verdict(gone=False, kept=[])
+    assert judge(batch, newest, last_batches={9: 5}) == BatchVerdict(gone=False, kept=[])
+    assert judge(batch, newest, last=True) == BatchVerdict(gone=False, kept=[])
 
 
 def test_a_tombstone_stays_its_time_after_the_round_that_first_saw_it() -> None:
@@ -171,7 +177,7 @@ def test_a_tombstone_stays_its_time_after_the_round_that_first_saw_it() -> None:
     assert len(first.kept) == 2
     unseen = judge(batch, Newest({}, latest=0))
     assert unseen.delete_horizon_ms == -1, "only a round that looked at all of the batch sets its horizon"
-    marked = bytes(encode([NewRecord(NOW + 100, b"a", None)], attributes=DELETE_HORIZON))
+    marked = bytes(encode([BatchInput(NOW + 100, b"a", None)], attributes=DELETE_HORIZON))
     assert len(judge(marked, Newest({b"a": 0}, 0), now_ms=NOW + 99).kept) == 1
     assert judge(marked, Newest({b"a": 0}, 0), now_ms=NOW + 99).delete_horizon_ms == -1, "it is set once"
     assert judge(marked, Newest({b"a": 0}, 0), now_ms=NOW + 100).gone
@@ -182,13 +188,21 @@ def test_a_tombstone_stays_its_time_after_the_round_that_first_saw_it() -> None:
 def test_aborted_records_go_and_their_marker_once_nothing_is_left_of_them() -> None:
     newest = Newest({b"a": 9, b"b": 1}, latest=9)
     cleaner = Cleaner(
-        newest, now_ms=NOW, delete_retention_ms=100, transactions=Transactions([Aborted(7, 1, 2)]), last_batches={}
+        newest,
+        now_ms=NOW,
+        delete_retention_ms=100,
+        transactions=FinishedTransactions([Aborted(7, 1, 2)]),
+        last_batches={},
     )
     assert not decide(cleaner, keyed((b"b", b"kept"), producer=8, attributes=TRANSACTIONAL, base=1)).gone
     assert decide(cleaner, keyed((b"b", b"not"), producer=7, attributes=TRANSACTIONAL, base=1)).gone
     assert decide(cleaner, marker(0, 2, 7)).delete_horizon_ms == -1, "this round found a batch of it"
     again = Cleaner(
-        newest, now_ms=NOW, delete_retention_ms=100, transactions=Transactions([Aborted(7, 1, 2)]), last_batches={}
+        newest,
+        now_ms=NOW,
+        delete_retention_ms=100,
+        transactions=FinishedTransactions([Aborted(7, 1, 2)]),
+        last_batches={},
     )
     assert decide(again, marker(0, 2, 7)).delete_horizon_ms == NOW + 100, "nothing is left of it: its time runs"
     assert decide(again, marker(1, 3, 8)).delete_horizon_ms == NOW + 100
@@ -198,7 +212,7 @@ def test_aborted_records_go_and_their_marker_once_nothing_is_left_of_them() -> N
 
 def test_a_commit_marker_stays_while_records_of_its_transaction_do() -> None:
     cleaner = Cleaner(
-        Newest({b"a": 0}, 9), now_ms=NOW, delete_retention_ms=0, transactions=Transactions(), last_batches={}
+        Newest({b"a": 0}, 9), now_ms=NOW, delete_retention_ms=0, transactions=FinishedTransactions(), last_batches={}
     )
     decide(cleaner, keyed((b"a", b"1"), producer=3, attributes=TRANSACTIONAL))
     verdict = decide(cleaner, marker(1, 1, 3, horizon=0))

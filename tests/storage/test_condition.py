@@ -6,7 +6,7 @@ from typing import Final
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StorageFull
 from duramen.base.ids import new_stream_id
-from duramen.codec.batch import NewRecord, check, encode
+from duramen.codec.batch import BatchInput, check, encode
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.storage.log.log import Log, LogConfig, LogKey
@@ -35,7 +35,7 @@ class Machine:
 
     def append(self, log: Log, *, patient: bool = False) -> list[DuramenError | None]:
         """Append a batch; what comes of it, once something has."""
-        batch, ended = encode([NewRecord(1, None, bytes(_SIZE))]), list[DuramenError | None]()
+        batch, ended = encode([BatchInput(1, None, bytes(_SIZE))]), list[DuramenError | None]()
         self.store.append(log, batch, check(batch), 1, lambda _, error: ended.append(error), patient=patient)
         return ended
 

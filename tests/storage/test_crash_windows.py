@@ -6,7 +6,7 @@ import pytest
 
 from duramen.base.errors import DuramenError, StorageFull
 from duramen.sim.machine.disk import Crashed, MemoryFileSystem
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import LogConfig
 from duramen.storage.segment.index import ENTRY_BYTES, INDEX_HEADER_BYTES, closed_entries
 
@@ -260,7 +260,7 @@ def test_an_epoch_whose_first_batch_was_refused_is_in_the_next_checkpoint() -> N
     doubles = StoreOnDoubles()
     config = LogConfig(durability="os")
     doubles.files.free_bytes = 1 << 20
-    refused: list[Appended] = []
+    refused: list[AppendOutcome] = []
 
     def append_to_a_full_disk() -> None:
         free_bytes, doubles.files.free_bytes = doubles.files.free_bytes, 0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duramen.base.errors import DuramenError
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, header, stamp
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode, header, stamp
 from duramen.codec.markers import encode_marker
 from duramen.sim.machine.store import SMALL, StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
@@ -87,7 +87,7 @@ class Run:
             batch = encode_marker(number, epoch, commit=kind == "commit", coordinator_epoch=0, now_ms=1)
         else:
             batch = encode(
-                [NewRecord(self.store.clock.wall_ms(), None, b"x" * (number if kind == "plain" else 1))],
+                [BatchInput(self.store.clock.wall_ms(), None, b"x" * (number if kind == "plain" else 1))],
                 attributes=TRANSACTIONAL if kind == "transactional" else 0,
                 producer_id=-1 if kind == "plain" else number,
                 producer_epoch=epoch,

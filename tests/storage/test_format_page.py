@@ -84,7 +84,7 @@ def test_frames() -> None:
 @pytest.mark.parametrize(
     ("head", "fields"),
     [
-        ("node", checkpoint.Checkpoint.__struct_fields__),
+        ("node", checkpoint.NodeCheckpoint.__struct_fields__),
         ("log", LogState.__struct_fields__),
         ("segment", SegmentState._fields),
         ("tail", TailState._fields),

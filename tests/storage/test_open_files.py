@@ -9,7 +9,7 @@ import pytest
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.metrics import Metrics
-from duramen.codec.batch import NewRecord, check, encode
+from duramen.codec.batch import BatchInput, check, encode
 from duramen.host.files import HostFile, HostFileSystem
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.storage.directory import open_directory
@@ -45,7 +45,7 @@ class Counting(HostFileSystem):
 
 def append_to(store: Store, logs: list[Log]) -> None:
     for log in logs:
-        batch = encode([NewRecord(1, None, b"value")])
+        batch = encode([BatchInput(1, None, b"value")])
         store.append(log, batch, check(batch), store.node_epoch, None)
 
 

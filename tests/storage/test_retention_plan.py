@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.storage.planning.floors import Floor, compaction_bound
-from duramen.storage.planning.retention import Late, Limits, SegmentFacts, late, new_start
+from duramen.storage.planning.retention import Late, RetentionLimits, RetentionSegmentFacts, late, new_start
 
 
 def committed(bound: int) -> list[Floor]:
@@ -15,19 +15,21 @@ LIMIT = st.integers(-1, 60)
 
 
 @st.composite
-def segments(draw: st.DrawFn) -> list[SegmentFacts]:
+def segments(draw: st.DrawFn) -> list[RetentionSegmentFacts]:
     at, found = draw(st.integers(0, 5)), []
     for _ in range(draw(st.integers(0, 6))):
         count = draw(st.integers(1, 8))
-        found.append(SegmentFacts(at, at + count, draw(st.integers(1, 30)), draw(st.integers(-1, 100))))
+        found.append(RetentionSegmentFacts(at, at + count, draw(st.integers(1, 30)), draw(st.integers(-1, 100))))
         at += count
     return found
 
 
 @given(segments(), LIMIT, LIMIT, LIMIT, st.integers(0, 60), st.integers(0, 120))
-def test_against_a_model(found: list[SegmentFacts], ms: int, size: int, count: int, bound: int, now_ms: int) -> None:
+def test_against_a_model(
+    found: list[RetentionSegmentFacts], ms: int, size: int, count: int, bound: int, now_ms: int
+) -> None:
     start_offset = found[0].base_offset if found else 0
-    start = new_start(found, Limits(ms, size, count), committed(bound), start_offset, now_ms)
+    start = new_start(found, RetentionLimits(ms, size, count), committed(bound), start_offset, now_ms)
     kept = list(found)
     while kept and kept[0].end_offset <= bound:
         first, rest = kept[0], kept[1:]
@@ -43,10 +45,10 @@ def test_against_a_model(found: list[SegmentFacts], ms: int, size: int, count: i
 
 @given(segments(), LIMIT, LIMIT, LIMIT, st.integers(0, 40), st.integers(1, 4), st.integers(0, 120))
 def test_what_is_held_goes_where_there_is_many_times_as_much(
-    found: list[SegmentFacts], ms: int, size: int, count: int, held_from: int, multiple: int, now_ms: int
+    found: list[RetentionSegmentFacts], ms: int, size: int, count: int, held_from: int, multiple: int, now_ms: int
 ) -> None:
     start_offset, bound = (found[0].base_offset, found[-1].end_offset) if found else (0, 0)
-    near, far = Limits(ms, size, count), Limits(ms * multiple, size * multiple, count * multiple)
+    near, far = RetentionLimits(ms, size, count), RetentionLimits(ms * multiple, size * multiple, count * multiple)
     held = [*committed(bound), Floor("table", held_from, compaction=False, multiple=multiple)]
     first, last = (new_start(found, one, committed(bound), start_offset, now_ms) for one in (far, near))
     start = new_start(found, near, held, start_offset, now_ms)
@@ -55,39 +57,39 @@ def test_what_is_held_goes_where_there_is_many_times_as_much(
 
 
 def test_the_last_segment_goes_by_age_but_never_by_size() -> None:
-    only = [SegmentFacts(0, 10, 1000, 5)]
-    assert new_start(only, Limits(ms=10), committed(10), 0, 100) == 10
-    assert new_start(only, Limits(bytes=0, records=0), committed(10), 0, 100) == 0
+    only = [RetentionSegmentFacts(0, 10, 1000, 5)]
+    assert new_start(only, RetentionLimits(ms=10), committed(10), 0, 100) == 10
+    assert new_start(only, RetentionLimits(bytes=0, records=0), committed(10), 0, 100) == 0
 
 
 def test_nothing_at_or_above_the_high_watermark_goes() -> None:
-    found = [SegmentFacts(0, 10, 5, 1), SegmentFacts(10, 20, 5, 1)]
-    assert new_start(found, Limits(ms=0), committed(15), 0, 100) == 10
-    assert new_start(found, Limits(ms=0), committed(9), 0, 100) == 0
+    found = [RetentionSegmentFacts(0, 10, 5, 1), RetentionSegmentFacts(10, 20, 5, 1)]
+    assert new_start(found, RetentionLimits(ms=0), committed(15), 0, 100) == 10
+    assert new_start(found, RetentionLimits(ms=0), committed(9), 0, 100) == 0
 
 
 def test_of_several_floors_the_lowest_counts_and_one_that_holds_compaction_only_does_not() -> None:
-    found = [SegmentFacts(at, at + 10, 5, 1) for at in (0, 10, 20)]
+    found = [RetentionSegmentFacts(at, at + 10, 5, 1) for at in (0, 10, 20)]
     transaction = Floor("open transaction", 5, retention=False)
     for lease, start in ((25, 20), (15, 10), (3, 0)):
         floors = [*committed(30), transaction, Floor("lease", lease)]
-        assert new_start(found, Limits(ms=0), floors, 0, 100) == start
+        assert new_start(found, RetentionLimits(ms=0), floors, 0, 100) == start
         assert compaction_bound(floors) == min(5, lease)
 
 
 def test_records_without_a_timestamp_do_not_age() -> None:
-    assert new_start([SegmentFacts(0, 10, 5, -1)], Limits(ms=0), committed(10), 0, 100) == 0
+    assert new_start([RetentionSegmentFacts(0, 10, 5, -1)], RetentionLimits(ms=0), committed(10), 0, 100) == 0
 
 
 def test_what_was_too_old_when_it_was_written_is_counted() -> None:
     found = [
-        SegmentFacts(0, 4, 10, max_timestamp=5, begun_ms=1000),  # too old as it came
-        SegmentFacts(4, 6, 10, max_timestamp=700, begun_ms=1000),  # has aged here
-        SegmentFacts(6, 9, 10, max_timestamp=300, begun_ms=-1),  # nobody knows when it came
-        SegmentFacts(9, 10, 10, max_timestamp=-1, begun_ms=1000),  # does not age
-        SegmentFacts(10, 13, 10, max_timestamp=7, begun_ms=2000),
-        SegmentFacts(13, 14, 10, max_timestamp=9, begun_ms=2000),  # is kept
+        RetentionSegmentFacts(0, 4, 10, max_timestamp=5, begun_ms=1000),  # too old as it came
+        RetentionSegmentFacts(4, 6, 10, max_timestamp=700, begun_ms=1000),  # has aged here
+        RetentionSegmentFacts(6, 9, 10, max_timestamp=300, begun_ms=-1),  # nobody knows when it came
+        RetentionSegmentFacts(9, 10, 10, max_timestamp=-1, begun_ms=1000),  # does not age
+        RetentionSegmentFacts(10, 13, 10, max_timestamp=7, begun_ms=2000),
+        RetentionSegmentFacts(13, 14, 10, max_timestamp=9, begun_ms=2000),  # is kept
     ]
-    assert late(found, Limits(ms=500), 1, 13) == Late(6, 7)
-    assert late(found, Limits(ms=500), 1, 4) == Late(3, 5)
-    assert late(found, Limits(ms=-1), 0, 13) == Late(0, -1)
+    assert late(found, RetentionLimits(ms=500), 1, 13) == Late(6, 7)
+    assert late(found, RetentionLimits(ms=500), 1, 4) == Late(3, 5)
+    assert late(found, RetentionLimits(ms=-1), 0, 13) == Late(0, -1)

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from duramen.codec.batch import NewRecord, Record, batches, encode, header, records, stamp
+from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, header, records, stamp
 from duramen.sim.machine.clock import SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.store import SMALL, StoreOnDoubles
 from duramen.storage.directory import begin_directory, finish_directory
 from duramen.storage.log.log import Log, LogConfig
-from duramen.storage.planning.salvage import Gaps, History, Run
+from duramen.storage.planning.salvage import Run, SalvagedHistory, SalvageGaps
 from duramen.storage.readonly import ReadOnlyFileSystem
 from duramen.storage.salvage.left import Leftovers, batches_of
 from duramen.storage.salvage.reader import read_leftovers
-from duramen.storage.salvage.selection import DamagedRange, Expected, FoundBatch, sift
+from duramen.storage.salvage.selection import DamagedBytes, ExpectedBatches, FoundBatch, sift
 from duramen.storage.salvage.writer import NewDirectory, NewLog, plan_of
 from duramen.storage.segment.index import sound_entries
 from tests.storage.maintenance.test_compaction import COMPACT, compact, everything, fill
@@ -48,7 +48,7 @@ def facts(log: Log) -> tuple[Any, ...]:
     return (log.id, log.durability, log.start_offset, log.end_offset, log.damage, log.takeovers.rows(), rows)
 
 
-def batches_in(doubles: StoreOnDoubles, log: Log) -> list[Record]:
+def batches_in(doubles: StoreOnDoubles, log: Log) -> list[DecodedRecord]:
     return everything(doubles, log) if log.start_offset < log.end_offset else []
 
 
@@ -160,9 +160,9 @@ def test_damage_in_a_compacted_segment_is_named() -> None:
     assert read_to(again, copy, copy.start_offset, low) + read_to(again, copy, high + 1, copy.end_offset) == kept
 
 
-def read_to(doubles: StoreOnDoubles, log: Log, at: int, stop: int) -> list[Record]:
+def read_to(doubles: StoreOnDoubles, log: Log, at: int, stop: int) -> list[DecodedRecord]:
     """Every record from there on; whoever reads on comes to `stop`, never beyond it."""
-    found: list[Record] = []
+    found: list[DecodedRecord] = []
     while at < stop:
         slice_ = doubles.plan(log, at, 100_000)
         assert slice_ is not None
@@ -260,7 +260,7 @@ def test_pages_that_the_disk_does_not_give_are_damage() -> None:
 
 
 def test_history_keeps_what_was_ordered_last() -> None:
-    history = History([Run(0, 10, 1, "segment", 0, 100), Run(10, 20, 1, "segment", 100, 200)])
+    history = SalvagedHistory([Run(0, 10, 1, "segment", 0, 100), Run(10, 20, 1, "segment", 100, 200)])
     assert not history.append(Run(5, 6, 1, "wal", 0, 10))
     assert not history.append(Run(25, 26, 0, "wal", 0, 10))
     assert history.append(Run(15, 18, 2, "wal", 0, 10))
@@ -277,14 +277,14 @@ def test_history_keeps_what_was_ordered_last() -> None:
 
 
 def test_gaps_of_compaction_are_no_loss_but_where_damage_is() -> None:
-    gaps = Gaps(3, cleaned_offset=20, suspect=[(8, 9)])
+    gaps = SalvageGaps(3, cleaned_offset=20, suspect=[(8, 9)])
     for base, following in ((5, 7), (10, 11), (15, 21), (25, 26)):
         gaps.add(base, following)
     gaps.reach(30)
     assert gaps.lost == [(7, 9), (21, 24), (26, 29)]
 
 
-_ANY = Expected(0)
+_ANY = ExpectedBatches(0)
 
 
 def segment_of(*batches: bytearray) -> tuple[MemoryFileSystem, list[int]]:
@@ -297,23 +297,23 @@ def segment_of(*batches: bytearray) -> tuple[MemoryFileSystem, list[int]]:
     return files, positions
 
 
-def sifted(files: MemoryFileSystem, expected: Expected = _ANY) -> list[int | tuple[int, int]]:
+def sifted(files: MemoryFileSystem, expected: ExpectedBatches = _ANY) -> list[int | tuple[int, int]]:
     file = files.open("segment")
     out: list[int | tuple[int, int]] = []
     for item in sift(file, file.size(), expected, sound_entries(b"")):
         match item:
             case FoundBatch():
                 out.append(item.header.base_offset)
-            case DamagedRange():
+            case DamagedBytes():
                 out.append((item.start, item.end))
     return out
 
 
 def test_a_batch_in_a_damaged_batch_is_not_taken_for_one() -> None:
-    inner = encode([NewRecord(0, None, b"inner")])
+    inner = encode([BatchInput(0, None, b"inner")])
     stamp(inner, 2, 1)
-    outer = encode([NewRecord(0, None, bytes(inner) + b"x" * 50), NewRecord(0, None, b"y")])
-    files, positions = segment_of(encode([NewRecord(0, None, b"0")]), outer, encode([NewRecord(0, None, b"3")]))
+    outer = encode([BatchInput(0, None, bytes(inner) + b"x" * 50), BatchInput(0, None, b"y")])
+    files, positions = segment_of(encode([BatchInput(0, None, b"0")]), outer, encode([BatchInput(0, None, b"3")]))
     # Its length, too: nothing says where the next begins.
     files.corrupt("segment", positions[1] + 9, 0x10)
     files.corrupt("segment", positions[1] + 30)
@@ -321,24 +321,28 @@ def test_a_batch_in_a_damaged_batch_is_not_taken_for_one() -> None:
 
 
 def test_two_damaged_batches_in_a_row_leave_those_around() -> None:
-    files, positions = segment_of(*(encode([NewRecord(0, None, b"%d" % number)]) for number in range(6)))
+    files, positions = segment_of(*(encode([BatchInput(0, None, b"%d" % number)]) for number in range(6)))
     for number in (2, 3):
         files.corrupt("segment", positions[number] + 62)
     assert sifted(files) == [0, 1, (positions[2], positions[4]), 4, 5]
 
 
 def test_a_batch_that_another_leader_ordered_is_not_believed() -> None:
-    files, positions = segment_of(*(encode([NewRecord(0, None, b"%d" % number)]) for number in range(5)))
+    files, positions = segment_of(*(encode([BatchInput(0, None, b"%d" % number)]) for number in range(5)))
     size = files.open("segment").size()
-    assert sifted(files, Expected(0, epoch_at=lambda offset: 1 if offset < 2 else -1)) == [0, 1, 2, 3, 4]
-    assert sifted(files, Expected(0, epoch_at=lambda offset: 1 if offset < 2 else 2)) == [0, 1, (positions[2], size)]
+    assert sifted(files, ExpectedBatches(0, epoch_at=lambda offset: 1 if offset < 2 else -1)) == [0, 1, 2, 3, 4]
+    assert sifted(files, ExpectedBatches(0, epoch_at=lambda offset: 1 if offset < 2 else 2)) == [
+        0,
+        1,
+        (positions[2], size),
+    ]
     files.corrupt("segment", positions[4] + 15, 6)  # its epoch, which its CRC does not cover
     assert sifted(files) == [0, 1, 2, 3, 4]
-    assert sifted(files, Expected(0, epoch_at=lambda _: 1)) == [0, 1, 2, 3, (positions[4], size)]
+    assert sifted(files, ExpectedBatches(0, epoch_at=lambda _: 1)) == [0, 1, 2, 3, (positions[4], size)]
 
 
 def test_what_lies_beyond_the_limits_is_not_believed() -> None:
-    files, positions = segment_of(*(encode([NewRecord(0, None, b"%d" % number)]) for number in range(3)))
+    files, positions = segment_of(*(encode([BatchInput(0, None, b"%d" % number)]) for number in range(3)))
     size = files.open("segment").size()
-    assert sifted(files, Expected(0, limit_offset=2)) == [0, 1, (positions[2], size)]
-    assert sifted(files, Expected(0, newest_epoch=0)) == [(0, size)]
+    assert sifted(files, ExpectedBatches(0, limit_offset=2)) == [0, 1, (positions[2], size)]
+    assert sifted(files, ExpectedBatches(0, newest_epoch=0)) == [(0, size)]

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.store import StoreLimits
 from tests.storage.jobs import JobsMachine
@@ -28,9 +28,9 @@ class Model:
     """What is known of one log: every append that was asked for, and how many of them a crash may have taken."""
 
     def __init__(self) -> None:
-        self.appends: list[Appended] = []
-        self.sequences: dict[Appended, int] = {}
-        self.numbers: dict[Appended, int] = {}
+        self.appends: list[AppendOutcome] = []
+        self.sequences: dict[AppendOutcome, int] = {}
+        self.numbers: dict[AppendOutcome, int] = {}
         self.made = 0
         self.committed: list[bytes] = []  # the log's content as of the last restart
         self.sequence = 0

@@ -14,7 +14,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import new_stream_id
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Lane
-from duramen.codec.batch import NewRecord, check, encode
+from duramen.codec.batch import BatchInput, check, encode
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.storage.directory import open_directory
@@ -94,7 +94,7 @@ def test_whoever_waits_for_the_write_ahead_log_gets_in(random: Random, size: int
     taken = 0
     while taken < _APPENDS:
         if random.random() < 0.5:
-            batch = encode([NewRecord(1, None, bytes(size))])
+            batch = encode([BatchInput(1, None, bytes(size))])
             store.append(log, batch, check(batch), 1, lambda _, error: ended.append(error))
             taken += 1
         elif random.random() < 0.3:

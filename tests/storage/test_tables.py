@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import OutOfOrderSequence, ProducerFenced
-from duramen.codec.batch import NewRecord, check, encode
+from duramen.codec.batch import BatchInput, check, encode
 from duramen.storage.leader_epochs import Takeover, TakeoverTable
 from duramen.storage.log.producers import ProducerTable
 
@@ -56,7 +56,7 @@ def test_a_cut_forgets_what_begins_at_or_after_it(steps: list[tuple[int, int]], 
 
 def batch(producer_id: int, epoch: int, sequence: int, count: int = 1) -> bytearray:
     return encode(
-        [NewRecord(0, None, b"x")] * count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        [BatchInput(0, None, b"x")] * count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
     )
 
 

@@ -15,7 +15,7 @@ from tests.clients import CONFLUENT, LIBRARIES, Library, Record, until
 
 import duramen
 from duramen import errors
-from duramen.client.http import Server
+from duramen.client.http import HttpNode
 from duramen.testing import Broker
 
 
@@ -96,7 +96,7 @@ def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_retention_is_not_looked_at_while_tests_run(broker: Broker) -> None:
-    settings = {one["name"]: one["value"] for one in Server(broker.http_url).get("/v1/configs")["configs"]}
+    settings = {one["name"]: one["value"] for one in HttpNode(broker.http_url).get("/v1/configs")["configs"]}
     assert settings["log.retention.check.interval.ms"] == "86400000"
 
 

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import BatchCorrupt, BatchDiffers, QueryFenced, RequestInvalid
-from duramen.codec.attempts import Attempt, attempt_of, home_of, is_reserved, query_name
-from duramen.transactions.batch_decisions import Fate, Query, Winner, begin, check_open, decide, fate_of, winners_of
+from duramen.codec.attempts import TaskAttempt, attempt_of, home_of, is_reserved, query_name
+from duramen.transactions.batch_decisions import (
+    AttemptFate,
+    AttemptWinner,
+    Query,
+    begin,
+    check_open,
+    decide,
+    fate_of,
+    winners_of,
+)
 from duramen.transactions.query_records import decode_query, decode_query_key, encode_query, encode_query_key
 
 RUNS = [f"r{number}" for number in range(5)]
@@ -40,8 +49,8 @@ class Model:
     def __init__(self) -> None:
         self.query: Query | None = None
         self.order: list[str] = []
-        self.decided: dict[int, tuple[int, bytes, frozenset[Winner]]] = {}
-        self.fates: dict[Attempt, Fate] = {}
+        self.decided: dict[int, tuple[int, bytes, frozenset[AttemptWinner]]] = {}
+        self.fates: dict[TaskAttempt, AttemptFate] = {}
 
     def begin(self, run: str) -> None:
         if run in self.order[:-1]:
@@ -55,7 +64,7 @@ class Model:
     def decide(self, run: int, batch: int, digest: bytes, winners: dict[int, int]) -> None:
         if self.query is None:
             return
-        chosen = frozenset(Winner(*one) for one in winners.items())
+        chosen = frozenset(AttemptWinner(*one) for one in winners.items())
         newest = max(self.decided, default=-1)
         if run != len(self.order):
             with pytest.raises(QueryFenced):
@@ -74,19 +83,19 @@ class Model:
             return
         assert self.query.run == len(self.order)
         for run, batch, partition, number in product(range(1, len(self.order) + 1), BATCHES, range(3), ATTEMPTS):
-            self._look(self.query, Attempt("q", run, batch, partition, number))
+            self._look(self.query, TaskAttempt("q", run, batch, partition, number))
 
-    def _look(self, query: Query, attempt: Attempt) -> None:
-        fate, before = fate_of(query, attempt), self.fates.get(attempt, Fate.OPEN)
-        if before is Fate.ABORT or (before is Fate.COMMIT and attempt.batch == query.batch):
+    def _look(self, query: Query, attempt: TaskAttempt) -> None:
+        fate, before = fate_of(query, attempt), self.fates.get(attempt, AttemptFate.OPEN)
+        if before is AttemptFate.ABORT or (before is AttemptFate.COMMIT and attempt.batch == query.batch):
             assert fate is before, "what is decided of an attempt never changes"
         self.fates[attempt] = fate
         if attempt.batch == query.batch:
             run, _, winners = self.decided[attempt.batch]
-            won = run == attempt.run and Winner(attempt.partition, attempt.attempt) in winners
-            assert fate is (Fate.COMMIT if won else Fate.ABORT)
+            won = run == attempt.run and AttemptWinner(attempt.partition, attempt.attempt) in winners
+            assert fate is (AttemptFate.COMMIT if won else AttemptFate.ABORT)
             assert won == (attempt in winners_of(query))
-        if fate is Fate.OPEN:
+        if fate is AttemptFate.OPEN:
             check_open(query, attempt)
         else:
             with pytest.raises(QueryFenced):
@@ -110,13 +119,13 @@ def test_who_is_fenced_is_told_which_run_writes_now() -> None:
     with pytest.raises(QueryFenced, match=r"run 1 \(first\)"):
         begin(query, "q", "first", 0)
     with pytest.raises(QueryFenced, match="has no run 3"):
-        check_open(query, Attempt("q", 3, 0, 0, 0))
+        check_open(query, TaskAttempt("q", 3, 0, 0, 0))
 
 
 def test_a_batch_that_comes_again_with_another_range_is_refused() -> None:
-    query = decide(begun("r"), 1, 4, b"\1" * 32, [Winner(0, 7)], 0)
+    query = decide(begun("r"), 1, 4, b"\1" * 32, [AttemptWinner(0, 7)], 0)
     assert query is not None
-    assert decide(query, 1, 4, b"\1" * 32, [Winner(0, 8)], 0) is None
+    assert decide(query, 1, 4, b"\1" * 32, [AttemptWinner(0, 8)], 0) is None
     assert decide(query, 1, 4, b"", [], 0) is None
     with pytest.raises(BatchDiffers, match="batch 4 of query q was written with another range"):
         decide(query, 1, 4, b"\2" * 32, [], 0)
@@ -135,13 +144,13 @@ def test_only_so_many_names_of_runs_are_remembered() -> None:
 # -- names and records --------------------------------------------------------------------------------
 
 attempts = st.builds(
-    Attempt, st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1, max_size=20),
+    TaskAttempt, st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1, max_size=20),
     *[st.integers(0, (1 << 63) - 1)] * 4,
 )  # fmt: skip
 
 
 @given(attempts)
-def test_an_attempt_is_found_by_its_name_and_kept_with_its_query(attempt: Attempt) -> None:
+def test_an_attempt_is_found_by_its_name_and_kept_with_its_query(attempt: TaskAttempt) -> None:
     assert is_reserved(attempt.id)
     assert attempt_of(attempt.id) == attempt
     assert home_of(attempt.id) == query_name(attempt.query) == home_of(query_name(attempt.query))
@@ -170,7 +179,7 @@ queries = st.builds(
     Query, st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1, max_size=20),
     st.integers(0, 1 << 40), st.lists(st.text(max_size=5), max_size=3).map(tuple), st.integers(-1, 1 << 60),
     st.integers(0, 1 << 40), st.binary(max_size=32),
-    st.frozensets(st.builds(Winner, st.integers(0, 1 << 30), st.integers(0, 1 << 60)), max_size=4),
+    st.frozensets(st.builds(AttemptWinner, st.integers(0, 1 << 30), st.integers(0, 1 << 60)), max_size=4),
     st.integers(-1, 1 << 50),
 )  # fmt: skip
 

@@ -20,13 +20,13 @@ from duramen.transactions import machine
 from duramen.transactions.values import (
     AT_REST,
     PREPARED,
-    Identity,
-    TopicPartition,
-    Transaction,
+    PartitionName,
+    ProducerIdentity,
+    TransactionalId,
     TransactionState,
 )
 
-PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
+PARTITIONS = [PartitionName("a", 0), PartitionName("a", 1), PartitionName("b", 0)]
 PICK = st.integers(0, 1 << 16)
 VERSIONS = st.sampled_from([0, 2])
 
@@ -42,12 +42,12 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 1_000_000
         self.fresh = 0
-        self.one: Transaction | None = None
-        self.given: list[Identity] = []
-        self.joined: set[TopicPartition] = set()
+        self.one: TransactionalId | None = None
+        self.given: list[ProducerIdentity] = []
+        self.joined: set[PartitionName] = set()
         self.open = False
-        self.ended: list[tuple[bool, Identity, frozenset[TopicPartition]]] = []
-        self.ending: tuple[bool, Identity, frozenset[TopicPartition]] | None = None
+        self.ended: list[tuple[bool, ProducerIdentity, frozenset[PartitionName]]] = []
+        self.ending: tuple[bool, ProducerIdentity, frozenset[PartitionName]] | None = None
 
     def next_id(self) -> int:
         self.fresh += 1
@@ -60,20 +60,20 @@ class Machine(RuleBasedStateMachine):
         except DuramenError as error:
             return error
 
-    def identity(self, pick: int) -> Identity:
+    def identity(self, pick: int) -> ProducerIdentity:
         """Somebody who was let in once, mostly the newest."""
         return self.given[-1] if pick % 3 else self.given[pick % len(self.given)]
 
     @property
-    def heir(self) -> Identity:
+    def heir(self) -> ProducerIdentity:
         return self.given[-1]
 
     @property
-    def known(self) -> Transaction:
+    def known(self) -> TransactionalId:
         assert self.one is not None
         return self.one
 
-    def let_in(self, identity: Identity) -> None:
+    def let_in(self, identity: ProducerIdentity) -> None:
         if identity not in self.given or identity == self.heir:
             self.given.append(identity)
 
@@ -88,7 +88,7 @@ class Machine(RuleBasedStateMachine):
     def go_on(self, pick: int) -> None:
         self.initialise(self.identity(pick))
 
-    def initialise(self, expected: Identity | None) -> None:
+    def initialise(self, expected: ProducerIdentity | None) -> None:
         before = self.one
         found = self.ask(lambda: machine.initialise(before, "t", 60_000, expected, self.now_ms, self.next_id()))
         if isinstance(found, ConcurrentTransactions):
@@ -99,7 +99,7 @@ class Machine(RuleBasedStateMachine):
             assert expected is not None
             assert expected != before.identity
         else:
-            assert isinstance(found, Transaction)
+            assert isinstance(found, TransactionalId)
             self.one = found
             if found.state is TransactionState.PREPARE_ABORT:
                 assert self.open
@@ -117,28 +117,28 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.given)
     @rule(pick=PICK, partition=st.sampled_from(PARTITIONS), version=VERSIONS)
-    def add(self, pick: int, partition: TopicPartition, version: int) -> None:
+    def add(self, pick: int, partition: PartitionName, version: int) -> None:
         identity = self.identity(pick)
         found = self.ask(lambda: machine.add_partitions(self.one, "t", identity, [partition], self.now_ms, version))
         self.expect_access(identity, found)
         if found is None:
             assert self.open
             assert partition in self.joined
-        elif isinstance(found, Transaction):
+        elif isinstance(found, TransactionalId):
             self.one = found
             self.joined = self.joined | {partition} if self.open else {partition}
             self.open = True
 
     @precondition(lambda self: self.given)
     @rule(pick=PICK, partition=st.sampled_from(PARTITIONS))
-    def write(self, pick: int, partition: TopicPartition) -> None:
+    def write(self, pick: int, partition: PartitionName) -> None:
         identity = self.identity(pick)
         found = self.ask(lambda: machine.verify(self.one, "t", identity, partition))
         self.expect_access(identity, found)
         if identity == self.known.identity and self.ending is None:
             assert isinstance(found, TransactionAbortable) == (not (self.open and partition in self.joined))
 
-    def expect_access(self, identity: Identity, found: object) -> None:
+    def expect_access(self, identity: ProducerIdentity, found: object) -> None:
         if identity.producer_id != self.known.producer_id:
             assert isinstance(found, ProducerIdUnknown)
         elif identity.epoch != self.known.epoch:
@@ -159,7 +159,7 @@ class Machine(RuleBasedStateMachine):
                 before, "t", identity, commit=commit, version=version, now_ms=self.now_ms, fresh=self.next_id()
             )
         )
-        if isinstance(found, Transaction):
+        if isinstance(found, TransactionalId):
             assert identity == before.identity
             assert self.open or (version == 2 and not commit)
             self.one = found
@@ -174,7 +174,7 @@ class Machine(RuleBasedStateMachine):
             if identity == before.identity and self.open and self.ending is None:
                 raise AssertionError(f"the owner of an open transaction was refused: {found}")
 
-    def expect_repeated(self, identity: Identity, commit: bool, version: int) -> None:
+    def expect_repeated(self, identity: ProducerIdentity, commit: bool, version: int) -> None:
         """An end that changes nothing is one that has happened, for the same producer."""
         assert not self.open
         assert self.ended
@@ -182,7 +182,7 @@ class Machine(RuleBasedStateMachine):
         assert ended == commit
         assert version == 0 or asked == identity or asked.epoch >= identity.epoch
 
-    def begin_end(self, *, commit: bool, asked: Identity | None = None) -> None:
+    def begin_end(self, *, commit: bool, asked: ProducerIdentity | None = None) -> None:
         partitions = frozenset(self.joined) if self.open else frozenset()
         self.ending = (commit, asked if asked is not None else self.heir, partitions)
         assert self.known.partitions == partitions
@@ -241,7 +241,7 @@ TestMachine.settings = settings(max_examples=150, stateful_step_count=40)
 
 # -- Kafka's table of ends with version 2 (KIP-890) ---------------------------------------------------
 
-EMPTY = Transaction("t", 1, 5)
+EMPTY = TransactionalId("t", 1, 5)
 ABORTED = EMPTY._replace(state=TransactionState.COMPLETE_ABORT, previous_producer_id=1)
 COMMITTED = EMPTY._replace(state=TransactionState.COMPLETE_COMMIT, previous_producer_id=1)
 
@@ -249,41 +249,45 @@ COMMITTED = EMPTY._replace(state=TransactionState.COMPLETE_COMMIT, previous_prod
 @pytest.mark.parametrize(
     ("before", "commit", "epoch", "expected"),
     [
-        (EMPTY, False, 4, ProducerFenced), (EMPTY, False, 5, Transaction),
+        (EMPTY, False, 4, ProducerFenced), (EMPTY, False, 5, TransactionalId),
         (EMPTY, True, 4, ProducerFenced), (EMPTY, True, 5, TransactionStateInvalid),
-        (ABORTED, False, 4, type(None)), (ABORTED, False, 5, Transaction),
+        (ABORTED, False, 4, type(None)), (ABORTED, False, 5, TransactionalId),
         (ABORTED, True, 4, TransactionStateInvalid), (ABORTED, True, 5, TransactionStateInvalid),
-        (COMMITTED, False, 4, TransactionStateInvalid), (COMMITTED, False, 5, Transaction),
+        (COMMITTED, False, 4, TransactionStateInvalid), (COMMITTED, False, 5, TransactionalId),
         (COMMITTED, True, 4, type(None)), (COMMITTED, True, 5, TransactionStateInvalid),
         (COMMITTED, True, 6, ProducerFenced), (COMMITTED, True, 3, ProducerFenced),
     ],
 )  # fmt: skip
-def test_ends_of_version_2(before: Transaction, commit: bool, epoch: int, expected: type) -> None:
+def test_ends_of_version_2(before: TransactionalId, commit: bool, epoch: int, expected: type) -> None:
     try:
-        found: object = machine.end(before, "t", Identity(1, epoch), commit=commit, version=2, now_ms=1, fresh=9)
+        found: object = machine.end(
+            before, "t", ProducerIdentity(1, epoch), commit=commit, version=2, now_ms=1, fresh=9
+        )
     except DuramenError as error:
         found = error
     assert type(found) is expected
 
 
 def test_a_timed_out_producer_of_version_2_learns_of_the_abort_and_goes_on() -> None:
-    ongoing = machine.add_partitions(EMPTY, "t", Identity(1, 5), PARTITIONS[:1], 1, 2)
+    ongoing = machine.add_partitions(EMPTY, "t", ProducerIdentity(1, 5), PARTITIONS[:1], 1, 2)
     assert ongoing is not None
     aborted = machine.complete(machine.fence(ongoing, 2), 3)
     assert aborted.epoch == 6, "one bump, not two (KAFKA-19367)"
-    assert machine.end(aborted, "t", Identity(1, 5), commit=False, version=2, now_ms=4, fresh=9) is None
+    assert machine.end(aborted, "t", ProducerIdentity(1, 5), commit=False, version=2, now_ms=4, fresh=9) is None
     with pytest.raises(TransactionStateInvalid):
-        machine.end(aborted, "t", Identity(1, 5), commit=True, version=2, now_ms=4, fresh=9)
-    assert machine.initialise(aborted, "t", 60_000, Identity(1, 5), 5, 9).epoch == 6
+        machine.end(aborted, "t", ProducerIdentity(1, 5), commit=True, version=2, now_ms=4, fresh=9)
+    assert machine.initialise(aborted, "t", 60_000, ProducerIdentity(1, 5), 5, 9).epoch == 6
 
 
 def test_the_last_epoch_is_left_for_fencing() -> None:
     last = EMPTY._replace(epoch=32766)
-    rotated = machine.initialise(last, "t", 60_000, Identity(1, 32766), 1, 9)
-    assert rotated.identity == Identity(9, 0)
-    assert machine.initialise(rotated, "t", 60_000, Identity(1, 32766), 1, 10).identity == Identity(9, 0)
-    ongoing = machine.add_partitions(last, "t", Identity(1, 32766), PARTITIONS[:1], 1, 2)
+    rotated = machine.initialise(last, "t", 60_000, ProducerIdentity(1, 32766), 1, 9)
+    assert rotated.identity == ProducerIdentity(9, 0)
+    assert machine.initialise(rotated, "t", 60_000, ProducerIdentity(1, 32766), 1, 10).identity == ProducerIdentity(
+        9, 0
+    )
+    ongoing = machine.add_partitions(last, "t", ProducerIdentity(1, 32766), PARTITIONS[:1], 1, 2)
     assert ongoing is not None
     fenced = machine.complete(machine.fence(ongoing, 2), 3)
-    assert fenced.identity == Identity(1, 32767)
-    assert machine.initialise(fenced, "t", 60_000, None, 4, 9).identity == Identity(9, 0)
+    assert fenced.identity == ProducerIdentity(1, 32767)
+    assert machine.initialise(fenced, "t", 60_000, None, 4, 9).identity == ProducerIdentity(9, 0)

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import BatchCorrupt
 from duramen.transactions.records import decode_key, decode_value, encode_key, encode_value
-from duramen.transactions.values import TopicPartition, Transaction, TransactionState
+from duramen.transactions.values import PartitionName, TransactionalId, TransactionState
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 IDS = st.integers(-1, (1 << 63) - 1)
 TRANSACTIONS = st.builds(
-    Transaction,
+    TransactionalId,
     id=TEXT,
     producer_id=st.integers(0, (1 << 63) - 1),
     epoch=st.integers(0, 32767),
@@ -23,7 +23,7 @@ TRANSACTIONS = st.builds(
     next_producer_id=IDS,
     timeout_ms=st.integers(1, (1 << 31) - 1),
     state=st.sampled_from(TransactionState),
-    partitions=st.frozensets(st.builds(TopicPartition, TEXT, st.integers(0, 1 << 20)), max_size=8),
+    partitions=st.frozensets(st.builds(PartitionName, TEXT, st.integers(0, 1 << 20)), max_size=8),
     started_ms=st.integers(-1, 1 << 45),
     updated_ms=st.integers(-1, 1 << 45),
     version=st.sampled_from([0, 2]),
@@ -32,16 +32,16 @@ TRANSACTIONS = st.builds(
 
 
 @given(TRANSACTIONS)
-def test_round_trip(one: Transaction) -> None:
+def test_round_trip(one: TransactionalId) -> None:
     stored = one if one.state is not TransactionState.EMPTY else one._replace(partitions=frozenset())
     assert decode_key(encode_key(one.id)) == one.id
     assert decode_value(one.id, encode_value(stored)) == stored
 
 
 def test_the_bytes_are_kafka_s() -> None:
-    one = Transaction(
+    one = TransactionalId(
         "t", 7, 3, previous_producer_id=7, timeout_ms=60_000, state=TransactionState.ONGOING,
-        partitions=frozenset([TopicPartition("topic", 1), TopicPartition("topic", 0)]), started_ms=5, updated_ms=9,
+        partitions=frozenset([PartitionName("topic", 1), PartitionName("topic", 0)]), started_ms=5, updated_ms=9,
         version=2,
     )  # fmt: skip
     assert encode_key("t") == b"\0\0\0\x01t"
@@ -53,7 +53,7 @@ def test_the_bytes_are_kafka_s() -> None:
     )  # fmt: skip
     old = struct.pack(">hqhib", 0, 7, 3, 60_000, 1) + struct.pack(">ih", 1, 5) + b"topic" + struct.pack(">iii", 2, 0, 1)
     assert decode_value("t", old + struct.pack(">qq", 9, 5)) == one._replace(previous_producer_id=-1, version=0)
-    assert encode_value(Transaction("t", 7, 3))[17:18] == b"\0", "no list where there is nothing"
+    assert encode_value(TransactionalId("t", 7, 3))[17:18] == b"\0", "no list where there is nothing"
 
 
 def test_a_key_of_a_later_version_is_passed_over() -> None:
@@ -61,7 +61,7 @@ def test_a_key_of_a_later_version_is_passed_over() -> None:
 
 
 @given(TRANSACTIONS, st.data())
-def test_damage_is_named(one: Transaction, data: st.DataObject) -> None:
+def test_damage_is_named(one: TransactionalId, data: st.DataObject) -> None:
     whole = encode_value(one)
     with pytest.raises(BatchCorrupt):
         decode_value(one.id, whole[: data.draw(st.integers(0, len(whole) - 1))])

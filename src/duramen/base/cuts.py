@@ -9,12 +9,12 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["Bonds", "Ended", "Marked"]
+__all__ = ["Bonds", "EndedAt", "MarkedUpTo"]
 
 P = TypeVar("P", bound=Hashable)
 
 
-class Ended(NamedTuple):
+class EndedAt(NamedTuple):
     """A marker at `offset` that ends a transaction whose first record in the partition is at `first_offset`, or later.
 
     `first_offset` is -1 where nothing was open; `sequence` is the same in all markers of a transaction and rises with
@@ -28,7 +28,7 @@ class Ended(NamedTuple):
     commit: bool
 
 
-class Marked(NamedTuple):
+class MarkedUpTo(NamedTuple):
     """A partition: all markers from where it was asked to `high_watermark`, and (producer id, first offset) of `open`.
 
     Open is, at that high watermark, what has begun and has no marker below it.
@@ -36,7 +36,7 @@ class Marked(NamedTuple):
 
     high_watermark: int
     open: list[tuple[int, int]]
-    ended: list[Ended]
+    ended: list[EndedAt]
 
 
 class Bonds(Generic[P]):
@@ -46,7 +46,7 @@ class Bonds(Generic[P]):
     its transactions follow one another, and their sequences rise.
     """
 
-    def __init__(self, begin: Mapping[P, int], marked: Mapping[P, Marked]) -> None:
+    def __init__(self, begin: Mapping[P, int], marked: Mapping[P, MarkedUpTo]) -> None:
         doubtful = _doubtful(marked.values())
         places: dict[int, list[tuple[P, int]]] = {}
         for at, found in marked.items():
@@ -109,7 +109,7 @@ class Bonds(Generic[P]):
         return {at: offset for at, offset in found.items() if offset > begin[at]}
 
 
-def _doubtful(marked: Iterable[Marked]) -> set[int]:
+def _doubtful(marked: Iterable[MarkedUpTo]) -> set[int]:
     """The sequences of transactions that may have another marker to come."""
     newest: dict[int, int] = {}
     for found in marked:

@@ -12,13 +12,13 @@ from rich.table import Table
 from duramen.bench import latency as latencies
 from duramen.bench import throughput as throughputs
 from duramen.bench.contenders import Door
-from duramen.bench.field import Field, Peer
+from duramen.bench.field import BenchServers, Peer
 from duramen.bench.load.schedule import Schedule
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.documents import latency_document, targets_document, throughput_document, write_document
 from duramen.bench.report.plot import plot_latency
 from duramen.bench.report.tables import latency_table, targets_table, throughput_table
-from duramen.bench.report.targets import Outcome, not_measured
+from duramen.bench.report.targets import TargetOutcome, not_measured
 from duramen.bench.scenarios import clients as users
 from duramen.bench.scenarios import compaction, concurrent, process, single, streaming
 from duramen.bench.scenarios.effort import FULL, Effort
@@ -33,11 +33,11 @@ _DURABILITIES = ("sync", "os", "memory")
 
 
 @contextmanager
-def _field(output: Path, peers: Sequence[Peer], *, nats: bool) -> Iterator[Field]:
+def _field(output: Path, peers: Sequence[Peer], *, nats: bool) -> Iterator[BenchServers]:
     # Beside the results: the disk that is to be measured is the one that was named.
     with (
         tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory,
-        Field(Path(directory).absolute(), list(dict.fromkeys(peers)), nats=nats) as field,
+        BenchServers(Path(directory).absolute(), list(dict.fromkeys(peers)), nats=nats) as field,
     ):
         yield field
 
@@ -76,7 +76,7 @@ def latency(
     sizes, durabilities = list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
     with _field(output, peers, nats=door == "nats") as field:
         contenders = field.all(durabilities, door)
-        with Worker(console, latencies.steps(sizes, len(contenders), runs)) as worker:
+        with LoadWorker(console, latencies.steps(sizes, len(contenders), runs)) as worker:
             cells = latencies.measure_latency(field, worker, contenders, sizes, Schedule(rate_hz, duration_s), runs)
     document, picture = output / f"latency-{door}.json", output / f"latency-{door}.png"
     settings = {"rate_hz": rate_hz, "duration_s": duration_s, "runs": runs}
@@ -102,7 +102,7 @@ def throughput(
     sizes, durabilities = list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
     with _field(output, peers, nats=door == "nats") as field:
         systems = len(durabilities) + 2 * len(set(peers))
-        with Worker(console, throughputs.steps(sizes, systems, runs)) as worker:
+        with LoadWorker(console, throughputs.steps(sizes, systems, runs)) as worker:
             cells = throughputs.measure_throughput(
                 field, worker, durabilities, door, sizes, messages, bound_bytes, runs
             )
@@ -116,10 +116,10 @@ def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort 
     """Measure every target, that of Spark if asked; prints a table, or JSON, writes targets.json."""
     console = console_for(as_json=as_json)
     scenarios = (process, concurrent, streaming, single, compaction)
-    outcomes: list[Outcome] = []
+    outcomes: list[TargetOutcome] = []
     peer = "kafka" in peers
     more = reading_steps(_spark_rounds(effort), 1, peer=peer) if spark else 0
-    with Worker(console, more + sum(scenario.steps(effort) for scenario in scenarios)) as worker:
+    with LoadWorker(console, more + sum(scenario.steps(effort) for scenario in scenarios)) as worker:
         # Before the others run: memory of theirs that is not touched yet would slow our start.
         with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
             outcomes += process.measure(Path(directory).absolute(), worker, effort)
@@ -137,14 +137,14 @@ def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort 
 def clients(output: Path, *, peers: Sequence[Peer], effort: Effort, as_json: bool = False) -> None:
     """Measure what users of Kafka's clients do; prints a table, or JSON, writes clients.json."""
     console = console_for(as_json=as_json)
-    with Worker(console, users.steps(effort)) as worker, _field(output, peers, nats=False) as field:
+    with LoadWorker(console, users.steps(effort)) as worker, _field(output, peers, nats=False) as field:
         outcomes = users.measure(field, worker, effort)
     document = output / "clients.json"
     write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
     show(console, targets_table(outcomes), document, as_json=as_json)
 
 
-def _spark(output: Path, worker: Worker, effort: Effort, *, peer: bool) -> list[Outcome]:
+def _spark(output: Path, worker: LoadWorker, effort: Effort, *, peer: bool) -> list[TargetOutcome]:
     with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
         return measure_reading(
             Path(directory).absolute(), worker, records=effort.spark_records, rounds=_spark_rounds(effort), peer=peer,
@@ -156,7 +156,7 @@ def _spark_rounds(effort: Effort) -> int:
     return min(_SPARK_ROUNDS, effort.rounds)
 
 
-def _no_spark() -> list[Outcome]:
+def _no_spark() -> list[TargetOutcome]:
     target, wanted = WORKS["count"]
     return [not_measured(target, f"at least {wanted:g} x {PEER}", "no --spark")]
 

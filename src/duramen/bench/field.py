@@ -10,14 +10,14 @@ from duramen.bench.contenders import Contender, Door
 from duramen.bench.ours import Ours
 from duramen.bench.peers.jetstream import JetStream
 from duramen.bench.peers.kafka import ApacheKafka
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 
-__all__ = ["Field", "Peer"]
+__all__ = ["BenchServers", "Peer"]
 
 Peer = Literal["kafka", "jetstream"]
 
 
-class Field:
+class BenchServers:
     """Servers that run while it is entered; all of them idle but the one that is being measured."""
 
     def __init__(self, directory: Path, peers: Sequence[Peer], *, nats: bool) -> None:
@@ -87,5 +87,5 @@ class Field:
             if contender.address == jetstream.address:
                 jetstream.remove(contender)
                 return
-        with Cluster(contender.records) as cluster:
-            Admin(cluster).delete_stream(contender.stream)
+        with BrokerCluster(contender.records) as cluster:
+            StreamAdmin(cluster).delete_stream(contender.stream)

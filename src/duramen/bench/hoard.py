@@ -15,10 +15,10 @@ import msgspec
 
 from duramen.base.ids import METADATA_STREAM_ID, LogId, new_stream_id
 from duramen.base.ports import FileSystem
-from duramen.codec.batch import HEADER_BYTES, NewRecord, check, encode, stamp
+from duramen.codec.batch import HEADER_BYTES, BatchInput, check, encode, stamp
 from duramen.metadata.events import StreamCreated, encode_event
 from duramen.node.offline import data_files
-from duramen.storage.checkpoint import Checkpoint, write_checkpoint
+from duramen.storage.checkpoint import NodeCheckpoint, write_checkpoint
 from duramen.storage.directory import open_directory
 from duramen.storage.io import write_all
 from duramen.storage.leader_epochs import Takeover
@@ -87,7 +87,9 @@ def make_hoard(data_dir: Path, hoard: Hoard) -> None:
         keys = [LogKey(UUID(event.id), index) for event in events for index in range(hoard.partitions)]
         for log_id, key in enumerate(keys, _FIRST_LOG):
             states.append(_write_log(files, data_dir, handles, LogId(log_id), key, parts))
-        checkpoint = Checkpoint(directory.id.bytes, _EPOCH, len(keys) + 2, position(1, 0), 1, clean=True, logs=states)
+        checkpoint = NodeCheckpoint(
+            directory.id.bytes, _EPOCH, len(keys) + 2, position(1, 0), 1, clean=True, logs=states
+        )
         write_checkpoint(files, 1, checkpoint)
     finally:
         directory.lock.release()
@@ -97,7 +99,7 @@ def _write_metadata(files: FileSystem, handles: Handles, events: list[StreamCrea
     """The log that says which streams there are, a batch a stream, as if they were created one after another."""
     log = _new_log(LogId(1), LogKey(METADATA_STREAM_ID, 0), handles)
     for event in events:
-        batch = encode([NewRecord(now_ms, None, encode_event(event))])
+        batch = encode([BatchInput(now_ms, None, encode_event(event))])
         stamp(batch, log.end_offset, _EPOCH)
         log.active.append(batch, log.end_offset, log.end_offset + 1, now_ms)
         log.end_offset += 1
@@ -132,7 +134,7 @@ def _parts(batches: int, now_ms: int) -> list[_Part]:
 
 
 def _part(base_offset: int, batches: int, now_ms: int, *, closed: bool) -> _Part:
-    batch = encode([NewRecord(now_ms, None, bytes(BATCH_BYTES - _OVERHEAD_BYTES))])
+    batch = encode([BatchInput(now_ms, None, bytes(BATCH_BYTES - _OVERHEAD_BYTES))])
     found = check(batch)
     if found.size != BATCH_BYTES or any(batch[_PAGE_BYTES:]):
         raise AssertionError(f"a batch of {found.size} bytes is not what holes can stand for")

@@ -16,14 +16,14 @@ from rich.table import Table
 from duramen.base.native import is_installed
 from duramen.bench.commands import console_for, show
 from duramen.bench.report.documents import write_document
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.keyed import checkpoint
-from duramen.keyed.checkpoint import LogFacts
+from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.native import native_kernel
 from duramen.keyed.plain import PLAIN
 from duramen.keyed.prev import MemoryPages
-from duramen.keyed.view import View
+from duramen.keyed.view import KeyedView
 
 __all__ = ["measure_keyed"]
 
@@ -37,7 +37,7 @@ _SLOWER: Final = 20
 _VALUE: Final = bytes(100)
 _SECRET: Final = b"0123456789abcdef"
 _CODECS: Final = {"none": 0, "lz4": 3, "zstd": 4}
-_LOG: Final = LogFacts(bytes(16), 0, 0, 1 << 62, lambda _: 0)
+_LOG: Final = LogPositions(bytes(16), 0, 0, 1 << 62, lambda _: 0)
 
 
 class _Figures(NamedTuple):
@@ -95,13 +95,13 @@ def _pieces(records: int, keys: int, first: int, codec: str, *, fill: bool) -> l
     for at in range(0, records, _BATCH):
         count = min(_BATCH, records - at)
         chosen = range(at, at + count) if fill else (chance.randrange(keys) for _ in range(count))
-        new = [NewRecord(1, b"%016d" % key, _VALUE) for key in chosen]
+        new = [BatchInput(1, b"%016d" % key, _VALUE) for key in chosen]
         batches.append(bytes(encode(new, base_offset=first + at, codec=_CODECS[codec])))
     return [b"".join(batches[at : at + _PIECE]) for at in range(0, len(batches), _PIECE)]
 
 
 def _measure(kernel: Kernel, codec: str, keys: int, filling: Sequence[bytes], updating: Sequence[bytes]) -> _Figures:
-    view = View(kernel, 0, _SECRET)
+    view = KeyedView(kernel, 0, _SECRET)
     filled_s = _apply(view, filling)
     view.raise_s0(view.position)
     updated_s = _apply(view, updating)
@@ -126,7 +126,7 @@ def _measure(kernel: Kernel, codec: str, keys: int, filling: Sequence[bytes], up
     )  # fmt: skip
 
 
-def _apply(view: View, pieces: Sequence[bytes]) -> float:
+def _apply(view: KeyedView, pieces: Sequence[bytes]) -> float:
     began_s = time.process_time()
     for piece in pieces:
         view.apply(piece)

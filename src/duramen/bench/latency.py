@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 from duramen.bench.bare import pace_writes
 from duramen.bench.contenders import Contender
-from duramen.bench.field import Field
+from duramen.bench.field import BenchServers
 from duramen.bench.load.open_loop import pace
 from duramen.bench.load.percentiles import Latencies
 from duramen.bench.load.schedule import Schedule
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 
 __all__ = ["BARE", "BARE_SYNCED", "LatencyCell", "measure_latency", "steps"]
 
@@ -45,8 +45,8 @@ def steps(sizes: Sequence[int], contenders: int, runs: int) -> int:
 
 
 def measure_latency(
-    field: Field,
-    worker: Worker,
+    field: BenchServers,
+    worker: LoadWorker,
     contenders: Sequence[Contender],
     sizes: Sequence[int],
     schedule: Schedule,

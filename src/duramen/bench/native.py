@@ -20,7 +20,7 @@ from rich.table import Table
 from duramen.base.ports import Buffer
 from duramen.bench.commands import console_for, show
 from duramen.bench.report.documents import write_document
-from duramen.codec.batch import Headers, NewRecord, encode
+from duramen.codec.batch import BatchInput, Headers, encode
 from duramen.codec.crc import crc32c
 from duramen.spark.batches import arrow, encoding, keyscan, native
 from duramen.spark.columns import RECORD_COLUMNS
@@ -172,7 +172,7 @@ def _data(rows: int, shortest: int, longest: int, *, codec: int = 0, headers: He
         for index in range(base, base + _BATCH):
             size = chance.randint(shortest, longest)
             value = _document(chance, size) if codec else chance.randbytes(size)
-            new.append(NewRecord(1_700_000_000_000 + index, b"%016d" % chance.randrange(rows), value, headers))
+            new.append(BatchInput(1_700_000_000_000 + index, b"%016d" % chance.randrange(rows), value, headers))
         out += encode(new, base_offset=base, codec=codec)
     return bytes(out)
 

@@ -13,8 +13,8 @@ from confluent_kafka.cimpl import NewTopic
 from duramen.base.errors import DuramenError, RequestInvalid, RequestTimedOut, StreamNotFound
 from duramen.bench.contenders import Contender
 from duramen.bench.system import leave_processor
-from duramen.client.cluster import Patience
-from duramen.client.http import Server
+from duramen.client.cluster import RetryPatience
+from duramen.client.http import HttpNode
 from duramen.node.process import NodeProcess, hold_port
 from duramen.node.processes import NodeProcesses
 
@@ -70,9 +70,9 @@ class Several:
             leave_processor(int(thread))
         return place
 
-    def server(self, number: int) -> Server:
+    def server(self, number: int) -> HttpNode:
         """The HTTP door of one of the three."""
-        return Server(self.processes.nodes[number].http)
+        return HttpNode(self.processes.nodes[number].http)
 
     def admin(self) -> AdminClient:
         """A Kafka client for those that run."""
@@ -93,7 +93,7 @@ class Several:
 
     def _wait_until_led(self, name: str, number: int) -> None:
         """Whoever answered had the controller's word only: the leader may hear of it later. Raises RequestTimedOut."""
-        patience = Patience(_TIMEOUT_S)
+        patience = RetryPatience(_TIMEOUT_S)
         while True:
             error: DuramenError = RequestTimedOut(f"node {number} does not lead {name} after {_TIMEOUT_S:g} s")
             try:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from duramen.bench.commands import console_for, show
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.documents import targets_document, write_document
 from duramen.bench.report.tables import targets_table
-from duramen.bench.report.targets import Outcome
+from duramen.bench.report.targets import TargetOutcome
 from duramen.bench.spark import events
 from duramen.bench.spark import reads as reading
 from duramen.bench.spark import tables as translating
@@ -36,10 +36,10 @@ def measure_spark(
         "tables": translating.STEPS,
         "memory": 1,
     }
-    outcomes: list[Outcome] = []
+    outcomes: list[TargetOutcome] = []
     # Beside the results: the disk that is to be measured is the one that was named.
     with (
-        Worker(console, sum(counts[part] for part in parts)) as worker,
+        LoadWorker(console, sum(counts[part] for part in parts)) as worker,
         tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as data,
     ):
         directory = Path(data).absolute()

@@ -9,10 +9,10 @@ from types import ModuleType
 from typing import Final
 
 from duramen.bench.commands import console_for, show
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.documents import targets_document, write_document
 from duramen.bench.report.tables import targets_table
-from duramen.bench.report.targets import Outcome
+from duramen.bench.report.targets import TargetOutcome
 from duramen.bench.scenarios import cold_reads, compaction, crowded, failover, partitions, pauses, slow_disk, topology
 from duramen.bench.scenarios import growth as growing
 from duramen.bench.scenarios import startup as starting
@@ -62,7 +62,7 @@ def _data_in(directory: Path) -> tempfile.TemporaryDirectory[str]:
 def _run(
     name: str,
     output: Path,
-    measure: Callable[[Path, Worker], list[Outcome]],
+    measure: Callable[[Path, LoadWorker], list[TargetOutcome]],
     steps: int,
     settings: Mapping[str, object],
     *,
@@ -70,7 +70,7 @@ def _run(
 ) -> None:
     console = console_for(as_json=as_json)
     # Beside the results: the disk that is to be measured is the one that was named.
-    with Worker(console, steps) as worker, _data_in(output) as directory:
+    with LoadWorker(console, steps) as worker, _data_in(output) as directory:
         outcomes = measure(Path(directory).absolute(), worker)
     document = output / f"{name}.json"
     write_document(document, {"settings": settings, "targets": targets_document(outcomes)})

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 from duramen.bench.bare import write_throughput
 from duramen.bench.contenders import Contender, Door
-from duramen.bench.field import Field
+from duramen.bench.field import BenchServers
 from duramen.bench.latency import BARE, BARE_SYNCED
 from duramen.bench.load import librdkafka
 from duramen.bench.load.closed_loop import fly
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.peers import jetstream
 
 __all__ = ["ThroughputCell", "bounded_messages", "measure_throughput", "steps"]
@@ -54,8 +54,8 @@ def steps(sizes: Sequence[int], contenders: int, runs: int) -> int:
 
 
 def measure_throughput(
-    field: Field,
-    worker: Worker,
+    field: BenchServers,
+    worker: LoadWorker,
     durabilities: Sequence[str],
     door: Door,
     sizes: Sequence[int],
@@ -95,14 +95,14 @@ def measure_throughput(
     return list(cells.values())
 
 
-def _publish(worker: Worker, what: str, contender: Contender, size: int, count: int) -> float:
+def _publish(worker: LoadWorker, what: str, contender: Contender, size: int, count: int) -> float:
     if contender.door == "kafka":
         return worker.run(what, librdkafka.publish, contender, size, count)
     in_flight = max(1, min(_IN_FLIGHT, _IN_FLIGHT_BYTES // size))
     return worker.run(what, fly, contender, size, in_flight=in_flight, warm_s=0.0, messages=count).seconds
 
 
-def _subscribe(worker: Worker, what: str, contender: Contender, count: int) -> float | None:
+def _subscribe(worker: LoadWorker, what: str, contender: Contender, count: int) -> float | None:
     if contender.mode == "memory":
         # It keeps the newest records only: there is no reading them all.
         worker.step()

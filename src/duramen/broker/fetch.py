@@ -11,10 +11,10 @@ from duramen.broker.partition import Partition
 from duramen.storage.segment.reader import Blocked, Slice
 from duramen.storage.store import Store
 
-__all__ = ["Fetched", "Fetcher", "Fetches", "Wanted"]
+__all__ = ["FetchCoordinator", "FetchResult", "Fetcher", "PartitionFetch"]
 
 
-class Wanted(NamedTuple):
+class PartitionFetch(NamedTuple):
     """What is wanted of one partition. `partition` is None where there is none; `error` says why."""
 
     partition: Partition | None
@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
     rack_id: str = ""  # where the consumer is, if it said so
 
 
-class Fetched(NamedTuple):
+class FetchResult(NamedTuple):
     """What one partition gives: a slice, nothing yet, or an error; and its offsets at that time.
 
     `aborted` has producer id and first offset of each aborted transaction in the slice, for those who want what is
@@ -51,12 +51,12 @@ def _is_to_come(partition: Partition, offset: int) -> bool:
 Preferred = Callable[[Partition, str, int], int]
 """The node that is to serve a consumer of a rack who reads a partition from an offset; -1: this one (KIP-392)."""
 
-Answer = Callable[[list[Fetched]], None]
+Answer = Callable[[list[FetchResult]], None]
 
-_GONE: Final = Fetched(None, StreamNotFound("no such partition"), -1, -1, -1)
+_GONE: Final = FetchResult(None, StreamNotFound("no such partition"), -1, -1, -1)
 
 
-class Fetches:
+class FetchCoordinator:
     """Begins fetches; what they share."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Fetches:
         self.waiting: Counter = metrics.counter("duramen_fetches_waiting")
 
     def fetch(
-        self, wanted: Sequence[Wanted], *, min_bytes: int, max_bytes: int, max_wait_ms: int, done: Answer
+        self, wanted: Sequence[PartitionFetch], *, min_bytes: int, max_bytes: int, max_wait_ms: int, done: Answer
     ) -> "Fetcher":
         """Fetch from each of `wanted`, in their order, at most `max_bytes` in all but for one first batch.
 
@@ -103,8 +103,8 @@ class Fetcher:
 
     def __init__(
         self,
-        fetches: Fetches,
-        wanted: Sequence[Wanted],
+        fetches: FetchCoordinator,
+        wanted: Sequence[PartitionFetch],
         min_bytes: int,
         max_bytes: int,
         max_wait_ms: int,
@@ -116,7 +116,7 @@ class Fetcher:
         self._max_bytes = max_bytes
         self._max_wait_ms = max_wait_ms
         self._answer: Answer | None = answer
-        self._found: list[Fetched | None] = [None] * len(wanted)
+        self._found: list[FetchResult | None] = [None] * len(wanted)
         self._changed: list[int] = list(range(len(wanted)))
         self._bytes = 0
         self._urgent = False  # an error, or time is up: answer with what there is
@@ -207,12 +207,12 @@ class Fetcher:
         if slice_ is not None and wanted.isolation == 1 and log.transactions.aborted:
             end = slice_.next_offset if slice_.next_offset >= 0 else log.last_stable_offset
             aborted = [row[:2] for row in log.transactions.aborted_within(wanted.offset, end)]
-        self._found[index] = Fetched(
+        self._found[index] = FetchResult(
             slice_, None, log.high_watermark, log.start_offset, log.last_stable_offset, aborted
         )
         return None
 
-    def _elsewhere(self, partition: Partition, wanted: Wanted) -> Fetched | None:
+    def _elsewhere(self, partition: Partition, wanted: PartitionFetch) -> FetchResult | None:
         """The answer to who is to read from another node, if so."""
         preferred = self._fetches.preferred
         if preferred is None or not wanted.rack_id:
@@ -221,16 +221,16 @@ class Fetcher:
         if node_id < 0:
             return None
         log = partition.log
-        return Fetched(
+        return FetchResult(
             None, None, log.high_watermark, log.start_offset, log.last_stable_offset, preferred_replica=node_id
         )
 
-    def _failed(self, index: int, error: DuramenError) -> Fetched:
+    def _failed(self, index: int, error: DuramenError) -> FetchResult:
         partition = self._wanted[index].partition
         if partition is None:
             return _GONE
         log = partition.log
-        return Fetched(None, error, log.high_watermark, log.start_offset, log.last_stable_offset)
+        return FetchResult(None, error, log.high_watermark, log.start_offset, log.last_stable_offset)
 
     def _register(self) -> None:
         registered: dict[Partition, list[int]] = {}

@@ -15,12 +15,12 @@ from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.changes import Changes, settled
-from duramen.broker.streams import Stream, Streams
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import Gap
 from duramen.rpc.controller.requests import RecordGap
 
-__all__ = ["Gaps", "GapsOf", "OpenGap"]
+__all__ = ["GapsOf", "NatsGapLog", "OpenGap"]
 
 _RETRY_MS: Final = 5000
 
@@ -41,11 +41,17 @@ class GapsOf(NamedTuple):
     open: OpenGap | None
 
 
-class Gaps:
+class NatsGapLog:
     """The gap there is now, and those kept. Times are ms since 1970."""
 
     def __init__(
-        self, node_id: int, changes: Changes, streams: Streams, clock: Clock, deadlines: Deadlines, metrics: Metrics
+        self,
+        node_id: int,
+        changes: Changes,
+        streams: BrokerStreams,
+        clock: Clock,
+        deadlines: Deadlines,
+        metrics: Metrics,
     ) -> None:
         self._node_id = node_id
         self._changes = changes

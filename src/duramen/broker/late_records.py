@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from duramen.base.units import moment
-from duramen.broker.streams import Streams
+from duramen.broker.streams import BrokerStreams
 from duramen.storage.log.log import Log
 from duramen.storage.planning.retention import Late
 
@@ -13,7 +13,7 @@ __all__ = ["LateDeletions"]
 class LateDeletions:
     """Reports the first such deletion of each stream, on the node that leads the partition."""
 
-    def __init__(self, streams: Streams, report: Callable[[str], None]) -> None:
+    def __init__(self, streams: BrokerStreams, report: Callable[[str], None]) -> None:
         self._streams = streams
         self._report = report
 

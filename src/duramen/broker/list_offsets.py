@@ -12,9 +12,9 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.errors import DuramenError, LogDamaged, NotLeader, RequestTimedOut, StorageFailed
-from duramen.broker.membership import Standing
+from duramen.broker.membership import NodeMembership
 from duramen.broker.partition import LATEST, Partition
-from duramen.broker.streams import Streams
+from duramen.broker.streams import BrokerStreams
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller, Gathered
 from duramen.rpc.errors import Refused
@@ -24,13 +24,22 @@ from duramen.storage.log.log import Log
 from duramen.storage.segment.reader import Blocked
 from duramen.storage.store import Store
 
-__all__ = ["FIND_BOUNDS", "Bounds", "BoundsOf", "FindBounds", "FoundBounds", "TimeFound", "Wanted", "find_time"]
+__all__ = [
+    "FIND_BOUNDS",
+    "BoundsOf",
+    "FindBounds",
+    "FoundBounds",
+    "ListOffsetsPartition",
+    "PartitionBounds",
+    "TimeFound",
+    "find_time",
+]
 
 _NONE: Final = -1
 _AT_ONCE: Final = 20  # partitions looked at before others get their turn: half a millisecond
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True):
+class ListOffsetsPartition(msgspec.Struct, frozen=True, array_like=True):
     """A partition whose bounds are wanted, and what besides: -1, that is not.
 
     Where the records at or after `since_ms` begin, or the last `last` records, or the time of the first record at
@@ -45,7 +54,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     last: int = _NONE
 
 
-class Bounds(msgspec.Struct, frozen=True, array_like=True):
+class PartitionBounds(msgspec.Struct, frozen=True, array_like=True):
     """A partition's start and its high watermark; `since_offset` is where the records begin that were asked for.
 
     -1: no record is as young, or the node that was asked is of a version that counts no records.
@@ -62,13 +71,13 @@ class Bounds(msgspec.Struct, frozen=True, array_like=True):
 class FindBounds(msgspec.Struct, frozen=True, array_like=True):
     """The leader of partitions is asked for their bounds."""
 
-    wanted: list[Wanted]
+    wanted: list[ListOffsetsPartition]
 
 
 class FoundBounds(msgspec.Struct, frozen=True, array_like=True):
     """Of each partition its bounds, or why they are not known."""
 
-    partitions: list[tuple[Bounds | None, Refused | None]]
+    partitions: list[tuple[PartitionBounds | None, Refused | None]]
 
 
 FIND_BOUNDS: Final = Method("find-bounds", FindBounds, FoundBounds, idempotent=True)
@@ -76,7 +85,7 @@ FIND_BOUNDS: Final = Method("find-bounds", FindBounds, FoundBounds, idempotent=T
 TimeFound = Callable[[int | None], None]
 """Called with a timestamp in ms since 1970; None where it is not known."""
 
-Found = Bounds | DuramenError
+Found = PartitionBounds | DuramenError
 Done = Callable[[list[Found]], None]
 
 
@@ -102,14 +111,14 @@ def find_time(store: Store, log: Log, offset: int, done: TimeFound) -> None:
 class BoundsOf:
     """Finds the bounds of partitions."""
 
-    def __init__(self, standing: Standing, streams: Streams, store: Store, caller: Caller) -> None:
+    def __init__(self, standing: NodeMembership, streams: BrokerStreams, store: Store, caller: Caller) -> None:
         self._standing = standing
         self._streams = streams
         self._store = store
         self._caller = caller
         caller.server.handle(FIND_BOUNDS, self._serve)
 
-    def find(self, wanted: Sequence[Wanted], done: Done) -> None:
+    def find(self, wanted: Sequence[ListOffsetsPartition], done: Done) -> None:
         """The bounds of each partition, in their order, or why they are not known; `done` may be called at once.
 
         RequestTimedOut where its leader does not answer, NotLeader where nobody leads.
@@ -137,7 +146,7 @@ class BoundsOf:
         """Tell of partitions that this node leads."""
         _Looking(self._store, self._look, request.wanted, done).step(0)
 
-    def _look(self, wish: Wanted, put: Callable[[Found], None]) -> None:
+    def _look(self, wish: ListOffsetsPartition, put: Callable[[Found], None]) -> None:
         stream = self._streams.find_id(UUID(bytes=wish.stream_id)) if len(wish.stream_id) == 16 else None
         if stream is None or not 0 <= wish.partition < len(stream.partitions):
             put(NotLeader(f"partition {wish.partition} is not there"))
@@ -151,10 +160,10 @@ class BoundsOf:
         partition.find_offset(LATEST, partial(self._ended, wish, partition, put))
 
     def _ended(
-        self, wish: Wanted, partition: Partition, put: Callable[[Found], None], end_offset: int, _: int,
+        self, wish: ListOffsetsPartition, partition: Partition, put: Callable[[Found], None], end_offset: int, _: int,
         error: DuramenError | OSError | None,
     ) -> None:  # fmt: skip
-        bounds = Bounds(partition.log.start_offset, end_offset)
+        bounds = PartitionBounds(partition.log.start_offset, end_offset)
         if error is not None:
             put(_as_ours(error))
         elif wish.since_ms >= 0:
@@ -172,13 +181,13 @@ class BoundsOf:
 
 
 def _since(
-    bounds: Bounds, put: Callable[[Found], None], offset: int, _: int, error: DuramenError | OSError | None
+    bounds: PartitionBounds, put: Callable[[Found], None], offset: int, _: int, error: DuramenError | OSError | None
 ) -> None:
     found = msgspec.structs.replace(bounds, since_offset=offset)
     put(found if error is None else _as_ours(error))
 
 
-def _timed(bounds: Bounds, put: Callable[[Found], None], timestamp_ms: int | None) -> None:
+def _timed(bounds: PartitionBounds, put: Callable[[Found], None], timestamp_ms: int | None) -> None:
     put(msgspec.structs.replace(bounds, timestamp_ms=_NONE if timestamp_ms is None else timestamp_ms))
 
 
@@ -205,13 +214,14 @@ class _Looking:
     """Looks at partitions of this node, some at a time; `done` gets all of it once."""
 
     def __init__(
-        self, store: Store, look: Callable[[Wanted, Callable[[Found], None]], None], wanted: Sequence[Wanted],
+        self, store: Store, look: Callable[[ListOffsetsPartition, Callable[[Found], None]], None],
+        wanted: Sequence[ListOffsetsPartition],
         done: Answered[FoundBounds],
     ) -> None:  # fmt: skip
         self._store = store
         self._look = look
         self._wanted = wanted
-        self._found: list[tuple[Bounds | None, Refused | None]] = [(None, None)] * len(wanted)
+        self._found: list[tuple[PartitionBounds | None, Refused | None]] = [(None, None)] * len(wanted)
         self._left = len(wanted) + 1
         self._done = done
 

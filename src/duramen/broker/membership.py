@@ -9,16 +9,16 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.changes import Changes, Done
 from duramen.broker.partition import Partition, Role
-from duramen.controller.admin.cluster import ClusterOffice
+from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.events import Event
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.replication.machine import Behind
 
-__all__ = ["Listener", "Standing"]
+__all__ = ["MetadataListener", "NodeMembership"]
 
 
-class Listener(Protocol):
+class MetadataListener(Protocol):
     """Who is told of the metadata, behind what `start` has taken in."""
 
     def happened(self, event: Event) -> None:
@@ -43,7 +43,7 @@ class Listener(Protocol):
         """The broker of another node asks."""
 
 
-class Standing(Changes, Protocol):
+class NodeMembership(Changes, Protocol):
     """A node's place among others."""
 
     @property
@@ -67,7 +67,7 @@ class Standing(Changes, Protocol):
         """The node that decides; -1 where none is known."""
 
     @property
-    def office(self) -> ClusterOffice:
+    def office(self) -> ClusterAdmin:
         """What an operator asks, and is told, of the cluster; of one node where it is alone."""
 
     @property
@@ -95,7 +95,7 @@ class Standing(Changes, Protocol):
         False where there is no way to it now: then nothing was sent, and `done` is never called.
         """
 
-    def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
+    def start(self, listener: MetadataListener, done: Callable[[DuramenError | None], None]) -> None:
         """Take in the metadata there is, then `done(None)`; who listens hears of all that comes behind it."""
 
     def leader_of(self, epoch: int) -> int:

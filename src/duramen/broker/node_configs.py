@@ -15,7 +15,7 @@ from duramen.base.kafka_configs import KAFKA_BROKER_CONFIGS
 from duramen.base.settings import Setting, Settings, Value, check, nearest
 from duramen.base.unused_configs import LONGEST_VALUE, refusal_of, unused_setting
 from duramen.broker.changes import Changes, settled
-from duramen.broker.stream_configs import Changed, ConfigEntry, Synonym, broker_entries
+from duramen.broker.stream_configs import ChangedDefaults, ConfigEntry, Synonym, broker_entries
 from duramen.rpc.controller.requests import ConfigureNode
 
 __all__ = ["NodeConfigs", "setting_of"]
@@ -35,9 +35,9 @@ class NodeConfigs:
         self._report = report
 
     @property
-    def changed(self) -> Changed:
+    def changed(self) -> ChangedDefaults:
         """What was changed while the node ran; a setting that this version does not know, or change, is left out."""
-        return Changed(self._values(self._node_id), self._values(None))
+        return ChangedDefaults(self._values(self._node_id), self._values(None))
 
     def _values(self, node_id: int | None) -> Mapping[str, Value]:
         config = self._changes.state.node_configs.get(node_id, {})

@@ -34,7 +34,7 @@ from duramen.codec.batch import (
     set_append_time,
     set_max_timestamp,
 )
-from duramen.replication.replication_wait import Outcome
+from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.storage.log.log import NEVER, Log
 from duramen.storage.log.refused_batches import SENT_AGAIN
 from duramen.storage.segment.reader import Slice
@@ -129,7 +129,9 @@ class Role(Protocol):
         where it was appended in a leadership that may go on, else with -1. Raises NotLeader, NotEnoughReplicas.
         """
 
-    def wait_replicated(self, record: Position, done: Callable[[Outcome], None], deadline_ms: int) -> None:
+    def wait_replicated(
+        self, record: Position, done: Callable[[ReplicationWaitOutcome], None], deadline_ms: int
+    ) -> None:
         """Tell `done` once this node's replica has a record, or never will; until then. Raises NotLeader."""
 
 

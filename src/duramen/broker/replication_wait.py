@@ -7,12 +7,12 @@ from duramen.base.ids import Position
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.recovery import takeovers_of
-from duramen.replication.history import History
-from duramen.replication.replication_wait import Outcome, judge
+from duramen.replication.history import ReplicaHistory
+from duramen.replication.replication_wait import ReplicationWaitOutcome, judge
 
 __all__ = ["wait_replicated"]
 
-Reached = Callable[[Outcome], None]
+Reached = Callable[[ReplicationWaitOutcome], None]
 
 
 def wait_replicated(
@@ -42,20 +42,22 @@ class _Wait:
         outcome = self._look()
         if outcome is None and waits:
             self._partition.waiting[self._risen] = None
-            self._deadline = deadlines.at(deadline_ms, lambda: self._end(Outcome.TIMED_OUT))
+            self._deadline = deadlines.at(deadline_ms, lambda: self._end(ReplicationWaitOutcome.TIMED_OUT))
         else:
-            self._done(outcome or Outcome.TIMED_OUT)
+            self._done(outcome or ReplicationWaitOutcome.TIMED_OUT)
 
-    def _look(self) -> Outcome | None:
+    def _look(self) -> ReplicationWaitOutcome | None:
         log = self._partition.log
-        return judge(History(takeovers_of(log), log.start_offset, log.end_offset), log.high_watermark, self._record)
+        return judge(
+            ReplicaHistory(takeovers_of(log), log.start_offset, log.end_offset), log.high_watermark, self._record
+        )
 
     def _risen(self, _: Partition) -> None:
         outcome = self._look()
         if outcome is not None:
             self._end(outcome)
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: ReplicationWaitOutcome) -> None:
         self._partition.waiting.pop(self._risen, None)
         if self._deadline is not None:
             self._deadline.cancel()

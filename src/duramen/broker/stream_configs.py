@@ -8,11 +8,11 @@ from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE
 from duramen.base.lists import entries
 from duramen.base.settings import Setting, Settings, Value, check
 from duramen.storage.log.log import LogConfig, StreamFloor
-from duramen.storage.planning.compaction import CompactionLimits, Rules
+from duramen.storage.planning.compaction import CompactionConfig, CompactionLimits
 
 __all__ = [
     "UNCHANGED",
-    "Changed",
+    "ChangedDefaults",
     "ConfigEntry",
     "ConfigSource",
     "StreamConfig",
@@ -30,14 +30,14 @@ ConfigSource = Literal["stream", "dynamic-broker", "dynamic-default", "broker", 
 Synonym = tuple[str, Value, ConfigSource]
 
 
-class Changed(NamedTuple):
+class ChangedDefaults(NamedTuple):
     """Settings that were changed while the node runs: its own, and those of every node."""
 
     own: Mapping[str, Value]
     every: Mapping[str, Value]
 
 
-UNCHANGED: Final = Changed({}, {})
+UNCHANGED: Final = ChangedDefaults({}, {})
 
 
 class ConfigEntry(NamedTuple):
@@ -63,7 +63,7 @@ class StreamConfig:
 
     __slots__ = ("_changed", "_log_config", "_overrides", "_settings", "_values")
 
-    def __init__(self, settings: Settings, overrides: Mapping[str, str], changed: Changed = UNCHANGED) -> None:
+    def __init__(self, settings: Settings, overrides: Mapping[str, str], changed: ChangedDefaults = UNCHANGED) -> None:
         """`overrides` were checked when they were set; one that is not known any more is left out."""
         self._settings = settings
         self._changed = changed
@@ -112,7 +112,7 @@ class StreamConfig:
             self.integer("flush.messages"),
             self.integer("flush.ms"),
             compacts,
-            Rules(
+            CompactionConfig(
                 float(self._values["min.cleanable.dirty.ratio"]),
                 self.integer("min.compaction.lag.ms"),
                 self.integer("max.compaction.lag.ms"),
@@ -147,7 +147,7 @@ class StreamConfig:
         return ConfigEntry(setting, self._values[setting.name], synonyms[0][2], tuple(synonyms), without_effect)
 
 
-def _layers(settings: Settings, changed: Changed, name: str) -> list[Synonym]:
+def _layers(settings: Settings, changed: ChangedDefaults, name: str) -> list[Synonym]:
     """The values that a setting has, the one in force first."""
     found: list[Synonym] = []
     if name in changed.own:
@@ -160,7 +160,7 @@ def _layers(settings: Settings, changed: Changed, name: str) -> list[Synonym]:
     return found
 
 
-def broker_entries(settings: Settings, changed: Changed = UNCHANGED) -> list[ConfigEntry]:
+def broker_entries(settings: Settings, changed: ChangedDefaults = UNCHANGED) -> list[ConfigEntry]:
     """The broker's own settings as configs."""
     entries = []
     for name in settings.names():

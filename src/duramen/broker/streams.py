@@ -12,12 +12,12 @@ from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.partition import Partition, Role
 from duramen.broker.recompression import Form, Recompressing
-from duramen.broker.stream_configs import UNCHANGED, Changed, StreamConfig
+from duramen.broker.stream_configs import UNCHANGED, ChangedDefaults, StreamConfig
 from duramen.metadata.state import StreamState
 from duramen.storage.log.log import LogKey
 from duramen.storage.store import Store
 
-__all__ = ["Stream", "Streams"]
+__all__ = ["BrokerStreams", "Stream"]
 
 _PARTITIONS_AT_ONCE: Final = 200  # a few milliseconds
 _DECODED_SHARE: Final = 8  # a batch that the broker decompresses may take an eighth of memory.limit.bytes
@@ -109,7 +109,7 @@ class Stream:
         raise StreamNotFound(f"stream {self.name} has no partition {index}")
 
 
-class Streams:
+class BrokerStreams:
     """Every stream, by name and by id."""
 
     def __init__(
@@ -234,7 +234,7 @@ class Streams:
             self._configs[key] = StreamConfig(self._settings, state.config, self._changed)
         return self._configs[key]
 
-    def reconfigure(self, changed: Changed) -> None:
+    def reconfigure(self, changed: ChangedDefaults) -> None:
         """Settings of the node have changed: the streams whose defaults they are follow, a few at a time."""
         self._changed = changed
         self._configs = {}

@@ -11,7 +11,7 @@ from duramen.base.units import format_ms
 from duramen.cli.confirmation import check_askable, confirm, yes_option
 from duramen.cli.names import GroupName, StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.deletion import delete_all
 from duramen.cli.streams.described import lag_text, missing_groups
 from duramen.cli.tables import plain, table, terminal_width
@@ -39,7 +39,7 @@ def command() -> None:
 @command.command("list")
 @format_option
 @server_option
-def _list(format_: str, server: Server) -> None:
+def _list(format_: str, server: NodeAddress) -> None:
     """List the consumer groups there are. Ends with 1 where groups may be missing, and says why."""
     pages = list(server.pages(_GROUPS))
     _print_groups([group for page in pages for group in page["groups"]], format_, missing := missing_groups(pages))
@@ -77,7 +77,7 @@ def _number(value: int | None) -> str:
 @click.argument("group", type=GroupName())
 @format_option
 @server_option
-def _describe(group: str, format_: str, server: Server) -> None:
+def _describe(group: str, format_: str, server: NodeAddress) -> None:
     """Show the consumer group GROUP: its members, its offsets, and how far it is behind, in records and time."""
     found = server.get(path_of("groups", group))
     if format_ == JSON:
@@ -149,7 +149,7 @@ def _reset(
     dry_run: bool,
     yes: bool,
     format_: str,
-    server: Server,
+    server: NodeAddress,
 ) -> None:
     """Let the consumer group GROUP go on from somewhere else. It must have no members: stop its consumers first."""
     check_askable(yes=yes or dry_run)
@@ -197,7 +197,7 @@ def _print_reset(offsets: Sequence[Mapping[str, Any]], format_: str) -> None:
 @yes_option
 @format_option
 @server_option
-def _delete(groups: Sequence[str], yes: bool, format_: str, server: Server) -> None:
+def _delete(groups: Sequence[str], yes: bool, format_: str, server: NodeAddress) -> None:
     """Delete consumer groups with their committed offsets. They must have no members: stop their consumers first.
 
     JSON is a line for each that is deleted.

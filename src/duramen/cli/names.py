@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from duramen.base.errors import DuramenError
-from duramen.cli.server import DEFAULT_SERVER, Server
+from duramen.cli.server import DEFAULT_SERVER, NodeAddress
 
 __all__ = ["GroupName", "StreamName"]
 
@@ -31,7 +31,11 @@ class _Name(click.ParamType[str]):
     def _names(self, ctx: click.Context, incomplete: str) -> list[str]:
         given = ctx.params.get("server")
         try:
-            server = given if isinstance(given, Server) else Server(os.environ.get("DURAMEN_SERVER") or DEFAULT_SERVER)
+            server = (
+                given
+                if isinstance(given, NodeAddress)
+                else NodeAddress(os.environ.get("DURAMEN_SERVER") or DEFAULT_SERVER)
+            )
             members = server.get(self.path.format(prefix=quote(incomplete, safe="")), _QUICK_S)[self.key]
             names = [str(member[self.field]) for member in members if not member.get("internal")]
         except (DuramenError, KeyError, TypeError, AttributeError):

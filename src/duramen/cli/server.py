@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 import click
 
 from duramen.base import errors
-from duramen.client import Cluster, Topic, http
+from duramen.client import BrokerCluster, TopicLeaders, http
 
-__all__ = ["DEFAULT_SERVER", "Server", "find_stream", "server_option"]
+__all__ = ["DEFAULT_SERVER", "NodeAddress", "find_stream", "server_option"]
 
 DEFAULT_SERVER: Final = http.DEFAULT_SERVER
 
@@ -17,15 +17,15 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def server_option(function: _F) -> _F:
-    """The option `--server`, which gives the command a `Server`."""
+    """The option `--server`, which gives the command a `NodeAddress`."""
     return click.option(
         "--server", metavar="HOST:PORT", envvar="DURAMEN_SERVER", default=DEFAULT_SERVER, show_default=True,
-        show_envvar=True, callback=lambda _context, _option, value: Server(value),
+        show_envvar=True, callback=lambda _context, _option, value: NodeAddress(value),
         help="The HTTP address of the node.",
     )(function)  # fmt: skip
 
 
-def find_stream(cluster: Cluster, name: str) -> Topic:
+def find_stream(cluster: BrokerCluster, name: str) -> TopicLeaders:
     """A stream by its name. Raises StreamNotFound saying how to make it."""
     try:
         return cluster.topic(name)
@@ -33,7 +33,7 @@ def find_stream(cluster: Cluster, name: str) -> Topic:
         raise errors.StreamNotFound(f"{error}; `duramen stream create {name}` makes one") from None
 
 
-class Server(http.Server):
+class NodeAddress(http.HttpNode):
     """The node's HTTP door, as commands name it; what another node of its cluster coordinates is asked there."""
 
     def __init__(self, address: str) -> None:

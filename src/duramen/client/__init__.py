@@ -3,11 +3,20 @@
 It speaks to Duramen and to Apache Kafka 3.1 and newer, picking versions by what the broker offers. Not thread-safe.
 """
 
-from duramen.client.admin import Admin
-from duramen.client.cluster import Cluster, Topic, TopicPartition
+from duramen.client.admin import StreamAdmin
+from duramen.client.cluster import BrokerCluster, TopicLeaders, TopicPartition
 from duramen.client.consumer import Consumer
 from duramen.client.fetched import Isolation
-from duramen.client.group import Member
+from duramen.client.group import GroupMembership
 from duramen.client.producer import Producer
 
-__all__ = ["Admin", "Cluster", "Consumer", "Isolation", "Member", "Producer", "Topic", "TopicPartition"]
+__all__ = [
+    "BrokerCluster",
+    "Consumer",
+    "GroupMembership",
+    "Isolation",
+    "Producer",
+    "StreamAdmin",
+    "TopicLeaders",
+    "TopicPartition",
+]

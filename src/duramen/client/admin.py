@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from duramen.client.answers import failure
-from duramen.client.cluster import Cluster
+from duramen.client.cluster import BrokerCluster
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Admin"]
+__all__ = ["StreamAdmin"]
 
 _TOPIC: Final = 2  # the resource type
 _SET: Final = 0  # the operation on a config
 
 
-class Admin:
+class StreamAdmin:
     """Changes what there is in a cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: BrokerCluster) -> None:
         self._cluster = cluster
 
     def create_stream(self, name: str, partitions: int = -1, config: Mapping[str, str] | None = None) -> None:

@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import AttemptLost, BatchDiffers, DuramenError, QueryFenced, ServerUnreachable
 from duramen.client.answers import PASSING, failure
-from duramen.client.cluster import Cluster, Patience
-from duramen.client.coordinator import TRANSACTIONS, Coordinator
+from duramen.client.cluster import BrokerCluster, RetryPatience
+from duramen.client.coordinator import TRANSACTIONS, GroupCoordinatorClient
 from duramen.client.producer import OpenTransaction
 from duramen.codec.attempts import query_name
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Batches", "Begun", "Winner", "are_offered"]
+__all__ = ["Batches", "Begun", "CommittedAttempt", "are_offered"]
 
 _AGAIN: Final = PASSING | {ErrorCode.CONCURRENT_TRANSACTIONS}
 _REFUSALS: Final[Mapping[int, type[DuramenError]]] = MappingProxyType(
@@ -33,7 +33,7 @@ class Begun(NamedTuple):
     decided: bool
 
 
-class Winner(NamedTuple):
+class CommittedAttempt(NamedTuple):
     """Of a partition's attempts the one that is to be committed, and who wrote in it."""
 
     partition: int
@@ -42,7 +42,7 @@ class Winner(NamedTuple):
     producer_epoch: int
 
 
-def are_offered(cluster: Cluster) -> bool:
+def are_offered(cluster: BrokerCluster) -> bool:
     """Whether the brokers decide about batches, as Duramen's do. Raises ServerUnreachable."""
     return cluster.anyone().offers(ApiKey.DECIDE_BATCH)
 
@@ -53,11 +53,11 @@ class Batches:
     They raise QueryFenced where a newer run writes or nothing more is to be written, and ServerUnreachable.
     """
 
-    def __init__(self, cluster: Cluster, query: str) -> None:
+    def __init__(self, cluster: BrokerCluster, query: str) -> None:
         """Raises RequestInvalid for what cannot be a query's id."""
         self._cluster = cluster
         self._query = query
-        self._coordinator = Coordinator(cluster, query_name(query), kind=TRANSACTIONS)
+        self._coordinator = GroupCoordinatorClient(cluster, query_name(query), kind=TRANSACTIONS)
 
     def begin(self, run: str, batch: int) -> Begun:
         """A task of this run is about to write for a batch. Raises BatchDiffers for a batch of the past too."""
@@ -81,7 +81,7 @@ class Batches:
         }
         self._ask(ApiKey.END_TXN, asked, self._not_opened)
 
-    def decide(self, run: int, batch: int, digest: bytes, winners: Sequence[Winner]) -> None:
+    def decide(self, run: int, batch: int, digest: bytes, winners: Sequence[CommittedAttempt]) -> None:
         """Commit these attempts and abort the batch's others; where it was decided before, finish that.
 
         Raises BatchDiffers where it was with another digest, AttemptLost where a winner is not open any more.
@@ -92,7 +92,9 @@ class Batches:
         """Abort what this run has open of a batch that is not decided."""
         self._decide(run, batch, b"", (), commit=False)
 
-    def _decide(self, run: int, batch: int, digest: bytes, winners: Sequence[Winner], *, commit: bool) -> None:
+    def _decide(
+        self, run: int, batch: int, digest: bytes, winners: Sequence[CommittedAttempt], *, commit: bool
+    ) -> None:
         asked: Message = {
             "query_id": self._query,
             "run": run,
@@ -110,7 +112,7 @@ class Batches:
         return failure(code, f"a transaction of query {self._query}")
 
     def _ask(self, api: ApiKey, message: Message, refusal: Callable[[Message], DuramenError]) -> Message:
-        patience = Patience(self._cluster.timeout_s)
+        patience = RetryPatience(self._cluster.timeout_s)
         while True:
             try:
                 answer = self._coordinator.ask(api, message)

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError, ServerUnreachable, SettingInvalid, StreamNotFound
 from duramen.client.answers import failure
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.client.interrupt import Interrupt
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Cluster", "Patience", "Topic", "TopicPartition", "parse_servers"]
+__all__ = ["BrokerCluster", "RetryPatience", "TopicLeaders", "TopicPartition", "parse_servers"]
 
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
@@ -29,7 +29,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class Topic(NamedTuple):
+class TopicLeaders(NamedTuple):
     """A topic: `leaders` has the node id of each partition's leader, -1 where there is none at present."""
 
     name: str
@@ -38,7 +38,7 @@ class Topic(NamedTuple):
     leaders: Mapping[int, int]
 
 
-class Patience:
+class RetryPatience:
     """How long to go on trying, with pauses that grow."""
 
     def __init__(self, timeout_s: float) -> None:
@@ -73,7 +73,7 @@ def parse_servers(text: str) -> list[tuple[str, int]]:
     return servers
 
 
-class Cluster:
+class BrokerCluster:
     """Connections to the brokers of one cluster, made when they are needed."""
 
     def __init__(
@@ -87,9 +87,9 @@ class Cluster:
         self._servers = parse_servers(servers)
         self._client_id = client_id
         self._interrupt = Interrupt() if interrupt is None else interrupt
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicLeaders] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -105,20 +105,20 @@ class Cluster:
 
     # -- connections --------------------------------------------------------------------------------
 
-    def _connect(self, address: tuple[str, int], timeout_s: float) -> Connection:
+    def _connect(self, address: tuple[str, int], timeout_s: float) -> BrokerConnection:
         connection = self._connections.get(address)
         if connection is None or connection.has_ended:
             if connection is not None:
                 connection.close()
-            connection = Connection(
+            connection = BrokerConnection(
                 *address, client_id=self._client_id, timeout_s=min(timeout_s, self.timeout_s), interrupt=self._interrupt
             )
             self._connections[address] = connection
         return connection
 
-    def anyone(self) -> Connection:
+    def anyone(self) -> BrokerConnection:
         """A connection to some broker; tries until the timeout. Raises ServerUnreachable naming those tried."""
-        patience = Patience(self.timeout_s)
+        patience = RetryPatience(self.timeout_s)
         while True:
             self._interrupt.check()
             known = list(dict.fromkeys([*self._servers, *self._addresses.values()]))
@@ -141,7 +141,7 @@ class Cluster:
         except ServerUnreachable:
             return self.anyone().request(api, message, wait_s=wait_s)
 
-    def node(self, node_id: int) -> Connection:
+    def node(self, node_id: int) -> BrokerConnection:
         """A connection to a broker by its id. Raises ServerUnreachable."""
         address = self._addresses.get(node_id)
         if address is None:
@@ -154,7 +154,7 @@ class Cluster:
 
     # -- topics -------------------------------------------------------------------------------------
 
-    def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
+    def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicLeaders]:
         """Those topics of `names` that exist, or all, as the cluster has them now. Raises ServerUnreachable."""
         wanted = None if names is None else list(dict.fromkeys(names))
         asked = None if wanted is None else [{"name": name} for name in wanted]
@@ -168,14 +168,14 @@ class Cluster:
             if code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
                 raise failure(code, f"stream {name}")
             leaders = {at["partition_index"]: at["leader_id"] for at in topic["partitions"]}
-            found[name] = Topic(name, topic["topic_id"], topic["is_internal"], dict(sorted(leaders.items())))
+            found[name] = TopicLeaders(name, topic["topic_id"], topic["is_internal"], dict(sorted(leaders.items())))
         for name in self._topics if wanted is None else wanted:
             if name not in found:
                 self._topics = {known: topic for known, topic in self._topics.items() if known != name}
         self._topics |= found
         return found
 
-    def topic(self, name: str, *, fresh: bool = False) -> Topic:
+    def topic(self, name: str, *, fresh: bool = False) -> TopicLeaders:
         """One topic, as it is known or, if `fresh`, as it is now. Raises StreamNotFound or ServerUnreachable."""
         topic = None if fresh else self._topics.get(name)
         if topic is None:

@@ -15,7 +15,7 @@ from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import APIS, ApiKey
 
-__all__ = ["Answer", "Connection"]
+__all__ = ["Answer", "BrokerConnection"]
 
 _LARGEST_ANSWER_BYTES: Final = 512 * 1024 * 1024
 _API_VERSIONS_VERSION: Final = 3
@@ -26,7 +26,7 @@ Answer = tuple[int, memoryview, int]
 """The version that was asked in, the frame, and where its body begins."""
 
 
-class Connection:
+class BrokerConnection:
     """An open connection. After a ServerUnreachable it is closed for good."""
 
     def __init__(

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError, OffsetOutOfRange, RequestTimedOut, ServerUnreachable
 from duramen.client.answers import PASSING, failure
-from duramen.client.cluster import Cluster, Patience, TopicPartition
-from duramen.client.connection import Connection
-from duramen.client.coordinator import Coordinator
-from duramen.client.fetched import Fetched, Isolation, whole_batches
+from duramen.client.cluster import BrokerCluster, RetryPatience, TopicPartition
+from duramen.client.connection import BrokerConnection
+from duramen.client.coordinator import GroupCoordinatorClient
+from duramen.client.fetched import FetchedPartition, Isolation, whole_batches
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic, decode_response, encode_request
 from duramen.codec.kafka.versions import ApiKey
@@ -23,7 +23,7 @@ _MIB: Final = 1024 * 1024
 
 
 class _Pending(NamedTuple):
-    connection: Connection
+    connection: BrokerConnection
     sent: int
     positions: Mapping[TopicPartition, int]
     ids: Mapping[UUID, str]
@@ -34,7 +34,7 @@ class Consumer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: BrokerCluster,
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         max_bytes: int = 50 * _MIB,
@@ -64,7 +64,7 @@ class Consumer:
 
     def _found(self, wanted: Mapping[TopicPartition, int], last_records: int) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
-        patience = Patience(self.cluster.timeout_s)
+        patience = RetryPatience(self.cluster.timeout_s)
         while len(found) < len(wanted):
             error = self._offsets({at: wanted[at] for at in wanted if at not in found}, last_records, found)
             if error is not None:
@@ -113,16 +113,16 @@ class Consumer:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Store the next offsets of a consumer group that has no members. Raises ServerUnreachable, RequestInvalid …"""
-        Coordinator(self.cluster, group).commit(offsets)
+        GroupCoordinatorClient(self.cluster, group).commit(offsets)
 
     # -- many partitions ----------------------------------------------------------------------------
 
-    def fetch(self, positions: Mapping[TopicPartition, int], *, max_wait_ms: int = 500) -> list[Fetched]:
+    def fetch(self, positions: Mapping[TopicPartition, int], *, max_wait_ms: int = 500) -> list[FetchedPartition]:
         """Whole batches from `positions` on, from every leader at once; empty where nothing came in `max_wait_ms`.
 
         The first batch may begin before its position. Raises OffsetOutOfRange, StreamNotFound, ServerUnreachable.
         """
-        patience = Patience(self.cluster.timeout_s)
+        patience = RetryPatience(self.cluster.timeout_s)
         while True:
             try:
                 fetched, errors = self._fetch(positions, max_wait_ms)
@@ -136,10 +136,10 @@ class Consumer:
 
     def _fetch(
         self, positions: Mapping[TopicPartition, int], max_wait_ms: int
-    ) -> tuple[list[Fetched], list[DuramenError]]:
+    ) -> tuple[list[FetchedPartition], list[DuramenError]]:
         nodes = self.cluster.by_leader(positions)
         pending: list[_Pending] = []
-        fetched: list[Fetched] = []
+        fetched: list[FetchedPartition] = []
         errors: list[DuramenError] = []
         try:
             for node_id, ats in nodes.items():
@@ -152,7 +152,9 @@ class Consumer:
                 one.connection.close()
         return fetched, errors
 
-    def _begin(self, connection: Connection, positions: Mapping[TopicPartition, int], max_wait_ms: int) -> _Pending:
+    def _begin(
+        self, connection: BrokerConnection, positions: Mapping[TopicPartition, int], max_wait_ms: int
+    ) -> _Pending:
         topics: dict[str, list[FetchPartition]] = {}
         for at, offset in positions.items():
             topics.setdefault(at.topic, []).append(FetchPartition(at.partition, offset, self._partition_max_bytes))
@@ -164,7 +166,9 @@ class Consumer:
         body = encode_request(connection.version(ApiKey.FETCH), request)
         return _Pending(connection, connection.send(ApiKey.FETCH, [body]), positions, ids)
 
-    def _finish(self, pending: _Pending, max_wait_ms: int, fetched: list[Fetched], errors: list[DuramenError]) -> None:
+    def _finish(
+        self, pending: _Pending, max_wait_ms: int, fetched: list[FetchedPartition], errors: list[DuramenError]
+    ) -> None:
         version, frame, start = pending.connection.receive(pending.sent, wait_s=max_wait_ms / 1000)
         code, answers = decode_response(version, frame, start)
         if code != ErrorCode.NONE:
@@ -223,9 +227,9 @@ class Consumer:
         """Ask for one partition's batches."""
         return self._begin(self.cluster.node(self.cluster.leader(at)), {at: offset}, max_wait_ms)
 
-    def finish(self, pending: _Pending, max_wait_ms: int) -> Fetched | DuramenError:
+    def finish(self, pending: _Pending, max_wait_ms: int) -> FetchedPartition | DuramenError:
         """The answer to `begin`, or why there is none yet. Raises as `fetch`."""
-        fetched: list[Fetched] = []
+        fetched: list[FetchedPartition] = []
         errors: list[DuramenError] = []
         self._finish(pending, max_wait_ms, fetched, errors)
         return fetched[0] if fetched else errors[0]
@@ -237,7 +241,7 @@ _WAIT_MS: Final = 500
 class _Reading:
     """One partition being read with one request ahead."""
 
-    def __init__(self, cluster: Cluster, consumer: Consumer, at: TopicPartition, topic_id: UUID | None, end: int):
+    def __init__(self, cluster: BrokerCluster, consumer: Consumer, at: TopicPartition, topic_id: UUID | None, end: int):
         self._cluster = cluster
         self._consumer = consumer
         self._at = at
@@ -250,9 +254,9 @@ class _Reading:
         if self._ahead is not None:
             self._ahead.connection.close()
 
-    def next(self, position: int) -> Fetched:
+    def next(self, position: int) -> FetchedPartition:
         """The batches from `position` on, of which there is at least one. Raises as `Consumer.read`."""
-        patience = Patience(self._cluster.timeout_s)
+        patience = RetryPatience(self._cluster.timeout_s)
         while True:
             error: DuramenError
             try:
@@ -261,7 +265,7 @@ class _Reading:
                     self._ahead = self._consumer.begin(self._at, position, _WAIT_MS)
                 pending, self._ahead = self._ahead, None
                 result = self._consumer.finish(pending, _WAIT_MS)
-                if isinstance(result, Fetched):
+                if isinstance(result, FetchedPartition):
                     if result.next_offset > position:
                         if result.next_offset < self._end:
                             self._ahead = self._consumer.begin(self._at, result.next_offset, _WAIT_MS)

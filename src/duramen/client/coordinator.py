@@ -5,12 +5,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from duramen.base.errors import DuramenError, ServerUnreachable
 from duramen.client.answers import PASSING, failure
-from duramen.client.cluster import Cluster, Patience, TopicPartition
+from duramen.client.cluster import BrokerCluster, RetryPatience, TopicPartition
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["NOBODY", "TRANSACTIONS", "Coordinator", "Generation"]
+__all__ = ["NOBODY", "TRANSACTIONS", "Generation", "GroupCoordinatorClient"]
 
 _GROUPS: Final = 0
 TRANSACTIONS: Final = 1
@@ -32,10 +32,10 @@ NOBODY = Generation(-1, "")
 """Somebody who is no member: may commit while the group has none."""
 
 
-class Coordinator:
+class GroupCoordinatorClient:
     """The coordinator of a consumer group, or of what else `kind` says. Not thread-safe, as the cluster it uses."""
 
-    def __init__(self, cluster: Cluster, group: str, *, kind: int = _GROUPS) -> None:
+    def __init__(self, cluster: BrokerCluster, group: str, *, kind: int = _GROUPS) -> None:
         self.group = group
         self._kind = kind
         self._cluster = cluster
@@ -58,7 +58,7 @@ class Coordinator:
         self._node_id = None
 
     def _find(self) -> int:
-        patience = Patience(self._cluster.timeout_s)
+        patience = RetryPatience(self._cluster.timeout_s)
         while self._node_id is None:
             asked = {"key": self.group, "key_type": self._kind, "coordinator_keys": [self.group]}
             found = self._cluster.ask(ApiKey.FIND_COORDINATOR, asked)
@@ -95,7 +95,7 @@ class Coordinator:
             "topics": asked_topics,
             "groups": [{"group_id": self.group, "member_id": None, "topics": asked_topics}],
         }
-        patience = Patience(self._cluster.timeout_s)
+        patience = RetryPatience(self._cluster.timeout_s)
         while True:
             found: dict[TopicPartition, tuple[int, str]] = {}
             error = self._committed(asked, found)
@@ -134,7 +134,7 @@ class Coordinator:
             "member_id": member.member_id,
             "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
         }
-        patience = Patience(self._cluster.timeout_s)
+        patience = RetryPatience(self._cluster.timeout_s)
         while (error := self._commit(asked)) is not None:
             patience.pause(error)
 

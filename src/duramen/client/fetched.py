@@ -8,7 +8,7 @@ from duramen.client.cluster import TopicPartition
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, batches
 from duramen.codec.kafka.fetch import PartitionRecords
 
-__all__ = ["Fetched", "Isolation", "whole_batches"]
+__all__ = ["FetchedPartition", "Isolation", "whole_batches"]
 
 
 class Isolation(IntEnum):
@@ -18,7 +18,7 @@ class Isolation(IntEnum):
     READ_COMMITTED = 1
 
 
-class Fetched(NamedTuple):
+class FetchedPartition(NamedTuple):
     """What one partition gave: whole batches in `pieces`; the next fetch begins at `next_offset`."""
 
     at: TopicPartition
@@ -44,7 +44,9 @@ class _Aborted:
         return bool(head.attributes & TRANSACTIONAL) and head.producer_id in self._begun
 
 
-def whole_batches(at: TopicPartition, position: int, answer: PartitionRecords, isolation: Isolation) -> Fetched:
+def whole_batches(
+    at: TopicPartition, position: int, answer: PartitionRecords, isolation: Isolation
+) -> FetchedPartition:
     """The batches in an answer to a fetch at `position`; one that is cut off at the end is left out."""
     next_offset = position
     start = end = 0
@@ -59,4 +61,4 @@ def whole_batches(at: TopicPartition, position: int, answer: PartitionRecords, i
         end = place + head.size
     if end > start:
         pieces.append(answer.records[start:end])
-    return Fetched(at, pieces, next_offset, answer.high_watermark)
+    return FetchedPartition(at, pieces, next_offset, answer.high_watermark)

@@ -1,6 +1,6 @@
 """Being a member of a consumer group: the classic protocol, blocking and without a thread.
 
-Whoever uses a `Member` calls `heartbeat` between its other work, more often than the session timeout. Where that
+The user of a `GroupMembership` calls `heartbeat` between its other work, more often than the session timeout. Where it
 says that the membership is over (the group shares its partitions out anew, or has given the member up because it
 was silent for too long), what was done so far is committed if the group still takes it, and `join` gets new ones.
 """
@@ -20,8 +20,8 @@ from duramen.base.errors import (
 )
 from duramen.client.answers import PASSING, failure
 from duramen.client.assignors import ASSIGNORS
-from duramen.client.cluster import Cluster, Patience, TopicPartition
-from duramen.client.coordinator import NOBODY, Coordinator, Generation
+from duramen.client.cluster import BrokerCluster, RetryPatience, TopicPartition
+from duramen.client.coordinator import NOBODY, Generation, GroupCoordinatorClient
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.membership import (
     decode_assignment,
@@ -32,19 +32,19 @@ from duramen.codec.kafka.membership import (
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Member"]
+__all__ = ["GroupMembership"]
 
 _TYPE: Final = "consumer"
 _COUNTS_S: Final = 10.0  # how often the leader looks whether its topics have more partitions
 _OUTSIDE: Final = (UnknownMember, IllegalGeneration, RebalanceInProgress)
 
 
-class Member:
+class GroupMembership:
     """One member of a consumer group. Not thread-safe, as the cluster that it uses."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: BrokerCluster,
         group: str,
         topics: Sequence[str],
         *,
@@ -57,7 +57,7 @@ class Member:
         It waits `rebalance_timeout_ms` at most for the member to join again.
         """
         self._cluster = cluster
-        self._coordinator = Coordinator(cluster, group)
+        self._coordinator = GroupCoordinatorClient(cluster, group)
         self._topics = list(topics)
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
@@ -82,7 +82,7 @@ class Member:
 
         Raises InconsistentProtocol, GroupFull, GroupIdInvalid …; ServerUnreachable once the timeout is over.
         """
-        patience = Patience(self._cluster.timeout_s)
+        patience = RetryPatience(self._cluster.timeout_s)
         while not self._joined:
             try:
                 error = self._join()
@@ -91,7 +91,7 @@ class Member:
             except _OUTSIDE as outside:
                 if isinstance(outside, UnknownMember):
                     self._member = NOBODY
-                patience = Patience(self._cluster.timeout_s)
+                patience = RetryPatience(self._cluster.timeout_s)
             except ServerUnreachable as lost:
                 patience.pause(lost)
             else:

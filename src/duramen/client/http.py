@@ -1,6 +1,6 @@
 """A node's HTTP door: one question a connection, JSON both ways, errors as the classes that they stand for.
 
-`Exchange` is the exchange of bytes without any socket, for whoever drives it: `Server` does so with a blocking one.
+`HttpExchange` is the exchange of bytes without any socket. `HttpNode` drives it with a blocking one.
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ import h11
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable, SettingInvalid
 
-__all__ = ["DEFAULT_SERVER", "HTTP_TIMEOUT_S", "RECEIVE_BYTES", "Exchange", "Server", "path_of", "server_address"]
+__all__ = ["DEFAULT_SERVER", "HTTP_TIMEOUT_S", "RECEIVE_BYTES", "HttpExchange", "HttpNode", "path_of", "server_address"]
 
 DEFAULT_SERVER: Final = "127.0.0.1:9644"
 HTTP_TIMEOUT_S: Final = 30.0
@@ -31,7 +31,7 @@ def _classes(base: type[DuramenError]) -> dict[str, type[DuramenError]]:
     return found
 
 
-class Exchange:
+class HttpExchange:
     """One question and its answer: send `question`, give what comes to `take` until that says True, then `answer`."""
 
     def __init__(self, address: str, method: str, path: str, document: Mapping[str, object] | None = None) -> None:
@@ -130,7 +130,7 @@ def why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-class Server:
+class HttpNode:
     """A node's HTTP door. Every call may raise ServerUnreachable, or the error that the node answered with."""
 
     def __init__(self, address: str, *, option: str = "server") -> None:
@@ -166,7 +166,7 @@ class Server:
             if not after:
                 return
 
-    def others(self, wanted: Collection[int] | None = None) -> list["Server"]:
+    def others(self, wanted: Collection[int] | None = None) -> list["HttpNode"]:
         """The other nodes of its cluster that are live, as far as it knows, or those of them that are wanted."""
         nodes = self.get("/v1/cluster/nodes")["nodes"]
         live = [
@@ -174,7 +174,7 @@ class Server:
             for node in nodes
             if node["state"] != "fenced" and (wanted is None or node["id"] in wanted)
         ]
-        return [Server(address) for address in live if address not in (None, self.address)]
+        return [HttpNode(address) for address in live if address not in (None, self.address)]
 
     def post(self, path: str, document: Mapping[str, object]) -> Any:
         """Make something."""
@@ -212,8 +212,10 @@ class Server:
         """Any question."""
         return self._exchange(method, path, document, timeout_s).answer()
 
-    def _exchange(self, method: str, path: str, document: Mapping[str, object] | None, timeout_s: float) -> Exchange:
-        exchange = Exchange(self.address, method, path, document)
+    def _exchange(
+        self, method: str, path: str, document: Mapping[str, object] | None, timeout_s: float
+    ) -> HttpExchange:
+        exchange = HttpExchange(self.address, method, path, document)
         # Never through a proxy: the node is near.
         try:
             connection = socket.create_connection((self.host.strip("[]"), self.port), timeout_s)

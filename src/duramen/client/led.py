@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from duramen.base.errors import ServerUnreachable, StreamNotFound
-from duramen.client.http import Server
+from duramen.client.http import HttpNode
 
 __all__ = ["Stream", "leaders_elsewhere", "led", "with_leaders"]
 
@@ -20,7 +20,7 @@ Stream = dict[str, Any]
 """A stream as `GET /v1/streams/{name}` tells of it."""
 
 
-def led(server: Server, ask: Callable[[Server], list[Stream]]) -> list[Stream]:
+def led(server: HttpNode, ask: Callable[[HttpNode], list[Stream]]) -> list[Stream]:
     """What `ask` gets from a node, and of partitions that other nodes lead from those, as far as these answer."""
     streams = ask(server)
     elsewhere = leaders_elsewhere(streams)

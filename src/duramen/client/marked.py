@@ -4,27 +4,27 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from duramen.base.cuts import Ended, Marked
+from duramen.base.cuts import EndedAt, MarkedUpTo
 from duramen.base.errors import DuramenError, ServerUnreachable, UnsupportedFeature
 from duramen.client.answers import PASSING, failure
-from duramen.client.cluster import Cluster, Patience, TopicPartition
+from duramen.client.cluster import BrokerCluster, RetryPatience, TopicPartition
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Ended", "Marked", "find_marked"]
+__all__ = ["EndedAt", "MarkedUpTo", "find_marked"]
 
 _AT_ONCE: Final = 200  # partitions in a request
 
 
-def find_marked(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Marked]:
+def find_marked(cluster: BrokerCluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, MarkedUpTo]:
     """The markers of each partition from an offset on, asked of its leader.
 
     Raises UnsupportedFeature where a broker does not know of that, StreamNotFound, ServerUnreachable or what the broker
     says, once the timeout is over.
     """
-    left, found, markers = dict(wanted), dict[TopicPartition, Marked](), dict[TopicPartition, list[Ended]]()
-    patience = Patience(cluster.timeout_s)
+    left, found, markers = dict(wanted), dict[TopicPartition, MarkedUpTo](), dict[TopicPartition, list[EndedAt]]()
+    patience = RetryPatience(cluster.timeout_s)
     while left:
         error: DuramenError | None = None
         try:
@@ -58,8 +58,8 @@ def _request(left: Mapping[TopicPartition, int], ats: list[TopicPartition]) -> M
 def _take(
     answer: Message,
     left: dict[TopicPartition, int],
-    markers: dict[TopicPartition, list[Ended]],
-    found: dict[TopicPartition, Marked],
+    markers: dict[TopicPartition, list[EndedAt]],
+    found: dict[TopicPartition, MarkedUpTo],
 ) -> DuramenError | None:
     """Take in what was answered; what is done is not `left`. The error, where it is worth asking again."""
     failed: DuramenError | None = None
@@ -75,10 +75,10 @@ def _take(
                 raise UnsupportedFeature("the brokers do not say which transactions ended where")
             else:
                 ended = markers.setdefault(at, [])
-                ended += [Ended(**one) for one in marked["ended"]]
+                ended += [EndedAt(**one) for one in marked["ended"]]
                 left[at] = marked["next_offset"]
                 if marked["next_offset"] >= marked["high_watermark"]:
                     unstable = [(one["producer_id"], one["first_offset"]) for one in marked["open"]]
-                    found[at] = Marked(marked["high_watermark"], unstable, ended)
+                    found[at] = MarkedUpTo(marked["high_watermark"], unstable, ended)
                     del left[at]
     return failed

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from duramen.client.answers import failure
-from duramen.client.cluster import Cluster, TopicPartition
+from duramen.client.cluster import BrokerCluster, TopicPartition
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
 
@@ -31,12 +31,12 @@ class Origin(NamedTuple):
     late_newest_ms: int = -1
 
 
-def origin_of(cluster: Cluster, at: TopicPartition) -> Origin:
+def origin_of(cluster: BrokerCluster, at: TopicPartition) -> Origin:
     """Asks once. Raises StreamNotFound, ServerUnreachable or what the broker says."""
     return origins_of(cluster, [at])[at]
 
 
-def origins_of(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Origin]:
+def origins_of(cluster: BrokerCluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Origin]:
     """Of each partition, with one request to each leader. Raises as `origin_of`."""
     found: dict[TopicPartition, Origin] = {}
     for node_id, ats in cluster.by_leader(wanted).items():

@@ -5,7 +5,7 @@ from typing import Final
 
 from duramen.base.errors import OffsetOutOfRange, StreamNotFound
 from duramen.base.positions import At, Last, Position, Since
-from duramen.client.cluster import Topic, TopicPartition
+from duramen.client.cluster import TopicLeaders, TopicPartition
 from duramen.client.consumer import Consumer
 
 __all__ = ["FOREVER", "Bounds", "check_places", "partitions_of", "places"]
@@ -17,7 +17,7 @@ Bounds = Mapping[TopicPartition, tuple[int, int]]
 """The first offset of each partition and the one after its last."""
 
 
-def partitions_of(topic: Topic, partition: int | None) -> list[TopicPartition]:
+def partitions_of(topic: TopicLeaders, partition: int | None) -> list[TopicPartition]:
     """That partition, or all. Raises StreamNotFound."""
     if partition is not None and partition not in topic.leaders:
         raise StreamNotFound(f"stream {topic.name} has no partition {partition}; it has {len(topic.leaders)}")

@@ -17,8 +17,8 @@ from typing import Final, Literal, NamedTuple, Self
 
 from duramen.base.errors import DuramenError, RequestTimedOut, ServerUnreachable, StreamNotFound
 from duramen.client.answers import PASSING, failure
-from duramen.client.cluster import Cluster, Patience, TopicPartition
-from duramen.client.connection import Connection
+from duramen.client.cluster import BrokerCluster, RetryPatience, TopicPartition
+from duramen.client.connection import BrokerConnection
 from duramen.client.gathered import OpenBatch, SealedBatch, Stretch, largest_size
 from duramen.codec.batch import Headers, set_producer
 from duramen.codec.kafka.errors import ErrorCode
@@ -48,7 +48,7 @@ class _Request:
 
     __slots__ = ("batches", "connection", "sent")
 
-    def __init__(self, connection: Connection, sent: int, batches: list[SealedBatch]) -> None:
+    def __init__(self, connection: BrokerConnection, sent: int, batches: list[SealedBatch]) -> None:
         self.connection = connection
         self.sent = sent
         self.batches = batches
@@ -59,7 +59,7 @@ class Producer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: BrokerCluster,
         *,
         codec: int = 0,
         batch_bytes: int = _BATCH_BYTES,
@@ -87,7 +87,7 @@ class Producer:
         self._begun: set[TopicPartition] = set()  # those of which a batch is acknowledged
         self._requests: deque[_Request] = deque()
         self._failed: DuramenError | None = None
-        self._unsettled: dict[Connection, int] = {}
+        self._unsettled: dict[BrokerConnection, int] = {}
         self._sticky: dict[str, int] = {}
         self.acknowledged = 0
         """How many records are stored."""
@@ -208,7 +208,7 @@ class Producer:
         self._batches.setdefault(at, deque()).append(SealedBatch(at, data, gathered.count))
 
     def _init_producer_id(self) -> None:
-        patience = Patience(self._cluster.timeout_s)
+        patience = RetryPatience(self._cluster.timeout_s)
         asked: Message = {"transactional_id": None, "transaction_timeout_ms": 60_000}
         while True:
             answer = self._cluster.ask(ApiKey.INIT_PRODUCER_ID, asked)
@@ -284,7 +284,7 @@ class Producer:
             len(waiting) > 1 and at not in self._begun and waiting[0].sent for at, waiting in self._batches.items()
         )
 
-    def _send(self, connection: Connection, batches: list[SealedBatch]) -> None:
+    def _send(self, connection: BrokerConnection, batches: list[SealedBatch]) -> None:
         topics: dict[str, list[PartitionData]] = {}
         for batch in batches:
             topics.setdefault(batch.at.topic, []).append(PartitionData(batch.at.partition, memoryview(batch.data)))
@@ -367,7 +367,7 @@ class Producer:
         """Send again what is not acknowledged, with the same sequences, until nothing fails. Raises as `produce`."""
         if not self._acks:
             raise self._fail(error)
-        patience = Patience(2 * self._cluster.timeout_s)
+        patience = RetryPatience(2 * self._cluster.timeout_s)
         why: DuramenError | None = error
         while why is not None:
             self._await_answers()

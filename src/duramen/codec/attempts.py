@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import RequestInvalid
 
-__all__ = ["PREFIX", "Attempt", "attempt_of", "find_attempt", "home_of", "is_reserved", "query_name"]
+__all__ = ["PREFIX", "TaskAttempt", "attempt_of", "find_attempt", "home_of", "is_reserved", "query_name"]
 
 PREFIX: Final = "__spark/"
 
@@ -20,7 +20,7 @@ _LARGEST: Final = 1 << 63
 _LONGEST_QUERY: Final = 256
 
 
-class Attempt(NamedTuple):
+class TaskAttempt(NamedTuple):
     """An attempt of a task: to write one partition of one batch, in one run of a query."""
 
     query: str
@@ -47,18 +47,20 @@ def query_name(query: str) -> str:
     return PREFIX + query
 
 
-def find_attempt(id_: str) -> Attempt | None:
+def find_attempt(id_: str) -> TaskAttempt | None:
     """The attempt with that transactional id; None where it names none."""
     query, *numbers = id_.removeprefix(PREFIX).split("/")
-    counted = len(numbers) == len(Attempt._fields) - 1 and all(part.isascii() and part.isdigit() for part in numbers)
+    counted = len(numbers) == len(TaskAttempt._fields) - 1 and all(
+        part.isascii() and part.isdigit() for part in numbers
+    )
     if not query or not counted:
         return None
     run, batch, partition, attempt = map(int, numbers)
-    found = Attempt(query, run, batch, partition, attempt)
+    found = TaskAttempt(query, run, batch, partition, attempt)
     return found if found.id == id_ and max(run, batch, partition, attempt) < _LARGEST else None
 
 
-def attempt_of(id_: str) -> Attempt:
+def attempt_of(id_: str) -> TaskAttempt:
     """The attempt with a transactional id that is reserved. Raises RequestInvalid where it names none."""
     found = find_attempt(id_)
     if found is not None:

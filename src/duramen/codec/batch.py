@@ -41,10 +41,10 @@ __all__ = [
     "LENGTH_END",
     "MAX_DECOMPRESSED_BYTES",
     "TRANSACTIONAL",
+    "BatchInput",
+    "DecodedRecord",
     "Header",
     "Headers",
-    "NewRecord",
-    "Record",
     "batches",
     "check",
     "checked_body",
@@ -129,7 +129,7 @@ class Header(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON else -1
 
 
-class Record(NamedTuple):
+class DecodedRecord(NamedTuple):
     """A record as it is read: its own offset and its timestamp in ms."""
 
     offset: int
@@ -139,7 +139,7 @@ class Record(NamedTuple):
     headers: tuple[tuple[bytes, bytes | None], ...]
 
 
-class NewRecord(NamedTuple):
+class BatchInput(NamedTuple):
     """A record as it is written."""
 
     timestamp: int
@@ -301,7 +301,9 @@ def checked_body(buffer: memoryview, position: int, head: Header) -> tuple[Buffe
     return data, 0, len(data)
 
 
-def records(buffer: Buffer, *, verify: bool = True, limit_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+def records(
+    buffer: Buffer, *, verify: bool = True, limit_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[DecodedRecord]:
     """The records of one whole batch. Raises BatchCorrupt where it does not match its CRC or itself."""
     found = header(buffer)
     view = memoryview(buffer)[: found.size]
@@ -333,7 +335,7 @@ def records(buffer: Buffer, *, verify: bool = True, limit_bytes: int = MAX_DECOM
         raise BatchCorrupt(f"a record batch has {len(data) - position} bytes after its last record")
 
 
-def _record(data: bytes, position: int, end: int, batch: Header, append_time: int | None) -> Record:
+def _record(data: bytes, position: int, end: int, batch: Header, append_time: int | None) -> DecodedRecord:
     timestamp_delta, position = read_varint(data, position + 1)
     offset_delta, position = read_varint(data, position)
     key, position = _field(data, position, end)
@@ -353,7 +355,7 @@ def _record(data: bytes, position: int, end: int, batch: Header, append_time: in
     timestamp = batch.base_timestamp + timestamp_delta if append_time is None else append_time
     if not _INT64_MIN <= timestamp <= _INT64_MAX:
         raise BatchCorrupt(f"a record has the timestamp {timestamp}")
-    return Record(batch.base_offset + offset_delta, timestamp, key, value, tuple(headers))
+    return DecodedRecord(batch.base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
 
 def _field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
@@ -419,7 +421,7 @@ def seal(
 
 
 def encode(
-    new: Iterable[NewRecord],
+    new: Iterable[BatchInput],
     *,
     base_offset: int = 0,
     leader_epoch: int = -1,

@@ -23,14 +23,14 @@ from duramen.codec.compression import compress, decompress
 from duramen.codec.crc import crc32c
 from duramen.codec.varint import encode_varint, read_varint
 
-__all__ = ["Span", "body", "marker_type", "rebuild", "spans"]
+__all__ = ["RecordSpan", "body", "marker_type", "rebuild", "spans"]
 
 _UNSEALED = struct.Struct(">qiibI")
 _SEALED = struct.Struct(">hiqqqhii")
 _MARKER = struct.Struct(">hh")
 
 
-class Span(NamedTuple):
+class RecordSpan(NamedTuple):
     """Where a record lies in a batch's decompressed records, and what decides whether it stays."""
 
     start: int
@@ -41,7 +41,7 @@ class Span(NamedTuple):
     tombstone: bool
 
 
-_span = Span._make
+_span = RecordSpan._make
 
 
 def body(batch: Buffer, found: Header, limit_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
@@ -51,7 +51,7 @@ def body(batch: Buffer, found: Header, limit_bytes: int = MAX_DECOMPRESSED_BYTES
     return decompress(codec, data, limit_bytes) if codec else bytes(data)
 
 
-def spans(data: bytes, count: int) -> Iterator[Span]:
+def spans(data: bytes, count: int) -> Iterator[RecordSpan]:
     """The `count` records in `data`. Raises BatchCorrupt where one of them does not fit."""
     position = 0
     try:
@@ -87,7 +87,7 @@ def marker_type(data: bytes) -> int | None:
     return int(_MARKER.unpack_from(span.key)[1])
 
 
-def rebuild(found: Header, data: bytes, kept: Sequence[Span], delete_horizon_ms: int = -1) -> bytes:
+def rebuild(found: Header, data: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int = -1) -> bytes:
     """The batch of which only `kept` stay; with a delete horizon where one is given (KIP-534).
 
     The largest timestamp is that of what stays; a batch without records keeps the one it had.
@@ -121,7 +121,7 @@ def rebuild(found: Header, data: bytes, kept: Sequence[Span], delete_horizon_ms:
     return _UNSEALED.pack(found.base_offset, length, found.leader_epoch, found.magic, crc) + sealed + content
 
 
-def _shifted(data: bytes, span: Span, shift: int) -> bytes:
+def _shifted(data: bytes, span: RecordSpan, shift: int) -> bytes:
     """A record whose timestamp counts from a base that lies `shift` ms earlier."""
     _, start = read_varint(data, span.start)
     _, rest = read_varint(data, start + 1)

@@ -12,7 +12,7 @@ import struct
 from typing import Final, NamedTuple
 
 from duramen.base.ports import Buffer
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, encode, records
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, encode, records
 
 __all__ = ["COMMIT", "NO_SEQUENCE", "Marker", "decode_marker", "encode_marker"]
 
@@ -48,7 +48,7 @@ def encode_marker(
     `sequence` is the transaction's commit sequence, `first_offset` where it begins there: None where nothing is open.
     """
     begins = -1 if first_offset is None else first_offset
-    record = NewRecord(now_ms, _KEY.pack(0, int(commit)), _VALUE.pack(0, coordinator_epoch, sequence, begins))
+    record = BatchInput(now_ms, _KEY.pack(0, int(commit)), _VALUE.pack(0, coordinator_epoch, sequence, begins))
     return encode(
         [record],
         attributes=TRANSACTIONAL | CONTROL,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt, RequestInvalid
 from duramen.base.ports import Buffer
-from duramen.codec.batch import CONTROL, CRC_START, NewRecord, encode, records
+from duramen.codec.batch import CONTROL, CRC_START, BatchInput, encode, records
 from duramen.codec.crc import crc32c
 from duramen.codec.kafka.schema import Message, Schema
 
@@ -159,7 +159,7 @@ def _decode(type_: int, value: bytes, offsets: int) -> Control:
 
 
 def _sealed(type_: int, value: bytes, now_ms: int) -> bytearray:
-    return encode([NewRecord(now_ms, _KEY.pack(0, type_), value)], attributes=CONTROL)
+    return encode([BatchInput(now_ms, _KEY.pack(0, type_), value)], attributes=CONTROL)
 
 
 def _rows(voters: Iterable[VoterRow]) -> list[Message]:

@@ -10,13 +10,13 @@ from duramen.metadata.sessions import SESSIONS, Sessions
 from duramen.rpc.controller.requests import Request
 from duramen.rpc.controller.responses import When
 
-__all__ = ["PRODUCERS_MS", "TIMING", "ControlKit", "Outside", "Timing"]
+__all__ = ["PRODUCERS_MS", "TIMING", "ControlKit", "ControllerEffects", "ControllerTiming"]
 
 PRODUCERS_MS: Final = 86_400_000
 """The default of producer.id.expiration.ms."""
 
 
-class Timing(NamedTuple):
+class ControllerTiming(NamedTuple):
     """How long a node waits, in ms.
 
     `heartbeat_ms` between heartbeats, `applied_ms` at least between those that tell of what was applied; `answer_ms`
@@ -32,10 +32,10 @@ class Timing(NamedTuple):
     duplicate_ms: int = 20_000
 
 
-TIMING: Final = Timing()
+TIMING: Final = ControllerTiming()
 
 
-class Outside(Protocol):
+class ControllerEffects(Protocol):
     """What a node's part in the controller needs of those around it."""
 
     def call(self, node_id: int, request: Request, done: When, within_ms: int) -> None:
@@ -61,10 +61,10 @@ class ControlKit(NamedTuple):
     deadlines: Deadlines
     randomness: Randomness
     chance: Callable[[int], int]
-    outside: Outside
+    outside: ControllerEffects
     feature_level: int = 0
     sessions: Sessions = SESSIONS
     report_window_ms: int = WINDOW_MS
-    timing: Timing = TIMING
+    timing: ControllerTiming = TIMING
     producers_ms: int = PRODUCERS_MS
     rebalance_ms: int | None = None

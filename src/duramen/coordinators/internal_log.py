@@ -18,25 +18,25 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Header
 from duramen.coordinators.catchup import CatchingUp
-from duramen.coordinators.led_partitions import Coordinated, Keeper
+from duramen.coordinators.led_partitions import Coordinated, CoordinatorKeeper
 from duramen.storage.log.log import Log
 from duramen.storage.scan import OnDamage
 from duramen.storage.store import Store
 from duramen.storage.view.view import View
 
-__all__ = ["KeptStream", "Taker", "Words"]
+__all__ = ["KeptStream", "LogDescription", "Taker"]
 
 Done = Callable[[DuramenError | None], None]
 
 
-class Taker(Keeper, Protocol):
+class Taker(CoordinatorKeeper, Protocol):
     """A keeper that also knows what a batch makes of the view."""
 
     def take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
         """Bring the view to the batch's end; `lost` is told of what cannot be read."""
 
 
-class Words(NamedTuple):
+class LogDescription(NamedTuple):
     """How users are told of it: the stream's name, what the view has, and what it means that a record is lost."""
 
     stream: str
@@ -48,7 +48,14 @@ class KeptStream:
     """A stream whose view `taker` keeps. It may not be there yet."""
 
     def __init__(
-        self, store: Store, view: View, taker: Taker, report: Callable[[str], None], words: Words, *, alone: bool
+        self,
+        store: Store,
+        view: View,
+        taker: Taker,
+        report: Callable[[str], None],
+        words: LogDescription,
+        *,
+        alone: bool,
     ) -> None:
         """`alone`: whether no other node may lead any of the partitions."""
         self.alone = alone

@@ -16,14 +16,14 @@ from duramen.storage.log.log import Log
 from duramen.storage.store import Store
 from duramen.storage.view.view import View
 
-__all__ = ["Coordinated", "Keeper"]
+__all__ = ["Coordinated", "CoordinatorKeeper"]
 
 Done = Callable[[DuramenError | None], None]
 
 _COMPLETE: Final = -1
 
 
-class Keeper(Protocol):
+class CoordinatorKeeper(Protocol):
     """Whose stream it is: it knows what the records of a partition make of the view and of what is in memory."""
 
     def forget(self, partition: Partition) -> None:
@@ -71,7 +71,12 @@ class Coordinated:
     """The partitions of a stream of which `keeper` keeps the view. A node that is alone coordinates all of them."""
 
     def __init__(
-        self, store: Store, view: View, catching_up: CatchingUp, keeper: Keeper, report: Callable[[str], None]
+        self,
+        store: Store,
+        view: View,
+        catching_up: CatchingUp,
+        keeper: CoordinatorKeeper,
+        report: Callable[[str], None],
     ) -> None:
         self._store = store
         self._view = view

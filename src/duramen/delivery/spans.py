@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["Phase", "Span", "Spans"]
+__all__ = ["DeliveryPhase", "PositionSpan", "Spans"]
 
 
-class Phase(IntEnum):
+class DeliveryPhase(IntEnum):
     """Where a position is on its way."""
 
     AVAILABLE = 0
@@ -17,7 +17,7 @@ class Phase(IntEnum):
     ARCHIVED = 4
 
 
-class Span(NamedTuple):
+class PositionSpan(NamedTuple):
     """The positions `first` to `last`, both included.
 
     `deliveries` is how often they were acquired. Those that are acquired have an `owner` and a `deadline_ms`; where
@@ -26,11 +26,11 @@ class Span(NamedTuple):
 
     first: int
     last: int
-    phase: Phase = Phase.AVAILABLE
+    phase: DeliveryPhase = DeliveryPhase.AVAILABLE
     deliveries: int = 0
     owner: str = ""
     deadline_ms: int = 0
-    becomes: Phase | None = None
+    becomes: DeliveryPhase | None = None
 
     @property
     def size(self) -> int:
@@ -40,23 +40,23 @@ class Span(NamedTuple):
     @property
     def over(self) -> bool:
         """Whether it is never delivered again."""
-        return self.phase in (Phase.ACKNOWLEDGED, Phase.ARCHIVED)
+        return self.phase in (DeliveryPhase.ACKNOWLEDGED, DeliveryPhase.ARCHIVED)
 
     @property
     def free(self) -> bool:
         """Whether it may be acquired."""
-        return self.phase is Phase.AVAILABLE
+        return self.phase is DeliveryPhase.AVAILABLE
 
     @property
     def held(self) -> bool:
         """Whether somebody may decide what becomes of it."""
-        return self.phase is Phase.ACQUIRED and self.becomes is None
+        return self.phase is DeliveryPhase.ACQUIRED and self.becomes is None
 
     def held_by(self, owner: str) -> bool:
         """Whether `owner` may decide what becomes of it."""
         return self.held and self.owner == owner
 
-    def joins(self, other: "Span") -> bool:
+    def joins(self, other: "PositionSpan") -> bool:
         """Whether `other`, which follows, is in the same state."""
         return self[2:] == other[2:]
 
@@ -67,16 +67,16 @@ class Spans:
     __slots__ = ("_firsts", "_spans")
 
     def __init__(self) -> None:
-        self._spans: list[Span] = []
+        self._spans: list[PositionSpan] = []
         self._firsts: list[int] = []
 
     def __len__(self) -> int:
         return len(self._spans)
 
-    def __iter__(self) -> Iterator[Span]:
+    def __iter__(self) -> Iterator[PositionSpan]:
         return iter(self._spans)
 
-    def within(self, first: int, last: int) -> list[Span]:
+    def within(self, first: int, last: int) -> list[PositionSpan]:
         """What lies between `first` and `last`: spans that reach over the edge are cut there."""
         at = max(0, bisect_right(self._firsts, first) - 1)
         found = []
@@ -87,7 +87,7 @@ class Spans:
                 found.append(span._replace(first=max(first, span.first), last=min(last, span.last)))
         return found
 
-    def append(self, span: Span) -> None:
+    def append(self, span: PositionSpan) -> None:
         """Add a span behind the last."""
         if self._spans and self._spans[-1].joins(span):
             self._spans[-1] = self._spans[-1]._replace(last=span.last)
@@ -95,7 +95,7 @@ class Spans:
             self._spans.append(span)
             self._firsts.append(span.first)
 
-    def put(self, span: Span) -> None:
+    def put(self, span: PositionSpan) -> None:
         """These positions, all of which are there, are in this state from here on."""
         low = bisect_right(self._firsts, span.first) - 1
         high = bisect_right(self._firsts, span.last)
@@ -120,8 +120,8 @@ class Spans:
         ]
         self._splice(0, at + 1, kept)
 
-    def _splice(self, begin: int, end: int, parts: list[Span]) -> None:
-        joined: list[Span] = []
+    def _splice(self, begin: int, end: int, parts: list[PositionSpan]) -> None:
+        joined: list[PositionSpan] = []
         for part in parts:
             if joined and joined[-1].joins(part):
                 joined[-1] = joined[-1]._replace(last=part.last)

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from duramen.base.errors import RecordStateInvalid
-from duramen.delivery.spans import Phase, Span, Spans
+from duramen.delivery.spans import DeliveryPhase, PositionSpan, Spans
 
 __all__ = ["Acquired", "Decision", "Outcome", "State", "Window", "overlaid"]
 
@@ -41,7 +41,7 @@ class State(NamedTuple):
 
     first: int
     last: int
-    phase: Phase
+    phase: DeliveryPhase
     deliveries: int
 
 
@@ -68,8 +68,8 @@ class Window:
         for state in states:
             first = max(state.first, self.end)
             if first <= state.last:
-                self._extend_to(first, Phase.AVAILABLE)
-                self._spans.append(Span(first, state.last, state.phase, state.deliveries))
+                self._extend_to(first, DeliveryPhase.AVAILABLE)
+                self._spans.append(PositionSpan(first, state.last, state.phase, state.deliveries))
                 self.end = state.last + 1
         self._trim()
 
@@ -109,8 +109,8 @@ class Window:
         for span in self._spans:
             state = _settled(span) if span.becomes is not None else State(*span[:4])
             if span.held:
-                state = State(span.first, span.last, Phase.AVAILABLE, span.deliveries - 1)
-            if state.phase is not Phase.AVAILABLE or state.deliveries:
+                state = State(span.first, span.last, DeliveryPhase.AVAILABLE, span.deliveries - 1)
+            if state.phase is not DeliveryPhase.AVAILABLE or state.deliveries:
                 kept.append(state)
         return _joined(kept)
 
@@ -133,15 +133,15 @@ class Window:
         if last >= self.end and left > 0 and room > 0:
             if most is not None:
                 last = min(last, self.end + min(left, room) - 1)
-            new = Span(self.end, last)
+            new = PositionSpan(self.end, last)
             self._spans.append(new)
             self.end = last + 1
             self._take(new, owner, deadline_ms, taken)
         return taken
 
-    def _take(self, span: Span, owner: str, deadline_ms: int, taken: list[Acquired]) -> None:
+    def _take(self, span: PositionSpan, owner: str, deadline_ms: int, taken: list[Acquired]) -> None:
         count = span.deliveries + 1
-        self._spans.put(Span(span.first, span.last, Phase.ACQUIRED, count, owner, deadline_ms))
+        self._spans.put(PositionSpan(span.first, span.last, DeliveryPhase.ACQUIRED, count, owner, deadline_ms))
         if taken and taken[-1].last == span.first - 1 and taken[-1].deliveries == count:
             taken[-1] = taken[-1]._replace(last=span.last)
         else:
@@ -151,13 +151,13 @@ class Window:
         """There is nothing at the positions from `first` to `last`: those that are available or new are archived."""
         for span in self._spans.within(first, last):
             if span.free:
-                self._spans.put(Span(span.first, span.last, Phase.ARCHIVED))
-        self._extend_to(last + 1, Phase.ARCHIVED)
+                self._spans.put(PositionSpan(span.first, span.last, DeliveryPhase.ARCHIVED))
+        self._extend_to(last + 1, DeliveryPhase.ARCHIVED)
         self._trim()
 
-    def _extend_to(self, end: int, phase: Phase) -> None:
+    def _extend_to(self, end: int, phase: DeliveryPhase) -> None:
         if self.end < end:
-            self._spans.append(Span(self.end, end - 1, phase))
+            self._spans.append(PositionSpan(self.end, end - 1, phase))
             self.end = end
 
     # -- deciding -----------------------------------------------------------------------------------
@@ -168,12 +168,12 @@ class Window:
         What lies before `start` is done with and left out. Raises RecordStateInvalid, and marks nothing, where one
         of the others is not acquired by `owner`.
         """
-        marked: list[tuple[Span, Outcome]] = []
+        marked: list[tuple[PositionSpan, Outcome]] = []
         for first, last, outcome in outcomes:
             marked += ((span, outcome) for span in self._held(owner, first, last))
         return self._mark(marked)
 
-    def _held(self, owner: str, first: int, last: int) -> list[Span]:
+    def _held(self, owner: str, first: int, last: int) -> list[PositionSpan]:
         spans = self._spans.within(max(first, self.start), last)
         if last >= self.end or not all(span.held_by(owner) for span in spans):
             raise RecordStateInvalid(f"not all of {first} to {last} are acquired by {owner}")
@@ -192,12 +192,12 @@ class Window:
         """Mark everything whose time is up as released."""
         return self._mark([(span, Outcome.RELEASE) for span in self._spans if span.held and span.deadline_ms <= now_ms])
 
-    def _mark(self, marked: list[tuple[Span, Outcome]]) -> Decision:
+    def _mark(self, marked: list[tuple[PositionSpan, Outcome]]) -> Decision:
         decision = []
         for span, outcome in marked:
-            phase = Phase.ACKNOWLEDGED if outcome is Outcome.ACCEPT else Phase.ARCHIVED
+            phase = DeliveryPhase.ACKNOWLEDGED if outcome is Outcome.ACCEPT else DeliveryPhase.ARCHIVED
             if outcome is Outcome.RELEASE and span.deliveries < self._most_deliveries:
-                phase = Phase.AVAILABLE
+                phase = DeliveryPhase.AVAILABLE
             marked_span = span._replace(becomes=phase)
             self._spans.put(marked_span)
             decision.append(_settled(marked_span))
@@ -207,7 +207,7 @@ class Window:
         """What was decided is so; `start` moves over what is done with."""
         for first, last, phase, count in decision:
             if last >= self.start:
-                self._spans.put(Span(max(first, self.start), last, phase, count))
+                self._spans.put(PositionSpan(max(first, self.start), last, phase, count))
         self._trim()
 
     def revert(self, decision: Decision) -> None:
@@ -237,10 +237,10 @@ class Window:
             self.start = start
 
 
-def _settled(span: Span) -> State:
+def _settled(span: PositionSpan) -> State:
     """The state of what was marked, once it is settled: how often it was acquired counts where it may be again."""
     phase = span.phase if span.becomes is None else span.becomes
-    return State(span.first, span.last, phase, span.deliveries if phase is Phase.AVAILABLE else 0)
+    return State(span.first, span.last, phase, span.deliveries if phase is DeliveryPhase.AVAILABLE else 0)
 
 
 def _joined(states: Iterable[State]) -> Decision:
@@ -259,8 +259,8 @@ def overlaid(states: Iterable[State]) -> list[State]:
     if not given:
         return []
     spans = Spans()
-    spans.append(Span(min(state.first for state in given), max(state.last for state in given)))
+    spans.append(PositionSpan(min(state.first for state in given), max(state.last for state in given)))
     for state in given:
-        spans.put(Span(*state))
+        spans.put(PositionSpan(*state))
     kept = (State(*span[:4]) for span in spans)
-    return [state for state in kept if state.phase is not Phase.AVAILABLE or state.deliveries]
+    return [state for state in kept if state.phase is not DeliveryPhase.AVAILABLE or state.deliveries]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from duramen.base.errors import DemoFailed
-from duramen.demo.member import Part, Progress, read
+from duramen.demo.member import MemberPartition, MemberProgress, read
 
-__all__ = ["GROUP", "ConsumerGroup"]
+__all__ = ["GROUP", "DemoConsumers"]
 
 GROUP: Final = "flights-demo"
 
@@ -19,13 +19,13 @@ _LOOK_S: Final = 0.05
 _STOP_S: Final = 10.0
 
 
-class ConsumerGroup:
+class DemoConsumers:
     """A group of consumers in processes of their own; they end with the `with` block."""
 
     def __init__(self, kafka: str, stream: str, members: int, log_path: Path) -> None:
         self._log_path = log_path
         self._members: list[tuple[SpawnProcess, Connection]] = []
-        self._progress: dict[int, Progress] = {}
+        self._progress: dict[int, MemberProgress] = {}
         config = {"bootstrap.servers": kafka, "group.id": GROUP, "auto.offset.reset": "earliest"}
         context = multiprocessing.get_context("spawn")
         for number in range(members):
@@ -89,7 +89,7 @@ class ConsumerGroup:
                     f" what they said is in {self._log_path}"
                 )
 
-    def finish(self) -> list[dict[int, Part]]:
+    def finish(self) -> list[dict[int, MemberPartition]]:
         """Tell every member to leave; returns what each has read, by partition. Raises DemoFailed."""
         results = []
         try:
@@ -97,7 +97,7 @@ class ConsumerGroup:
                 connection.send("leave")
             for _, connection in self._members:
                 # What it said of its progress comes before.
-                while isinstance(said := connection.recv(), Progress):
+                while isinstance(said := connection.recv(), MemberProgress):
                     pass
                 results.append(said)
         except (EOFError, OSError):

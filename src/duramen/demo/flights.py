@@ -16,7 +16,16 @@ import msgspec
 
 from duramen.base.errors import DependencyMissing
 
-__all__ = ["COLUMNS", "MESSAGE_ID_PREFIX", "NUMBERS", "Dataset", "Flight", "find_dataset", "flight_of", "read_flights"]
+__all__ = [
+    "COLUMNS",
+    "MESSAGE_ID_PREFIX",
+    "NUMBERS",
+    "Dataset",
+    "DemoFlight",
+    "find_dataset",
+    "flight_of",
+    "read_flights",
+]
 
 COLUMNS: Final = (
     "year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay",
@@ -39,7 +48,7 @@ class Dataset(NamedTuple):
     airlines: Path
 
 
-class Flight(NamedTuple):
+class DemoFlight(NamedTuple):
     """One flight as it is published: the NATS subject, and the row as JSON."""
 
     subject: str
@@ -57,16 +66,16 @@ def find_dataset() -> Dataset:
     raise DependencyMissing(f"the flights are in the package {_PACKAGE}, which is not installed: run `make install`")
 
 
-def flight_of(row: Sequence[str]) -> Flight:
+def flight_of(row: Sequence[str]) -> DemoFlight:
     """The message of one row; what is not known (`NA`) is null."""
     values: dict[str, int | str | None] = {
         name: None if text in _ABSENT else int(text) if name in NUMBERS else text
         for name, text in zip(COLUMNS, row, strict=True)
     }
-    return Flight(f"flights.{values['origin']}.{values['carrier']}", msgspec.json.encode(values))
+    return DemoFlight(f"flights.{values['origin']}.{values['carrier']}", msgspec.json.encode(values))
 
 
-def read_flights(path: Path, limit: int | None = None) -> Iterator[Flight]:
+def read_flights(path: Path, limit: int | None = None) -> Iterator[DemoFlight]:
     """The flights of the zipped table in their order, at most `limit`. Raises DependencyMissing where it is another."""
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
         rows = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Message
 from duramen.demo.digest import fingerprint
 from duramen.demo.flights import MESSAGE_ID_PREFIX
 
-__all__ = ["Part", "Progress", "read"]
+__all__ = ["MemberPartition", "MemberProgress", "read"]
 
 _AT_ONCE: Final = 1000
 _WAIT_S: Final = 0.1
@@ -25,7 +25,7 @@ _SAY_S: Final = 0.1
 _NO_HEADER: Final = b""
 
 
-class Progress(NamedTuple):
+class MemberProgress(NamedTuple):
     """How far a member is: the partitions that are its own now, and for each it has read the offset behind the last."""
 
     assigned: list[int]
@@ -33,7 +33,7 @@ class Progress(NamedTuple):
 
 
 @dataclass(slots=True)
-class Part:
+class MemberPartition:
     """What was read of one partition, in the order of reading: offsets, numbers of flights, and fingerprints."""
 
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
@@ -50,7 +50,7 @@ def read(config: Mapping[str, str], stream: str, log_path: str, parent: Connecti
     os.dup2(log, 2)
     consumer = Consumer(dict(config))
     consumer.subscribe([stream])
-    parts: dict[int, Part] = {}
+    parts: dict[int, MemberPartition] = {}
     said_s = 0.0
     try:
         while not parent.poll():
@@ -66,19 +66,19 @@ def read(config: Mapping[str, str], stream: str, log_path: str, parent: Connecti
         consumer.close()
 
 
-def _progress(consumer: Consumer, parts: Mapping[int, Part]) -> Progress:
+def _progress(consumer: Consumer, parts: Mapping[int, MemberPartition]) -> MemberProgress:
     assigned = [place.partition for place in consumer.assignment()]
-    return Progress(assigned, {partition: part.end for partition, part in parts.items()})
+    return MemberProgress(assigned, {partition: part.end for partition, part in parts.items()})
 
 
-def _take(parts: dict[int, Part], message: Message) -> None:
+def _take(parts: dict[int, MemberPartition], message: Message) -> None:
     partition, offset = message.partition(), message.offset()
     if message.error() is not None or partition is None or offset is None:
         os.write(2, f"{message.error()}\n".encode())
         return
     headers = dict(message.headers() or [])
     message_id = _bytes(headers.get("Nats-Msg-Id"))
-    part = parts.setdefault(partition, Part())
+    part = parts.setdefault(partition, MemberPartition())
     part.end = max(part.end, offset + 1)
     part.offsets.append(offset)
     part.numbers.append(_number(message_id))

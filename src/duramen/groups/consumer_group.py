@@ -28,24 +28,24 @@ from duramen.groups.consumer_values import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerConfig,
+    ConsumerHeartbeatResult,
     ConsumerMember,
     ConsumerState,
     HeartbeatRequest,
-    HeartbeatResult,
     MemberState,
 )
 from duramen.groups.reconciliation import reconcile
-from duramen.groups.topics import Topic, TopicPartition, Topics, hash_of
+from duramen.groups.topics import GroupTopic, TopicCatalogue, TopicPartition, hash_of
 
-__all__ = ["ConsumerGroup"]
+__all__ = ["ConsumerGroupMachine"]
 
 _FIRST_EPOCH: Final = 1  # before anybody has subscribed to anything, as Apache Kafka 4.4 counts
 
 
-class ConsumerGroup:
+class ConsumerGroupMachine:
     """The state machine."""
 
-    def __init__(self, table: ConsumerTable, config: ConsumerConfig, topics: Topics) -> None:
+    def __init__(self, table: ConsumerTable, config: ConsumerConfig, topics: TopicCatalogue) -> None:
         self.table = table
         self.config = config
         self.topics = topics
@@ -55,7 +55,9 @@ class ConsumerGroup:
         self._stale = False  # topics have changed that members want
 
     @classmethod
-    def restore(cls, table: ConsumerTable, config: ConsumerConfig, topics: Topics, now_ms: int) -> "ConsumerGroup":
+    def restore(
+        cls, table: ConsumerTable, config: ConsumerConfig, topics: TopicCatalogue, now_ms: int
+    ) -> "ConsumerGroupMachine":
         """A group as it was stored: its members have whole timeouts to be heard of."""
         group = cls(table, config, topics)
         for member in table.members.values():
@@ -153,7 +155,7 @@ class ConsumerGroup:
 
     # -- heartbeats ---------------------------------------------------------------------------------
 
-    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatResult:
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ConsumerHeartbeatResult:
         """A member joins, says that it lives and what it has, or leaves. What it raises leaves nothing changed.
 
         Raises UnknownMember, FencedMemberEpoch, FencedInstance, UnreleasedInstance, GroupFull, PatternInvalid.
@@ -171,7 +173,7 @@ class ConsumerGroup:
         after = self.lead(self.table.members[member.id], request.owned, now_ms)
         self.touch(after, now_ms)
         tell = request.epoch == JOIN_EPOCH or request.is_full or after.assigned != before.assigned
-        return HeartbeatResult(after.id, after.epoch, after.assigned if tell else None)
+        return ConsumerHeartbeatResult(after.id, after.epoch, after.assigned if tell else None)
 
     def check_room(self, member_id: str, instance_id: str | None) -> None:
         """Raise GroupFull where one more is too many."""
@@ -251,7 +253,7 @@ class ConsumerGroup:
         if table.target_epoch < table.epoch:
             self._assign()
 
-    def _existing(self) -> dict[str, Topic]:
+    def _existing(self) -> dict[str, GroupTopic]:
         """The topics that members want and that exist, by name."""
         wanted: set[str] = set()
         for member in self.table.members.values():
@@ -293,7 +295,7 @@ class ConsumerGroup:
 
     # -- leaving ------------------------------------------------------------------------------------
 
-    def _leave(self, request: HeartbeatRequest) -> HeartbeatResult:
+    def _leave(self, request: HeartbeatRequest) -> ConsumerHeartbeatResult:
         if request.instance_id is not None:
             self.check_static(self.table.static(request.instance_id), request.member_id, request.instance_id)
         member = self.member(request.member_id)
@@ -302,7 +304,7 @@ class ConsumerGroup:
             self.revoke_by_ms.pop(member.id, None)
         else:
             self.fence([member.id])
-        return HeartbeatResult(member.id, request.epoch)
+        return ConsumerHeartbeatResult(member.id, request.epoch)
 
     def fence(self, member_ids: list[str]) -> None:
         """Members are gone, by their wish or not: what they had is free, and the group goes into a new epoch."""

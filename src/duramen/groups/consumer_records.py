@@ -21,7 +21,7 @@ from duramen.groups.topics import TopicPartition
 
 __all__ = [
     "Key",
-    "Kind",
+    "RecordKind",
     "decode_assignment",
     "decode_key",
     "decode_member",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record is about."""
 
     GROUP = 3
@@ -54,14 +54,14 @@ class Kind(IntEnum):
 class Key(NamedTuple):
     """A record's key; `name` is the member's id or the regular expression, where the kind has one."""
 
-    kind: Kind
+    kind: RecordKind
     group: str
     name: str = ""
 
 
 _VERSION: Final = 0
 _FLEXIBLE: Final = 0
-_NAMED: Final = frozenset({Kind.MEMBER, Kind.TARGET, Kind.ASSIGNMENT, Kind.PATTERN})
+_NAMED: Final = frozenset({RecordKind.MEMBER, RecordKind.TARGET, RecordKind.ASSIGNMENT, RecordKind.PATTERN})
 _INT16: Final = struct.Struct(">h")
 
 _GROUP: Final = Schema(
@@ -149,7 +149,7 @@ def encode_key(key: Key) -> bytes:
 def decode_key(data: bytes) -> Key | None:
     """The key in `data`; None where it is of another kind of group. Raises BatchCorrupt."""
     try:
-        kind = Kind(*_INT16.unpack_from(data))
+        kind = RecordKind(*_INT16.unpack_from(data))
     except ValueError:
         return None
     except struct.error as error:

@@ -7,7 +7,7 @@ from typing import Final
 
 from duramen.groups.consumer_records import (
     Key,
-    Kind,
+    RecordKind,
     decode_assignment,
     decode_key,
     decode_member,
@@ -89,16 +89,20 @@ class ConsumerTable:
     def every_key(self) -> list[bytes]:
         """The keys of all records there may be."""
         named = [
-            *(Key(kind, self.group_id, one) for one in self.members for kind in (Kind.ASSIGNMENT, Kind.MEMBER)),
-            *(Key(Kind.TARGET, self.group_id, one) for one in self.target),
-            *(Key(Kind.PATTERN, self.group_id, one) for one in self.patterns),
+            *(
+                Key(kind, self.group_id, one)
+                for one in self.members
+                for kind in (RecordKind.ASSIGNMENT, RecordKind.MEMBER)
+            ),
+            *(Key(RecordKind.TARGET, self.group_id, one) for one in self.target),
+            *(Key(RecordKind.PATTERN, self.group_id, one) for one in self.patterns),
         ]
-        alone = [Key(kind, self.group_id) for kind in (Kind.TARGET_EPOCH, Kind.GROUP)]
+        alone = [Key(kind, self.group_id) for kind in (RecordKind.TARGET_EPOCH, RecordKind.GROUP)]
         return [encode_key(key) for key in (*named, *alone)]
 
     # -- changing -----------------------------------------------------------------------------------
 
-    def _note(self, kind: Kind, value: bytes | None, name: str = "") -> None:
+    def _note(self, kind: RecordKind, value: bytes | None, name: str = "") -> None:
         key = encode_key(Key(kind, self.group_id, name))
         self._records.pop(key, None)
         self._records[key] = value
@@ -109,9 +113,9 @@ class ConsumerTable:
         if old == member:
             return
         if old is None or old[_WISHES] != member[_WISHES]:
-            self._note(Kind.MEMBER, encode_member(member), member.id)
+            self._note(RecordKind.MEMBER, encode_member(member), member.id)
         if old is None or old[_HOLDINGS] != member[_HOLDINGS]:
-            self._note(Kind.ASSIGNMENT, encode_assignment(member), member.id)
+            self._note(RecordKind.ASSIGNMENT, encode_assignment(member), member.id)
         self._set(old, member)
 
     def _set(self, old: ConsumerMember | None, member: ConsumerMember) -> None:
@@ -133,35 +137,35 @@ class ConsumerTable:
     def remove(self, member_id: str) -> None:
         """Let a member go, with what it had and was to have."""
         self._release(self.members.pop(member_id))
-        self._note(Kind.ASSIGNMENT, None, member_id)
+        self._note(RecordKind.ASSIGNMENT, None, member_id)
         if self.target.pop(member_id, None) is not None:
-            self._note(Kind.TARGET, None, member_id)
-        self._note(Kind.MEMBER, None, member_id)
+            self._note(RecordKind.TARGET, None, member_id)
+        self._note(RecordKind.MEMBER, None, member_id)
 
     def set_epoch(self, epoch: int, metadata_hash: int) -> None:
         """The group is in another epoch, reached with the topics of that hash."""
         self.epoch, self.metadata_hash = epoch, metadata_hash
-        self._note(Kind.GROUP, encode_metadata(epoch, metadata_hash))
+        self._note(RecordKind.GROUP, encode_metadata(epoch, metadata_hash))
 
     def set_target(self, member_id: str, places: frozenset[TopicPartition]) -> None:
         """What a member is to have."""
         if self.target.get(member_id) != places:
             self.target[member_id] = places
-            self._note(Kind.TARGET, encode_places(places), member_id)
+            self._note(RecordKind.TARGET, encode_places(places), member_id)
 
     def set_target_epoch(self, epoch: int) -> None:
         """The target is that of this epoch of the group."""
         self.target_epoch = epoch
-        self._note(Kind.TARGET_EPOCH, encode_target_epoch(epoch, 0))
+        self._note(RecordKind.TARGET_EPOCH, encode_target_epoch(epoch, 0))
 
     def set_pattern(self, pattern: str, topics: frozenset[str] | None) -> None:
         """A regular expression matches these topics; None: nobody uses it any more."""
         if topics is None:
             del self.patterns[pattern]
-            self._note(Kind.PATTERN, None, pattern)
+            self._note(RecordKind.PATTERN, None, pattern)
         elif self.patterns.get(pattern) != topics:
             self.patterns[pattern] = topics
-            self._note(Kind.PATTERN, encode_pattern(topics, 0), pattern)
+            self._note(RecordKind.PATTERN, encode_pattern(topics, 0), pattern)
 
     # -- after a restart ----------------------------------------------------------------------------
 
@@ -169,19 +173,19 @@ class ConsumerTable:
         """Take in what is stored. Raises BatchCorrupt."""
         key = decode_key(record_key)
         match key.kind if key is not None else None:
-            case Kind.GROUP:
+            case RecordKind.GROUP:
                 self.epoch, self.metadata_hash = decode_metadata(value)
-            case Kind.TARGET_EPOCH:
+            case RecordKind.TARGET_EPOCH:
                 self.target_epoch = decode_target_epoch(value)
-            case Kind.TARGET if key is not None:
+            case RecordKind.TARGET if key is not None:
                 self.target[key.name] = decode_places(value)
-            case Kind.PATTERN if key is not None:
+            case RecordKind.PATTERN if key is not None:
                 self.patterns[key.name] = decode_pattern(value)
-            case Kind.MEMBER if key is not None:
+            case RecordKind.MEMBER if key is not None:
                 old = self.members.get(key.name)
                 member = decode_member(key.name, value)
                 self._set(old, member if old is None else member.holding(old))
-            case Kind.ASSIGNMENT if key is not None:
+            case RecordKind.ASSIGNMENT if key is not None:
                 known = self.members.get(key.name)
                 self._set(known, decode_assignment(known or ConsumerMember(key.name), value))
             case _:

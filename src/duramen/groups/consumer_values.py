@@ -14,10 +14,10 @@ __all__ = [
     "STATIC_LEAVE_EPOCH",
     "ClassicSide",
     "ConsumerConfig",
+    "ConsumerHeartbeatResult",
     "ConsumerMember",
     "ConsumerState",
     "HeartbeatRequest",
-    "HeartbeatResult",
     "MemberState",
 ]
 
@@ -129,7 +129,7 @@ class HeartbeatRequest(NamedTuple):
         return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
 
 
-class HeartbeatResult(NamedTuple):
+class ConsumerHeartbeatResult(NamedTuple):
     """The answer; `assigned` is None where the member has been told before."""
 
     member_id: str

@@ -18,7 +18,7 @@ from duramen.base.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from duramen.groups.members import Member, Members
+from duramen.groups.members import ClassicMember, ClassicMembers
 from duramen.groups.values import (
     Effect,
     GroupSnapshot,
@@ -26,8 +26,8 @@ from duramen.groups.values import (
     JoinRequest,
     JoinResult,
     MemberSubscription,
-    Reply,
-    Store,
+    ReplyEffect,
+    StoreEffect,
     SyncRequest,
     SyncResult,
     Token,
@@ -73,7 +73,7 @@ class Group:
         self.protocol_type = ""
         self.protocol: str | None = None
         self.leader_id: str | None = None
-        self.members = Members(group_id)
+        self.members = ClassicMembers(group_id)
         self._initial_delay_ms = initial_delay_ms
         self._max_size = max_size
         self._pending: dict[str, int] = {}  # ids given out and not joined with yet, with when they lapse
@@ -145,7 +145,7 @@ class Group:
                 stored.session_timeout_ms, stored.rebalance_timeout_ms, snapshot.protocol_type,
                 [(snapshot.protocol or "", stored.subscription)],
             )  # fmt: skip
-            member = Member(stored.member_id, request, now_ms)
+            member = ClassicMember(stored.member_id, request, now_ms)
             member.assignment = stored.assignment
             group.members.add(member)
         if group.members:
@@ -161,7 +161,7 @@ class Group:
         try:
             self._join(request, token, now_ms)
         except DuramenError as error:
-            self._effects.append(Reply(token, error))
+            self._effects.append(ReplyEffect(token, error))
 
     def _join(self, request: JoinRequest, token: Token, now_ms: int) -> None:
         if self.state is GroupState.DEAD:
@@ -198,12 +198,12 @@ class Group:
         if request.instance_id is None and request.id_required:
             self._pending[request.new_member_id] = now_ms + request.session_timeout_ms
             raise MemberIdRequired(request.new_member_id)
-        self._add(Member(request.new_member_id, request, now_ms), request, token, now_ms)
+        self._add(ClassicMember(request.new_member_id, request, now_ms), request, token, now_ms)
 
     def _join_again(self, request: JoinRequest, token: Token, now_ms: int) -> None:
         if self._pending.pop(request.member_id, None) is not None:
             self._check_size()
-            self._add(Member(request.member_id, request, now_ms), request, token, now_ms)
+            self._add(ClassicMember(request.member_id, request, now_ms), request, token, now_ms)
             return
         member = self.members.known(request.member_id, request.instance_id)
         changed = list(request.protocols) != member.protocols
@@ -214,7 +214,7 @@ class Group:
         )
         if not rejoin:
             # The answer to its last join was lost: say it again.
-            self._effects.append(Reply(token, self._join_result(member)))
+            self._effects.append(ReplyEffect(token, self._join_result(member)))
             member.expires_ms = now_ms + member.session_timeout_ms
             return
         member.update(request)
@@ -222,15 +222,15 @@ class Group:
         self._wait_join(member, token, now_ms)
         self._rebalance(now_ms)
 
-    def _replace_static(self, old: Member, request: JoinRequest, token: Token, now_ms: int) -> None:
+    def _replace_static(self, old: ClassicMember, request: JoinRequest, token: Token, now_ms: int) -> None:
         """A static member is back under a new id: whoever uses the old one is fenced."""
         fenced = FencedInstance(f"another member joined as {request.instance_id}")
         for waiting in (old.joining, old.syncing):
             if waiting is not None:
-                self._effects.append(Reply(waiting, fenced))
+                self._effects.append(ReplyEffect(waiting, fenced))
         self.members.remove(old)
         self._unsynced.discard(old.id)
-        member = Member(request.new_member_id, request, now_ms)
+        member = ClassicMember(request.new_member_id, request, now_ms)
         member.assignment = old.assignment
         was_leader = self.leader_id == old.id
         if was_leader:
@@ -242,19 +242,19 @@ class Group:
             if was_leader and not request.can_skip_assignment:
                 # Told that another is the leader, an old client does not assign again (KIP-814).
                 result = result._replace(leader_id=old.id, members=())
-            reply = Reply(token, result._replace(skip_assignment=was_leader and request.can_skip_assignment))
-            self._effects.append(Store(self.snapshot(), (reply,)))
+            reply = ReplyEffect(token, result._replace(skip_assignment=was_leader and request.can_skip_assignment))
+            self._effects.append(StoreEffect(self.snapshot(), (reply,)))
             return
         self._wait_join(member, token, now_ms)
         self._rebalance(now_ms)
 
-    def _takes_over(self, member: Member, old: Member) -> bool:
+    def _takes_over(self, member: ClassicMember, old: ClassicMember) -> bool:
         """Whether a static member that is back may go on with the assignment it had, without a rebalance."""
         return self.members.elected_protocol() == self.protocol and member.wants_the_same(
             old, self.protocol_type, self.protocol
         )
 
-    def _add(self, member: Member, request: JoinRequest, token: Token, now_ms: int) -> None:
+    def _add(self, member: ClassicMember, request: JoinRequest, token: Token, now_ms: int) -> None:
         if not self.members:
             self.protocol_type = request.protocol_type
         self.members.add(member)
@@ -264,9 +264,9 @@ class Group:
         self._wait_join(member, token, now_ms)
         self._rebalance(now_ms)
 
-    def _wait_join(self, member: Member, token: Token, now_ms: int) -> None:
+    def _wait_join(self, member: ClassicMember, token: Token, now_ms: int) -> None:
         if member.joining is not None:
-            self._effects.append(Reply(member.joining, RebalanceInProgress("the member joined again")))
+            self._effects.append(ReplyEffect(member.joining, RebalanceInProgress("the member joined again")))
         member.joining = token
         member.expires_ms = now_ms + member.session_timeout_ms
 
@@ -318,7 +318,7 @@ class Group:
             self._to(GroupState.EMPTY)
             self.protocol = None
             self.leader_id = None
-            self._effects.append(Store(self.snapshot()))
+            self._effects.append(StoreEffect(self.snapshot()))
             return
         self.protocol = self.members.elected_protocol()
         leader = self.members.get(self.leader_id)
@@ -328,12 +328,12 @@ class Group:
         self._rebalance_ms = now_ms + self.members.longest_rebalance_ms()
         for member in self.members:
             if member.joining is not None:
-                self._effects.append(Reply(member.joining, self._join_result(member)))
+                self._effects.append(ReplyEffect(member.joining, self._join_result(member)))
                 member.joining = None
                 member.expires_ms = now_ms + member.session_timeout_ms
                 self._unsynced.add(member.id)
 
-    def _join_result(self, member: Member) -> JoinResult:
+    def _join_result(self, member: ClassicMember) -> JoinResult:
         members: tuple[MemberSubscription, ...] = ()
         if member.id == self.leader_id:
             members = self.members.subscriptions(self.protocol)
@@ -348,7 +348,7 @@ class Group:
         try:
             self._sync(request, token, now_ms)
         except DuramenError as error:
-            self._effects.append(Reply(token, error))
+            self._effects.append(ReplyEffect(token, error))
 
     def _sync(self, request: SyncRequest, token: Token, now_ms: int) -> None:
         member = self.members.known(request.member_id, request.instance_id)
@@ -362,29 +362,29 @@ class Group:
         member.expires_ms = now_ms + member.session_timeout_ms
         self._unsynced.discard(member.id)
         if self.state is GroupState.STABLE:
-            self._effects.append(Reply(token, self._sync_result(member)))
+            self._effects.append(ReplyEffect(token, self._sync_result(member)))
             self._all_synced()
             return
         if member.syncing is not None:
-            self._effects.append(Reply(member.syncing, RebalanceInProgress("the member asked again")))
+            self._effects.append(ReplyEffect(member.syncing, RebalanceInProgress("the member asked again")))
         member.syncing = token
         if member.id == self.leader_id and self._storing is None:
             assignments = dict(request.assignments)
             for other in self.members:
                 other.assignment = bytes(assignments.get(other.id, b""))
             self._storing = self.generation
-            self._effects.append(Store(self.snapshot()))
+            self._effects.append(StoreEffect(self.snapshot()))
 
-    def _sync_result(self, member: Member) -> SyncResult:
+    def _sync_result(self, member: ClassicMember) -> SyncResult:
         return SyncResult(self.protocol_type, self.protocol or "", member.assignment)
 
     def _all_synced(self) -> None:
         if self.state is GroupState.STABLE and not self._unsynced:
             self._rebalance_ms = None
 
-    def stored(self, store: Store, error: DuramenError | None, now_ms: int) -> None:
-        """What a `Store` effect asked for is durable, or could not be stored."""
-        self._effects += [reply if error is None else Reply(reply.token, error) for reply in store.replies]
+    def stored(self, store: StoreEffect, error: DuramenError | None, now_ms: int) -> None:
+        """What a `StoreEffect` effect asked for is durable, or could not be stored."""
+        self._effects += [reply if error is None else ReplyEffect(reply.token, error) for reply in store.replies]
         if self.state is not GroupState.COMPLETING or self._storing != store.snapshot.generation:
             return
         self._storing = None
@@ -398,9 +398,9 @@ class Group:
         for member in self.members:
             self._answer_sync(member, self._sync_result(member), now_ms)
 
-    def _answer_sync(self, member: Member, result: SyncResult | DuramenError, now_ms: int) -> None:
+    def _answer_sync(self, member: ClassicMember, result: SyncResult | DuramenError, now_ms: int) -> None:
         if member.syncing is not None:
-            self._effects.append(Reply(member.syncing, result))
+            self._effects.append(ReplyEffect(member.syncing, result))
             member.syncing = None
             member.expires_ms = now_ms + member.session_timeout_ms
 
@@ -446,11 +446,11 @@ class Group:
         self._remove(self.members.known(member_id, instance_id))
         self._after_removal(now_ms)
 
-    def _remove(self, member: Member, error: DuramenError | None = None) -> None:
+    def _remove(self, member: ClassicMember, error: DuramenError | None = None) -> None:
         gone = error or UnknownMember("the member left the group")
         for waiting in (member.joining, member.syncing):
             if waiting is not None:
-                self._effects.append(Reply(waiting, gone))
+                self._effects.append(ReplyEffect(waiting, gone))
         self.members.remove(member)
         self._unsynced.discard(member.id)
         if self.leader_id == member.id:

@@ -7,7 +7,7 @@ from duramen.base.errors import FencedInstance, UnknownMember
 from duramen.groups.subscription import same_topics
 from duramen.groups.values import JoinRequest, MemberSnapshot, MemberSubscription, Token
 
-__all__ = ["Member", "Members", "request_bytes"]
+__all__ = ["ClassicMember", "ClassicMembers", "request_bytes"]
 
 _CONSUMER: Final = "consumer"
 _MEMBER_BYTES: Final = 1024  # what one takes without what it sends
@@ -19,7 +19,7 @@ def request_bytes(request: JoinRequest) -> int:
     return _MEMBER_BYTES + names + sum(len(name) + len(metadata) for name, metadata in request.protocols)
 
 
-class Member:
+class ClassicMember:
     """A member and the request of its that waits, if any."""
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Member:
         """A member whose request waits here is alive."""
         return self.joining is not None or self.syncing is not None
 
-    def wants_the_same(self, other: "Member", protocol_type: str, protocol: str | None) -> bool:
+    def wants_the_same(self, other: "ClassicMember", protocol_type: str, protocol: str | None) -> bool:
         """Whether both subscribe to the same, so that one can take over what the other was assigned."""
         mine, theirs = self.metadata(protocol), other.metadata(protocol)
         return mine == theirs or (protocol_type == _CONSUMER and same_topics(mine, theirs))
@@ -88,31 +88,31 @@ class Member:
         )
 
 
-class Members:
+class ClassicMembers:
     """Members by id, in the order in which they came; static ones by their instance id too."""
 
     __slots__ = ("_by_id", "_group_id", "_static")
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
-        self._by_id: dict[str, Member] = {}
+        self._by_id: dict[str, ClassicMember] = {}
         self._static: dict[str, str] = {}  # member ids by group.instance.id
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[ClassicMember]:
         return iter(list(self._by_id.values()))
 
-    def get(self, member_id: str | None) -> Member | None:
+    def get(self, member_id: str | None) -> ClassicMember | None:
         """The member of that id."""
         return self._by_id.get(member_id or "")
 
-    def static(self, instance_id: str | None) -> Member | None:
+    def static(self, instance_id: str | None) -> ClassicMember | None:
         """The static member of that instance id."""
         return self._by_id.get(self._static.get(instance_id or "", ""))
 
-    def known(self, member_id: str, instance_id: str | None) -> Member:
+    def known(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """The member that says it is this. Raises UnknownMember, or FencedInstance where another took its place."""
         if instance_id is not None:
             current = self._static.get(instance_id)
@@ -125,13 +125,13 @@ class Members:
             raise UnknownMember(f"group {self._group_id} has no member {member_id}")
         return member
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         """Take a member in."""
         self._by_id[member.id] = member
         if member.instance_id is not None:
             self._static[member.instance_id] = member.id
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassicMember) -> None:
         """Let a member go."""
         del self._by_id[member.id]
         if member.instance_id is not None and self._static.get(member.instance_id) == member.id:

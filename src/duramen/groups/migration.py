@@ -12,7 +12,7 @@ from duramen.groups.consumer_classic import CONSUMERS, names_of, places_of, subs
 from duramen.groups.consumer_table import ConsumerTable
 from duramen.groups.consumer_values import ClassicSide, ConsumerMember
 from duramen.groups.group import Group
-from duramen.groups.topics import Topics
+from duramen.groups.topics import TopicCatalogue
 from duramen.groups.values import GroupSnapshot, MemberSnapshot
 
 __all__ = ["Policy", "downgraded", "upgraded"]
@@ -30,7 +30,7 @@ class Policy(NamedTuple):
         return cls(name in ("bidirectional", "upgrade"), name in ("bidirectional", "downgrade"))
 
 
-def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerTable:
+def upgraded(group: Group, topics: TopicCatalogue, max_size: int) -> ConsumerTable:
     """A classic group with members as one of the consumer protocol, in the epoch of its generation.
 
     Raises GroupNotFound where it cannot be one, as Kafka says it; `group` is not changed.
@@ -61,7 +61,7 @@ def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerTable:
 
 
 def downgraded(
-    table: ConsumerTable, topics: Topics, now_ms: int, *, initial_delay_ms: int, max_size: int
+    table: ConsumerTable, topics: TopicCatalogue, now_ms: int, *, initial_delay_ms: int, max_size: int
 ) -> tuple[Group, GroupSnapshot]:
     """The classic group of members that are all of the classic protocol, which rebalances; and what is stored of it.
 

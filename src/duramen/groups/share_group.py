@@ -13,7 +13,15 @@ from uuid import UUID
 from duramen.base.errors import FencedMemberEpoch, GroupFull, UnknownMember
 from duramen.groups.share_assignor import Place, assign
 
-__all__ = ["JOINING", "LEAVING", "HeartbeatResult", "ShareGroup", "ShareGroupState", "ShareHeartbeat", "ShareMember"]
+__all__ = [
+    "JOINING",
+    "LEAVING",
+    "ShareGroup",
+    "ShareGroupState",
+    "ShareHeartbeat",
+    "ShareHeartbeatResult",
+    "ShareMember",
+]
 
 JOINING = 0
 LEAVING = -1
@@ -42,7 +50,7 @@ class ShareHeartbeat(NamedTuple):
     client_host: str
 
 
-class HeartbeatResult(NamedTuple):
+class ShareHeartbeatResult(NamedTuple):
     """The member's epoch, and its assignment where it does not know it."""
 
     member_id: str
@@ -116,7 +124,7 @@ class ShareGroup:
 
     def heartbeat(
         self, heartbeat: ShareHeartbeat, topics: Topics, now_ms: int, *, session_ms: int, max_size: int
-    ) -> HeartbeatResult:
+    ) -> ShareHeartbeatResult:
         """A member joins or is alive. Raises GroupFull, UnknownMember, FencedMemberEpoch."""
         member = self._find(heartbeat, max_size)
         member.deadline_ms = now_ms + session_ms
@@ -133,7 +141,7 @@ class ShareGroup:
             member.previous_epoch, member.epoch = member.epoch, self.epoch
         before, member.assignment = member.assignment, self._target.get(member.id, frozenset())
         known = heartbeat.epoch == member.epoch and before == member.assignment
-        return HeartbeatResult(member.id, member.epoch, None if known else member.assignment)
+        return ShareHeartbeatResult(member.id, member.epoch, None if known else member.assignment)
 
     def _find(self, heartbeat: ShareHeartbeat, max_size: int) -> ShareMember:
         member = self._members.get(heartbeat.member_id)

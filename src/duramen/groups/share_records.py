@@ -16,7 +16,7 @@ from uuid import UUID
 
 from duramen.base.errors import BatchCorrupt, RequestInvalid
 from duramen.codec.kafka.schema import Schema
-from duramen.delivery.spans import Phase
+from duramen.delivery.spans import DeliveryPhase
 from duramen.delivery.window import State, overlaid
 from duramen.groups.records import partition_for
 
@@ -43,7 +43,9 @@ _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _SNAPSHOT_TYPE: Final = 0
 _UPDATE_TYPE: Final = 1
-_PHASES: Final = {phase.value: phase for phase in (Phase.AVAILABLE, Phase.ACKNOWLEDGED, Phase.ARCHIVED)}
+_PHASES: Final = {
+    phase.value: phase for phase in (DeliveryPhase.AVAILABLE, DeliveryPhase.ACKNOWLEDGED, DeliveryPhase.ARCHIVED)
+}
 
 _BATCHES: Final = """
     state_batches []
@@ -215,7 +217,7 @@ def _states(found: dict[str, Any]) -> tuple[State, ...]:
 
 
 def _complete(states: Sequence[State]) -> int:
-    return sum(state.last - state.first + 1 for state in states if state.phase is not Phase.AVAILABLE)
+    return sum(state.last - state.first + 1 for state in states if state.phase is not DeliveryPhase.AVAILABLE)
 
 
 def merged(snapshot: ShareState, updates: Sequence[ShareUpdate]) -> ShareState:

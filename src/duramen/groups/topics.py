@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-__all__ = ["Topic", "TopicPartition", "Topics", "hash_of"]
+__all__ = ["GroupTopic", "TopicCatalogue", "TopicPartition", "hash_of"]
 
 TopicPartition = tuple[UUID, int]
 """A partition by its topic's id: a topic made anew under an old name is another one."""
 
 
-class Topic(NamedTuple):
+class GroupTopic(NamedTuple):
     """A topic that exists."""
 
     name: str
@@ -19,10 +19,10 @@ class Topic(NamedTuple):
     partitions: int
 
 
-class Topics(Protocol):
+class TopicCatalogue(Protocol):
     """The topics that exist now."""
 
-    def find(self, name: str) -> Topic | None:
+    def find(self, name: str) -> GroupTopic | None:
         """The topic of that name."""
 
     def name_of(self, topic_id: UUID) -> str | None:
@@ -32,7 +32,7 @@ class Topics(Protocol):
         """Every name."""
 
 
-def hash_of(topics: Iterable[Topic]) -> int:
+def hash_of(topics: Iterable[GroupTopic]) -> int:
     """A number of 64 bits with a sign that differs where topics do: which they are, their ids, their partitions."""
     text = "".join(f"{topic.name}\0{topic.id}\0{topic.partitions}\0" for topic in sorted(topics))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)

@@ -14,8 +14,8 @@ __all__ = [
     "JoinResult",
     "MemberSnapshot",
     "MemberSubscription",
-    "Reply",
-    "Store",
+    "ReplyEffect",
+    "StoreEffect",
     "SyncRequest",
     "SyncResult",
     "Token",
@@ -90,21 +90,21 @@ class SyncResult(NamedTuple):
     assignment: bytes
 
 
-class Reply(NamedTuple):
+class ReplyEffect(NamedTuple):
     """Answer the request that came with `token`."""
 
     token: Token
     result: JoinResult | SyncResult | DuramenError
 
 
-class Store(NamedTuple):
+class StoreEffect(NamedTuple):
     """Store the group as it is in `snapshot`, then say so with `stored`; `replies` wait until then."""
 
     snapshot: "GroupSnapshot"
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[ReplyEffect, ...] = ()
 
 
-Effect = Reply | Store
+Effect = ReplyEffect | StoreEffect
 
 
 class MemberSnapshot(NamedTuple):

@@ -17,10 +17,10 @@ from duramen.keyed.hashing import SECRET_BYTES
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.latest import PARTITIONS
 from duramen.keyed.prev import PAGE_RECORDS, PageFacts, PageStore
-from duramen.keyed.samples import Sample
-from duramen.keyed.view import View
+from duramen.keyed.samples import PositionSample
+from duramen.keyed.view import KeyedView
 
-__all__ = ["Checkpoint", "LogFacts", "decode", "encode", "newest", "problem", "restore"]
+__all__ = ["LogPositions", "ViewCheckpoint", "decode", "encode", "newest", "problem", "restore"]
 
 _MAGIC: Final = b"DURKEY01"
 _HEAD_BYTES: Final = 12
@@ -29,7 +29,7 @@ _PIECE_BYTES: Final = 1 << 20
 _Range = tuple[int, int]
 
 
-class Checkpoint(NamedTuple):
+class ViewCheckpoint(NamedTuple):
     """What a checkpoint holds; `epoch` is the leader epoch of the record before `position`, or -1."""
 
     generation: int
@@ -42,7 +42,7 @@ class Checkpoint(NamedTuple):
     epoch: int
     s0: int
     horizon: int
-    samples: list[Sample]
+    samples: list[PositionSample]
     open: dict[int, list[_Range]]
     next_page: int
     pages: list[PageFacts]
@@ -51,7 +51,7 @@ class Checkpoint(NamedTuple):
     live: list[tuple[int, bytes]]
 
 
-class LogFacts(NamedTuple):
+class LogPositions(NamedTuple):
     """What is known of the log beside which a checkpoint lies; `epoch_at` says the leader epoch of a record, or -1."""
 
     stream_id: bytes
@@ -61,15 +61,15 @@ class LogFacts(NamedTuple):
     epoch_at: Callable[[int], int]
 
 
-_decoder = msgspec.msgpack.Decoder(Checkpoint)
+_decoder = msgspec.msgpack.Decoder(ViewCheckpoint)
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encode(view: View, log: LogFacts, generation: int) -> bytes:
+def encode(view: KeyedView, log: LogPositions, generation: int) -> bytes:
     """A checkpoint of the view as it is; of two, the one with the larger generation counts."""
     next_page, pages, page = view.prev.state()
     content = _encoder.encode(
-        Checkpoint(
+        ViewCheckpoint(
             generation=generation,
             stream_id=log.stream_id,
             partition=log.partition,
@@ -92,7 +92,7 @@ def encode(view: View, log: LogFacts, generation: int) -> bytes:
     return _MAGIC + crc32c(content).to_bytes(4, "little") + content
 
 
-def decode(content: Buffer) -> Checkpoint:
+def decode(content: Buffer) -> ViewCheckpoint:
     """The checkpoint. Raises CheckpointInvalid where it is cut off, damaged or another version's."""
     view = memoryview(content).toreadonly().cast("B")
     if len(view) < _HEAD_BYTES or bytes(view[:8]) != _MAGIC:
@@ -114,7 +114,7 @@ def decode(content: Buffer) -> Checkpoint:
     return found
 
 
-def problem(found: Checkpoint, log: LogFacts, hash_id: int) -> str:
+def problem(found: ViewCheckpoint, log: LogPositions, hash_id: int) -> str:
     """Why the checkpoint cannot be used beside this log; empty where it can. The view is derived anew then."""
     if (found.stream_id, found.partition) != (log.stream_id, log.partition):
         return "it is another stream's"
@@ -129,9 +129,11 @@ def problem(found: Checkpoint, log: LogFacts, hash_id: int) -> str:
     return ""
 
 
-def newest(contents: Sequence[Buffer | None], log: LogFacts, hash_id: int) -> tuple[Checkpoint | None, list[str]]:
+def newest(
+    contents: Sequence[Buffer | None], log: LogPositions, hash_id: int
+) -> tuple[ViewCheckpoint | None, list[str]]:
     """The checkpoint to go on from, of two generations, of which some may be absent; and what is wrong with others."""
-    usable: list[Checkpoint] = []
+    usable: list[ViewCheckpoint] = []
     wrong: list[str] = []
     for content in contents:
         if content is None:
@@ -149,9 +151,9 @@ def newest(contents: Sequence[Buffer | None], log: LogFacts, hash_id: int) -> tu
     return max(usable, key=lambda one: one.generation, default=None), wrong
 
 
-def restore(found: Checkpoint, kernel: Kernel, store: PageStore, *, page_records: int = PAGE_RECORDS) -> View:
+def restore(found: ViewCheckpoint, kernel: Kernel, store: PageStore, *, page_records: int = PAGE_RECORDS) -> KeyedView:
     """The view as it was. Raises CheckpointInvalid where a page that it needs is not what it was."""
-    view = View(kernel, found.base, found.secret, store, page_records=page_records)
+    view = KeyedView(kernel, found.base, found.secret, store, page_records=page_records)
     view.position, view.s0, view.horizon = found.position, found.s0, found.horizon
     for sample in found.samples:
         view.samples.add(sample)
@@ -164,5 +166,5 @@ def restore(found: Checkpoint, kernel: Kernel, store: PageStore, *, page_records
     return view
 
 
-def _epoch_before(log: LogFacts, position: int) -> int:
+def _epoch_before(log: LogPositions, position: int) -> int:
     return log.epoch_at(position - 1) if position > log.start_offset else -1

@@ -9,7 +9,7 @@ from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, batches, checked
 from duramen.codec.batch_filter import marker_type
 from duramen.codec.markers import COMMIT
 
-__all__ = ["OWN", "Counting", "Held", "Piece"]
+__all__ = ["OWN", "CountedPiece", "Counting", "Held"]
 
 OWN = -1
 """Records count at their own offsets."""
@@ -18,7 +18,7 @@ Held = list[tuple[int, int]]
 """First and next offsets of batches, those that follow one another as one."""
 
 
-class Piece(NamedTuple):
+class CountedPiece(NamedTuple):
     """Records that count one after another: of `data[start:stop]` at their own offsets, or those `held`, at `at`.
 
     `next_offset` is behind everything that has been looked at. What is taken of `held` is removed from it, so that a
@@ -42,7 +42,7 @@ class Counting:
         """Everything that counts at or behind `position`, which is where this stands, is at or behind this offset."""
         return min((held[0][0] for held in self.open.values()), default=position)
 
-    def pieces(self, data: Buffer, position: int) -> Iterator[Piece]:
+    def pieces(self, data: Buffer, position: int) -> Iterator[CountedPiece]:
         """What counts of the whole batches in `data`, from the offset `position` on, in the order in which it counts.
 
         Where what is yielded was not taken, begin again with what was there before. Raises BatchCorrupt.
@@ -55,17 +55,17 @@ class Counting:
                 position = max(position, head.next_offset)
                 continue
             if at > start:
-                yield Piece(start, at, [], OWN, head.base_offset)
+                yield CountedPiece(start, at, [], OWN, head.base_offset)
             start, position = stop, head.next_offset
             if not head.attributes & CONTROL:
                 _hold(self.open.setdefault(head.producer_id, []), head.base_offset, head.next_offset)
                 continue
             held = self.open.get(head.producer_id, [])
             if held and _commits(view, at, head):
-                yield Piece(stop, stop, held, head.base_offset, position)
+                yield CountedPiece(stop, stop, held, head.base_offset, position)
             self.open.pop(head.producer_id, None)
         if stop:
-            yield Piece(start, stop, [], OWN, position)
+            yield CountedPiece(start, stop, [], OWN, position)
 
 
 def _commits(view: memoryview, at: int, head: Header) -> bool:

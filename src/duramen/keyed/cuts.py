@@ -3,14 +3,14 @@
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from duramen.base.cuts import Bonds, Marked
+from duramen.base.cuts import Bonds, MarkedUpTo
 
 __all__ = ["cut"]
 
 P = TypeVar("P", bound=Hashable)
 
 
-def cut(oldest: Mapping[P, int], wanted: Mapping[P, int], marked: Mapping[P, Marked]) -> dict[P, int]:
+def cut(oldest: Mapping[P, int], wanted: Mapping[P, int], marked: Mapping[P, MarkedUpTo]) -> dict[P, int]:
     """The newest snapshots at or before `wanted` that have each transaction wholly or not at all.
 
     `marked` has the markers from `oldest`, the S0 of each partition, on; the wanted positions were high watermarks

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from duramen.base.ports import Buffer
-from duramen.keyed.samples import Sample, Samples
+from duramen.keyed.samples import PositionSample, Samples
 
 __all__ = ["Dropping", "next_s0", "tombstone_bound"]
 
@@ -54,7 +54,7 @@ def next_s0(s0: int, wanted: int, oldest_lease: int | None, position: int) -> in
 
 def tombstone_bound(
     samples: Samples, now_ms: int, delete_retention_ms: int, s0: int, cleaned_as_of: Iterable[int]
-) -> Sample:
+) -> PositionSample:
     """Tombstones with offsets below the sample's `floor` may go; readers need to have come to its `position`.
 
     `cleaned_as_of`: for each segment before the one in question, the S0 as of which it was cleaned last.

@@ -20,7 +20,7 @@ __all__ = [
     "NOTHING",
     "NO_PARTITION",
     "OFFSET_BITS",
-    "Applied",
+    "AppliedBatches",
     "Apply",
     "Copy",
     "Filter",
@@ -57,7 +57,7 @@ def most_keys(slots: int) -> int:
     return slots - slots // 4
 
 
-class Applied(NamedTuple):
+class AppliedBatches(NamedTuple):
     """What `apply` has done; `position` and `next_offset` (as `first`) are where it goes on.
 
     `full`: the partition that has no room for the next key. `records`: how many were applied, as many distances are
@@ -87,7 +87,7 @@ class Apply(Protocol):
         base: int,
         secret: bytes,
         distances: memoryview,
-    ) -> Applied:
+    ) -> AppliedBatches:
         """Apply the records with offsets in `[first, end)` of the batches from `position` on; control batches not.
 
         Ends early where a partition or the distances are full. Compressed batches are decompressed. Raises BatchCorrupt

@@ -8,7 +8,7 @@ know the secret.
 from typing import Final
 
 from duramen.base.ports import Buffer
-from duramen.keyed.kernel import FEWEST_SLOTS, NO_PARTITION, Applied, Kernel, most_keys
+from duramen.keyed.kernel import FEWEST_SLOTS, NO_PARTITION, AppliedBatches, Kernel, most_keys
 
 __all__ = ["PARTITIONS", "SLOT_BYTES", "Latest"]
 
@@ -36,7 +36,7 @@ class Latest:
         """Memory of the table."""
         return sum(map(len, self._partitions)) * 8
 
-    def apply(self, data: Buffer, position: int, first: int, end: int, distances: memoryview) -> Applied:
+    def apply(self, data: Buffer, position: int, first: int, end: int, distances: memoryview) -> AppliedBatches:
         """Apply records as `Apply` says it, as many as there are distances for; partitions grow as they fill."""
         records, runs, far = 0, list[tuple[int, int]](), list[tuple[int, int]]()
         while True:

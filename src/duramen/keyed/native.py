@@ -10,7 +10,7 @@ from duramen.base.errors import BatchCorrupt
 from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
 from duramen.keyed.hashing import SIPHASH
-from duramen.keyed.kernel import Applied, Kernel
+from duramen.keyed.kernel import AppliedBatches, Kernel
 from duramen.keyed.plain import PLAIN
 
 __all__ = ["kernel", "native_kernel"]
@@ -45,14 +45,14 @@ def _apply(
     base: int,
     secret: bytes,
     distances: memoryview,
-) -> Applied:
+) -> AppliedBatches:
     import duramen_native
 
     try:
         found = duramen_native.apply(data, position, first, end, partitions, counts, base, secret, distances)
     except ValueError as error:
         raise BatchCorrupt(str(error)) from None
-    return Applied(*found)
+    return AppliedBatches(*found)
 
 
 def _filter(

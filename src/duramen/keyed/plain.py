@@ -18,7 +18,7 @@ from duramen.keyed.kernel import (
     NO_PARTITION,
     NOTHING,
     OFFSET_BITS,
-    Applied,
+    AppliedBatches,
     Kernel,
     check_partition,
     check_table,
@@ -44,7 +44,7 @@ def _apply(
     base: int,
     secret: bytes,
     distances: memoryview,
-) -> Applied:
+) -> AppliedBatches:
     hashed = blake2b_hash(secret)
     return apply_hashed(data, position, first, end, partitions, counts, base, hashed, distances)
 
@@ -59,7 +59,7 @@ def apply_hashed(
     base: int,
     hashed: HashKey,
     distances: memoryview,
-) -> Applied:
+) -> AppliedBatches:
     """As `Apply` says it, with any hash."""
     check_table(partitions, counts, base)
     view = memoryview(data).toreadonly().cast("B")
@@ -86,7 +86,7 @@ def apply_hashed(
             break
         next_offset = max(next_offset, head.next_offset)
         position = at + head.size
-    return Applied(position, next_offset, entering.full, entering.records, entering.runs, entering.far)
+    return AppliedBatches(position, next_offset, entering.full, entering.records, entering.runs, entering.far)
 
 
 def _whole(view: memoryview, position: int) -> Iterator[tuple[int, Header]]:

@@ -3,12 +3,12 @@
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-__all__ = ["Sample", "Samples"]
+__all__ = ["PositionSample", "Samples"]
 
 _MOST: Final = 1024
 
 
-class Sample(NamedTuple):
+class PositionSample(NamedTuple):
     """At `time_ms` the view stood at `position`; all that counts from there on has offsets from `floor` on.
 
     The floor is the position, or where the oldest transaction begins that was open.
@@ -24,9 +24,9 @@ class Samples:
 
     def __init__(self, base: int) -> None:
         self._base = base
-        self._kept: list[Sample] = []
+        self._kept: list[PositionSample] = []
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: PositionSample) -> None:
         """A sample; one that goes back in time or position is passed over."""
         last = self._kept[-1] if self._kept else None
         if last is not None and (sample.time_ms <= last.time_ms or sample.position <= last.position):
@@ -35,21 +35,21 @@ class Samples:
         if len(self._kept) > _MOST:
             self._kept = self._kept[::2]
 
-    def as_of(self, time_ms: int) -> Sample:
+    def as_of(self, time_ms: int) -> PositionSample:
         """The last sample that is not younger; the beginning where there is none."""
         at = bisect_right(self._kept, time_ms, key=lambda one: one.time_ms)
-        return self._kept[at - 1] if at else Sample(0, self._base, self._base)
+        return self._kept[at - 1] if at else PositionSample(0, self._base, self._base)
 
-    def at(self, position: int) -> Sample:
+    def at(self, position: int) -> PositionSample:
         """The last sample at or before the position; the beginning where there is none."""
         at = bisect_right(self._kept, position, key=lambda one: one.position)
-        return self._kept[at - 1] if at else Sample(0, self._base, self._base)
+        return self._kept[at - 1] if at else PositionSample(0, self._base, self._base)
 
     def drop_before(self, time_ms: int) -> None:
         """Keep what `as_of` needs for this time and later ones."""
         at = bisect_right(self._kept, time_ms, key=lambda one: one.time_ms)
         del self._kept[: max(0, at - 1)]
 
-    def rows(self) -> list[Sample]:
+    def rows(self) -> list[PositionSample]:
         """All of them, for a checkpoint."""
         return list(self._kept)

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from duramen.base.errors import SnapshotNotReached, SnapshotStartOver, SnapshotTooOld
 
-__all__ = ["Bounds"]
+__all__ = ["SnapshotBounds"]
 
 
-class Bounds(NamedTuple):
+class SnapshotBounds(NamedTuple):
     """What there is of a partition: snapshots from `s0` to `position`, which is what the view has applied.
 
     `horizon`: of what counts below it tombstones may have been dropped.

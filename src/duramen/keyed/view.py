@@ -10,10 +10,10 @@ from duramen.keyed.kernel import BACK, FORWARD, KEEP, Kernel
 from duramen.keyed.latest import Latest
 from duramen.keyed.live import Live
 from duramen.keyed.prev import PAGE_RECORDS, MemoryPages, PageStore, Prev
-from duramen.keyed.samples import Sample, Samples
-from duramen.keyed.snapshots import Bounds
+from duramen.keyed.samples import PositionSample, Samples
+from duramen.keyed.snapshots import SnapshotBounds
 
-__all__ = ["Read", "Shown", "View"]
+__all__ = ["KeyedView", "Read", "VisibleRecords"]
 
 Read = Callable[[int, int], Buffer]
 """Whole batches of the log that hold the offsets `[first, end)`."""
@@ -21,7 +21,7 @@ Read = Callable[[int, int], Buffer]
 _FOREVER = (1 << 63) - 1
 
 
-class Shown(NamedTuple):
+class VisibleRecords(NamedTuple):
     """Bits from the offset `base` on, of those that a reader is shown."""
 
     base: int
@@ -34,7 +34,7 @@ class Shown(NamedTuple):
         ]
 
 
-class View:
+class KeyedView:
     """`position` is C: everything below it has been applied. Snapshots are positions from `s0` to there."""
 
     def __init__(
@@ -61,9 +61,9 @@ class View:
         return self.latest.base
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> SnapshotBounds:
         """Which snapshots there are."""
-        return Bounds(self.s0, self.position, self.horizon)
+        return SnapshotBounds(self.s0, self.position, self.horizon)
 
     @property
     def memory_bytes(self) -> int:
@@ -118,12 +118,12 @@ class View:
 
     # -- what is shown ------------------------------------------------------------------------------
 
-    def snapshot(self, at: int, first: int, end: int) -> Shown:
+    def snapshot(self, at: int, first: int, end: int) -> VisibleRecords:
         """Which of the offsets `[first, end)` the snapshot at `at` has. Raises SnapshotTooOld, SnapshotNotReached."""
         self.bounds.check_snapshot(at)
         return self._as_of(at, first, min(end, at))
 
-    def changes(self, since: int, at: int) -> Shown:
+    def changes(self, since: int, at: int) -> VisibleRecords:
         """What became visible since the snapshot at `since`, and is visible at `at`, deletions among it.
 
         Where `since` is before S0, some of it may have been visible before. Raises SnapshotTooOld, SnapshotNotReached,
@@ -137,9 +137,9 @@ class View:
         bits = bytearray(at - base + 7 >> 3)
         for one in entries:
             self.kernel.visible(bits, base, one.runs, one.distances, one.far, FORWARD)
-        return Shown(base, bits)
+        return VisibleRecords(base, bits)
 
-    def _as_of(self, at: int, first: int, end: int) -> Shown:
+    def _as_of(self, at: int, first: int, end: int) -> VisibleRecords:
         base = first & ~7
         bits = self.live.copy(base, max(0, end - base + 7 >> 3))
         for one in self.prev.back_to(at):
@@ -147,13 +147,13 @@ class View:
         for one in self.prev.unwritten(0, at):
             self.kernel.visible(bits, base, one.runs, one.distances, one.far, FORWARD)
         _cut(bits, base, first, end)
-        return Shown(base, bits)
+        return VisibleRecords(base, bits)
 
     # -- what may go --------------------------------------------------------------------------------
 
     def sample(self, now_ms: int) -> None:
         """Remember where the view stands."""
-        self.samples.add(Sample(now_ms, self.position, self.counting.first_open(self.position)))
+        self.samples.add(PositionSample(now_ms, self.position, self.counting.first_open(self.position)))
 
     def raise_s0(self, s0: int) -> None:
         """Older snapshots are not opened any more; S0 never falls."""
@@ -162,7 +162,7 @@ class View:
         self.s0 = max(self.s0, s0)
         self.prev.drop_below(self.s0)
 
-    def dropping(self, first: int, tombstones: Sample | None = None) -> Dropping:
+    def dropping(self, first: int, tombstones: PositionSample | None = None) -> Dropping:
         """What of the offsets from `first` to S0 may go; `tombstones` is what `tombstone_bound` says.
 
         From when tombstones are dropped, readers that have not come to the sample's position start over.

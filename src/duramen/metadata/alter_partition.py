@@ -12,27 +12,27 @@ from duramen.metadata.partitions import PartitionId, PartitionState, difference
 from duramen.metadata.state import ControllerState
 from duramen.metadata.stream_rules import rules_of
 
-__all__ = ["Altered", "Member", "Proposal", "Refusal", "alter_partition"]
+__all__ = ["AlterPartitionRefusal", "Altered", "InSyncMember", "InSyncProposal", "alter_partition"]
 
 
-class Member(NamedTuple):
+class InSyncMember(NamedTuple):
     """A node with the epoch of the registration in which it fetched."""
 
     node_id: int
     epoch: int
 
 
-class Proposal(NamedTuple):
+class InSyncProposal(NamedTuple):
     """The leader of a partition, in the epochs that it knows, wants these to be in sync, itself among them."""
 
     place: PartitionId
-    leader: Member
+    leader: InSyncMember
     leader_epoch: int
     partition_epoch: int
-    isr: tuple[Member, ...]
+    isr: tuple[InSyncMember, ...]
 
 
-class Refusal(Enum):
+class AlterPartitionRefusal(Enum):
     """Why a proposal is not taken; the names are those of Kafka's errors."""
 
     UNKNOWN_TOPIC_ID = "there is no such stream"
@@ -55,13 +55,13 @@ class Altered(NamedTuple):
     new_leader: bool = False
 
 
-def alter_partition(state: ControllerState, proposal: Proposal) -> Altered | Refusal:
+def alter_partition(state: ControllerState, proposal: InSyncProposal) -> Altered | AlterPartitionRefusal:
     """Take a leader's proposal, or say why not."""
     place = proposal.place
     partition = state.partitions.get(place)
     if partition is None:
         known = state.stream_by_id(place.stream_id) is not None
-        return Refusal.UNKNOWN_TOPIC_OR_PARTITION if known else Refusal.UNKNOWN_TOPIC_ID
+        return AlterPartitionRefusal.UNKNOWN_TOPIC_OR_PARTITION if known else AlterPartitionRefusal.UNKNOWN_TOPIC_ID
     refusal = _refusal(partition, proposal, state.registrations)
     if refusal is not None:
         return refusal
@@ -75,26 +75,26 @@ def alter_partition(state: ControllerState, proposal: Proposal) -> Altered | Ref
     return Altered(events, any(isinstance(event.leader_epoch, int) for event in events))
 
 
-def _refusal(partition: PartitionState, proposal: Proposal, nodes: Nodes) -> Refusal | None:
+def _refusal(partition: PartitionState, proposal: InSyncProposal, nodes: Nodes) -> AlterPartitionRefusal | None:
     leader = nodes.get(proposal.leader.node_id)
     if leader is None or leader.epoch != proposal.leader.epoch:
-        return Refusal.STALE_BROKER_EPOCH
+        return AlterPartitionRefusal.STALE_BROKER_EPOCH
     if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
-        return Refusal.NOT_CONTROLLER
+        return AlterPartitionRefusal.NOT_CONTROLLER
     if proposal.leader_epoch < partition.leader_epoch:
-        return Refusal.FENCED_LEADER_EPOCH
+        return AlterPartitionRefusal.FENCED_LEADER_EPOCH
     proposed = [member.node_id for member in proposal.isr]
     sound = len(set(proposed)) == len(proposed) and set(proposed) <= set(partition.replicas)
     if leader.id != partition.leader or leader.id not in proposed or not sound:
-        return Refusal.INVALID_REQUEST
+        return AlterPartitionRefusal.INVALID_REQUEST
     if proposal.partition_epoch < partition.partition_epoch:
-        return Refusal.INVALID_UPDATE_VERSION
+        return AlterPartitionRefusal.INVALID_UPDATE_VERSION
     if not all(_is_eligible(member, leader.id, nodes) for member in proposal.isr):
-        return Refusal.INELIGIBLE_REPLICA
+        return AlterPartitionRefusal.INELIGIBLE_REPLICA
     return None
 
 
-def _is_eligible(member: Member, leader_id: int, nodes: Nodes) -> bool:
+def _is_eligible(member: InSyncMember, leader_id: int, nodes: Nodes) -> bool:
     """A leader that is about to stop stays as long as nobody can take over."""
     node = nodes.get(member.node_id)
     stops = node is not None and node.draining and node.id != leader_id

@@ -11,7 +11,7 @@ from duramen.metadata.leader_election import change, settle
 from duramen.metadata.nodes import Nodes
 from duramen.metadata.partitions import PartitionId, PartitionState, difference, without
 from duramen.metadata.state import ControllerState
-from duramen.metadata.stream_rules import Rules, RulesOf, rules_of
+from duramen.metadata.stream_rules import ReplicationRules, RulesOf, rules_of
 
 __all__ = ["elect_preferred", "elect_unclean", "existing", "move_leader", "rebalance_leaders", "refresh"]
 
@@ -63,7 +63,7 @@ def elect_unclean(
     partition = existing(state, place)
     if partition.leader is not None:
         raise ElectionNotNeeded(f"node {partition.leader} leads")
-    rules: Rules = rules_of(state, place.stream_id)._replace(unclean=True)
+    rules: ReplicationRules = rules_of(state, place.stream_id)._replace(unclean=True)
     before = partition
     if most_complete is not None:
         if not _can_lead(partition, most_complete, state.registrations):
@@ -90,7 +90,7 @@ def rebalance_leaders(state: ControllerState, most: int) -> list[PartitionChange
 
 
 def refresh(
-    state: ControllerState, places: Iterable[PartitionId], rules_of_stream: Callable[[StreamId], Rules]
+    state: ControllerState, places: Iterable[PartitionId], rules_of_stream: Callable[[StreamId], ReplicationRules]
 ) -> list[PartitionChanged]:
     """What new rules make of partitions: of who is eligible, above all.
 

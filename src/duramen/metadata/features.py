@@ -3,10 +3,10 @@
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["LATEST_LEVEL", "LEAST_LEVEL", "Feature"]
+__all__ = ["LATEST_LEVEL", "LEAST_LEVEL", "MetadataFeature"]
 
 
-class Feature(IntEnum):
+class MetadataFeature(IntEnum):
     """A feature, by the level from which it is in force."""
 
     CLUSTER = 1
@@ -19,8 +19,8 @@ class Feature(IntEnum):
     """Nodes ask each other in the encoding of the table of methods (docs/adr/rpc.md)."""
 
 
-LEAST_LEVEL: Final[int] = Feature.CLUSTER
+LEAST_LEVEL: Final[int] = MetadataFeature.CLUSTER
 """The lowest level of a cluster in which nodes of this version take part."""
 
-LATEST_LEVEL: Final[int] = max(Feature)
+LATEST_LEVEL: Final[int] = max(MetadataFeature)
 """The highest level that this version knows; a new cluster begins with it."""

@@ -9,7 +9,7 @@ from duramen.metadata.nodes import Node
 from duramen.metadata.sessions import Membership
 from duramen.metadata.state import ControllerState
 
-__all__ = ["Heartbeat", "Verdict", "heartbeat", "registered_node", "unwritable_node"]
+__all__ = ["Heartbeat", "HeartbeatVerdict", "heartbeat", "registered_node", "unwritable_node"]
 
 
 class Heartbeat(NamedTuple):
@@ -33,7 +33,7 @@ def unwritable_node(state: ControllerState, beat: Heartbeat) -> list[Event]:
     return drain(state, registered_node(state, beat.node_id, beat.epoch), unwritable=True)
 
 
-class Verdict(NamedTuple):
+class HeartbeatVerdict(NamedTuple):
     """The events to be committed before the node is answered, and the answer."""
 
     events: list[Event]
@@ -54,34 +54,34 @@ def registered_node(state: ControllerState, node_id: int, epoch: int) -> Node:
 
 def heartbeat(
     state: ControllerState, membership: Membership, beat: Heartbeat, *, end_offset: int, now_ms: int
-) -> Verdict:
+) -> HeartbeatVerdict:
     """Take a heartbeat; `end_offset` is the end of the metadata log. Raises NodeNotFound, NodeEpochStale."""
     node = registered_node(state, beat.node_id, beat.epoch)
     membership.heard(node.id, now_ms, beat.applied_offset)
     caught_up = beat.applied_offset >= node.epoch
     if node.fenced:
         if beat.wants_shutdown:
-            return Verdict([], fenced=True, caught_up=caught_up, may_stop=True)
+            return HeartbeatVerdict([], fenced=True, caught_up=caught_up, may_stop=True)
         if beat.wants_fence or not caught_up:
-            return Verdict([], fenced=True, caught_up=caught_up)
-        return Verdict(unfence(state, node), fenced=False, caught_up=True)
+            return HeartbeatVerdict([], fenced=True, caught_up=caught_up)
+        return HeartbeatVerdict(unfence(state, node), fenced=False, caught_up=True)
     if beat.wants_fence and not beat.wants_shutdown:
-        return Verdict(fence(state, node), fenced=True, caught_up=caught_up)
+        return HeartbeatVerdict(fence(state, node), fenced=True, caught_up=caught_up)
     if beat.wants_shutdown:
         return _draining(state, membership, node, end_offset, caught_up=caught_up)
-    return Verdict([], fenced=False, caught_up=caught_up)
+    return HeartbeatVerdict([], fenced=False, caught_up=caught_up)
 
 
 def _draining(
     state: ControllerState, membership: Membership, node: Node, end_offset: int, *, caught_up: bool
-) -> Verdict:
+) -> HeartbeatVerdict:
     """First the leaders move. Once all live nodes know that, the node is fenced: nobody has to notice that it went."""
     if not node.draining:
         events = drain(state, node)
         if not has_many(state, node.id):
             membership.drains(node.id, end_offset + len(events))
-        return Verdict(events, fenced=False, caught_up=caught_up)
+        return HeartbeatVerdict(events, fenced=False, caught_up=caught_up)
     live = [other.id for other in state.registrations if not other.fenced]
     if is_drained(state, node) and membership.know(live, membership.drains(node.id, end_offset)):
-        return Verdict(fence(state, node), fenced=True, caught_up=caught_up, may_stop=True)
-    return Verdict([], fenced=False, caught_up=caught_up)
+        return HeartbeatVerdict(fence(state, node), fenced=True, caught_up=caught_up, may_stop=True)
+    return HeartbeatVerdict([], fenced=False, caught_up=caught_up)

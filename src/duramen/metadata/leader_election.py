@@ -18,7 +18,7 @@ import msgspec
 from duramen.metadata.events import PartitionChanged
 from duramen.metadata.nodes import Nodes
 from duramen.metadata.partitions import PartitionId, PartitionState, difference, without
-from duramen.metadata.stream_rules import Rules
+from duramen.metadata.stream_rules import ReplicationRules
 
 __all__ = ["Alike", "Settled", "change", "settle"]
 
@@ -37,7 +37,7 @@ def change(
     before: PartitionState,
     wanted: PartitionState,
     nodes: Nodes,
-    rules: Rules,
+    rules: ReplicationRules,
     *,
     lost: int | None = None,
     blank: int | None = None,
@@ -63,7 +63,7 @@ class Alike:
         self,
         place: PartitionId,
         before: PartitionState,
-        rules: Rules,
+        rules: ReplicationRules,
         *,
         lost: int | None = None,
         blank: int | None = None,
@@ -99,7 +99,7 @@ def settle(
     before: PartitionState,
     wanted: PartitionState,
     nodes: Nodes,
-    rules: Rules,
+    rules: ReplicationRules,
     *,
     lost: int | None = None,
     blank: int | None = None,
@@ -170,7 +170,7 @@ def _present(wanted: PartitionState, nodes: Nodes) -> _Members:
 
 
 def _elected(
-    before: PartitionState, wanted: PartitionState, known: _Members, nodes: Nodes, rules: Rules
+    before: PartitionState, wanted: PartitionState, known: _Members, nodes: Nodes, rules: ReplicationRules
 ) -> tuple[_Members, bool]:
     """Who is in sync with itself alone, where nobody in sync is left, and whether it may lack acknowledged records."""
     leader = _first(_within(wanted.replicas, known), nodes)
@@ -180,7 +180,7 @@ def _elected(
     return (() if leader is None else (leader,)), leader is not None
 
 
-def _moved(wanted: PartitionState, rules: Rules) -> PartitionState:
+def _moved(wanted: PartitionState, rules: ReplicationRules) -> PartitionState:
     """A reassignment is complete once all that it adds are in sync, and enough stay in sync without what it removes."""
     if not wanted.is_moving:
         return wanted

@@ -13,7 +13,7 @@ from duramen.metadata.leader_election import settle
 from duramen.metadata.nodes import Node, Nodes
 from duramen.metadata.partitions import PartitionId, PartitionState, difference
 from duramen.metadata.state import ControllerState
-from duramen.metadata.stream_rules import Rules
+from duramen.metadata.stream_rules import ReplicationRules
 
 __all__ = ["Load", "check_assignment", "choose_replicas", "new_partitions", "place"]
 
@@ -115,5 +115,5 @@ def new_partitions(
         begun = PartitionState(
             replicas=tuple(replicas), isr=tuple(replicas), leader_epoch=leader_epoch - 1, partition_epoch=-1
         )
-        after, _ = settle(begun, begun, nodes, Rules())
+        after, _ = settle(begun, begun, nodes, ReplicationRules())
         yield difference(PartitionId(stream_id, partition), None, after)

@@ -18,10 +18,10 @@ from duramen.metadata.partitions import PartitionId, without
 from duramen.metadata.reassignment import can_cancel, cancel, reassign
 from duramen.metadata.state import ControllerState
 
-__all__ = ["Move", "Progress", "Reason", "begin_moves", "cancel_moves", "plan", "progress"]
+__all__ = ["MoveReason", "MovesProgress", "ReplicaMove", "begin_moves", "cancel_moves", "plan", "progress"]
 
 
-class Reason(Enum):
+class MoveReason(Enum):
     """Why a partition moves."""
 
     DRAIN = "a node is to have no replicas"
@@ -30,13 +30,13 @@ class Reason(Enum):
     LEADER = "another node is the preferred leader of fewer partitions"
 
 
-class Move(NamedTuple):
+class ReplicaMove(NamedTuple):
     """A partition whose replicas are `before` is to have `after`."""
 
     place: PartitionId
     before: tuple[int, ...]
     after: tuple[int, ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[MoveReason, ...]
 
     @property
     def copies(self) -> int:
@@ -44,7 +44,7 @@ class Move(NamedTuple):
         return len(without(self.after, self.before))
 
 
-class Progress(NamedTuple):
+class MovesProgress(NamedTuple):
     """How many moves of a plan are done, under way, not begun, and void: their partition has changed since."""
 
     done: int
@@ -53,7 +53,7 @@ class Progress(NamedTuple):
     void: int
 
 
-def plan(state: ControllerState, without_nodes: Collection[int] = ()) -> list[Move]:
+def plan(state: ControllerState, without_nodes: Collection[int] = ()) -> list[ReplicaMove]:
     """The moves that spread all partitions over the nodes that take replicas, and empty those that are named.
 
     Nodes that are fenced or about to stop keep what they have. Reassignments under way count as done. Where too few
@@ -77,14 +77,14 @@ class _Planner:
         self._racks = {node.id: node.rack for node in state.registrations}
         self._before = {place: partition.target for place, partition in state.partitions}
         self._after = {place: list(replicas) for place, replicas in self._before.items()}
-        self._reasons: dict[PartitionId, dict[Reason, None]] = {}
+        self._reasons: dict[PartitionId, dict[MoveReason, None]] = {}
         self._load: Counter[int] = Counter({node.id: 0 for node in nodes})
         for replicas in self._after.values():
             self._load.update(replicas)
 
-    def moves(self) -> list[Move]:
+    def moves(self) -> list[ReplicaMove]:
         return [
-            Move(place, self._before[place], tuple(self._after[place]), tuple(reasons))
+            ReplicaMove(place, self._before[place], tuple(self._after[place]), tuple(reasons))
             for place, reasons in self._reasons.items()
             if self._before[place] != tuple(self._after[place])
         ]
@@ -95,13 +95,13 @@ class _Planner:
             for node_id in [member for member in replicas if member in self._emptied]:
                 to = self._best(replicas, node_id, self._nodes)
                 if to is not None:
-                    self._replace(place, node_id, to, Reason.DRAIN)
+                    self._replace(place, node_id, to, MoveReason.DRAIN)
 
     def spread_racks(self) -> None:
         """Replace replicas that share a rack where another rack has two fewer of the partition."""
         for place, replicas in self._after.items():
             while (swap := self._rack_swap(replicas)) is not None:
-                self._replace(place, *swap, Reason.RACK)
+                self._replace(place, *swap, MoveReason.RACK)
 
     def _rack_swap(self, replicas: Sequence[int]) -> tuple[int, int] | None:
         counts = Counter(self._racks[member] for member in replicas)
@@ -138,7 +138,7 @@ class _Planner:
                 break
             to = self._best(replicas, node_id, lighter) if node_id in replicas else None
             if to is not None and self._keeps_racks(replicas, node_id, to):
-                self._replace(place, node_id, to, Reason.LOAD)
+                self._replace(place, node_id, to, MoveReason.LOAD)
                 moved = True
         return moved
 
@@ -167,7 +167,7 @@ class _Planner:
                     first[best] += 1
                     at = replicas.index(best)
                     replicas[0], replicas[at] = replicas[at], replicas[0]
-                    self._reasons.setdefault(place, {})[Reason.DRAIN if leaves else Reason.LEADER] = None
+                    self._reasons.setdefault(place, {})[MoveReason.DRAIN if leaves else MoveReason.LEADER] = None
                     moved = True
 
     def _best(self, replicas: Sequence[int], leaving: int, candidates: Iterable[int]) -> int | None:
@@ -185,7 +185,7 @@ class _Planner:
             default=None,
         )
 
-    def _replace(self, place: PartitionId, node_id: int, to: int, reason: Reason) -> None:
+    def _replace(self, place: PartitionId, node_id: int, to: int, reason: MoveReason) -> None:
         replicas = self._after[place]
         replicas[replicas.index(node_id)] = to
         self._load[node_id] -= 1
@@ -193,13 +193,13 @@ class _Planner:
         self._reasons.setdefault(place, {})[reason] = None
 
 
-def progress(state: ControllerState, moves: Sequence[Move]) -> Progress:
+def progress(state: ControllerState, moves: Sequence[ReplicaMove]) -> MovesProgress:
     """How far a plan has been carried out."""
     counts = Counter(_stage(state, move) for move in moves)
-    return Progress(counts["done"], counts["moving"], counts["waiting"], counts["void"])
+    return MovesProgress(counts["done"], counts["moving"], counts["waiting"], counts["void"])
 
 
-def _stage(state: ControllerState, move: Move) -> str:
+def _stage(state: ControllerState, move: ReplicaMove) -> str:
     partition = state.partitions.get(move.place)
     nodes = [state.registrations.get(member) for member in move.after]
     if partition is None or not all(node is not None and node.holds_partitions for node in nodes):
@@ -209,7 +209,7 @@ def _stage(state: ControllerState, move: Move) -> str:
     return "waiting" if partition.target == move.before and not partition.is_moving else "void"
 
 
-def begin_moves(state: ControllerState, moves: Sequence[Move], at_once: int) -> list[PartitionChanged]:
+def begin_moves(state: ControllerState, moves: Sequence[ReplicaMove], at_once: int) -> list[PartitionChanged]:
     """Begin the next moves of a plan, so that `at_once` that copy something are under way."""
     room = at_once - progress(state, moves).moving
     events: list[PartitionChanged] = []
@@ -220,7 +220,7 @@ def begin_moves(state: ControllerState, moves: Sequence[Move], at_once: int) -> 
     return events
 
 
-def cancel_moves(state: ControllerState, moves: Sequence[Move]) -> list[PartitionChanged]:
+def cancel_moves(state: ControllerState, moves: Sequence[ReplicaMove]) -> list[PartitionChanged]:
     """Take back those moves of a plan that are under way; what is done stays, and what can only go on."""
     events: list[PartitionChanged] = []
     for move in moves:

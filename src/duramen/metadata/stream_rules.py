@@ -12,11 +12,11 @@ from duramen.base.catalogue import STREAM
 from duramen.base.ids import StreamId
 from duramen.base.insync import least_in_sync
 from duramen.base.settings import Value, check
-from duramen.metadata.features import Feature
+from duramen.metadata.features import MetadataFeature
 from duramen.metadata.partitions import PartitionState
 from duramen.metadata.state import ControllerState
 
-__all__ = ["Loss", "Rules", "RulesOf", "rules_from", "rules_of"]
+__all__ = ["Loss", "ReplicationRules", "RulesOf", "rules_from", "rules_of"]
 
 _MIN_INSYNC: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
@@ -40,7 +40,7 @@ class Loss(Enum):
 _PARTLY: Final = frozenset({(Loss.MEMORY, "memory"), (Loss.UNSYNCED, "memory"), (Loss.UNSYNCED, "os")})
 
 
-class Rules(NamedTuple):
+class ReplicationRules(NamedTuple):
     """`min_insync_replicas` as configured, None where it follows the number of replicas.
 
     `unclean`: whether a leader is elected now that may lack records; `may_lose`: whether the stream's config allows
@@ -66,7 +66,7 @@ class Rules(NamedTuple):
         return loss in (Loss.ALL, Loss.DAMAGED) or (loss, self.durability) in _PARTLY
 
 
-def rules_from(config: Mapping[str, str], defaults: Mapping[str, str], feature_level: int) -> Rules:
+def rules_from(config: Mapping[str, str], defaults: Mapping[str, str], feature_level: int) -> ReplicationRules:
     """The rules that the config of a stream makes, with what was changed for every node."""
 
     def text(name: str) -> str | None:
@@ -76,12 +76,12 @@ def rules_from(config: Mapping[str, str], defaults: Mapping[str, str], feature_l
         setting, found = STREAM[name], text(name)
         return setting.default if found is None else check(setting, found)
 
-    follows = text(_MIN_INSYNC) is None and feature_level >= Feature.TWO_IN_SYNC
+    follows = text(_MIN_INSYNC) is None and feature_level >= MetadataFeature.TWO_IN_SYNC
     least = None if follows else int(value(_MIN_INSYNC))
-    return Rules(least, durability=str(value(_DURABILITY)), may_lose=bool(value(_UNCLEAN)))
+    return ReplicationRules(least, durability=str(value(_DURABILITY)), may_lose=bool(value(_UNCLEAN)))
 
 
-def rules_of(state: ControllerState, stream_id: StreamId) -> Rules:
+def rules_of(state: ControllerState, stream_id: StreamId) -> ReplicationRules:
     """The rules of a stream; the default ones where it is not known."""
     stream = state.stream_by_id(stream_id)
     config = {} if stream is None else stream.config
@@ -95,9 +95,9 @@ class RulesOf:
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
-        self._known: dict[StreamId, Rules] = {}
+        self._known: dict[StreamId, ReplicationRules] = {}
 
-    def __getitem__(self, stream_id: StreamId) -> Rules:
+    def __getitem__(self, stream_id: StreamId) -> ReplicationRules:
         rules = self._known.get(stream_id)
         if rules is None:
             rules = self._known[stream_id] = rules_of(self._state, stream_id)

@@ -16,7 +16,7 @@ from duramen.node.addresses import (
     parse_address,
     parse_addresses,
 )
-from duramen.node.overlaps import Listener, check_overlaps, listeners
+from duramen.node.overlaps import ListenAddress, check_overlaps, listeners
 
 __all__ = ["Listening", "contradictions", "data_dir", "listening"]
 
@@ -38,7 +38,7 @@ class Listening(NamedTuple):
     nats_cluster: Address | None = None
     nats_reached: Address | None = None
 
-    def listeners(self) -> list[Listener]:
+    def listeners(self) -> list[ListenAddress]:
         """All that this node and its nats-server listen on, each with the setting that says so."""
         return [
             *_listeners("kafka.listen", self.kafka),
@@ -49,10 +49,10 @@ class Listening(NamedTuple):
         ]
 
 
-def _listeners(setting: str, found: tuple[Address, ...] | Address | ServerAddress | None) -> list[Listener]:
+def _listeners(setting: str, found: tuple[Address, ...] | Address | ServerAddress | None) -> list[ListenAddress]:
     if isinstance(found, Address):
         # nats-server takes connections of both families on a wildcard of either.
-        return [Listener(setting, found, True)] if setting.startswith("nats.") else listeners(setting, (found,))
+        return [ListenAddress(setting, found, True)] if setting.startswith("nats.") else listeners(setting, (found,))
     return [] if found is None or isinstance(found, ServerAddress) else listeners(setting, found)
 
 
@@ -211,7 +211,7 @@ def _overlaps(settings: Settings) -> None:
         "kafka.listen": _kafka, "http.listen": _http, "cluster.listen": _cluster, "nats.listen": _nats,
         "nats.cluster.listen": _nats_cluster,
     }  # fmt: skip
-    found: list[Listener] = []
+    found: list[ListenAddress] = []
     for name, read in reads.items():
         with contextlib.suppress(SettingInvalid):  # a check of its own names it
             found += _listeners(name, read(settings))

@@ -9,12 +9,12 @@ from typing import Final, Literal
 from duramen.base.metrics import Counter, Histogram, Metrics, Sample
 from duramen.host.memory import resident_bytes
 
-__all__ = ["Measuring"]
+__all__ = ["ProcessMetrics"]
 
 _INTERVAL_S: Final = 0.2
 
 
-class Measuring:
+class ProcessMetrics:
     """Measures from `start` to `stop`; the node's event loop runs."""
 
     def __init__(self, metrics: Metrics, look: Callable[[], object] = lambda: None) -> None:

@@ -22,7 +22,7 @@ from duramen.base.units import MIB
 from duramen.base.usage import Usage
 from duramen.broker.stream_configs import compaction_limits
 from duramen.doors.completion import completion, outcome
-from duramen.doors.kafka.connection.faults import Faults
+from duramen.doors.kafka.connection.faults import RequestFaults
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.doors.nats.address import ServerAddress
 from duramen.host.clock import HostClock, HostRandomness
@@ -36,26 +36,26 @@ from duramen.node.banner import banner
 from duramen.node.garbage import Collecting
 from duramen.node.http import HttpSide
 from duramen.node.listeners import Listening, data_dir, listening
-from duramen.node.metrics import Measuring
+from duramen.node.metrics import ProcessMetrics
 from duramen.node.overlaps import check_overlaps, resolved
 from duramen.node.readiness import Lasting, Readiness
 from duramen.node.timer import Ticking
 from duramen.service.admission import Service
 from duramen.service.broker import Broker, Ports
 from duramen.service.forwarding.forwarding import Forwarding, Nowhere
-from duramen.storage.directory import Directory, open_directory
+from duramen.storage.directory import DataDirectory, open_directory
 from duramen.storage.recovery.progress import RecoveryProgress
 from duramen.storage.recovery.recovery import Recovered, recover
 from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
 if TYPE_CHECKING:
-    from duramen.controller.membership.member import Member
-    from duramen.node.cluster.join import Joining
+    from duramen.controller.membership.member import ClusterMember
+    from duramen.node.cluster.join import ClusterJoin
     from duramen.node.nats import NatsSide
     from duramen.node.nats_routes import Routing
 
-__all__ = ["Node"]
+__all__ = ["NodeAssembly"]
 
 _log = logging.getLogger("duramen.node")
 
@@ -70,13 +70,13 @@ _KAFKA: Final = ("Kafka", "--kafka-listen")
 _HTTP: Final = ("HTTP", "--http-listen")
 
 
-class Node:
+class NodeAssembly:
     """One node of settings. `start` ends when every door takes requests, `stop` when everything is on disk."""
 
     def __init__(
         self,
         settings: Settings,
-        faults: Faults | None = None,
+        faults: RequestFaults | None = None,
         through: Callable[[FileSystem], FileSystem] | None = None,
     ) -> None:
         """Check the settings against each other; with `faults` it is a test's own node. Raises SettingInvalid.
@@ -90,7 +90,7 @@ class Node:
         self.data_dir = data_dir(settings)
         self._metrics = Metrics()
         self._descriptors = Descriptors(allow_descriptors(), _report)
-        self._measuring = Measuring(self._metrics, self._look)
+        self._measuring = ProcessMetrics(self._metrics, self._look)
         self._readiness = Readiness()
         self._readiness.add(self._descriptors.problem)
         self._quorum: Lasting | None = None
@@ -100,7 +100,7 @@ class Node:
         self._deadlines = Deadlines()
         self._ticking = Ticking(self._deadlines, self._clock)
         self._worker: HostWorker | None = None
-        self._directory: Directory | None = None
+        self._directory: DataDirectory | None = None
         self._recovery: asyncio.Future[Recovered] | None = None
         self._views: RocksViewStore | None = None
         self._broker: Broker | None = None
@@ -109,7 +109,7 @@ class Node:
         self._progress = RecoveryProgress()
         self._listening = listening(settings)
         place = self._listening.nats
-        self._joining: Joining | None = None
+        self._joining: ClusterJoin | None = None
         self._nats = None if place is None else _nats_side(place, self.data_dir / _RUN, self._metrics)
         if self._nats is not None:
             self._readiness.add(self._nats.problem)
@@ -174,14 +174,14 @@ class Node:
         self._collecting.start(collect=self._faults is None)
         self._measuring.start()
 
-    def _add_obstacles(self, store: Store, standing: "Member | None") -> None:
+    def _add_obstacles(self, store: Store, standing: "ClusterMember | None") -> None:
         self._readiness.add(partial(_storage_problem, store, standing))
         if standing is not None:
             self._readiness.add(partial(_cut_off_problem, standing))
             self._quorum = Lasting(partial(_quorum_problem, standing), _ELECTION_MS, self._clock)
             self._readiness.add(self._quorum.problem)
 
-    async def _open_store(self, files: FileSystem, directory: Directory) -> Store:
+    async def _open_store(self, files: FileSystem, directory: DataDirectory) -> Store:
         handles = Handles(files, min(_OPEN_SEGMENTS, allow_descriptors() // _DESCRIPTORS_A_SEGMENT))
         loop = asyncio.get_running_loop()
         started = time.perf_counter()
@@ -252,8 +252,8 @@ class Node:
         return self._worker
 
     async def _come_to_cluster(
-        self, files: FileSystem, store: Store, directory: Directory, doors: dict[str, Address]
-    ) -> "Member | None":
+        self, files: FileSystem, store: Store, directory: DataDirectory, doors: dict[str, Address]
+    ) -> "ClusterMember | None":
         """What this node is in its cluster; None where it is alone."""
         if self._joining is None:
             return None
@@ -261,9 +261,9 @@ class Node:
             # A node that cannot serve does not help to form a cluster and go.
             await self._nats.launched()
         from duramen.controller.membership.metrics import ClusterMeasures
-        from duramen.node.cluster.quorum import Parts
+        from duramen.node.cluster.quorum import ClusterParts
 
-        parts = Parts(files, store, self._require_worker(), self._clock, self._deadlines, HostRandomness())
+        parts = ClusterParts(files, store, self._require_worker(), self._clock, self._deadlines, HostRandomness())
         member = await self._joining.come(parts, directory.id, doors, self._progress.begin)
         ClusterMeasures(member, self._metrics)
         return member
@@ -282,7 +282,7 @@ class Node:
         text = self.settings.text("kafka.advertise")
         return parse_address("kafka.advertise", text) if text else _address(listener)
 
-    def _make_broker(self, store: Store, directory: Directory, standing: "Member | None") -> Broker:
+    def _make_broker(self, store: Store, directory: DataDirectory, standing: "ClusterMember | None") -> Broker:
         self._views = _open_views(str(self.data_dir / "views"))
         ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._views)
         return Broker(
@@ -374,10 +374,10 @@ def _nats_side(place: Address | ServerAddress, run_directory: Path, metrics: Met
     return NatsSide(place, run_directory, HostRandomness(), metrics)
 
 
-def _joining(settings: Settings, listen: Address, addresses: Listening) -> "Joining":
-    from duramen.node.cluster.join import Joining  # a node that is alone does not wait for it
+def _joining(settings: Settings, listen: Address, addresses: Listening) -> "ClusterJoin":
+    from duramen.node.cluster.join import ClusterJoin  # a node that is alone does not wait for it
 
-    return Joining(settings, listen, addresses.seeds, reached_at=addresses.cluster_reached or listen)
+    return ClusterJoin(settings, listen, addresses.seeds, reached_at=addresses.cluster_reached or listen)
 
 
 def _address(listener: socket.socket) -> Address:
@@ -385,17 +385,17 @@ def _address(listener: socket.socket) -> Address:
     return Address(host, port)
 
 
-def _storage_problem(store: Store, standing: "Member | None") -> str:
+def _storage_problem(store: Store, standing: "ClusterMember | None") -> str:
     problem = store.condition.problem if standing is None else standing.problem
     return "" if problem is None else str(problem)
 
 
-def _cut_off_problem(standing: "Member") -> str:
+def _cut_off_problem(standing: "ClusterMember") -> str:
     deposed = len(standing.replicating.deposed())
     return f"this node is cut off: other nodes may lead {deposed} partitions that it leads" if deposed else ""
 
 
-def _quorum_problem(standing: "Member") -> str:
+def _quorum_problem(standing: "ClusterMember") -> str:
     if standing.controller.leader_id is not None:
         return ""
     return "no controller is known: a majority of its voters does not reach this node, or each other"

@@ -13,7 +13,7 @@ from duramen.host.files import HostFileSystem
 from duramen.storage.directory import LOCK, is_directory, read_directory_id
 from duramen.storage.readonly import ReadOnlyFileSystem
 
-__all__ = ["Held", "data_files", "hold", "is_data_dir"]
+__all__ = ["HeldDirectory", "data_files", "hold", "is_data_dir"]
 
 
 def data_files(data_dir: Path) -> FileSystem:
@@ -26,7 +26,7 @@ def is_data_dir(path: Path) -> bool:
     return (path / LOCK).is_file() and is_directory(ReadOnlyFileSystem(HostFileSystem(str(path))))
 
 
-class Held:
+class HeldDirectory:
     """A directory that nobody else can start a node on meanwhile. `files` only reads; `id` is None where it is lost."""
 
     def __init__(self, path: Path, files: FileSystem, directory_id: UUID | None, problem: str) -> None:
@@ -37,7 +37,7 @@ class Held:
 
 
 @contextlib.contextmanager
-def hold(path: Path, *, damaged: bool = False) -> Iterator[Held]:
+def hold(path: Path, *, damaged: bool = False) -> Iterator[HeldDirectory]:
     """Hold a directory. With `damaged`, one whose description is lost is held as well.
 
     Raises DirectoryUnusable where it is none of Duramen's or a node holds it, DirectoryTooNew for a newer format.
@@ -58,13 +58,13 @@ def hold(path: Path, *, damaged: bool = False) -> Iterator[Held]:
             os.close(lock)
 
 
-def _held(path: Path, files: FileSystem, *, damaged: bool) -> Held:
+def _held(path: Path, files: FileSystem, *, damaged: bool) -> HeldDirectory:
     try:
-        return Held(path, files, read_directory_id(files, str(path)), "")
+        return HeldDirectory(path, files, read_directory_id(files, str(path)), "")
     except (DirectoryUnusable, OSError) as error:
         if not damaged or isinstance(error, DirectoryTooNew):
             raise
-        return Held(path, files, None, str(error))
+        return HeldDirectory(path, files, None, str(error))
 
 
 def _lock(path: Path) -> int | None:

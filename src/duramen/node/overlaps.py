@@ -9,12 +9,12 @@ from typing import NamedTuple
 from duramen.base.errors import SettingInvalid
 from duramen.node.addresses import Address
 
-__all__ = ["Listener", "as_written", "check_overlaps", "listeners", "resolved"]
+__all__ = ["ListenAddress", "as_written", "check_overlaps", "listeners", "resolved"]
 
 _LOCALHOST = "127.0.0.1"  # what the name stands for where a door binds it
 
 
-class Listener(NamedTuple):
+class ListenAddress(NamedTuple):
     """An address that a setting has a door listen on; a wildcard of `both_families` takes IPv4 and IPv6 connections."""
 
     setting: str
@@ -22,10 +22,10 @@ class Listener(NamedTuple):
     both_families: bool
 
 
-def listeners(setting: str, addresses: Sequence[Address]) -> list[Listener]:
+def listeners(setting: str, addresses: Sequence[Address]) -> list[ListenAddress]:
     """The listeners of one setting of the node's own doors, whose [::] leaves IPv4 to an IPv4 address beside it."""
     with_ipv4 = any(":" not in address.host for address in addresses)
-    return [Listener(setting, address, ":" in address.host and not with_ipv4) for address in addresses]
+    return [ListenAddress(setting, address, ":" in address.host and not with_ipv4) for address in addresses]
 
 
 def as_written(address: Address) -> Address:
@@ -34,7 +34,7 @@ def as_written(address: Address) -> Address:
 
 
 def check_overlaps(
-    all_listeners: Sequence[Listener], where: Callable[[Address], Address] = lambda address: address
+    all_listeners: Sequence[ListenAddress], where: Callable[[Address], Address] = lambda address: address
 ) -> None:
     """Raise SettingInvalid for two listeners of which one takes the other's connections.
 

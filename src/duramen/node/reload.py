@@ -7,7 +7,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings, config_text
 from duramen.node.listeners import contradictions
 from duramen.node.logs import configure
-from duramen.node.node import Node
+from duramen.node.node import NodeAssembly
 
 __all__ = ["Load", "reload"]
 
@@ -17,7 +17,7 @@ Load = Callable[[], Settings]
 _log = logging.getLogger("duramen.node")
 
 
-def reload(node: Node, load: Load) -> None:
+def reload(node: NodeAssembly, load: Load) -> None:
     """Take what may change from the settings as they are now. With an error in them none is taken; the log says it."""
     try:
         new = load()
@@ -36,7 +36,7 @@ def _refuse(faults: Sequence[DuramenError]) -> None:
         _log.error("the settings are not reloaded, and stay as they are: %s [%s]", fault, fault.id)
 
 
-def _take(node: Node, new: Settings) -> None:
+def _take(node: NodeAssembly, new: Settings) -> None:
     running = node.settings
     changed = running.changed(new)
     taken = {name: (running[name], new[name]) for name in changed if running.setting(name).reloadable}

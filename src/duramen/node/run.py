@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 from duramen.base.errors import DirectoryUnusable, DuramenError
 from duramen.base.ports import FileSystem
 from duramen.base.settings import Settings
-from duramen.doors.kafka.connection.faults import Faults
+from duramen.doors.kafka.connection.faults import RequestFaults
 from duramen.node.logs import configure
-from duramen.node.node import Node
+from duramen.node.node import NodeAssembly
 from duramen.node.reload import Load, reload
 from duramen.node.supervisor import Supervisor
 
@@ -22,9 +22,9 @@ __all__ = ["Rehearsal", "run"]
 class Rehearsal(Protocol):
     """What a test has of its own node beside its doors."""
 
-    faults: Faults
+    faults: RequestFaults
 
-    async def begin(self, node: Node, stop: Callable[[], None]) -> None:
+    async def begin(self, node: NodeAssembly, stop: Callable[[], None]) -> None:
         """The node is about to start; `stop` tells it to stop, as a signal does."""
 
 
@@ -52,7 +52,7 @@ def run(
     configure(settings.text("logging.level"), settings.text("logging.format"))
     for warning in settings.warnings:
         _log.warning("%s", warning)
-    node = Node(settings, rehearsal.faults if rehearsal is not None else None, through)
+    node = NodeAssembly(settings, rehearsal.faults if rehearsal is not None else None, through)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_run(node, say, rehearsal, load))
 
@@ -65,7 +65,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _run(node: Node, say: Callable[[str], None], rehearsal: Rehearsal | None, load: Load | None) -> int:
+async def _run(node: NodeAssembly, say: Callable[[str], None], rehearsal: Rehearsal | None, load: Load | None) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_unexpected)
     told = asyncio.Event()
@@ -98,7 +98,7 @@ def _leave_when_told(loop: asyncio.AbstractEventLoop, code: int) -> None:
 
 
 def _reload_when_told(
-    loop: asyncio.AbstractEventLoop, node: Node, load: Load, supervisor: Supervisor, stop: Callable[[], None]
+    loop: asyncio.AbstractEventLoop, node: NodeAssembly, load: Load, supervisor: Supervisor, stop: Callable[[], None]
 ) -> None:
     """SIGHUP reads the settings again; where the terminal of the node was closed, it stops the node."""
     # Under nohup the end of the terminal is to change nothing.
@@ -123,7 +123,7 @@ def _has_terminal() -> bool:
 
 
 async def _until_told(
-    node: Node, say: Callable[[str], None], told: asyncio.Event, twice: asyncio.Event, supervisor: Supervisor
+    node: NodeAssembly, say: Callable[[str], None], told: asyncio.Event, twice: asyncio.Event, supervisor: Supervisor
 ) -> int:
     starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(told.wait())
@@ -146,7 +146,7 @@ async def _until_told(
     return await _stop(node, twice)
 
 
-async def _stop(node: Node, twice: asyncio.Event) -> int:
+async def _stop(node: NodeAssembly, twice: asyncio.Event) -> int:
     """Leaders leave the node as long as they do; what is left of it has to be quick. Told twice, it ends at once."""
     hurried = asyncio.ensure_future(twice.wait())
     try:

@@ -11,14 +11,14 @@ from duramen.base.errors import DirectoryUnusable, DuramenError, OffsetOutOfRang
 from duramen.base.ids import METADATA_LOG_ID, StreamId, new_stream_id
 from duramen.base.ports import FileSystem
 from duramen.base.units import format_bytes
-from duramen.codec.batch import Header, NewRecord, encode, header, records, stamp
+from duramen.codec.batch import BatchInput, Header, encode, header, records, stamp
 from duramen.groups.records import decode_key
 from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.files import HostFileSystem
 from duramen.metadata.events import Event, StreamCreated, encode_event
 from duramen.metadata.snapshot import standalone_events
 from duramen.node.names import Names, read_names
-from duramen.node.offline import Held, hold
+from duramen.node.offline import HeldDirectory, hold
 from duramen.service.recreation import recreate
 from duramen.storage.directory import begin_directory, finish_directory
 from duramen.storage.log.log import LogKey
@@ -26,14 +26,14 @@ from duramen.storage.salvage.left import LeftLog, batches_of, cut_left
 from duramen.storage.salvage.reader import read_leftovers
 from duramen.storage.salvage.writer import NewDirectory, NewLog, plan_of
 
-__all__ = ["Cut", "Partial", "Salvaged", "SalvagedLog", "salvage", "stored_bytes"]
+__all__ = ["Partial", "Salvaged", "SalvagedEnd", "SalvagedLog", "salvage", "stored_bytes"]
 
 _SPARE_BYTES: Final = 16 << 20  # indexes, checkpoints, and what file systems take beside the bytes
 _EVENTS: Final = 1000  # in one batch of the metadata log
 _PRESENCE: Final = "nats/listened-until"
 
 
-class Cut(NamedTuple):
+class SalvagedEnd(NamedTuple):
     """A log that is to end at `end_offset`."""
 
     stream: str
@@ -83,7 +83,7 @@ def salvage(
     target: Path,
     *,
     maker: str,
-    cut: Cut | None = None,
+    cut: SalvagedEnd | None = None,
     expect: Callable[[int], None] | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> Salvaged:
@@ -102,7 +102,12 @@ def _ignore(_: int) -> None:
 
 class _Salvage:
     def __init__(
-        self, held: Held, target: Path, maker: str, expect: Callable[[int], None], advance: Callable[[int], None]
+        self,
+        held: HeldDirectory,
+        target: Path,
+        maker: str,
+        expect: Callable[[int], None],
+        advance: Callable[[int], None],
     ) -> None:
         self._held = held
         self._files = held.files
@@ -112,7 +117,7 @@ class _Salvage:
         self._advance = advance
         self._randomness = HostRandomness()
 
-    def run(self, cut: Cut | None) -> Salvaged:
+    def run(self, cut: SalvagedEnd | None) -> Salvaged:
         self._check_target()
         self._expect(2 * stored_bytes(self._held.path))
         self._left = left = read_leftovers(self._files, self._held.id, advance=self._advance)
@@ -240,7 +245,7 @@ def _dense(batches: Iterable[bytes], events: list[Event], epoch: int) -> Iterato
     offset, now_ms = 0, HostClock().wall_ms()
     ordered = [(bytearray(batch), header(batch).leader_epoch) for batch in batches]
     for at in range(0, len(events), _EVENTS):
-        some = (NewRecord(now_ms, None, encode_event(event)) for event in events[at : at + _EVENTS])
+        some = (BatchInput(now_ms, None, encode_event(event)) for event in events[at : at + _EVENTS])
         ordered.append((encode(some), epoch))
     for batch, batch_epoch in ordered:
         stamp(batch, offset, batch_epoch)
@@ -269,7 +274,7 @@ def _holds_offsets(files: FileSystem, log: LeftLog) -> bool:
     return False
 
 
-def _cut(files: FileSystem, kept: list[LeftLog], names: Names, cut: Cut) -> None:
+def _cut(files: FileSystem, kept: list[LeftLog], names: Names, cut: SalvagedEnd) -> None:
     found: Mapping[int, LeftLog] = {
         log.key.partition: log for log in kept if log.key is not None and names.of(log.key) == cut.stream
     }

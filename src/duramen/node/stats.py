@@ -10,7 +10,7 @@ from duramen.codec.compression import decompress
 from duramen.node.names import read_names
 from duramen.node.offline import hold
 from duramen.node.salvage import stored_bytes
-from duramen.storage.planning.salvage import Gaps
+from duramen.storage.planning.salvage import SalvageGaps
 from duramen.storage.salvage.left import LeftLog, batches_of
 from duramen.storage.salvage.reader import read_leftovers
 
@@ -93,7 +93,7 @@ def count(
         names = read_names(held.files, left)
         logs = []
         for log in sorted(left.logs.values(), key=lambda log: log.id):
-            counts, gaps = Counts(), Gaps(max(log.start_offset, 0), log.cleaned_offset, log.suspect)
+            counts, gaps = Counts(), SalvageGaps(max(log.start_offset, 0), log.cleaned_offset, log.suspect)
             for found, whole in batches_of(held.files, log):
                 counts = counts.with_batch(found, _decompressed_bytes(found, whole))
                 gaps.add(found.base_offset, found.next_offset)

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from duramen.raft.machine import Machine
+from duramen.raft.machine import RaftMachine
 from duramen.raft.messages import Fetch
-from duramen.raft.roles import Role
+from duramen.raft.roles import RaftRole
 from duramen.raft.voters import ReplicaId, Voters
 
-__all__ = ["UNKNOWN", "Described", "Fetches", "ReplicaProgress"]
+__all__ = ["UNKNOWN", "FetchTimes", "QuorumDescription", "ReplicaProgress"]
 
 UNKNOWN = -1
 """An offset or a time that is not known: only the leader knows those of the others."""
@@ -26,7 +26,7 @@ class ReplicaProgress(NamedTuple):
     caught_up_ms: int = UNKNOWN
 
 
-class Described(NamedTuple):
+class QuorumDescription(NamedTuple):
     """The quorum: `leader_id` is -1 where this replica knows of none. Observers fetch and do not vote."""
 
     leader_id: int
@@ -42,7 +42,7 @@ class _Fetched(NamedTuple):
     leader_end: int  # of the leader's log when it came
 
 
-class Fetches:
+class FetchTimes:
     """What a leader has seen of the others' fetches since it began to lead."""
 
     def __init__(self) -> None:
@@ -66,9 +66,9 @@ class Fetches:
         progress = ReplicaProgress(fetch.sender, fetch.end.offset, fetch.synced_offset, now_ms, caught_up_ms)
         self._seen[fetch.sender] = _Fetched(progress, leader_end)
 
-    def describe(self, machine: Machine, now_ms: int) -> Described:
+    def describe(self, machine: RaftMachine, now_ms: int) -> QuorumDescription:
         """The quorum as the machine and its fetches say; `now_ms` is the time since 1970."""
-        leads = machine.role is Role.LEADER
+        leads = machine.role is RaftRole.LEADER
         voters = machine.voters
         rows = {voter: self._row(voter) for voter in voters.ids}
         if leads and machine.me in rows:
@@ -76,7 +76,7 @@ class Fetches:
             rows[machine.me] = ReplicaProgress(machine.me, end, machine.synced_offset, now_ms, now_ms)
         observers = tuple(sorted(seen.progress for replica, seen in self._seen.items() if replica not in voters))
         leader_id = UNKNOWN if machine.leader is None else machine.leader.node_id
-        return Described(
+        return QuorumDescription(
             leader_id, machine.epoch, machine.high_watermark, tuple(rows.values()), observers if leads else (), voters
         )
 

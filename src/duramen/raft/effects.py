@@ -8,9 +8,9 @@ what was there before.
 from typing import NamedTuple
 
 from duramen.raft.ballots import Ballot
-from duramen.raft.epochs import End
-from duramen.raft.messages import Batch, FetchAnswer, Message, SnapshotAnswer
-from duramen.raft.roles import Role
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.messages import EntryBatch, FetchAnswer, Message, SnapshotAnswer
+from duramen.raft.roles import RaftRole
 from duramen.raft.voters import ReplicaId, Voters
 
 __all__ = ["Append", "Became", "Commit", "Cut", "Effect", "Install", "Persist", "Send", "Serve", "ServeSnapshot"]
@@ -25,7 +25,7 @@ class Persist(NamedTuple):
 class Append(NamedTuple):
     """Write a batch to the end of the log, where its `first` is."""
 
-    batch: Batch
+    batch: EntryBatch
 
 
 class Cut(NamedTuple):
@@ -37,7 +37,7 @@ class Cut(NamedTuple):
 class Install(NamedTuple):
     """The log is now this snapshot and nothing behind it; `voters` are those that it holds."""
 
-    snapshot: End
+    snapshot: EpochEnd
     voters: Voters
     payload: object
 
@@ -72,7 +72,7 @@ class Commit(NamedTuple):
 class Became(NamedTuple):
     """The role of the replica in its epoch, and the leader that it knows; a leader may be proposed to from here on."""
 
-    role: Role
+    role: RaftRole
     epoch: int
     leader: ReplicaId | None
 

@@ -2,13 +2,13 @@
 
 from duramen.raft.ballots import Ballot, Count
 from duramen.raft.messages import Vote, VoteAnswer
-from duramen.raft.replica import Replica
-from duramen.raft.roles import Cause, Role
+from duramen.raft.replica import RaftCore
+from duramen.raft.roles import Cause, RaftRole
 
-__all__ = ["Standing", "grants"]
+__all__ = ["CandidateRole", "grants"]
 
 
-def grants(replica: Replica, vote: Vote) -> bool:
+def grants(replica: RaftCore, vote: Vote) -> bool:
     """Whether a voter grants what is asked in its own epoch.
 
     A log that lacks what this one has is never granted anything: a majority holds whatever is committed. Nor is a
@@ -16,18 +16,18 @@ def grants(replica: Replica, vote: Vote) -> bool:
     one yields, or they would take the votes of the next epoch from each other. A replica whose disk keeps no promise
     gives none; nor does one that may lack what it has acknowledged, for that may be on no other log that votes.
     """
-    if replica.muted or replica.damaged or vote.end < replica.log.end or replica.role is Role.LEADER:
+    if replica.muted or replica.damaged or vote.end < replica.log.end or replica.role is RaftRole.LEADER:
         return False
     if vote.pre:
-        rival = replica.role is Role.PROSPECTIVE and vote.end == replica.log.end and vote.sender < replica.me
+        rival = replica.role is RaftRole.PROSPECTIVE and vote.end == replica.log.end and vote.sender < replica.me
         return not replica.confirmed and not rival
-    return replica.role in (Role.UNATTACHED, Role.PROSPECTIVE) and replica.ballot.allows(vote.sender)
+    return replica.role in (RaftRole.UNATTACHED, RaftRole.PROSPECTIVE) and replica.ballot.allows(vote.sender)
 
 
-class Standing:
+class CandidateRole:
     """A prospective, or a candidate, which has promised its own vote to itself in a new epoch."""
 
-    def __init__(self, replica: Replica, *, pre: bool) -> None:
+    def __init__(self, replica: RaftCore, *, pre: bool) -> None:
         self._replica = replica
         self._pre = pre
         if not pre:

@@ -8,10 +8,10 @@ KIP-279; over Fetch: KIP-595).
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-__all__ = ["NOTHING", "End", "EpochTable"]
+__all__ = ["NOTHING", "EpochEnd", "EpochTable"]
 
 
-class End(NamedTuple):
+class EpochEnd(NamedTuple):
     """The epoch of a history's last entry and the offset behind it. Of two, the greater is further on."""
 
     epoch: int
@@ -21,7 +21,7 @@ class End(NamedTuple):
         return f"{self.epoch}:{self.offset}"
 
 
-NOTHING: Final = End(0, 0)
+NOTHING: Final = EpochEnd(0, 0)
 """The end of a log in which there has never been anything."""
 
 
@@ -33,10 +33,10 @@ class EpochTable:
 
     __slots__ = ("_epochs", "_firsts", "end", "start")
 
-    def __init__(self, start: End = NOTHING) -> None:
+    def __init__(self, start: EpochEnd = NOTHING) -> None:
         self.restart(start)
 
-    def restart(self, start: End) -> None:
+    def restart(self, start: EpochEnd) -> None:
         """The log is empty and begins at `start`."""
         self.start = self.end = start
         self._epochs: list[int] = []
@@ -47,17 +47,17 @@ class EpochTable:
         if not self._epochs or epoch != self._epochs[-1]:
             self._epochs.append(epoch)
             self._firsts.append(self.end.offset)
-        self.end = End(epoch, self.end.offset + count)
+        self.end = EpochEnd(epoch, self.end.offset + count)
 
     def cut(self, end_offset: int) -> None:
         """Let go of the entries from `end_offset` on, which is not before the start."""
         while self._firsts and self._firsts[-1] >= end_offset:
             del self._firsts[-1], self._epochs[-1]
-        self.end = End(self._epochs[-1], end_offset) if self._epochs else self.start
+        self.end = EpochEnd(self._epochs[-1], end_offset) if self._epochs else self.start
 
     def start_at(self, offset: int) -> None:
         """A snapshot holds what is below `offset`, which lies in the log: it begins there now."""
-        self.start = End(self.epoch_below(offset), offset)
+        self.start = EpochEnd(self.epoch_below(offset), offset)
         gone = bisect_right(self._firsts, offset) - 1
         if gone >= 0:
             del self._firsts[:gone], self._epochs[:gone]
@@ -70,13 +70,15 @@ class EpochTable:
         at = bisect_right(self._firsts, offset - 1) - 1
         return self._epochs[at] if at >= 0 else self.start.epoch
 
-    def holds(self, end: End) -> bool:
+    def holds(self, end: EpochEnd) -> bool:
         """Whether the log is, up to there, the history that `end` names."""
         return self.start.offset <= end.offset <= self.end.offset and self.epoch_below(end.offset) == end.epoch
 
-    def end_of(self, epoch: int) -> End:
+    def end_of(self, epoch: int) -> EpochEnd:
         """The end of the last epoch that is not above `epoch`; the start where there is none."""
         behind = bisect_right(self._epochs, epoch)
         if behind == 0:
             return self.start
-        return End(self._epochs[behind - 1], self._firsts[behind] if behind < len(self._firsts) else self.end.offset)
+        return EpochEnd(
+            self._epochs[behind - 1], self._firsts[behind] if behind < len(self._firsts) else self.end.offset
+        )

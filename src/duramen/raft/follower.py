@@ -1,25 +1,25 @@
 """A follower: fetches from its leader, cuts where histories part, takes snapshots, joins the voters. Pure."""
 
 from duramen.base.errors import LogDamaged
-from duramen.raft.epochs import End
-from duramen.raft.messages import Batch, ChangeVoters, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
-from duramen.raft.replica import Replica
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.messages import ChangeVoters, EntryBatch, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
+from duramen.raft.replica import RaftCore
 from duramen.raft.roles import Cause
-from duramen.raft.voter_changes import AddVoter, RemoveVoter
+from duramen.raft.voter_changes import VoterAddition, VoterRemoval
 from duramen.raft.voters import ReplicaId
 
-__all__ = ["Following"]
+__all__ = ["FollowerRole"]
 
 
-class Following:
+class FollowerRole:
     """A follower of `leader` in this epoch; a learner that is to vote asks for it once it has caught up."""
 
-    def __init__(self, replica: Replica, leader: ReplicaId) -> None:
+    def __init__(self, replica: RaftCore, leader: ReplicaId) -> None:
         self._replica = replica
         self._leader = leader
         self._since = replica.fetches + 1
         self._waiting: Fetch | None = None
-        self._snapshot: End | None = None
+        self._snapshot: EpochEnd | None = None
         self._whole_offset: int | None = None  # where the leader's log ended once all of it was here
         self._until_ms = replica.now_ms + self._patience_ms()
         self._join_ms = replica.now_ms
@@ -152,13 +152,13 @@ class Following:
         self._waiting = replica.next_fetch()
         replica.send(self._leader.node_id, self._waiting)
 
-    def _ask_snapshot(self, snapshot: End) -> None:
+    def _ask_snapshot(self, snapshot: EpochEnd) -> None:
         replica = self._replica
         self._snapshot = snapshot
         self._retry_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
         replica.send(self._leader.node_id, FetchSnapshot(replica.me, replica.epoch, snapshot))
 
-    def _diverge(self, theirs: End) -> None:
+    def _diverge(self, theirs: EpochEnd) -> None:
         """Cut to where the histories can still be the same: the end of that epoch, the leader's or this log's.
 
         Raises LogDamaged where that is committed: a majority of the voters has lost what it had synced.
@@ -173,7 +173,7 @@ class Following:
             )
         self._replica.cut(place)
 
-    def _take_batches(self, batches: tuple[Batch, ...]) -> None:
+    def _take_batches(self, batches: tuple[EntryBatch, ...]) -> None:
         for batch in batches:
             end = self._replica.log.end
             if batch.first != end.offset or not end.epoch <= batch.epoch <= self._replica.epoch:
@@ -190,5 +190,5 @@ class Following:
             return
         self._join_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
         present = replica.voters.latest.of_node(replica.me.node_id)
-        change = AddVoter(replica.joins) if present is None else RemoveVoter(present)
+        change = VoterAddition(replica.joins) if present is None else VoterRemoval(present)
         replica.send(self._leader.node_id, ChangeVoters(replica.me, replica.epoch, change))

@@ -1,25 +1,25 @@
 """A leader: opens its epoch, answers fetches, commits what a majority has synced, changes the voters. Pure."""
 
 from duramen.raft.effects import Serve, ServeSnapshot
-from duramen.raft.epochs import End
-from duramen.raft.messages import Batch, BeginEpoch, EndEpoch, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
-from duramen.raft.parked_fetches import Parked
-from duramen.raft.progress import Progress
-from duramen.raft.replica import Replica
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.messages import BeginEpoch, EndEpoch, EntryBatch, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
+from duramen.raft.parked_fetches import ParkedRaftFetches
+from duramen.raft.progress import VoterProgress
+from duramen.raft.replica import RaftCore
 from duramen.raft.roles import Cause
-from duramen.raft.voter_changes import AddVoter, Change, Refusal, changed
+from duramen.raft.voter_changes import Change, VoterAddition, VoterChangeRefusal, changed
 from duramen.raft.voters import ReplicaId
 
-__all__ = ["Leading"]
+__all__ = ["LeaderRole"]
 
 
-class Leading:
+class LeaderRole:
     """The leader of this epoch. Its first entry says so; what was there before is committed with it, never alone."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: RaftCore) -> None:
         self._replica = replica
-        self._progress = Progress(replica.me, replica.now_ms)
-        self._parked = Parked()
+        self._progress = VoterProgress(replica.me, replica.now_ms)
+        self._parked = ParkedRaftFetches()
         self._first = replica.log.end.offset
         self._begin_ms = replica.now_ms
 
@@ -28,7 +28,7 @@ class Leading:
         replica = self._replica
         # A cluster's first log says who votes, so that a replica that has nothing learns it from there.
         unsaid = replica.voters.latest_offset < 0 and replica.log.start.offset == 0
-        replica.append(Batch(replica.epoch, self._first, voters=replica.voters.latest if unsaid else None))
+        replica.append(EntryBatch(replica.epoch, self._first, voters=replica.voters.latest if unsaid else None))
         self._begin()
 
     @property
@@ -85,26 +85,26 @@ class Leading:
 
     # -- what is ordered ----------------------------------------------------------------------------
 
-    def propose(self, payload: object, count: int) -> End:
+    def propose(self, payload: object, count: int) -> EpochEnd:
         """Order entries; where they end."""
         replica = self._replica
-        replica.append(Batch(replica.epoch, replica.log.end.offset, count, payload))
+        replica.append(EntryBatch(replica.epoch, replica.log.end.offset, count, payload))
         self._wake()
         return replica.log.end
 
-    def change(self, change: Change) -> End | Refusal:
+    def change(self, change: Change) -> EpochEnd | VoterChangeRefusal:
         """Order a change of the voters, which is in force at once; where its entry ends, or why not."""
         replica = self._replica
         if replica.high_watermark <= self._first:
-            return Refusal.NOT_READY
+            return VoterChangeRefusal.NOT_READY
         if replica.voters.latest_offset >= replica.high_watermark:
-            return Refusal.UNDERWAY
+            return VoterChangeRefusal.UNDERWAY
         voters = changed(replica.voters.latest, change)
-        if isinstance(voters, Refusal):
+        if isinstance(voters, VoterChangeRefusal):
             return voters
-        if isinstance(change, AddVoter) and not self._caught_up(change.voter.id):
-            return Refusal.NOT_CAUGHT_UP
-        replica.append(Batch(replica.epoch, replica.log.end.offset, voters=voters))
+        if isinstance(change, VoterAddition) and not self._caught_up(change.voter.id):
+            return VoterChangeRefusal.NOT_CAUGHT_UP
+        replica.append(EntryBatch(replica.epoch, replica.log.end.offset, voters=voters))
         self._wake()
         return replica.log.end
 
@@ -157,7 +157,7 @@ class Leading:
                 ServeSnapshot(asked.sender.node_id, SnapshotAnswer(replica.me, replica.epoch, start, voters))
             )
 
-    def _valid(self, end: End) -> bool:
+    def _valid(self, end: EpochEnd) -> bool:
         """Whether a log that ends there is a part of this one."""
         return self._replica.log.holds(end)
 

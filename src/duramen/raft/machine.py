@@ -8,10 +8,10 @@ from typing import Final
 
 from duramen.raft.ballots import Ballot
 from duramen.raft.effects import Effect
-from duramen.raft.elections import Standing, grants
-from duramen.raft.epochs import End
-from duramen.raft.follower import Following
-from duramen.raft.leader import Leading
+from duramen.raft.elections import CandidateRole, grants
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.follower import FollowerRole
+from duramen.raft.leader import LeaderRole
 from duramen.raft.messages import (
     BeginEpoch,
     ChangeVoters,
@@ -25,19 +25,19 @@ from duramen.raft.messages import (
     Vote,
     VoteAnswer,
 )
-from duramen.raft.replica import Chance, Kept, Replica
-from duramen.raft.roles import TRANSITIONS, Cause, Role
-from duramen.raft.timeouts import TIMEOUTS, Timeouts
-from duramen.raft.unattached import AT_ONCE, Waiting
-from duramen.raft.voter_changes import Change, Refusal
+from duramen.raft.replica import Chance, RaftCore, RaftDiskState
+from duramen.raft.roles import TRANSITIONS, Cause, RaftRole
+from duramen.raft.timeouts import TIMEOUTS, RaftTimeouts
+from duramen.raft.unattached import AT_ONCE, UnattachedRole
+from duramen.raft.voter_changes import Change, VoterChangeRefusal
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
-__all__ = ["Machine"]
+__all__ = ["RaftMachine"]
 
 _REQUESTS: Final = (BeginEpoch, EndEpoch, Fetch, FetchSnapshot, ChangeVoters)
 
 
-class Machine:
+class RaftMachine:
     """The replica `me`, as its disk knows it. Whatever is called, `take` has what is to be done then.
 
     `seeds` are the nodes that a replica without voters asks; `joins` is the voter that it wants to become.
@@ -46,18 +46,20 @@ class Machine:
     def __init__(
         self,
         me: ReplicaId,
-        kept: Kept,
+        kept: RaftDiskState,
         *,
         now_ms: int,
         chance: Chance,
-        timeouts: Timeouts = TIMEOUTS,
+        timeouts: RaftTimeouts = TIMEOUTS,
         seeds: tuple[int, ...] = (),
         joins: Voter | None = None,
     ) -> None:
-        self._replica = Replica(me, kept, now_ms=now_ms, chance=chance, timeouts=timeouts, seeds=seeds)
+        self._replica = RaftCore(me, kept, now_ms=now_ms, chance=chance, timeouts=timeouts, seeds=seeds)
         self._replica.joins = joins
         alone = self._replica.voters.latest.ids == (me,)
-        self._part: Waiting | Standing | Following | Leading = Waiting(self._replica, AT_ONCE if alone else None)
+        self._part: UnattachedRole | CandidateRole | FollowerRole | LeaderRole = UnattachedRole(
+            self._replica, AT_ONCE if alone else None
+        )
         self._part.open()
         self.tick(now_ms)
 
@@ -69,7 +71,7 @@ class Machine:
         return self._replica.me
 
     @property
-    def role(self) -> Role:
+    def role(self) -> RaftRole:
         """Its role."""
         return self._replica.role
 
@@ -85,7 +87,7 @@ class Machine:
 
     @property
     def damaged(self) -> bool:
-        """Whether it may lack entries that it has acknowledged; see `Kept`."""
+        """Whether it may lack entries that it has acknowledged; see `RaftDiskState`."""
         return self._replica.damaged
 
     @property
@@ -94,12 +96,12 @@ class Machine:
         return self._replica.voters.latest
 
     @property
-    def end(self) -> End:
+    def end(self) -> EpochEnd:
         """The end of its log, written or to be written."""
         return self._replica.log.end
 
     @property
-    def start(self) -> End:
+    def start(self) -> EpochEnd:
         """The end of the snapshot with which its log begins."""
         return self._replica.log.start
 
@@ -114,10 +116,10 @@ class Machine:
         return self._replica.synced_offset
 
     @property
-    def synced_end(self) -> End:
+    def synced_end(self) -> EpochEnd:
         """The end of what of its log is on its disk."""
         synced_offset = self._replica.synced_offset
-        return End(self._replica.log.epoch_below(synced_offset), synced_offset)
+        return EpochEnd(self._replica.log.epoch_below(synced_offset), synced_offset)
 
     @property
     def deadline_ms(self) -> int:
@@ -140,36 +142,38 @@ class Machine:
         self._replica.now_ms = max(now_ms, self._replica.now_ms)
         self._move(self._part.tick())
 
-    def synced(self, end: End) -> None:
+    def synced(self, end: EpochEnd) -> None:
         """What is up to `end` is on disk; nothing is said where that is no part of the log any more."""
         replica = self._replica
         if end.offset > replica.synced_offset and replica.log.holds(end):
             replica.synced_offset = end.offset
-            if isinstance(self._part, Leading):
+            if isinstance(self._part, LeaderRole):
                 self._move(self._part.synced())
-            elif isinstance(self._part, Following):
+            elif isinstance(self._part, FollowerRole):
                 self._part.synced()
 
     def connected(self, node_id: int) -> None:
         """There is a connection to this node, or one more."""
         self._replica.gone.discard(node_id)
         part = self._part
-        if isinstance(part, Leading | Standing) or (isinstance(part, Following) and self._is_leader(node_id)):
+        if isinstance(part, LeaderRole | CandidateRole) or (
+            isinstance(part, FollowerRole) and self._is_leader(node_id)
+        ):
             part.connected()
 
     def disconnected(self, node_id: int) -> None:
         """The last connection to this node closed: it may have ended. The first sign of it, and no proof."""
         self._replica.gone.add(node_id)
-        if isinstance(self._part, Standing):
+        if isinstance(self._part, CandidateRole):
             self._move(self._part.outcome)
-        elif isinstance(self._part, Waiting):
+        elif isinstance(self._part, UnattachedRole):
             self._part.disconnected(node_id)
-        elif isinstance(self._part, Following) and self._is_leader(node_id):
+        elif isinstance(self._part, FollowerRole) and self._is_leader(node_id):
             self._part.disconnected()
 
     def heard(self, leader: ReplicaId, epoch: int) -> None:
         """A piece of a snapshot came from the leader of this epoch."""
-        if isinstance(self._part, Following) and leader == self.leader and epoch == self.epoch:
+        if isinstance(self._part, FollowerRole) and leader == self.leader and epoch == self.epoch:
             self._part.heard()
 
     def compacted(self, offset: int) -> None:
@@ -179,13 +183,15 @@ class Machine:
             replica.voters.start_at(offset)
             replica.log.start_at(offset)
 
-    def propose(self, payload: object, count: int = 1) -> End | Refusal:
+    def propose(self, payload: object, count: int = 1) -> EpochEnd | VoterChangeRefusal:
         """Order a batch of entries; where they end, once it is committed if it ever is."""
-        return self._part.propose(payload, count) if isinstance(self._part, Leading) else Refusal.NOT_LEADER
+        return (
+            self._part.propose(payload, count) if isinstance(self._part, LeaderRole) else VoterChangeRefusal.NOT_LEADER
+        )
 
-    def change(self, change: Change) -> End | Refusal:
+    def change(self, change: Change) -> EpochEnd | VoterChangeRefusal:
         """Order a change of the voters; where its entry ends."""
-        return self._part.change(change) if isinstance(self._part, Leading) else Refusal.NOT_LEADER
+        return self._part.change(change) if isinstance(self._part, LeaderRole) else VoterChangeRefusal.NOT_LEADER
 
     def join(self, voter: Voter) -> None:
         """It is to become this voter; that is on disk."""
@@ -273,23 +279,23 @@ class Machine:
             of_leader = self.leader is not None and message.sender.node_id == self.leader.node_id
             if of_leader and message.leader is None:
                 self._move(Cause.ENDED)
-        elif isinstance(self._part, Standing) and message.candidate == self.me:
+        elif isinstance(self._part, CandidateRole) and message.candidate == self.me:
             self._move(self._part.take(message))
 
     def _ended(self, message: EndEpoch) -> None:
-        if self.leader in (None, message.sender) and self.role is Role.FOLLOWER:
+        if self.leader in (None, message.sender) and self.role is RaftRole.FOLLOWER:
             first = message.successors[:1] == (self.me,)
             self._move(Cause.CALLED if first and self._replica.votes else Cause.ENDED)
 
     def _fetched(self, answer: FetchAnswer | SnapshotAnswer) -> None:
-        if isinstance(self._part, Following) and answer.sender == self.leader:
+        if isinstance(self._part, FollowerRole) and answer.sender == self.leader:
             if isinstance(answer, FetchAnswer):
                 self._part.take(answer)
             else:
                 self._part.take_snapshot(answer)
 
     def _lead(self, message: Fetch | FetchSnapshot | ChangeVoters) -> None:
-        if not isinstance(self._part, Leading):
+        if not isinstance(self._part, LeaderRole):
             self._replica.tell(message.sender)
         elif isinstance(message, Fetch):
             self._move(self._part.fetch(message))
@@ -308,32 +314,34 @@ class Machine:
                 return
             cause = self._enter(role, cause)
 
-    def _enter(self, role: Role, cause: Cause) -> Cause | None:
+    def _enter(self, role: RaftRole, cause: Cause) -> Cause | None:
         """Take on a role; why to leave it at once, if that is so."""
         replica = self._replica
         before = self._part
-        split = replica.role is Role.CANDIDATE and cause is Cause.LOST
+        split = replica.role is RaftRole.CANDIDATE and cause is Cause.LOST
         replica.role = role
-        if role is not Role.FOLLOWER:
-            replica.leader = self.me if role is Role.LEADER else None
-        replica.confirmed = role is Role.LEADER
-        if isinstance(before, Leading):
+        if role is not RaftRole.FOLLOWER:
+            replica.leader = self.me if role is RaftRole.LEADER else None
+        replica.confirmed = role is RaftRole.LEADER
+        if isinstance(before, LeaderRole):
             before.close() if cause is Cause.EPOCH else before.end()
         self._part = self._part_of(role, replica, split=split)
         replica.became()
         self._part.open()
-        return self._part.outcome if isinstance(self._part, Standing) else None
+        return self._part.outcome if isinstance(self._part, CandidateRole) else None
 
-    def _part_of(self, role: Role, replica: Replica, *, split: bool) -> Waiting | Standing | Following | Leading:
+    def _part_of(
+        self, role: RaftRole, replica: RaftCore, *, split: bool
+    ) -> UnattachedRole | CandidateRole | FollowerRole | LeaderRole:
         match role:
-            case Role.LEADER:
-                return Leading(replica)
-            case Role.FOLLOWER if replica.leader is not None:
-                return Following(replica, replica.leader)
-            case Role.PROSPECTIVE | Role.CANDIDATE:
-                return Standing(replica, pre=role is Role.PROSPECTIVE)
+            case RaftRole.LEADER:
+                return LeaderRole(replica)
+            case RaftRole.FOLLOWER if replica.leader is not None:
+                return FollowerRole(replica, replica.leader)
+            case RaftRole.PROSPECTIVE | RaftRole.CANDIDATE:
+                return CandidateRole(replica, pre=role is RaftRole.PROSPECTIVE)
             case _ if split and replica.gone and replica.may_win:
                 # All that are there have answered, and for want of the others nobody won: no need to wait for them.
-                return Waiting(replica, replica.chance(replica.timeouts.election_ms // 2 + 1))
+                return UnattachedRole(replica, replica.chance(replica.timeouts.election_ms // 2 + 1))
             case _:
-                return Waiting(replica)
+                return UnattachedRole(replica)

@@ -5,15 +5,15 @@ Every message names its sender and the epoch that the sender is in. They may be 
 
 from typing import NamedTuple
 
-from duramen.raft.epochs import End
+from duramen.raft.epochs import EpochEnd
 from duramen.raft.voter_changes import Change
 from duramen.raft.voters import ReplicaId, Voters
 
 __all__ = [
-    "Batch",
     "BeginEpoch",
     "ChangeVoters",
     "EndEpoch",
+    "EntryBatch",
     "Fetch",
     "FetchAnswer",
     "FetchSnapshot",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class Batch(NamedTuple):
+class EntryBatch(NamedTuple):
     """Entries next to each other: so many from the offset `first` on, ordered by the leader of `epoch`.
 
     `payload` is nobody's business here. A batch that changes the voters has one entry, and the set that it makes.
@@ -47,7 +47,7 @@ class Vote(NamedTuple):
     sender: ReplicaId
     epoch: int
     voter: ReplicaId
-    end: End
+    end: EpochEnd
     pre: bool
 
 
@@ -94,7 +94,7 @@ class Fetch(NamedTuple):
 
     sender: ReplicaId
     epoch: int
-    end: End
+    end: EpochEnd
     synced_offset: int
     high_watermark: int
     number: int
@@ -111,9 +111,9 @@ class FetchAnswer(NamedTuple):
     epoch: int
     asked: Fetch
     high_watermark: int
-    diverging: End | None = None
-    snapshot: End | None = None
-    batches: tuple[Batch, ...] = ()
+    diverging: EpochEnd | None = None
+    snapshot: EpochEnd | None = None
+    batches: tuple[EntryBatch, ...] = ()
 
 
 class FetchSnapshot(NamedTuple):
@@ -121,7 +121,7 @@ class FetchSnapshot(NamedTuple):
 
     sender: ReplicaId
     epoch: int
-    snapshot: End
+    snapshot: EpochEnd
 
 
 class SnapshotAnswer(NamedTuple):
@@ -129,7 +129,7 @@ class SnapshotAnswer(NamedTuple):
 
     sender: ReplicaId
     epoch: int
-    snapshot: End
+    snapshot: EpochEnd
     voters: Voters
     payload: object = None
 

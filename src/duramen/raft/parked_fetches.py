@@ -3,10 +3,10 @@
 from duramen.raft.messages import Fetch
 from duramen.raft.voters import ReplicaId
 
-__all__ = ["Parked"]
+__all__ = ["ParkedRaftFetches"]
 
 
-class Parked:
+class ParkedRaftFetches:
     """Fetches by who sent them, each until its time."""
 
     __slots__ = ("_fetches",)

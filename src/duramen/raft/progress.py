@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from duramen.raft.voters import ReplicaId, Voters
 
-__all__ = ["Progress"]
+__all__ = ["VoterProgress"]
 
 
 class _Reached(NamedTuple):
@@ -14,7 +14,7 @@ class _Reached(NamedTuple):
     fetched_ms: int
 
 
-class Progress:
+class VoterProgress:
     """What a leader knows of the others, since it began to lead at `since_ms`: of voters, and of who fetches."""
 
     __slots__ = ("_me", "_reached", "since_ms")

@@ -5,36 +5,43 @@ from typing import NamedTuple
 
 from duramen.raft.ballots import Ballot
 from duramen.raft.effects import Append, Became, Commit, Cut, Effect, Install, Persist, Send
-from duramen.raft.epochs import NOTHING, End, EpochTable
-from duramen.raft.messages import Batch, Fetch, Message, SnapshotAnswer, Told
-from duramen.raft.roles import Role
-from duramen.raft.timeouts import Timeouts
+from duramen.raft.epochs import NOTHING, EpochEnd, EpochTable
+from duramen.raft.messages import EntryBatch, Fetch, Message, SnapshotAnswer, Told
+from duramen.raft.roles import RaftRole
+from duramen.raft.timeouts import RaftTimeouts
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, VoterHistory, Voters
 
-__all__ = ["Chance", "Kept", "Replica"]
+__all__ = ["Chance", "RaftCore", "RaftDiskState"]
 
 Chance = Callable[[int], int]
 """Randomness that is handed in: a number from 0 to the given one, itself not included."""
 
 
-class Kept(NamedTuple):
+class RaftDiskState(NamedTuple):
     """What a replica finds on its disk: its ballot, its snapshot's end and voters, the batches behind it.
 
     `damaged`: damage may have cost entries that it had synced.
     """
 
     ballot: Ballot = Ballot()
-    snapshot: End = NOTHING
+    snapshot: EpochEnd = NOTHING
     voters: Voters = NO_VOTERS
-    batches: Iterable[Batch] = ()
+    batches: Iterable[EntryBatch] = ()
     damaged: bool = False
 
 
-class Replica:
+class RaftCore:
     """What is known, and what is to be done about it. `seeds` are nodes to ask where no voter is known."""
 
     def __init__(
-        self, me: ReplicaId, kept: Kept, *, now_ms: int, chance: Chance, timeouts: Timeouts, seeds: tuple[int, ...]
+        self,
+        me: ReplicaId,
+        kept: RaftDiskState,
+        *,
+        now_ms: int,
+        chance: Chance,
+        timeouts: RaftTimeouts,
+        seeds: tuple[int, ...],
     ) -> None:
         self.me = me
         self.now_ms = now_ms
@@ -49,7 +56,7 @@ class Replica:
         self.high_watermark = kept.snapshot.offset
         # An epoch is on disk before its entries are; where a disk says otherwise the entries are believed.
         self.ballot = kept.ballot if kept.ballot.epoch >= self.log.end.epoch else Ballot(self.log.end.epoch)
-        self.role = Role.UNATTACHED
+        self.role = RaftRole.UNATTACHED
         self.leader: ReplicaId | None = None
         self.confirmed = False
         """Whether the leader is this one, or has answered it in this epoch and was not lost since."""
@@ -133,7 +140,7 @@ class Replica:
             self._became = became
             self.effects.append(became)
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: EntryBatch) -> None:
         """Write a batch to the end of the log."""
         self._note(batch)
         self.effects.append(Append(batch))
@@ -162,7 +169,7 @@ class Replica:
         self.effects.append(Commit(high_watermark))
         return True
 
-    def _note(self, batch: Batch) -> None:
+    def _note(self, batch: EntryBatch) -> None:
         if batch.voters is not None:
             self.voters.append(batch.first, batch.voters)
         self.log.append(batch.epoch, batch.entries)

@@ -5,10 +5,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["TRANSITIONS", "Cause", "Role"]
+__all__ = ["TRANSITIONS", "Cause", "RaftRole"]
 
 
-class Role(Enum):
+class RaftRole(Enum):
     """What a replica is in its epoch. A replica that does not vote is unattached or a follower."""
 
     UNATTACHED = "unattached"
@@ -39,28 +39,31 @@ class Cause(Enum):
     ASKED = "it was asked to resign, or to stand no more"
 
 
-def _table() -> Mapping[tuple[Role, Cause], Role]:
-    waits, follows = (Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE), (Role.LEADER, Role.FOLLOWER, Role.RESIGNED)
-    table = {(role, Cause.EPOCH): Role.UNATTACHED for role in (*waits, *follows)}
-    table |= {(role, Cause.LEADER): Role.FOLLOWER for role in waits}
-    table |= {(Role.LEADER, cause): Role.RESIGNED for cause in (Cause.DESERTED, Cause.REMOVED, Cause.ASKED)}
-    table |= {(role, Cause.ASKED): Role.UNATTACHED for role in (Role.PROSPECTIVE, Role.CANDIDATE)}
+def _table() -> Mapping[tuple[RaftRole, Cause], RaftRole]:
+    waits, follows = (
+        (RaftRole.UNATTACHED, RaftRole.PROSPECTIVE, RaftRole.CANDIDATE),
+        (RaftRole.LEADER, RaftRole.FOLLOWER, RaftRole.RESIGNED),
+    )
+    table = {(role, Cause.EPOCH): RaftRole.UNATTACHED for role in (*waits, *follows)}
+    table |= {(role, Cause.LEADER): RaftRole.FOLLOWER for role in waits}
+    table |= {(RaftRole.LEADER, cause): RaftRole.RESIGNED for cause in (Cause.DESERTED, Cause.REMOVED, Cause.ASKED)}
+    table |= {(role, Cause.ASKED): RaftRole.UNATTACHED for role in (RaftRole.PROSPECTIVE, RaftRole.CANDIDATE)}
     return MappingProxyType(
         table
         | {
-            (Role.UNATTACHED, Cause.TIMEOUT): Role.PROSPECTIVE,
-            (Role.UNATTACHED, Cause.VOTED): Role.UNATTACHED,
-            (Role.PROSPECTIVE, Cause.VOTED): Role.UNATTACHED,
-            (Role.PROSPECTIVE, Cause.WON): Role.CANDIDATE,
-            (Role.PROSPECTIVE, Cause.LOST): Role.UNATTACHED,
-            (Role.PROSPECTIVE, Cause.TIMEOUT): Role.UNATTACHED,
-            (Role.CANDIDATE, Cause.WON): Role.LEADER,
-            (Role.CANDIDATE, Cause.LOST): Role.UNATTACHED,
-            (Role.CANDIDATE, Cause.TIMEOUT): Role.PROSPECTIVE,
-            (Role.FOLLOWER, Cause.TIMEOUT): Role.PROSPECTIVE,
-            (Role.FOLLOWER, Cause.CALLED): Role.PROSPECTIVE,
-            (Role.FOLLOWER, Cause.ENDED): Role.UNATTACHED,
-            (Role.RESIGNED, Cause.TIMEOUT): Role.UNATTACHED,
+            (RaftRole.UNATTACHED, Cause.TIMEOUT): RaftRole.PROSPECTIVE,
+            (RaftRole.UNATTACHED, Cause.VOTED): RaftRole.UNATTACHED,
+            (RaftRole.PROSPECTIVE, Cause.VOTED): RaftRole.UNATTACHED,
+            (RaftRole.PROSPECTIVE, Cause.WON): RaftRole.CANDIDATE,
+            (RaftRole.PROSPECTIVE, Cause.LOST): RaftRole.UNATTACHED,
+            (RaftRole.PROSPECTIVE, Cause.TIMEOUT): RaftRole.UNATTACHED,
+            (RaftRole.CANDIDATE, Cause.WON): RaftRole.LEADER,
+            (RaftRole.CANDIDATE, Cause.LOST): RaftRole.UNATTACHED,
+            (RaftRole.CANDIDATE, Cause.TIMEOUT): RaftRole.PROSPECTIVE,
+            (RaftRole.FOLLOWER, Cause.TIMEOUT): RaftRole.PROSPECTIVE,
+            (RaftRole.FOLLOWER, Cause.CALLED): RaftRole.PROSPECTIVE,
+            (RaftRole.FOLLOWER, Cause.ENDED): RaftRole.UNATTACHED,
+            (RaftRole.RESIGNED, Cause.TIMEOUT): RaftRole.UNATTACHED,
         }
     )
 

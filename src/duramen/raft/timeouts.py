@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-__all__ = ["TIMEOUTS", "Timeouts"]
+__all__ = ["TIMEOUTS", "RaftTimeouts"]
 
 _MOST_DOUBLINGS: Final = 10
 
 
-class Timeouts(NamedTuple):
+class RaftTimeouts(NamedTuple):
     """`election_ms`: without a leader before it stands, and again as much by chance; as a candidate for answers.
 
     `fetch_ms`: without an answer of the leader before a follower stands, and an eighth more by chance; `retry_ms`:
@@ -38,6 +38,6 @@ class Timeouts(NamedTuple):
         return about_ms // 2 + chance(about_ms + 1)
 
 
-TIMEOUTS: Final = Timeouts()
+TIMEOUTS: Final = RaftTimeouts()
 """A leader that stops answering is replaced within 700 ms, one that pauses for 300 ms is not: it says something every
 100 ms, and nobody stands before 450 ms without a word. `docs/adr/quorum.md` says more."""

@@ -5,18 +5,18 @@ A voter waits until it is told of a leader or its time to stand has come. Others
 
 from typing import Final
 
-from duramen.raft.replica import Replica
+from duramen.raft.replica import RaftCore
 from duramen.raft.roles import Cause
 
-__all__ = ["AT_ONCE", "Waiting"]
+__all__ = ["AT_ONCE", "UnattachedRole"]
 
 AT_ONCE: Final = 0
 
 
-class Waiting:
+class UnattachedRole:
     """Waits for `wait_ms`, or where nothing is said for an election timeout, and up to another one by chance."""
 
-    def __init__(self, replica: Replica, wait_ms: int | None = None) -> None:
+    def __init__(self, replica: RaftCore, wait_ms: int | None = None) -> None:
         self._replica = replica
         if wait_ms is None:
             wait_ms = replica.timeouts.before_standing_ms(replica.chance)

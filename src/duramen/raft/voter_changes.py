@@ -10,31 +10,31 @@ from typing import NamedTuple
 
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
-__all__ = ["AddVoter", "Change", "Refusal", "RemoveVoter", "UpdateVoter", "changed"]
+__all__ = ["Change", "VoterAddition", "VoterChangeRefusal", "VoterRemoval", "VoterUpdate", "changed"]
 
 
-class AddVoter(NamedTuple):
+class VoterAddition(NamedTuple):
     """A learner that has caught up votes from here on."""
 
     voter: Voter
 
 
-class RemoveVoter(NamedTuple):
+class VoterRemoval(NamedTuple):
     """A voter votes no more."""
 
     replica: ReplicaId
 
 
-class UpdateVoter(NamedTuple):
+class VoterUpdate(NamedTuple):
     """A voter is reached elsewhere."""
 
     voter: Voter
 
 
-Change = AddVoter | RemoveVoter | UpdateVoter
+Change = VoterAddition | VoterRemoval | VoterUpdate
 
 
-class Refusal(Enum):
+class VoterChangeRefusal(Enum):
     """Why a change, or anything else, is not to be had from this replica now."""
 
     NOT_LEADER = "only the leader decides that"
@@ -46,15 +46,15 @@ class Refusal(Enum):
     LAST = "it is the only voter"
 
 
-def changed(voters: Voters, change: Change) -> Voters | Refusal:
+def changed(voters: Voters, change: Change) -> Voters | VoterChangeRefusal:
     """The set that a change makes of this one."""
     match change:
-        case AddVoter(voter):
+        case VoterAddition(voter):
             present = voters.of_node(voter.id.node_id)
-            return Refusal.DUPLICATE if present is not None else voters.including(voter)
-        case RemoveVoter(replica):
+            return VoterChangeRefusal.DUPLICATE if present is not None else voters.including(voter)
+        case VoterRemoval(replica):
             if replica not in voters:
-                return Refusal.UNKNOWN
-            return Refusal.LAST if len(voters) == 1 else voters.without(replica)
-        case UpdateVoter(voter):
-            return voters.including(voter) if voter.id in voters else Refusal.UNKNOWN
+                return VoterChangeRefusal.UNKNOWN
+            return VoterChangeRefusal.LAST if len(voters) == 1 else voters.without(replica)
+        case VoterUpdate(voter):
+            return voters.including(voter) if voter.id in voters else VoterChangeRefusal.UNKNOWN

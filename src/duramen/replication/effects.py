@@ -6,34 +6,34 @@ StartAt are like appends: until a sync covers them, the disk may fall back to wh
 
 from typing import NamedTuple
 
-from duramen.replication.messages import AlterPartition, Batch, Fetch, FetchAnswer, Refusal
-from duramen.replication.replication_wait import Outcome
+from duramen.replication.messages import AlterPartition, ReplicaBatch, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
+from duramen.replication.replication_wait import ReplicationWaitOutcome
 
 __all__ = [
-    "Append",
-    "Commit",
-    "Cut",
+    "AdvanceHighWatermark",
+    "AppendRecords",
     "Effect",
-    "MoveLeader",
-    "Propose",
+    "ProposeInSyncSet",
     "Release",
     "Restart",
-    "Send",
-    "Serve",
+    "SendReplicaMessage",
+    "ServeReplicaFetch",
     "Settle",
     "Show",
     "StartAt",
+    "TransferLeadership",
+    "TruncateRecords",
 ]
 
 
-class Append(NamedTuple):
+class AppendRecords(NamedTuple):
     """Write a batch to the end of the log, where its `first_offset` is; `leader_id` ordered it, -1: not known who."""
 
-    batch: Batch
+    batch: ReplicaBatch
     leader_id: int
 
 
-class Cut(NamedTuple):
+class TruncateRecords(NamedTuple):
     """Let go of the log's records from `end_offset` on: none of them was acknowledged under acks=all."""
 
     end_offset: int
@@ -51,27 +51,27 @@ class StartAt(NamedTuple):
     start_offset: int
 
 
-class Send(NamedTuple):
+class SendReplicaMessage(NamedTuple):
     """Send a message to a node."""
 
     node_id: int
-    message: Fetch | FetchAnswer
+    message: ReplicaFetch | ReplicaFetchAnswer
 
 
-class Serve(NamedTuple):
+class ServeReplicaFetch(NamedTuple):
     """Send the answer with batches of the log from `answer.asked.end.offset` on, as many as fit."""
 
     node_id: int
-    answer: FetchAnswer
+    answer: ReplicaFetchAnswer
 
 
-class Propose(NamedTuple):
+class ProposeInSyncSet(NamedTuple):
     """Send a proposal to the controller."""
 
     proposal: AlterPartition
 
 
-class Commit(NamedTuple):
+class AdvanceHighWatermark(NamedTuple):
     """The high watermark is here now: what is below may be shown."""
 
     high_watermark: int
@@ -87,10 +87,10 @@ class Release(NamedTuple):
     """Answer who waits with acks=all: acknowledged, or why not."""
 
     waiter: object
-    refusal: Refusal | None
+    refusal: ReplicaRefusal | None
 
 
-class MoveLeader(NamedTuple):
+class TransferLeadership(NamedTuple):
     """Ask the controller to let another in-sync replica lead in the place of this one, whose disk is slow."""
 
     leader_epoch: int
@@ -100,7 +100,20 @@ class Settle(NamedTuple):
     """Answer who waits for a record."""
 
     waiter: object
-    outcome: Outcome
+    outcome: ReplicationWaitOutcome
 
 
-Effect = Append | Cut | Restart | StartAt | Send | Serve | Propose | Commit | Show | Release | MoveLeader | Settle
+Effect = (
+    AppendRecords
+    | TruncateRecords
+    | Restart
+    | StartAt
+    | SendReplicaMessage
+    | ServeReplicaFetch
+    | ProposeInSyncSet
+    | AdvanceHighWatermark
+    | Show
+    | Release
+    | TransferLeadership
+    | Settle
+)

@@ -8,31 +8,31 @@ what it says to be on its disk is true for the whole epoch, whoever passes it on
 
 from typing import Final
 
-from duramen.replication.effects import Serve, Show
-from duramen.replication.messages import Batch, Fetch, FetchAnswer, Permit, Reach, Refusal
-from duramen.replication.parked_fetches import Parked
-from duramen.replication.progress import Progress
-from duramen.replication.replica import Replica
+from duramen.replication.effects import ServeReplicaFetch, Show
+from duramen.replication.messages import Permit, Reach, ReplicaBatch, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
+from duramen.replication.parked_fetches import ParkedReplicaFetches
+from duramen.replication.progress import FollowerProgress
+from duramen.replication.replica import ReplicaCore
 from duramen.storage.leader_epochs import Takeover
 
-__all__ = ["Following"]
+__all__ = ["PartitionFollowerRole"]
 
 _LONGER: Final = 16
 
 
-class Following:
+class PartitionFollowerRole:
     """A follower in the epoch of its state."""
 
-    def __init__(self, replica: Replica, leader_id: int) -> None:
+    def __init__(self, replica: ReplicaCore, leader_id: int) -> None:
         self._replica = replica
         self._leader_id = leader_id
-        self._progress = Progress(replica.now_ms)
-        self._parked = Parked()
+        self._progress = FollowerProgress(replica.now_ms)
+        self._parked = ParkedReplicaFetches()
         self._confirmed = False
         self._permit: Permit | None = None
         self._shown = 0
         self._number = 0
-        self._waiting: Fetch | None = None
+        self._waiting: ReplicaFetch | None = None
         self._reported: tuple[Reach, ...] = ()
         self._upstream = leader_id
         self._wait_ms = replica.timeouts.wait_ms
@@ -47,7 +47,7 @@ class Following:
     def close(self) -> None:
         """It follows this leader no more: whoever waits is told."""
         for fetch in self._parked.take(lambda _: True):
-            self._replica.refuse(fetch, Refusal.NOT_LEADER)
+            self._replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
 
     def changed(self) -> None:
         """The controller has changed the assignment or the in-sync set."""
@@ -61,10 +61,10 @@ class Following:
             self._silence_ms = self._replica.timeouts.silence_ms
             self._fetch()
 
-    def lost(self, message: Fetch | FetchAnswer) -> None:
+    def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
         """What was to be said, or the answer to it, did not get there: soon it is said again."""
         again_ms = self._replica.now_ms + self._replica.timeouts.retry_ms
-        if isinstance(message, Fetch):
+        if isinstance(message, ReplicaFetch):
             self._wait_ms = self._replica.timeouts.wait_ms
             self._retry_ms = min(self._retry_ms, again_ms)
         elif message.asked.leader_epoch == self._replica.leader_epoch:
@@ -93,7 +93,7 @@ class Following:
             if self._confirmed:
                 self._answer(fetch)
             else:
-                replica.refuse(fetch, Refusal.NOT_LEADER)
+                replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
         if replica.now_ms >= self._retry_ms:
             if self._waiting is not None:
                 # Who asked again at the same pace would keep a busy node busy with answering twice.
@@ -108,7 +108,7 @@ class Following:
 
     # -- upwards ------------------------------------------------------------------------------------
 
-    def take(self, answer: FetchAnswer) -> None:
+    def take(self, answer: ReplicaFetchAnswer) -> None:
         """An answer to a fetch of this epoch; it counts where it was asked.
 
         In an epoch what follows an end is the same for ever, so that answers may come late and twice. The high
@@ -140,13 +140,13 @@ class Following:
         if turned or latest or (here and answer.batches):
             self._fetch()
 
-    def _refused(self, answer: FetchAnswer, *, latest: bool, here: bool) -> None:
+    def _refused(self, answer: ReplicaFetchAnswer, *, latest: bool, here: bool) -> None:
         """Ask again later: by then the controller may have said more.
 
         Where the log above begins behind this one, or nobody knows any more where the two part, this one is begun anew.
         """
         replica = self._replica
-        if answer.refusal is Refusal.OFFSET_OUT_OF_RANGE and answer.leader_epoch == replica.leader_epoch:
+        if answer.refusal is ReplicaRefusal.OFFSET_OUT_OF_RANGE and answer.leader_epoch == replica.leader_epoch:
             if here:
                 replica.restart(answer.start_offset)
                 self._fetch()
@@ -155,7 +155,7 @@ class Following:
             self._retry_ms = replica.now_ms + self._backoff_ms
             self._backoff_ms = min(2 * self._backoff_ms, replica.timeouts.wait_ms)
 
-    def _take_batches(self, answer: FetchAnswer) -> None:
+    def _take_batches(self, answer: ReplicaFetchAnswer) -> None:
         leaders = {takeover.epoch: takeover.leader_id for takeover in answer.takeovers}
         leaders[answer.leader_epoch] = self._leader_id
         for batch in answer.batches:
@@ -163,11 +163,11 @@ class Following:
                 return
             self._replica.append(batch, leaders.get(batch.epoch, -1))
 
-    def _follows(self, batch: Batch) -> bool:
+    def _follows(self, batch: ReplicaBatch) -> bool:
         end = self._replica.history.end
         return batch.first_offset == end.offset and end.leader_epoch <= batch.epoch <= self._replica.leader_epoch
 
-    def _take_word(self, answer: FetchAnswer) -> None:
+    def _take_word(self, answer: ReplicaFetchAnswer) -> None:
         replica = self._replica
         replica.learn(answer.high_watermark, answer.start_offset)
         if answer.permit is not None and answer.node_id == self._upstream:
@@ -200,12 +200,12 @@ class Following:
         if self._confirmed and self._reaches() != self._reported:
             self._replica.send(self._upstream, self._next_fetch(reports=True))
 
-    def _next_fetch(self, *, reports: bool = False) -> Fetch:
+    def _next_fetch(self, *, reports: bool = False) -> ReplicaFetch:
         replica = self._replica
         self._number += 1
         self._reported = self._reaches()
         permitted = -1 if self._permit is None else self._permit.offset
-        return Fetch(
+        return ReplicaFetch(
             replica.node_id,
             replica.broker_epoch,
             replica.leader_epoch,
@@ -237,11 +237,11 @@ class Following:
 
     # -- downwards ----------------------------------------------------------------------------------
 
-    def fetch(self, fetch: Fetch) -> None:
+    def fetch(self, fetch: ReplicaFetch) -> None:
         """A fetch of this epoch by who is confirmed, and so may be ahead: then it waits."""
         replica = self._replica
         if not fetch.confirmed:
-            replica.refuse(fetch, Refusal.NOT_LEADER)
+            replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
             return
         if self._confirmed:
             reaches = replica.others(fetch.reaches)
@@ -255,7 +255,7 @@ class Following:
         else:
             self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
 
-    def _has_news(self, fetch: Fetch) -> bool:
+    def _has_news(self, fetch: ReplicaFetch) -> bool:
         replica = self._replica
         if fetch.end.offset < replica.history.end_offset or fetch.high_watermark < replica.high_watermark:
             return True
@@ -269,12 +269,12 @@ class Following:
         nodes = (*permit.nodes, replica.node_id)
         return permit._replace(nodes=nodes, offset=min(permit.offset, replica.history.synced_offset))
 
-    def _answer(self, fetch: Fetch) -> None:
+    def _answer(self, fetch: ReplicaFetch) -> None:
         replica = self._replica
         if fetch.end.offset < replica.history.start_offset:
-            replica.refuse(fetch, Refusal.OFFSET_OUT_OF_RANGE)
+            replica.refuse(fetch, ReplicaRefusal.OFFSET_OUT_OF_RANGE)
             return
-        answer = FetchAnswer(
+        answer = ReplicaFetchAnswer(
             replica.node_id,
             replica.leader_epoch,
             fetch,
@@ -284,9 +284,9 @@ class Following:
             self._permit_below(),
             takeovers=self._takeovers_after(fetch),
         )
-        replica.effects.append(Serve(fetch.node_id, answer))
+        replica.effects.append(ServeReplicaFetch(fetch.node_id, answer))
 
-    def _takeovers_after(self, fetch: Fetch) -> tuple[Takeover, ...]:
+    def _takeovers_after(self, fetch: ReplicaFetch) -> tuple[Takeover, ...]:
         return self._replica.history.takeovers_after(fetch.end.leader_epoch)
 
     def _wake(self) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from duramen.base.ids import Position
 from duramen.storage.leader_epochs import Takeover, TakeoverTable
 
-__all__ = ["History"]
+__all__ = ["ReplicaHistory"]
 
 
-class History:
+class ReplicaHistory:
     """A log from `start_offset` to `end_offset`; below `synced_offset` all that there is of it is on disk."""
 
     __slots__ = ("_end", "_takeovers", "end_offset", "start_offset", "synced_offset")

@@ -8,7 +8,7 @@ answered, may be on its way still; only a later partition epoch ends it.
 from collections.abc import Iterable
 
 from duramen.replication.messages import AlterPartition, InSyncReplica
-from duramen.replication.partition import PartitionState
+from duramen.replication.partition import ReplicatedPartition
 
 __all__ = ["InSync"]
 
@@ -18,11 +18,11 @@ class InSync:
 
     __slots__ = ("_attempted", "_partition_epoch", "committed", "due_ms", "in_flight")
 
-    def __init__(self, state: PartitionState) -> None:
+    def __init__(self, state: ReplicatedPartition) -> None:
         self._partition_epoch = -1
         self.take(state)
 
-    def take(self, state: PartitionState) -> None:
+    def take(self, state: ReplicatedPartition) -> None:
         """The controller has made this of it: what was proposed before is in it, or is over.
 
         Of the partition epoch that is known it says nothing: what was proposed may be on its way still.

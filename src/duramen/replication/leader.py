@@ -3,25 +3,25 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from duramen.replication.effects import MoveLeader, Propose, Release, Serve
+from duramen.replication.effects import ProposeInSyncSet, Release, ServeReplicaFetch, TransferLeadership
 from duramen.replication.insync import InSync
 from duramen.replication.messages import (
     AlterPartitionAnswer,
-    Fetch,
-    FetchAnswer,
     InSyncReplica,
     Permit,
     Reach,
-    Refusal,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    ReplicaRefusal,
 )
-from duramen.replication.parked_fetches import Parked
+from duramen.replication.parked_fetches import ParkedReplicaFetches
 from duramen.replication.partition import Topology
-from duramen.replication.progress import Progress
-from duramen.replication.replica import Replica
+from duramen.replication.progress import FollowerProgress
+from duramen.replication.replica import ReplicaCore
 from duramen.replication.slowness import Slowness
 from duramen.replication.waiters import Waiters
 
-__all__ = ["Behind", "Leading"]
+__all__ = ["Behind", "PartitionLeaderRole"]
 
 
 class Behind(NamedTuple):
@@ -35,15 +35,15 @@ class Behind(NamedTuple):
     waiting_ms: int
 
 
-class Leading:
+class PartitionLeaderRole:
     """The leader of this epoch, whose first record comes at the end that its log has now."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: ReplicaCore) -> None:
         self._replica = replica
         self._in_sync = InSync(replica.state)
         self._slowness = Slowness(replica.config.eject_latency_ms, replica.timeouts.window_ms, replica.now_ms)
-        self._progress = Progress(replica.now_ms, self._slowness.observe)
-        self._parked = Parked()
+        self._progress = FollowerProgress(replica.now_ms, self._slowness.observe)
+        self._parked = ParkedReplicaFetches()
         self._waiters = Waiters()
         self._first = replica.history.end_offset
         self._lent = -1
@@ -61,7 +61,7 @@ class Leading:
         """It leads no more: whoever waits is told."""
         self._refuse_waiters()
         for fetch in self._parked.take(lambda _: True):
-            self._replica.refuse(fetch, Refusal.NOT_LEADER)
+            self._replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
 
     def changed(self) -> None:
         """The controller has changed the in-sync set, or the assignment."""
@@ -74,15 +74,15 @@ class Leading:
         self._commit()
         if not self._has_enough():
             for waiter in self._waiters.take():
-                self._replica.effects.append(Release(waiter, Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+                self._replica.effects.append(Release(waiter, ReplicaRefusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         self._review()
         self._wake()
         for fetch in self._parked.take(self._is_missed):
             self._answer(fetch)
 
-    def lost(self, message: Fetch | FetchAnswer) -> None:
+    def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
         """An answer did not get there: soon the fetch is answered again."""
-        if isinstance(message, FetchAnswer) and message.asked.leader_epoch == self._replica.leader_epoch:
+        if isinstance(message, ReplicaFetchAnswer) and message.asked.leader_epoch == self._replica.leader_epoch:
             self._parked.park(message.asked, self._replica.now_ms + self._replica.timeouts.retry_ms)
 
     def placed(self) -> None:
@@ -145,11 +145,11 @@ class Leading:
 
     # -- what is written ----------------------------------------------------------------------------
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> ReplicaRefusal | None:
         """Why nothing may be appended under acks=all."""
         if self.deposed:
-            return Refusal.NOT_LEADER
-        return None if self._has_enough() else Refusal.NOT_ENOUGH_REPLICAS
+            return ReplicaRefusal.NOT_LEADER
+        return None if self._has_enough() else ReplicaRefusal.NOT_ENOUGH_REPLICAS
 
     def cut_off(self) -> None:
         """The controller or a follower cannot be reached: who waits for what this leader may never hear is told."""
@@ -168,7 +168,7 @@ class Leading:
 
     def _refuse_waiters(self) -> None:
         for waiter in self._waiters.take():
-            self._replica.effects.append(Release(waiter, Refusal.NOT_LEADER))
+            self._replica.effects.append(Release(waiter, ReplicaRefusal.NOT_LEADER))
 
     def appended(self, records: int) -> None:
         """So many records more have been written, ordered in this epoch."""
@@ -226,7 +226,7 @@ class Leading:
         due_ms = now_ms + replica.timeouts.retry_ms
         if self._in_sync.in_flight is not None:
             self._in_sync.due_ms = due_ms
-            replica.effects.append(Propose(self._in_sync.in_flight))
+            replica.effects.append(ProposeInSyncSet(self._in_sync.in_flight))
             return
         wanted = self._in_sync.committed
         if not self._in_sync.is_open:
@@ -242,7 +242,7 @@ class Leading:
         elif wanted != self._in_sync.committed or self._in_sync.is_open:
             members = [InSyncReplica(node, self._progress.broker_epoch(node)) for node in sorted(wanted)]
             me = InSyncReplica(replica.node_id, replica.broker_epoch)
-            replica.effects.append(Propose(self._in_sync.propose(me, replica.leader_epoch, members, due_ms)))
+            replica.effects.append(ProposeInSyncSet(self._in_sync.propose(me, replica.leader_epoch, members, due_ms)))
 
     def _followers(self) -> list[int]:
         return sorted(self._in_sync.committed - {self._replica.node_id})
@@ -283,7 +283,7 @@ class Leading:
             return
         is_over = self._slowness.close(self._progress.waiting_ms(replica.now_ms), replica.live, replica.now_ms)
         if is_over and self._slowness.is_slow(replica.node_id) and self._followers():
-            replica.effects.append(MoveLeader(replica.leader_epoch))
+            replica.effects.append(TransferLeadership(replica.leader_epoch))
 
     def _ready(self) -> list[int]:
         """Who may join."""
@@ -322,11 +322,11 @@ class Leading:
 
     # -- fetches ------------------------------------------------------------------------------------
 
-    def fetch(self, fetch: Fetch) -> None:
+    def fetch(self, fetch: ReplicaFetch) -> None:
         """A fetch of this epoch: what it reports counts where its log is the beginning of this one."""
         replica = self._replica
         if self._progress.is_stale(fetch.node_id, fetch.broker_epoch):
-            replica.refuse(fetch, Refusal.NOT_LEADER)
+            replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
             return
         if replica.history.holds(fetch.end):
             self._hear(fetch)
@@ -338,20 +338,20 @@ class Leading:
         else:
             self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
 
-    def _hear(self, fetch: Fetch) -> None:
+    def _hear(self, fetch: ReplicaFetch) -> None:
         replica = self._replica
         if self._progress.take_all(replica.others(fetch.reaches), replica.history.end_offset, replica.now_ms):
             self._commit()
             self._review()
 
-    def _has_news(self, fetch: Fetch) -> bool:
+    def _has_news(self, fetch: ReplicaFetch) -> bool:
         replica = self._replica
         if fetch.end != replica.history.end or fetch.high_watermark < replica.high_watermark:
             return True
         permit = self._permit()
         return permit is not None and permit.offset > fetch.permitted
 
-    def _is_missed(self, fetch: Fetch) -> bool:
+    def _is_missed(self, fetch: ReplicaFetch) -> bool:
         """Whether it speaks for one who may be ready to join, and has to be heard again first."""
         outside = frozenset(self._replica.state.replicas) - self._in_sync.maximal
         missed = [node for node in outside if node in self._replica.live and not self._progress.heard(node)]
@@ -369,13 +369,13 @@ class Leading:
             self._lent = max(self._lent, replica.history.synced_offset)
         return Permit(tuple(sorted(self._in_sync.maximal)), (replica.node_id,), self._lent)
 
-    def _answer(self, fetch: Fetch) -> None:
+    def _answer(self, fetch: ReplicaFetch) -> None:
         replica = self._replica
         history = replica.history
         if not history.knows(fetch.end):
-            replica.refuse(fetch, Refusal.OFFSET_OUT_OF_RANGE)
+            replica.refuse(fetch, ReplicaRefusal.OFFSET_OUT_OF_RANGE)
             return
-        answer = FetchAnswer(
+        answer = ReplicaFetchAnswer(
             replica.node_id,
             replica.leader_epoch,
             fetch,
@@ -389,7 +389,7 @@ class Leading:
         if answer.diverging is not None:
             replica.send(fetch.node_id, answer)
         else:
-            replica.effects.append(Serve(fetch.node_id, answer))
+            replica.effects.append(ServeReplicaFetch(fetch.node_id, answer))
 
     def _wake(self) -> None:
         for fetch in self._parked.take(self._has_news):

@@ -7,20 +7,20 @@ from collections.abc import Collection
 
 from duramen.base.ids import Position
 from duramen.replication.effects import Effect, Settle
-from duramen.replication.follower import Following
-from duramen.replication.history import History
-from duramen.replication.leader import Behind, Leading
-from duramen.replication.messages import AlterPartitionAnswer, Fetch, FetchAnswer, Message, Refusal
-from duramen.replication.parked_fetches import Parked
-from duramen.replication.partition import PartitionConfig, PartitionState, Topology
-from duramen.replication.replica import Kept, Replica
+from duramen.replication.follower import PartitionFollowerRole
+from duramen.replication.history import ReplicaHistory
+from duramen.replication.leader import Behind, PartitionLeaderRole
+from duramen.replication.messages import AlterPartitionAnswer, Message, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
+from duramen.replication.parked_fetches import ParkedReplicaFetches
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition, Topology
+from duramen.replication.replica import ReplicaCore, ReplicaDiskState
 from duramen.replication.replication_wait import Reaching
-from duramen.replication.timeouts import TIMEOUTS, Timeouts
+from duramen.replication.timeouts import TIMEOUTS, ReplicaTimeouts
 
-__all__ = ["Behind", "Machine"]
+__all__ = ["Behind", "ReplicaMachine"]
 
 
-class Machine:
+class ReplicaMachine:
     """The replica on a node. Whatever is called, `take` has what is to be done then.
 
     For streams with durability=os or memory, whoever runs it says of what is written that it is synced.
@@ -30,41 +30,41 @@ class Machine:
         self,
         node_id: int,
         broker_epoch: int,
-        kept: Kept,
+        kept: ReplicaDiskState,
         *,
         config: PartitionConfig,
         now_ms: int,
-        timeouts: Timeouts = TIMEOUTS,
+        timeouts: ReplicaTimeouts = TIMEOUTS,
     ) -> None:
-        self._replica = Replica(node_id, broker_epoch, kept, config, timeouts, now_ms)
-        self._part: Leading | Following | None = None
+        self._replica = ReplicaCore(node_id, broker_epoch, kept, config, timeouts, now_ms)
+        self._part: PartitionLeaderRole | PartitionFollowerRole | None = None
         self._reaching = Reaching()
-        self._early: Parked | None = None  # fetches of later epochs; few replicas ever get one
+        self._early: ParkedReplicaFetches | None = None  # fetches of later epochs; few replicas ever get one
 
     # -- what is known ------------------------------------------------------------------------------
 
     @property
-    def state(self) -> PartitionState:
+    def state(self) -> ReplicatedPartition:
         """The newest that the controller was heard to say."""
         return self._replica.state
 
     @property
     def leads(self) -> bool:
         """Whether it leads, as far as it knows."""
-        return isinstance(self._part, Leading)
+        return isinstance(self._part, PartitionLeaderRole)
 
     @property
     def led_epoch(self) -> int | None:
         """The epoch in which it leads, as far as it knows; None where it does not."""
-        return self._replica.state.leader_epoch if isinstance(self._part, Leading) else None
+        return self._replica.state.leader_epoch if isinstance(self._part, PartitionLeaderRole) else None
 
     @property
     def deposed(self) -> bool:
         """Whether it leads as far as it knows, while others may lead since long; see `heard_by_controller`."""
-        return isinstance(self._part, Leading) and self._part.deposed
+        return isinstance(self._part, PartitionLeaderRole) and self._part.deposed
 
     @property
-    def history(self) -> History:
+    def history(self) -> ReplicaHistory:
         """What its log is, written or to be written; not to be changed from outside."""
         return self._replica.history
 
@@ -75,50 +75,52 @@ class Machine:
 
     @property
     def durable_high_watermark(self) -> int:
-        """What may be noted of the high watermark for the next start; see `Kept`."""
+        """What may be noted of the high watermark for the next start; see `ReplicaDiskState`."""
         return min(self._replica.high_watermark, self._replica.history.synced_offset)
 
     @property
     def shown_offset(self) -> int:
         """What is below this offset may be read here."""
-        return self._part.shown_offset if isinstance(self._part, Following) else self._replica.high_watermark
+        return (
+            self._part.shown_offset if isinstance(self._part, PartitionFollowerRole) else self._replica.high_watermark
+        )
 
     @property
     def latest_offset(self) -> int | None:
         """The end that a leader tells clients; None: it does not know yet (OFFSET_NOT_AVAILABLE), or does not lead."""
-        return self._part.latest_offset() if isinstance(self._part, Leading) else None
+        return self._part.latest_offset() if isinstance(self._part, PartitionLeaderRole) else None
 
     def covered(self, node_id: int, broker_epoch: int) -> int:
         """Below this offset a leader knows that a replica has all on its disk; -1 where nothing is known.
 
         What it said before that registration does not count: its disk may be another one since.
         """
-        return self._part.covered(node_id, broker_epoch) if isinstance(self._part, Leading) else -1
+        return self._part.covered(node_id, broker_epoch) if isinstance(self._part, PartitionLeaderRole) else -1
 
     def behind(self) -> list[Behind]:
         """The followers that lack something, as far as it leads."""
-        return self._part.behind() if isinstance(self._part, Leading) else []
+        return self._part.behind() if isinstance(self._part, PartitionLeaderRole) else []
 
     @property
     def awaits_others(self) -> bool:
-        """Whether it leads, and for somebody it matters who is connected; see `Leading.awaits_others`."""
-        return isinstance(self._part, Leading) and self._part.awaits_others
+        """Whether it leads, and for somebody it matters who is connected; see `PartitionLeaderRole.awaits_others`."""
+        return isinstance(self._part, PartitionLeaderRole) and self._part.awaits_others
 
     def minds_live(self, live: Collection[int]) -> bool:
         """Whether it matters that these nodes are live: who stands in a line may have another before it then."""
         if self._replica.config.topology is not Topology.FANOUT:
             return True
-        return isinstance(self._part, Leading) and self._part.lets_join(live)
+        return isinstance(self._part, PartitionLeaderRole) and self._part.lets_join(live)
 
-    def minds(self, state: PartitionState) -> bool:
+    def minds(self, state: ReplicatedPartition) -> bool:
         """Whether it has to do anything once it is told so: who follows the same leader goes on as it did."""
-        if not isinstance(self._part, Following) or self._replica.config.topology is not Topology.FANOUT:
+        if not isinstance(self._part, PartitionFollowerRole) or self._replica.config.topology is not Topology.FANOUT:
             return True
         return state.leader_epoch != self._replica.state.leader_epoch
 
     def follows(self, node_id: int) -> bool:
         """Whether it fetches from that node."""
-        return isinstance(self._part, Following) and self._part.upstream == node_id
+        return isinstance(self._part, PartitionFollowerRole) and self._part.upstream == node_id
 
     @property
     def deadline_ms(self) -> int | None:
@@ -151,11 +153,11 @@ class Machine:
         self.advance(now_ms)
         if self._early is not None:
             for fetch in self._early.take_due(self._replica.now_ms):
-                self._replica.refuse(fetch, Refusal.UNKNOWN_LEADER_EPOCH)
+                self._replica.refuse(fetch, ReplicaRefusal.UNKNOWN_LEADER_EPOCH)
         if self._part is not None:
             self._part.tick()
 
-    def told(self, state: PartitionState, live: Collection[int]) -> None:
+    def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
         """The controller's log says so, and which nodes are live.
 
         Only what it says behind this node's registration counts: a leader never leads on in an epoch from before it was
@@ -182,7 +184,7 @@ class Machine:
                 self._part.placed()
             return
         replica.live = live
-        if isinstance(self._part, Leading) and self._part.lets_join(live):
+        if isinstance(self._part, PartitionLeaderRole) and self._part.lets_join(live):
             self._part.placed()
 
     def configure(self, config: PartitionConfig) -> None:
@@ -197,13 +199,13 @@ class Machine:
     def reachable(self, node_id: int) -> None:
         """There is a new connection to a node."""
         self._replica.gone.pop(node_id, None)
-        if isinstance(self._part, Following):
+        if isinstance(self._part, PartitionFollowerRole):
             self._part.reachable(node_id)
 
     def unreachable(self, node_id: int, since_ms: int | None = None) -> None:
         """There is no connection to a node since then: if none comes soon, a leader waits no longer for it."""
         self._replica.gone.setdefault(node_id, self._replica.now_ms if since_ms is None else since_ms)
-        if isinstance(self._part, Leading):
+        if isinstance(self._part, PartitionLeaderRole):
             self._part.cut_off()
 
     def heard_by_controller(self, *, lately: bool) -> None:
@@ -212,17 +214,17 @@ class Machine:
         A leader without one that has lost followers too leads no more, or cannot know: nothing under acks=all waits.
         """
         self._replica.unheard = not lately
-        if isinstance(self._part, Leading):
+        if isinstance(self._part, PartitionLeaderRole):
             self._part.cut_off()
 
     def moved(self, leader_epoch: int) -> None:
         """The controller has let another lead than in this epoch."""
-        if isinstance(self._part, Leading) and self._replica.leader_epoch == leader_epoch:
+        if isinstance(self._part, PartitionLeaderRole) and self._replica.leader_epoch == leader_epoch:
             self._part.moved()
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> ReplicaRefusal | None:
         """Why nothing may be appended under acks=all; asked before the batch is written."""
-        return self._part.refusal() if isinstance(self._part, Leading) else Refusal.NOT_LEADER
+        return self._part.refusal() if isinstance(self._part, PartitionLeaderRole) else ReplicaRefusal.NOT_LEADER
 
     def appended(self, records: int, waiter: object = None) -> Position:
         """A leader's log has so many records more, as of the time that was last set; where it ends.
@@ -257,7 +259,7 @@ class Machine:
             raise ValueError(f"offset {start_offset} is not committed: no log may begin there")
         self.history.start_at(max(start_offset, self.history.start_offset))
 
-    def lost(self, message: Fetch | FetchAnswer) -> None:
+    def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
         """What this replica wanted to send was not sent, or the answer to its fetch could not be read."""
         if self._part is not None:
             self._part.lost(message)
@@ -265,18 +267,18 @@ class Machine:
     def receive(self, message: Message) -> None:
         """A message for this replica came. Raises LogDamaged where the leader lacks what is committed."""
         match message:
-            case Fetch():
+            case ReplicaFetch():
                 self._fetch(message)
-            case FetchAnswer():
-                if isinstance(self._part, Following) and self._is_answer(message):
+            case ReplicaFetchAnswer():
+                if isinstance(self._part, PartitionFollowerRole) and self._is_answer(message):
                     self._part.take(message)
             case AlterPartitionAnswer():
                 self._altered(message)
 
     # -- steps --------------------------------------------------------------------------------------
 
-    def _leading(self) -> Leading:
-        if isinstance(self._part, Leading):
+    def _leading(self) -> PartitionLeaderRole:
+        if isinstance(self._part, PartitionLeaderRole):
             return self._part
         raise ValueError(f"replica {self._replica.node_id} orders records in an epoch that it does not lead")
 
@@ -287,9 +289,9 @@ class Machine:
             self._part.close()
         leader_id = replica.state.leader_id
         if leader_id == replica.node_id:
-            self._part = Leading(replica)
+            self._part = PartitionLeaderRole(replica)
         elif leader_id is not None and replica.state.followed_by(replica.node_id):
-            self._part = Following(replica, leader_id)
+            self._part = PartitionFollowerRole(replica, leader_id)
         else:
             self._part = None
         if self._part is not None:
@@ -299,9 +301,9 @@ class Machine:
             for fetch in early.take(lambda _: True):
                 self._fetch(fetch)
 
-    def _fetch(self, fetch: Fetch) -> None:
+    def _fetch(self, fetch: ReplicaFetch) -> None:
         refusal = self._epoch_refusal(fetch)
-        if refusal is Refusal.UNKNOWN_LEADER_EPOCH:
+        if refusal is ReplicaRefusal.UNKNOWN_LEADER_EPOCH:
             self._resign()
             self._keep(fetch)
         elif refusal is not None:
@@ -311,25 +313,29 @@ class Machine:
 
     def _resign(self) -> None:
         """A replica has heard of a later epoch: who leads by an earlier one leads no more."""
-        if isinstance(self._part, Leading):
+        if isinstance(self._part, PartitionLeaderRole):
             self._part.close()
             self._part = None
 
-    def _keep(self, fetch: Fetch) -> None:
+    def _keep(self, fetch: ReplicaFetch) -> None:
         """Whoever asks knows more than this replica, which is about to hear of it too: it is answered then."""
         if fetch.reports:
             return
         if self._early is None:
-            self._early = Parked()
+            self._early = ParkedReplicaFetches()
         self._early.park(fetch, self._replica.now_ms + self._replica.timeouts.wait_ms)
 
-    def _epoch_refusal(self, fetch: Fetch) -> Refusal | None:
+    def _epoch_refusal(self, fetch: ReplicaFetch) -> ReplicaRefusal | None:
         epoch = self._replica.leader_epoch
         if fetch.leader_epoch != epoch:
-            return Refusal.FENCED_LEADER_EPOCH if fetch.leader_epoch < epoch else Refusal.UNKNOWN_LEADER_EPOCH
-        return Refusal.NOT_LEADER if self._part is None else None
+            return (
+                ReplicaRefusal.FENCED_LEADER_EPOCH
+                if fetch.leader_epoch < epoch
+                else ReplicaRefusal.UNKNOWN_LEADER_EPOCH
+            )
+        return ReplicaRefusal.NOT_LEADER if self._part is None else None
 
-    def _is_answer(self, answer: FetchAnswer) -> bool:
+    def _is_answer(self, answer: ReplicaFetchAnswer) -> bool:
         """A refusal may come from another epoch than that in which it was asked; nothing else may."""
         epoch = self._replica.leader_epoch
         return answer.asked.leader_epoch == epoch and (answer.refusal is not None or answer.leader_epoch == epoch)
@@ -337,5 +343,5 @@ class Machine:
     def _altered(self, answer: AlterPartitionAnswer) -> None:
         if answer.state is not None and answer.state.partition_epoch > self._replica.state.partition_epoch:
             self.told(answer.state, self._replica.live)
-        elif isinstance(self._part, Leading) and answer.refusal is not None:
+        elif isinstance(self._part, PartitionLeaderRole) and answer.refusal is not None:
             self._part.answered(answer)

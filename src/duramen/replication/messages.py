@@ -8,24 +8,24 @@ from enum import Enum
 from typing import NamedTuple
 
 from duramen.base.ids import Position
-from duramen.replication.partition import PartitionState
+from duramen.replication.partition import ReplicatedPartition
 from duramen.storage.leader_epochs import Takeover
 
 __all__ = [
     "AlterPartition",
     "AlterPartitionAnswer",
-    "Batch",
-    "Fetch",
-    "FetchAnswer",
     "InSyncReplica",
     "Message",
     "Permit",
     "Reach",
-    "Refusal",
+    "ReplicaBatch",
+    "ReplicaFetch",
+    "ReplicaFetchAnswer",
+    "ReplicaRefusal",
 ]
 
 
-class Refusal(Enum):
+class ReplicaRefusal(Enum):
     """Why something is not to be had from a replica, or from the controller, now; by the names of Kafka's errors."""
 
     NOT_LEADER = "it does not lead this partition, or has nothing to pass on"
@@ -38,7 +38,7 @@ class Refusal(Enum):
     INELIGIBLE_REPLICA = "a proposed replica is fenced, or was started again since"
 
 
-class Batch(NamedTuple):
+class ReplicaBatch(NamedTuple):
     """Records next to each other: so many from `first_offset` on, ordered by the leader of `epoch`.
 
     `payload` is nobody's business here.
@@ -72,7 +72,7 @@ class Permit(NamedTuple):
     offset: int
 
 
-class Fetch(NamedTuple):
+class ReplicaFetch(NamedTuple):
     """The sender's log ends at `end`: what follows?
 
     What acknowledges is `reaches`, the sender's own first, then those of the replicas that fetch from it. `confirmed`:
@@ -94,7 +94,7 @@ class Fetch(NamedTuple):
     wait_ms: int = 500
 
 
-class FetchAnswer(NamedTuple):
+class ReplicaFetchAnswer(NamedTuple):
     """The answer to `asked`: the batches from there on, or what stands in their way.
 
     `diverging`: the histories part, and this is the end of the leader's part. `takeovers` are those of the sender's log
@@ -104,14 +104,14 @@ class FetchAnswer(NamedTuple):
 
     node_id: int
     leader_epoch: int
-    asked: Fetch
-    refusal: Refusal | None = None
+    asked: ReplicaFetch
+    refusal: ReplicaRefusal | None = None
     high_watermark: int = 0
     start_offset: int = 0
     permit: Permit | None = None
     diverging: Position | None = None
     takeovers: tuple[Takeover, ...] = ()
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[ReplicaBatch, ...] = ()
     forgotten_id: int | None = None
 
 
@@ -140,9 +140,9 @@ class AlterPartitionAnswer(NamedTuple):
     """The controller's answer: the state that it made, or why it made none."""
 
     asked: AlterPartition
-    state: PartitionState | None = None
-    refusal: Refusal | None = None
+    state: ReplicatedPartition | None = None
+    refusal: ReplicaRefusal | None = None
 
 
-Message = Fetch | FetchAnswer | AlterPartitionAnswer
+Message = ReplicaFetch | ReplicaFetchAnswer | AlterPartitionAnswer
 """What a replica is handed."""

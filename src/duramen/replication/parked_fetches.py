@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 
-from duramen.replication.messages import Fetch
+from duramen.replication.messages import ReplicaFetch
 
-__all__ = ["Parked"]
+__all__ = ["ParkedReplicaFetches"]
 
 
-class Parked:
+class ParkedReplicaFetches:
     """Fetches by who sent them, each until its time."""
 
     __slots__ = ("_fetches",)
 
     def __init__(self) -> None:
-        self._fetches: dict[int, tuple[int, Fetch]] = {}
+        self._fetches: dict[int, tuple[int, ReplicaFetch]] = {}
 
-    def park(self, fetch: Fetch, until_ms: int) -> None:
+    def park(self, fetch: ReplicaFetch, until_ms: int) -> None:
         """Keep a fetch in the place of the sender's last one, and no longer: who asks again and again is answered."""
         last = self._fetches.get(fetch.node_id)
         self._fetches[fetch.node_id] = (until_ms if last is None else min(last[0], until_ms), fetch)
@@ -24,7 +24,7 @@ class Parked:
         """It sent another one, which is answered at once."""
         self._fetches.pop(node_id, None)
 
-    def take(self, wanted: Callable[[Fetch], bool]) -> list[Fetch]:
+    def take(self, wanted: Callable[[ReplicaFetch], bool]) -> list[ReplicaFetch]:
         """Those that are wanted, to be answered now."""
         if not self._fetches:
             return []
@@ -33,7 +33,7 @@ class Parked:
             del self._fetches[fetch.node_id]
         return found
 
-    def take_due(self, now_ms: int) -> list[Fetch]:
+    def take_due(self, now_ms: int) -> list[ReplicaFetch]:
         """Those whose time has come."""
         if not self._fetches:
             return []

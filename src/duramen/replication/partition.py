@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from duramen.base.insync import least_in_sync
 
-__all__ = ["PartitionConfig", "PartitionState", "Topology"]
+__all__ = ["PartitionConfig", "ReplicatedPartition", "Topology"]
 
 
 class Topology(Enum):
@@ -35,7 +35,7 @@ class PartitionConfig(NamedTuple):
     eject_latency_ms: int | None = None
 
 
-class PartitionState(NamedTuple):
+class ReplicatedPartition(NamedTuple):
     """A partition as the metadata log has it; each change of it raises `partition_epoch`, each leadership both epochs.
 
     `replicas` are in the order of the assignment, the preferred leader first. `observers` are read replicas: they

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from duramen.replication.messages import Reach
 
-__all__ = ["Progress"]
+__all__ = ["FollowerProgress"]
 
 
 class _Replica:
@@ -25,7 +25,7 @@ class _Replica:
         self.mark_ms = now_ms
 
 
-class Progress:
+class FollowerProgress:
     """What is known since `since_ms`, in one leader epoch: in it no replica has ever less on disk than it said."""
 
     __slots__ = ("_observe", "_replicas", "_since_ms")

@@ -4,17 +4,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from duramen.base.errors import LogDamaged
-from duramen.replication.effects import Append, Commit, Cut, Effect, Restart, Send, StartAt
-from duramen.replication.history import History
-from duramen.replication.messages import Batch, Fetch, FetchAnswer, Reach, Refusal
-from duramen.replication.partition import PartitionConfig, PartitionState
-from duramen.replication.timeouts import Timeouts
-from duramen.replication.topology import Place, places
+from duramen.replication.effects import (
+    AdvanceHighWatermark,
+    AppendRecords,
+    Effect,
+    Restart,
+    SendReplicaMessage,
+    StartAt,
+    TruncateRecords,
+)
+from duramen.replication.history import ReplicaHistory
+from duramen.replication.messages import Reach, ReplicaBatch, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition
+from duramen.replication.timeouts import ReplicaTimeouts
+from duramen.replication.topology import FetchUpstream, places
 
-__all__ = ["Kept", "Replica"]
+__all__ = ["ReplicaCore", "ReplicaDiskState"]
 
 
-class Kept(NamedTuple):
+class ReplicaDiskState(NamedTuple):
     """What a replica finds of its log, all of it on disk: recovery syncs what it keeps.
 
     The high watermark is no higher than what was on disk when it was noted (`Machine.durable_high_watermark`): a cut
@@ -27,22 +35,28 @@ class Kept(NamedTuple):
     high_watermark: int = 0
 
 
-class Replica:
+class ReplicaCore:
     """The replica of one partition on the node `node_id`, under the registration `broker_epoch`."""
 
     def __init__(
-        self, node_id: int, broker_epoch: int, kept: Kept, config: PartitionConfig, timeouts: Timeouts, now_ms: int
+        self,
+        node_id: int,
+        broker_epoch: int,
+        kept: ReplicaDiskState,
+        config: PartitionConfig,
+        timeouts: ReplicaTimeouts,
+        now_ms: int,
     ) -> None:
         self.node_id = node_id
         self.broker_epoch = broker_epoch
         self.config = config
         self.timeouts = timeouts
         self.now_ms = now_ms
-        self.history = History(kept.takeovers, kept.start_offset, kept.end_offset)
+        self.history = ReplicaHistory(kept.takeovers, kept.start_offset, kept.end_offset)
         self.high_watermark = min(max(kept.high_watermark, kept.start_offset), kept.end_offset)
-        self.state = PartitionState(None, -1, -1, (), frozenset())
+        self.state = ReplicatedPartition(None, -1, -1, (), frozenset())
         self.live: Collection[int] = ()
-        self.places: Mapping[int, Place] = {}
+        self.places: Mapping[int, FetchUpstream] = {}
         self.gone: dict[int, int] = {}  # nodes to which there is no connection, and since when
         self.unheard = False
         self.effects: list[Effect] = []
@@ -52,7 +66,7 @@ class Replica:
         """The newest leader epoch that it was told of."""
         return self.state.leader_epoch
 
-    def told(self, state: PartitionState, live: Collection[int]) -> None:
+    def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
         """The controller says so."""
         self.state = state
         self.live = live
@@ -64,29 +78,29 @@ class Replica:
 
     # -- what is to be done -------------------------------------------------------------------------
 
-    def send(self, node_id: int, message: Fetch | FetchAnswer) -> None:
+    def send(self, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
         """Send a message."""
-        self.effects.append(Send(node_id, message))
+        self.effects.append(SendReplicaMessage(node_id, message))
 
-    def refuse(self, fetch: Fetch, refusal: Refusal) -> None:
+    def refuse(self, fetch: ReplicaFetch, refusal: ReplicaRefusal) -> None:
         """Answer a fetch with why not, unless it expects nothing."""
         if not fetch.reports:
             start_offset = self.history.start_offset
-            answer = FetchAnswer(
+            answer = ReplicaFetchAnswer(
                 self.node_id, self.leader_epoch, fetch, refusal, self.high_watermark, start_offset=start_offset
             )
             self.send(fetch.node_id, answer)
 
-    def append(self, batch: Batch, leader_id: int) -> None:
+    def append(self, batch: ReplicaBatch, leader_id: int) -> None:
         """Write a batch that the leader has to the end of the log."""
         self.history.append(batch.epoch, leader_id, batch.records)
-        self.effects.append(Append(batch, leader_id))
+        self.effects.append(AppendRecords(batch, leader_id))
 
     def cut(self, end_offset: int) -> None:
         """Let go of what is behind. Raises LogDamaged where that is committed."""
         self._check_uncommitted(end_offset, f"the leader's log parts from it at {end_offset}")
         self.history.cut(end_offset)
-        self.effects.append(Cut(end_offset))
+        self.effects.append(TruncateRecords(end_offset))
 
     def restart(self, start_offset: int) -> None:
         """Begin anew at the leader's start. Raises LogDamaged where that would lose what is committed."""
@@ -108,7 +122,7 @@ class Replica:
         if high_watermark <= self.high_watermark:
             return False
         self.high_watermark = high_watermark
-        self.effects.append(Commit(high_watermark))
+        self.effects.append(AdvanceHighWatermark(high_watermark))
         return True
 
     def _check_uncommitted(self, offset: int, why: str) -> None:

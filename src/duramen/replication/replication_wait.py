@@ -4,15 +4,15 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from duramen.base.ids import Position
-from duramen.replication.history import History
+from duramen.replication.history import ReplicaHistory
 
-__all__ = ["ANY_EPOCH", "Outcome", "Reaching", "judge"]
+__all__ = ["ANY_EPOCH", "Reaching", "ReplicationWaitOutcome", "judge"]
 
 ANY_EPOCH: Final = -1
 """In the place of an epoch: whoever ordered the record, it counts. So it is for what was acknowledged as acks=all."""
 
 
-class Outcome(Enum):
+class ReplicationWaitOutcome(Enum):
     """What became of a wait for a record."""
 
     REACHED = "it is on this disk, and no later leader will lack it"
@@ -21,7 +21,7 @@ class Outcome(Enum):
     TIMED_OUT = "neither is known yet"
 
 
-def judge(history: History, shown_offset: int, record: Position) -> Outcome | None:
+def judge(history: ReplicaHistory, shown_offset: int, record: Position) -> ReplicationWaitOutcome | None:
     """What became of the record that `record` names, its epoch and its offset; None: that is not known yet.
 
     Only what may be shown decides: anything above may still be cut, and the record come back with another leader.
@@ -29,14 +29,14 @@ def judge(history: History, shown_offset: int, record: Position) -> Outcome | No
     if record.offset < shown_offset:
         epoch = history.epoch_at(record.offset)
         if epoch < 0:
-            return Outcome.DELETED
+            return ReplicationWaitOutcome.DELETED
         if record.leader_epoch not in (ANY_EPOCH, epoch):
-            return Outcome.CUT
-        return Outcome.REACHED if record.offset < history.synced_offset else None
+            return ReplicationWaitOutcome.CUT
+        return ReplicationWaitOutcome.REACHED if record.offset < history.synced_offset else None
     if record.leader_epoch == ANY_EPOCH:
         return None
     # Epochs never fall: behind a later one there is no record of this one.
-    return Outcome.CUT if history.epoch_at(shown_offset - 1) > record.leader_epoch else None
+    return ReplicationWaitOutcome.CUT if history.epoch_at(shown_offset - 1) > record.leader_epoch else None
 
 
 class _Wait(NamedTuple):
@@ -69,14 +69,16 @@ class Reaching:
             return None
         return min(wait.deadline_ms for wait in self._waits)
 
-    def settle(self, history: History, shown_offset: int, now_ms: int) -> list[tuple[object, Outcome]]:
+    def settle(
+        self, history: ReplicaHistory, shown_offset: int, now_ms: int
+    ) -> list[tuple[object, ReplicationWaitOutcome]]:
         """Let go of those that know what became of it, or have waited for long enough."""
-        settled: list[tuple[object, Outcome]] = []
+        settled: list[tuple[object, ReplicationWaitOutcome]] = []
         left: list[_Wait] = []
         for wait in self._waits:
             outcome = judge(history, shown_offset, wait.record)
             if outcome is None and wait.deadline_ms <= now_ms:
-                outcome = Outcome.TIMED_OUT
+                outcome = ReplicationWaitOutcome.TIMED_OUT
             if outcome is None:
                 left.append(wait)
             else:

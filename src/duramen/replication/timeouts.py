@@ -2,10 +2,10 @@
 
 from typing import Final, NamedTuple
 
-__all__ = ["TIMEOUTS", "Timeouts"]
+__all__ = ["TIMEOUTS", "ReplicaTimeouts"]
 
 
-class Timeouts(NamedTuple):
+class ReplicaTimeouts(NamedTuple):
     """`wait_ms`: how long a fetch that has nothing to get is kept (`replica.fetch.wait.max.ms`), or comes too early.
 
     Sixteen times as long each time that there was nothing, up to `idle_wait_ms`: partitions that nobody writes to cost
@@ -28,4 +28,4 @@ class Timeouts(NamedTuple):
     window_ms: int = 1_000
 
 
-TIMEOUTS: Final = Timeouts()
+TIMEOUTS: Final = ReplicaTimeouts()

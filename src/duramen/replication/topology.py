@@ -9,21 +9,21 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from duramen.replication.partition import PartitionState, Topology
+from duramen.replication.partition import ReplicatedPartition, Topology
 
-__all__ = ["Place", "places"]
+__all__ = ["FetchUpstream", "places"]
 
 _KEPT: Final = 1024
 
 
-class Place(NamedTuple):
+class FetchUpstream(NamedTuple):
     """From whom a node fetches, None: from nobody, and who fetches from it."""
 
     upstream: int | None
     downstreams: tuple[int, ...]
 
 
-def places(state: PartitionState, topology: Topology, live: Collection[int]) -> Mapping[int, Place]:
+def places(state: ReplicatedPartition, topology: Topology, live: Collection[int]) -> Mapping[int, FetchUpstream]:
     """The place of each replica and observer; of none where nobody leads. Not to be changed: it is everybody's.
 
     `live` are the nodes that are not known to be gone, or about to go. Who is gone is still given an upstream: it may
@@ -37,13 +37,13 @@ def places(state: PartitionState, topology: Topology, live: Collection[int]) -> 
 @lru_cache(maxsize=_KEPT)  # tens of thousands of partitions stand in a few ways
 def _places(
     leader: int, nodes: tuple[int, ...], in_sync: frozenset[int], topology: Topology, live: frozenset[int]
-) -> Mapping[int, Place]:
+) -> Mapping[int, FetchUpstream]:
     upstreams = _upstreams(leader, nodes, in_sync, topology, live)
     below: dict[int, list[int]] = {node: [] for node in upstreams}
     for node, upstream in upstreams.items():
         if upstream is not None:
             below[upstream].append(node)
-    return {node: Place(upstream, tuple(below[node])) for node, upstream in upstreams.items()}
+    return {node: FetchUpstream(upstream, tuple(below[node])) for node, upstream in upstreams.items()}
 
 
 def _upstreams(

@@ -8,7 +8,7 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NotLeader, OutcomeUnknown
 from duramen.base.ports import Buffer, Clock
 from duramen.rpc.methods import Method
-from duramen.rpc.server import Done, Once, Server
+from duramen.rpc.server import Done, Once, RpcServer
 from duramen.rpc.wire import Wire, Wires
 
 __all__ = ["Caller", "Gathered", "Way"]
@@ -35,7 +35,7 @@ class Caller:
     """Asks other nodes, and this one by its own server."""
 
     def __init__(
-        self, node_id: int, way: Way, wires: Wires, server: Server, clock: Clock, deadlines: Deadlines
+        self, node_id: int, way: Way, wires: Wires, server: RpcServer, clock: Clock, deadlines: Deadlines
     ) -> None:  # fmt: skip
         self.node_id = node_id
         self._way = way

@@ -8,7 +8,7 @@ import msgspec
 from duramen.base.errors import OutcomeUnknown, RequestInvalid, UnsupportedFeature
 from duramen.base.ports import Buffer
 
-__all__ = ["ANSWER_MS", "UNREADABLE", "Method", "Table"]
+__all__ = ["ANSWER_MS", "UNREADABLE", "Method", "MethodTable"]
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -58,7 +58,7 @@ class Method(Generic[Request, Response]):
             raise OutcomeUnknown(f"a response to the method {self.name} cannot be read: {error}") from None
 
 
-class Table:
+class MethodTable:
     """All methods, by their names."""
 
     def __init__(self, methods: Iterable[Method[Any, Any]]) -> None:

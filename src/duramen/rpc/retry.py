@@ -20,7 +20,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import Clock
 
-__all__ = ["ELSEWHERE", "UNSETTLED", "Attempt", "Leader", "Pace", "Retrying", "Underway", "may_repeat"]
+__all__ = ["ELSEWHERE", "UNSETTLED", "Attempt", "KnownLeader", "RetryPace", "Retrying", "Underway", "may_repeat"]
 
 Response = TypeVar("Response")
 
@@ -38,7 +38,7 @@ def may_repeat(error: DuramenError | OSError, *, idempotent: bool) -> bool:
     return isinstance(error, ELSEWHERE) or (idempotent and isinstance(error, UNSETTLED))
 
 
-class Leader(NamedTuple):
+class KnownLeader(NamedTuple):
     """The node that leads, None where nobody does, and its epoch."""
 
     node_id: int | None
@@ -52,11 +52,11 @@ class Underway(NamedTuple):
     cancel: Callable[[], None] | None = None
 
 
-Attempt = Callable[[Leader, int, Callable[[Response | DuramenError], None]], Underway]
+Attempt = Callable[[KnownLeader, int, Callable[[Response | DuramenError], None]], Underway]
 """Asks a leader within so many ms; the callback gets the outcome. Raises an error as if it was the outcome."""
 
 
-class Pace(NamedTuple):
+class RetryPace(NamedTuple):
     """For how long a request is repeated, and the first and the longest wait before the next attempt, in ms."""
 
     within_ms: int
@@ -73,8 +73,8 @@ class Retrying(Generic[Response]):
     """
 
     def __init__(
-        self, attempt: Attempt[Response], leader: Callable[[], Leader], pace: Pace, clock: Clock, deadlines: Deadlines,
-        done: Callable[[Response | DuramenError], None], *, idempotent: bool,
+        self, attempt: Attempt[Response], leader: Callable[[], KnownLeader], pace: RetryPace, clock: Clock,
+        deadlines: Deadlines, done: Callable[[Response | DuramenError], None], *, idempotent: bool,
         chance: Callable[[int], int] | None = None,
     ) -> None:  # fmt: skip
         """`leader` may raise why it is not known; `done` gets the outcome once, the last refusal where it is late.
@@ -88,7 +88,7 @@ class Retrying(Generic[Response]):
         self._done: Callable[[Response | DuramenError], None] | None = done
         self._idempotent = idempotent
         self._attempt = 0  # rises with each outcome: a late one of an earlier attempt says nothing
-        self._asked = Leader(None, -1)
+        self._asked = KnownLeader(None, -1)
         self._underway: Underway | None = None
         self._refusal: DuramenError = NotLeader("nobody leads now: ask again")
         self._unknown: OutcomeUnknown | None = None

@@ -8,7 +8,7 @@ from duramen.base.ports import Buffer
 from duramen.rpc.methods import Method
 from duramen.rpc.wire import Wires
 
-__all__ = ["Done", "Handler", "Once", "Server"]
+__all__ = ["Done", "Handler", "Once", "RpcServer"]
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -39,7 +39,7 @@ class Once(Generic[Response]):
             done(outcome)
 
 
-class Server:
+class RpcServer:
     """The handlers of this node, by the methods' names."""
 
     def __init__(self, wires: Wires) -> None:

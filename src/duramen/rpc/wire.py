@@ -14,9 +14,9 @@ import msgspec
 from duramen.base.errors import DuramenError, NodeStarting, OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.rpc.errors import Refused
-from duramen.rpc.methods import UNREADABLE, Method, Table
+from duramen.rpc.methods import UNREADABLE, Method, MethodTable
 
-__all__ = ["VERSION", "Asked", "TableWire", "Wire", "Wires"]
+__all__ = ["VERSION", "ReceivedRequest", "TableWire", "Wire", "Wires"]
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -28,7 +28,7 @@ _requests: Final = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 _responses: Final = msgspec.msgpack.Decoder(tuple[Refused | None, msgspec.Raw])
 
 
-class Asked(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request that was read."""
 
     method: Method[Any, Any]
@@ -44,7 +44,7 @@ class Wire(Protocol):
     def encode_request(self, method: Method[Request, Response], request: Request) -> bytes:
         """The body of a request."""
 
-    def decode_request(self, body: Buffer) -> Asked:
+    def decode_request(self, body: Buffer) -> ReceivedRequest:
         """The request in a body. Raises RequestInvalid, or UnsupportedFeature where its method is unknown."""
 
     def encode_response(self, method: Method[Request, Response], outcome: Response | DuramenError) -> bytes:
@@ -60,7 +60,7 @@ class Wire(Protocol):
 class TableWire:
     """The encoding of this version."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: MethodTable) -> None:
         self._table = table
 
     def knows(self, method: Method[Any, Any]) -> bool:
@@ -69,13 +69,13 @@ class TableWire:
     def encode_request(self, method: Method[Request, Response], request: Request) -> bytes:
         return VERSION + _encoder.encode((method.name, request))
 
-    def decode_request(self, body: Buffer) -> Asked:
+    def decode_request(self, body: Buffer) -> ReceivedRequest:
         try:
             name, data = _requests.decode(memoryview(body)[len(VERSION) :])
         except UNREADABLE as error:
             raise RequestInvalid(f"a request of another node cannot be read: {error}") from None
         method = self._table.get(name)
-        return Asked(method, method.decode_request(data))
+        return ReceivedRequest(method, method.decode_request(data))
 
     def encode_response(self, method: Method[Request, Response], outcome: Response | DuramenError) -> bytes:
         del method

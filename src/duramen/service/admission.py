@@ -1,6 +1,6 @@
 """The way of every request to its handler: its names are resolved, the gate is asked, then it is admitted or refused.
 
-What a request needs is data beside its handler: `Rules`. Pure.
+What a request needs is data beside its handler: `AdmissionRules`. Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,15 +13,15 @@ from duramen.base.errors import DuramenError, NameNotResolved
 from duramen.base.principal import Principal
 from duramen.service.authorize import CLUSTER_NAME, Access, Authorizer, Gate, Operation, ResourceType
 from duramen.service.broker import Broker
-from duramen.service.resolve import Found, Resolver, StreamResolver, TopicKey, Topics
+from duramen.service.resolve import Found, ResolvedTopics, Resolver, StreamResolver, TopicKey
 
 __all__ = [
     "LONGEST_RESOLUTION_MS",
     "NOTHING_NEEDED",
+    "AdmissionRules",
     "Admitted",
     "Need",
     "Refuses",
-    "Rules",
     "Service",
     "Verdicts",
     "cluster",
@@ -63,7 +63,7 @@ def cluster(operation: Operation, refuses: Refuses = Refuses.REQUEST) -> Need[ob
     return Need(Access(operation, ResourceType.CLUSTER), lambda _: (CLUSTER_NAME,), refuses)
 
 
-class Rules(Generic[S]):
+class AdmissionRules(Generic[S]):
     """What a kind of request needs. A kind that needs nothing says why that is so with `open_because`."""
 
     __slots__ = ("needs", "open_because", "resolved", "within_ms")
@@ -84,7 +84,7 @@ class Rules(Generic[S]):
         """What finds the names of topics in a request that are to be resolved."""
 
 
-class Admitted(Topics):
+class Admitted(ResolvedTopics):
     """What a handler gets beside its request: its topics, and what of the request was refused."""
 
     __slots__ = ("verdicts",)
@@ -94,7 +94,7 @@ class Admitted(Topics):
         self.verdicts = verdicts
 
     @property
-    def topics(self) -> Topics:
+    def topics(self) -> ResolvedTopics:
         """The topics alone."""
         return self
 
@@ -117,7 +117,7 @@ NOTHING_NEEDED: Final = Admitted({}, _NONE, _NO_VERDICTS)
 Done = Callable[[Admitted | DuramenError], None]
 
 
-def _keys(rules: Rules[S], source: S) -> Collection[TopicKey]:
+def _keys(rules: AdmissionRules[S], source: S) -> Collection[TopicKey]:
     """The names that are to be resolved, each once."""
     if len(rules.resolved) == 1:
         return dict.fromkeys(rules.resolved[0](source))
@@ -130,7 +130,7 @@ class _Resolution(Generic[S]):
     __slots__ = ("_done", "_keys", "_principal", "_rules", "_service", "_source", "deadline", "over")
 
     def __init__(
-        self, service: "Service", principal: Principal, rules: Rules[S], source: S, keys: Collection[TopicKey],
+        self, service: "Service", principal: Principal, rules: AdmissionRules[S], source: S, keys: Collection[TopicKey],
         done: Done,
     ) -> None:  # fmt: skip
         self._service = service
@@ -170,7 +170,7 @@ class Service:
         self._later = broker.later
         self._gate = Gate(authorizer)
 
-    def admit_now(self, principal: Principal, rules: Rules[S], source: S) -> Admitted | DuramenError | None:
+    def admit_now(self, principal: Principal, rules: AdmissionRules[S], source: S) -> Admitted | DuramenError | None:
         """What a request is admitted with, or why it is refused; None where its names have to be waited for.
 
         That is the usual way of a request, made short; the other is `admit`.
@@ -184,7 +184,7 @@ class Service:
             return Admitted(found, _NONE, _NO_VERDICTS)
         return self.judge(principal, rules, source, found, _NONE)
 
-    def admit(self, principal: Principal, rules: Rules[S], source: S, done: Done) -> Callable[[], None] | None:
+    def admit(self, principal: Principal, rules: AdmissionRules[S], source: S, done: Done) -> Callable[[], None] | None:
         """Resolve the names of a request and judge it: `done` gets what it is admitted with, or why it is refused.
 
         Returns None where `done` was called already; else what makes it not be called.
@@ -202,7 +202,12 @@ class Service:
         return resolution.cancel
 
     def judge(
-        self, principal: Principal, rules: Rules[S], source: S, found: Found, errors: Mapping[TopicKey, DuramenError]
+        self,
+        principal: Principal,
+        rules: AdmissionRules[S],
+        source: S,
+        found: Found,
+        errors: Mapping[TopicKey, DuramenError],
     ) -> Admitted | DuramenError:
         """Ask the gate for all that the request needs."""
         if self._gate.open:

@@ -16,30 +16,30 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.changes import settled
-from duramen.broker.fetch import Fetches
-from duramen.broker.gaps import Gaps
+from duramen.broker.fetch import FetchCoordinator
+from duramen.broker.gaps import NatsGapLog
 from duramen.broker.late_records import LateDeletions
 from duramen.broker.list_offsets import BoundsOf
-from duramen.broker.membership import Standing
+from duramen.broker.membership import NodeMembership
 from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.replication_wait import wait_replicated
-from duramen.broker.streams import Streams
+from duramen.broker.streams import BrokerStreams
 from duramen.controller.admin.completeness import Completeness
 from duramen.controller.admin.unclean import UncleanElections
-from duramen.controller.standalone.node import Alone
+from duramen.controller.standalone.node import StandaloneNode
 from duramen.coordinators.group.configs import GroupConfigs
 from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import Lags
 from duramen.coordinators.group.listing import Listing
 from duramen.coordinators.group.offset_resets import Resets
-from duramen.coordinators.group.offsets import OFFSETS_STREAM, Offsets
+from duramen.coordinators.group.offsets import OFFSETS_STREAM, GroupOffsets
 from duramen.coordinators.group.remote_lag import Elsewhere
 from duramen.coordinators.share.groups import ShareGroups
 from duramen.coordinators.share.nodes import ShareKit, ShareNodes
 from duramen.coordinators.share.state import SHARE_STATE_STREAM, ShareStates
-from duramen.coordinators.transaction.completion import Places
+from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.coordinators.transaction.coordinator import Transactions
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, TransactionLog
 from duramen.coordinators.transaction.producer_ids import ProducerIds
@@ -58,10 +58,10 @@ from duramen.metadata.events import (
 )
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import ControllerState, Entity, StreamState
-from duramen.replication.replication_wait import Outcome
+from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.rpc.caller import Caller
 from duramen.rpc.controller.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
-from duramen.rpc.server import Server
+from duramen.rpc.server import RpcServer
 from duramen.service.internal_streams import InternalStreams
 from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
@@ -104,7 +104,7 @@ class Broker:
         *,
         directory_id: str,
         report: Callable[[str], None],
-        standing: Standing | None = None,
+        standing: NodeMembership | None = None,
     ) -> None:
         """`report` is told what an operator should hear of. Without a `standing` the node is alone.
 
@@ -125,17 +125,17 @@ class Broker:
         store.quarantine.report_to(report)
         self.node_id = settings.integer("node.id")
         self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
-        self.standing = standing or Alone(
+        self.standing = standing or StandaloneNode(
             store, self.node_id, directory_id, ports.clock, ports.randomness,
             producers_ms=settings.integer("producer.id.expiration.ms"),
         )  # fmt: skip
-        self.streams = Streams(store, settings, ports.clock, metrics, self.standing.first_role)
+        self.streams = BrokerStreams(store, settings, ports.clock, metrics, self.standing.first_role)
         self.refused = Refusals(ports.clock)  # by stream name and partition, of those that were not there
         self.quotas = Quotas(settings)
-        self.fetches = Fetches(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
+        self.fetches = FetchCoordinator(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
         self.group_configs = GroupConfigs(settings, self.standing)
         alone = self.standing.first_role is None
-        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock, report, alone=alone)
+        self._offsets = GroupOffsets(store, View(ports.views, ports.worker), ports.clock, report, alone=alone)
         self.groups = Coordinator(
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
             metrics, report,
@@ -148,7 +148,7 @@ class Broker:
         )
         metrics.most_series = settings.integer("metrics.partitions.max")
         wires = wires_by(lambda: self.metadata_state)
-        self.caller = Caller(self.node_id, self.standing, wires, Server(wires), ports.clock, deadlines)
+        self.caller = Caller(self.node_id, self.standing, wires, RpcServer(wires), ports.clock, deadlines)
         self.bounds = BoundsOf(self.standing, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.standing, self.streams, self.caller)
         self._unclean = UncleanElections(self.node_id, lambda: self.standing, self.completeness, ports.clock, deadlines)
@@ -159,8 +159,8 @@ class Broker:
         self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets, self.bounds)
         self.producer_ids = ProducerIds(self.standing)
         self.transactions = Transactions(
-            Places(self._transaction_log, self.streams, self._offsets, store, self.standing), self.groups, ports.clock,
-            deadlines, settings, self.producer_ids.allocate, metrics, report, self.caller,
+            TransactionDependencies(self._transaction_log, self.streams, self._offsets, store, self.standing),
+            self.groups, ports.clock, deadlines, settings, self.producer_ids.allocate, metrics, report, self.caller,
         )  # fmt: skip
         self.listing = Listing(self.standing, self.groups, self.streams, store, self.caller, self.bounds)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
@@ -181,7 +181,7 @@ class Broker:
             self.groups.kinds,
         )  # fmt: skip
         self.groups.kinds.add(self.share_groups)
-        self.gaps = Gaps(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
+        self.gaps = NatsGapLog(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
         self.when_led: list[Callable[[Partition, int | None], object]] = []
         self.when_happened: list[Callable[[Event | None], object]] = [] if alone else [self._unclean.happened]
@@ -309,7 +309,7 @@ class Broker:
         return self._clock.monotonic_ms()
 
     def wait_replicated(
-        self, partition: Partition, record: Position, wait_ms: int, done: Callable[[Outcome], None]
+        self, partition: Partition, record: Position, wait_ms: int, done: Callable[[ReplicationWaitOutcome], None]
     ) -> None:
         """See `reaching.wait_replicated`."""
         wait_replicated(partition, record, wait_ms, self._clock, self._deadlines, done)

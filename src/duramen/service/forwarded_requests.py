@@ -21,12 +21,12 @@ __all__ = [
     "MOST_BATCHES",
     "READ",
     "SHOW_GROUP",
-    "Append",
-    "Appended",
+    "AppendRequest",
+    "AppendResponse",
+    "AppendResult",
     "Bytes",
     "Delete",
-    "Deleted",
-    "Fate",
+    "DeleteRecordsResponse",
     "Manage",
     "Managed",
     "Read",
@@ -51,7 +51,7 @@ Where = tuple[Literal["start", "end", "at", "last", "since"], Annotated[int, msg
 """A place in a log: its kind, and the offset, count or time in ms that belongs to it."""
 
 
-class Append(msgspec.Struct, frozen=True, array_like=True, tag="append"):
+class AppendRequest(msgspec.Struct, frozen=True, array_like=True, tag="append"):
     """Batches for partitions of one stream, in their order, each as its leader would get it of a producer."""
 
     stream_id: _Id
@@ -84,10 +84,10 @@ class Manage(msgspec.Struct, frozen=True, array_like=True, tag="manage"):
     wish: bytes
 
 
-Request = Append | Read | Delete | Manage
+Request = AppendRequest | Read | Delete | Manage
 
 
-class Fate(NamedTuple):
+class AppendResult(NamedTuple):
     """What became of a batch: its base offset, or why it has none; `unknown`: it may be in the log all the same."""
 
     base_offset: int
@@ -95,19 +95,21 @@ class Fate(NamedTuple):
     unknown: bool = False
 
 
-class Appended(msgspec.Struct, frozen=True, array_like=True, tag="appended"):
+class AppendResponse(msgspec.Struct, frozen=True, array_like=True, tag="appended"):
     """The fates of all batches, in their order."""
 
     fates: tuple[tuple[_Offset, Refused | None, bool], ...]
 
     @classmethod
-    def of(cls, fates: list[Fate]) -> "Appended":
+    def of(cls, fates: list[AppendResult]) -> "AppendResponse":
         """Fates as another node is told of them."""
         return cls(tuple((one.base_offset, Refused.of_any(one.error), one.unknown) for one in fates))
 
-    def read(self) -> list[Fate]:
+    def read(self) -> list[AppendResult]:
         """The fates."""
-        return [Fate(offset, None if why is None else why.error(), unknown) for offset, why, unknown in self.fates]
+        return [
+            AppendResult(offset, None if why is None else why.error(), unknown) for offset, why, unknown in self.fates
+        ]
 
 
 class Bytes(msgspec.Struct, frozen=True, array_like=True, tag="bytes"):
@@ -118,7 +120,7 @@ class Bytes(msgspec.Struct, frozen=True, array_like=True, tag="bytes"):
     data: bytes
 
 
-class Deleted(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
+class DeleteRecordsResponse(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
     """The first offset that is left."""
 
     start_offset: _Offset
@@ -130,20 +132,22 @@ class Managed(msgspec.Struct, frozen=True, array_like=True, tag="managed"):
     content: bytes
 
 
-APPEND: Final = Method("append", Append, Appended, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
+APPEND: Final = Method("append", AppendRequest, AppendResponse, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
 READ: Final = Method("read", Read, Bytes, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
-DELETE_RECORDS: Final = Method("delete-records", Delete, Deleted, idempotent=True, deadline_ms=_LONGEST_WAIT_MS)
+DELETE_RECORDS: Final = Method(
+    "delete-records", Delete, DeleteRecordsResponse, idempotent=True, deadline_ms=_LONGEST_WAIT_MS
+)
 DELETE_ALL_RECORDS: Final = Method(
-    "delete-all-records", Delete, Deleted, idempotent=False, deadline_ms=_LONGEST_WAIT_MS
+    "delete-all-records", Delete, DeleteRecordsResponse, idempotent=False, deadline_ms=_LONGEST_WAIT_MS
 )
 SHOW_GROUP: Final = Method("show-group", Manage, Managed, idempotent=True, deadline_ms=_LONGEST_WAIT_MS)
 CHANGE_GROUP: Final = Method("change-group", Manage, Managed, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
 
 
-def method_of(request: Append | Read | Delete | Manage) -> Method[Any, Any]:
+def method_of(request: AppendRequest | Read | Delete | Manage) -> Method[Any, Any]:
     """The method that a request belongs to: what may be repeated is one, what may not is another."""
     match request:
-        case Append():
+        case AppendRequest():
             return APPEND
         case Read():
             return READ

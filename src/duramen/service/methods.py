@@ -9,11 +9,11 @@ from duramen.controller.membership.repairs import FETCH_RANGE
 from duramen.coordinators.group.listing import LIST_GROUPS
 from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, READ_STATE, WRITE_STATE
 from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS
-from duramen.metadata.features import Feature
+from duramen.metadata.features import MetadataFeature
 from duramen.metadata.state import ControllerState
 from duramen.rpc.controller.methods import METHODS as CONTROL
-from duramen.rpc.methods import Table
-from duramen.rpc.server import Server
+from duramen.rpc.methods import MethodTable
+from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import TableWire, Wires
 from duramen.service.forwarded_requests import (
     APPEND,
@@ -27,7 +27,7 @@ from duramen.service.old_wire import OldWire
 
 __all__ = ["NOT_READY", "TABLE", "wires_by"]
 
-TABLE: Final = Table(
+TABLE: Final = MethodTable(
     [
         FIND_BOUNDS, SURVEY_REPLICAS, LIST_GROUPS, FETCH_RANGE,
         JOIN, WRITE_MARKERS,
@@ -40,8 +40,8 @@ TABLE: Final = Table(
 
 def wires_by(state: Callable[[], ControllerState]) -> Wires:
     """How a node speaks that knows this state of the metadata."""
-    return Wires(TableWire(TABLE), OldWire(), lambda: state().feature_level >= Feature.METHOD_TABLE)
+    return Wires(TableWire(TABLE), OldWire(), lambda: state().feature_level >= MetadataFeature.METHOD_TABLE)
 
 
-NOT_READY: Final = Server(Wires(TableWire(TABLE), OldWire(), lambda: False))
+NOT_READY: Final = RpcServer(Wires(TableWire(TABLE), OldWire(), lambda: False))
 """Answers for a node whose handlers are not there yet."""

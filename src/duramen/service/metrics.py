@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from duramen.base.metrics import Metrics, Sample
 from duramen.base.ports import Clock
-from duramen.broker.streams import Stream, Streams
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import Lags
 from duramen.coordinators.transaction.coordinator import Transactions
@@ -18,7 +18,7 @@ class Measures:
 
     def __init__(
         self,
-        streams: Streams,
+        streams: BrokerStreams,
         groups: Coordinator,
         transactions: Transactions,
         lags: Lags,

@@ -13,10 +13,10 @@ import msgspec
 
 from duramen.base.errors import DuramenError, NodeStarting, NotController, NotLeader, OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Buffer
-from duramen.broker.list_offsets import FIND_BOUNDS, Bounds, FindBounds, FoundBounds, Wanted
+from duramen.broker.list_offsets import FIND_BOUNDS, FindBounds, FoundBounds, ListOffsetsPartition, PartitionBounds
 from duramen.controller.admin import completeness
 from duramen.controller.admin.completeness import SURVEY_REPLICAS, KeptReplicas, SurveyReplicas
-from duramen.controller.admin.replica_survey import Kept
+from duramen.controller.admin.replica_survey import ReplicaCompleteness
 from duramen.coordinators.group.listing import LIST_GROUPS, GroupRow, GroupRows
 from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, READ_STATE, WRITE_STATE
 from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS
@@ -25,7 +25,7 @@ from duramen.rpc.controller.requests import Request as ControlRequest
 from duramen.rpc.controller.responses import Answer
 from duramen.rpc.errors import Refused
 from duramen.rpc.methods import UNREADABLE, Method
-from duramen.rpc.wire import Asked
+from duramen.rpc.wire import ReceivedRequest
 from duramen.service.forwarded_requests import (
     APPEND,
     CHANGE_GROUP,
@@ -33,7 +33,7 @@ from duramen.service.forwarded_requests import (
     DELETE_RECORDS,
     READ,
     SHOW_GROUP,
-    Append,
+    AppendRequest,
     Delete,
     Manage,
     Read,
@@ -80,14 +80,14 @@ def _unless_error(pack: _Pack) -> _Pack:
     return lambda outcome: None if isinstance(outcome, DuramenError) else pack(outcome)
 
 
-def _bounds_said(found: FoundBounds) -> list[Bounds | str]:
+def _bounds_said(found: FoundBounds) -> list[PartitionBounds | str]:
     return [
         bounds if bounds is not None else "" if refused is None else refused.message
         for bounds, refused in found.partitions
     ]
 
 
-def _bounds_heard(said: list[Bounds | str]) -> FoundBounds:
+def _bounds_heard(said: list[PartitionBounds | str]) -> FoundBounds:
     return FoundBounds([(None, Refused(NotLeader.id, one)) if isinstance(one, str) else (one, None) for one in said])
 
 
@@ -150,11 +150,11 @@ _FORMS: Final = {
         b"\0", _same, msgspec.msgpack.Decoder(list[GroupRow]), _unless_error(lambda found: found.rows), GroupRows
     ),
     FIND_BOUNDS.name: _Form(
-        b"\2", lambda request: request.wanted, msgspec.msgpack.Decoder(list[Bounds | str]),
+        b"\2", lambda request: request.wanted, msgspec.msgpack.Decoder(list[PartitionBounds | str]),
         _unless_error(_bounds_said), _bounds_heard,
     ),
     SURVEY_REPLICAS.name: _Form(
-        b"\3", lambda request: request.wanted, msgspec.msgpack.Decoder(list[Kept | None]),
+        b"\3", lambda request: request.wanted, msgspec.msgpack.Decoder(list[ReplicaCompleteness | None]),
         _unless_error(lambda found: found.kept), KeptReplicas,
     ),
     **_PLAIN[0],
@@ -164,8 +164,8 @@ _FORMS: Final = {
 _MARKED: Final = {
     b"\0": _Marked(msgspec.msgpack.Decoder(LIST_GROUPS.request), _same),
     b"\1": _SHARES[1],
-    b"\2": _Marked(msgspec.msgpack.Decoder(list[Wanted]), FindBounds),
-    b"\3": _Marked(msgspec.msgpack.Decoder(list[completeness.Wanted]), SurveyReplicas),
+    b"\2": _Marked(msgspec.msgpack.Decoder(list[ListOffsetsPartition]), FindBounds),
+    b"\3": _Marked(msgspec.msgpack.Decoder(list[completeness.SurveyTarget]), SurveyReplicas),
 }
 _ALL: Final[tuple[Method[Any, Any], ...]] = (
     LIST_GROUPS, FIND_BOUNDS, SURVEY_REPLICAS, JOIN, WRITE_MARKERS, READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE,
@@ -185,7 +185,7 @@ class OldWire:
         form = _FORMS[method.name]
         return form.mark + _encoder.encode(form.pack(request))
 
-    def decode_request(self, body: Buffer) -> Asked:
+    def decode_request(self, body: Buffer) -> ReceivedRequest:
         data = memoryview(body)
         marked = _MARKED.get(bytes(data[:1]))
         try:
@@ -197,9 +197,9 @@ class OldWire:
                 request = marked.unpack(marked.requests.decode(data[1:]))
         except UNREADABLE as error:
             raise RequestInvalid(f"a request of another node cannot be read: {error}") from None
-        if isinstance(request, Append | Read | Delete | Manage):
-            return Asked(method_of(request), request)
-        return Asked(_METHODS[type(request)], request)
+        if isinstance(request, AppendRequest | Read | Delete | Manage):
+            return ReceivedRequest(method_of(request), request)
+        return ReceivedRequest(_METHODS[type(request)], request)
 
     def encode_response(self, method: Method[Request, Response], outcome: Response | DuramenError) -> bytes:
         said = _FORMS[method.name].pack_response(outcome)

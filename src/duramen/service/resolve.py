@@ -5,9 +5,9 @@ from typing import Protocol
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, StreamNotFound
-from duramen.broker.streams import Stream, Streams
+from duramen.broker.streams import BrokerStreams, Stream
 
-__all__ = ["Found", "Resolver", "StreamResolver", "Topic", "TopicKey", "Topics"]
+__all__ = ["Found", "ResolvedTopics", "Resolver", "StreamResolver", "Topic", "TopicKey"]
 
 Topic = Stream
 """What a name may stand for."""
@@ -37,7 +37,7 @@ class Resolver(Protocol):
 class StreamResolver:
     """The Resolver of a node's streams: it answers at once."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: BrokerStreams) -> None:
         self._streams = streams
 
     def known(self, keys: Collection[TopicKey]) -> Found:
@@ -63,7 +63,7 @@ class StreamResolver:
         return self._streams.from_name(first)
 
 
-class Topics:
+class ResolvedTopics:
     """The topics that a request names, each found or refused."""
 
     __slots__ = ("_errors", "_found")

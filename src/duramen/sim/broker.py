@@ -12,23 +12,23 @@ from duramen.base.catalogue import BROKER
 from duramen.base.deadlines import Deadlines
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
-from duramen.broker.fetch import Fetched, Fetcher, Wanted
-from duramen.broker.membership import Standing
+from duramen.broker.fetch import Fetcher, FetchResult, PartitionFetch
+from duramen.broker.membership import NodeMembership
 from duramen.broker.streams import Stream
-from duramen.codec.batch import NewRecord, Record, batches, encode, records
+from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, records
 from duramen.metadata.decisions import Definition
 from duramen.service.broker import Broker, Ports
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.views import MemoryViewStore
-from duramen.storage.directory import Directory, open_directory
+from duramen.storage.directory import DataDirectory, open_directory
 from duramen.storage.recovery.recovery import recover
 from duramen.storage.scan import read_slice
 from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.reader import Slice
 from duramen.storage.store import Store, StoreLimits
 
-__all__ = ["Answer", "ManualBroker"]
+__all__ = ["CallbackResult", "ManualBroker"]
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ _LIMITS = StoreLimits(
 _OPEN_SEGMENTS = 64
 
 
-class Answer(Generic[T]):
+class CallbackResult(Generic[T]):
     """What a callback was called with; calling it twice is an error that fails the test."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class ManualBroker:
         *,
         seed: int = 0,
         limits: StoreLimits = _LIMITS,
-        standing: Callable[["ManualBroker"], Standing] | None = None,
+        standing: Callable[["ManualBroker"], NodeMembership] | None = None,
     ) -> None:
         """Without a `standing`, asked for at each start, the node is alone."""
         self._standing = standing
@@ -106,13 +106,13 @@ class ManualBroker:
             directory_id=str(directory.id), report=self.reports.append,
             standing=None if self._standing is None else self._standing(self),
         )  # fmt: skip
-        started: Answer[None] = Answer()
+        started: CallbackResult[None] = CallbackResult()
         self.broker.start(started)
         self.settle()
         if started.value is not None:
             raise AssertionError(started.value)
 
-    def _open_store(self, directory: Directory) -> Store:
+    def _open_store(self, directory: DataDirectory) -> Store:
         handles = Handles(self.files, _OPEN_SEGMENTS)
         recovered = recover(self.files, directory.id, handles, self.reports.append)
         return Store(
@@ -122,7 +122,7 @@ class ManualBroker:
 
     def stop(self) -> None:
         """Stop it cleanly."""
-        stopped: Answer[None] = Answer()
+        stopped: CallbackResult[None] = CallbackResult()
         self.broker.stop(stopped)
         self.settle()
         if stopped.error is not None:
@@ -161,7 +161,7 @@ class ManualBroker:
     def create(self, name: str, partitions: int = 1, **config: object) -> Stream:
         """A stream, once its creation is durable; config names with `_` for `.`. Raises DuramenError."""
         texts = {key.replace("_", "."): str(value) for key, value in config.items()}
-        created: Answer[None] = Answer()
+        created: CallbackResult[None] = CallbackResult()
         self.broker.create_stream(Definition(name, partitions, texts), created)
         self.settle()
         if created.error is not None:
@@ -170,28 +170,28 @@ class ManualBroker:
 
     def delete(self, name: str) -> None:
         """Delete a stream, durably. Raises DuramenError."""
-        deleted: Answer[None] = Answer()
+        deleted: CallbackResult[None] = CallbackResult()
         self.broker.delete_stream(name, deleted)
         self.settle()
         if deleted.error is not None:
             raise deleted.error
 
-    def produce(self, name: str, *values: bytes, partition: int = 0, **batch: Any) -> Answer[int]:
+    def produce(self, name: str, *values: bytes, partition: int = 0, **batch: Any) -> CallbackResult[int]:
         """Append values as one batch; nothing is written or synced yet. The answer is the base offset."""
         now_ms = self.clock.wall_ms()
-        encoded = encode((NewRecord(now_ms, None, value) for value in values), **batch)
-        answer: Answer[int] = Answer()
+        encoded = encode((BatchInput(now_ms, None, value) for value in values), **batch)
+        answer: CallbackResult[int] = CallbackResult()
         self.broker.streams.get(name).partition(partition).append(encoded, answer)
         return answer
 
     def fetch(
         self, *wanted: tuple[str, int, int], min_bytes: int = 1, max_bytes: int = 1 << 20, max_wait_ms: int = 0,
         partition_bytes: int = 1 << 20,
-    ) -> tuple[Answer[list[Fetched]], Fetcher]:  # fmt: skip
+    ) -> tuple[CallbackResult[list[FetchResult]], Fetcher]:  # fmt: skip
         """Fetch from (stream, partition, offset); what comes, when it comes, and the fetch itself."""
-        answer: Answer[list[Fetched]] = Answer()
+        answer: CallbackResult[list[FetchResult]] = CallbackResult()
         sources = [
-            Wanted(self.broker.streams.get(name).partition(index), offset, partition_bytes)
+            PartitionFetch(self.broker.streams.get(name).partition(index), offset, partition_bytes)
             for name, index, offset in wanted
         ]
         fetcher = self.broker.fetches.fetch(
@@ -199,11 +199,11 @@ class ManualBroker:
         )
         return answer, fetcher
 
-    def read(self, slice_: Slice | None) -> list[Record]:
+    def read(self, slice_: Slice | None) -> list[DecodedRecord]:
         """The records of a fetched slice."""
         if slice_ is None:
             return []
-        answer: Answer[bytes] = Answer()
+        answer: CallbackResult[bytes] = CallbackResult()
         read_slice(self.store, slice_, answer)
         self.settle()
         data = answer.value

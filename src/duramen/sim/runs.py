@@ -8,9 +8,19 @@ from typing import Final, NamedTuple, TextIO
 
 from duramen.sim.machine.stages import FAULTS, POSSIBLE, STAGES, cannot_fire
 from duramen.sim.many import outcomes, shown
-from duramen.sim.world import Outcome, World
+from duramen.sim.world import NodeWorld, RunOutcome
 
-__all__ = ["ENOUGH", "Ran", "Totals", "coverage", "explain", "fault_table", "run_all", "run_one", "what_never_came"]
+__all__ = [
+    "ENOUGH",
+    "NodeRuns",
+    "NodeTotals",
+    "coverage",
+    "explain",
+    "fault_table",
+    "run_all",
+    "run_one",
+    "what_never_came",
+]
 
 ENOUGH: Final = 10_000
 """Runs after which every fault has come in every stage in which it can."""
@@ -18,7 +28,7 @@ ENOUGH: Final = 10_000
 _SHARE: Final = 8  # runs that a process is handed at once
 
 
-class Totals:
+class NodeTotals:
     """What the runs so far came to."""
 
     def __init__(self) -> None:
@@ -26,18 +36,18 @@ class Totals:
         self.crashes = 0
         self.counts: Counter[tuple[str, str]] = Counter()
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RunOutcome) -> None:
         """One run more."""
         self.runs += 1
         self.crashes += outcome.crashes
         self.counts.update(outcome.counts)
 
 
-class Ran(NamedTuple):
+class NodeRuns(NamedTuple):
     """What came of many runs: the first that broke a promise, and what they came to."""
 
-    broken: Outcome | None
-    totals: Totals
+    broken: RunOutcome | None
+    totals: NodeTotals
 
     @property
     def well(self) -> bool:
@@ -45,19 +55,19 @@ class Ran(NamedTuple):
         return self.broken is None and (self.totals.runs < ENOUGH or not what_never_came(self.totals.counts))
 
 
-def run_one(seed: int, write: Callable[[str], object] | None = None) -> Outcome:
+def run_one(seed: int, write: Callable[[str], object] | None = None) -> RunOutcome:
     """The run of one seed."""
-    return World(seed, write).run()
+    return NodeWorld(seed, write).run()
 
 
-def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:
+def run_all(seeds: range, processes: int, out: TextIO | None = None) -> NodeRuns:
     """Run every seed or up to the first that breaks a promise, show how far it is, and say what came of it.
 
     From `ENOUGH` runs on, a fault that never came where it can is told as loudly as a broken promise.
     """
     out = sys.stdout if out is None else out
-    totals, began_s = Totals(), time.monotonic()
-    broken: Outcome | None = None
+    totals, began_s = NodeTotals(), time.monotonic()
+    broken: RunOutcome | None = None
     with outcomes(run_one, seeds, processes, _SHARE) as found:
         for outcome in shown(found, out, lambda: f"{totals.runs} of {len(seeds)} runs, {totals.crashes} crashes"):
             totals.add(outcome)
@@ -74,7 +84,7 @@ def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:
     print(coverage(totals), file=out)
     if broken is not None:
         print(explain(broken), file=out)
-    return Ran(broken, totals)
+    return NodeRuns(broken, totals)
 
 
 def what_never_came(counts: Counter[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -82,7 +92,7 @@ def what_never_came(counts: Counter[tuple[str, str]]) -> tuple[tuple[str, str], 
     return tuple(cell for cell in POSSIBLE if not counts[cell])
 
 
-def coverage(totals: Totals) -> str:
+def coverage(totals: NodeTotals) -> str:
     """Whether every fault came in every stage in which it can; aloud where enough runs have missed one."""
     never = ", ".join(f"{fault} in {stage}" for fault, stage in what_never_came(totals.counts))
     if not never:
@@ -103,7 +113,7 @@ def fault_table(counts: Counter[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def explain(outcome: Outcome) -> str:
+def explain(outcome: RunOutcome) -> str:
     """What went wrong in a run, and how to see it again."""
     return "\n".join(
         [

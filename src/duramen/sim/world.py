@@ -17,8 +17,8 @@ from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.service.broker import Broker, Ports
 from duramen.sim.checkers.checker import Checker, facts
-from duramen.sim.checkers.history import End, History
-from duramen.sim.clients.access import Access, AtTheBroker
+from duramen.sim.checkers.history import End, LogHistory
+from duramen.sim.clients.access import AtTheBroker, NodeAccess
 from duramen.sim.clients.door import AtTheDoor
 from duramen.sim.clients.shared import Clients
 from duramen.sim.clients.workload import Workload
@@ -36,7 +36,7 @@ from duramen.storage.recovery.recovery import recover
 from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store
 
-__all__ = ["Outcome", "World"]
+__all__ = ["NodeWorld", "RunOutcome"]
 
 _SETTINGS: Final = Settings(
     BROKER,
@@ -55,7 +55,7 @@ _ENDS: Final = 12  # of processes, in a run
 _PATIENCE_MS: Final = 600_000
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """What came of a run: `broken` is empty where every promise was kept."""
 
     seed: int
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
     counts: Counter[tuple[str, str]]
 
 
-class World:
+class NodeWorld:
     """A node and its disk. `run` is all there is to do."""
 
     def __init__(self, seed: int, write: Callable[[str], object] | None = None) -> None:
@@ -95,7 +95,7 @@ class World:
         self._end: End = "stop"
         self._randomness = SeededRandomness(seed)
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Live through it all."""
         self.trace("seed %d, profile %s, WAL files of %d bytes", self.seed, self.profile.name, self._limits[0])
         broken = ""
@@ -108,7 +108,7 @@ class World:
         except BrokenPromise as promise:
             broken = str(promise)
             self.trace("BROKEN: %s", broken)
-        return Outcome(self.seed, broken, self.trace.last(), self.crashes, self.faults.counts)
+        return RunOutcome(self.seed, broken, self.trace.last(), self.crashes, self.faults.counts)
 
     # -- a process ----------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class World:
         if known is not None:
             self._decay_at_rest(known)
 
-    def _access(self, broker: Broker) -> Access:
+    def _access(self, broker: Broker) -> NodeAccess:
         """How clients reach this process."""
         self._stopping = False
         if self._way.random() < 0.5:
@@ -189,7 +189,7 @@ class World:
         self._decayed(found, logs, stage)
         return found is not None
 
-    def _decayed(self, found: Decayed | None, logs: Mapping[Log, History], stage: str) -> None:
+    def _decayed(self, found: Decayed | None, logs: Mapping[Log, LogHistory], stage: str) -> None:
         if found is None:
             return
         self.faults.decayed(found, stage)

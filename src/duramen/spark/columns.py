@@ -1,7 +1,7 @@
 """The columns that Spark's Kafka source has, as Arrow wants them, and the rows that decoding makes put into them. Pure.
 
 `spark_schema` has some of them in Spark's notation, `arrow_schema` the same for Arrow. What record batches have of them
-is `RECORD_COLUMNS`; topic and partition are added by `Part`.
+is `RECORD_COLUMNS`; topic and partition are added by `PartitionColumns`.
 """
 
 import difflib
@@ -18,8 +18,8 @@ __all__ = [
     "HEADERS_TYPE",
     "RECORD_COLUMNS",
     "TIMESTAMP_TYPE",
-    "Neighbours",
-    "Part",
+    "BinaryColumns",
+    "PartitionColumns",
     "Rows",
     "arrow_schema",
     "bitmap",
@@ -121,7 +121,7 @@ def record_batch(rows: Rows, columns: Collection[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([made[name] for name in names], names=names)
 
 
-class Part:
+class PartitionColumns:
     """A partition of a stream, and the columns that are wanted of it: what all batches of one reading share.
 
     `columns` are what has to be decoded for that.
@@ -161,7 +161,7 @@ def bitmap(present: NDArray[np.bool_]) -> pa.Buffer | None:
     return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
-class Neighbours:
+class BinaryColumns:
     """Two binary arrays copied out of `data`, where the two of each row lie one behind the other, rows ascending.
 
     A negative size is null. The caller has checked that none of them overlap or reach beyond the data.

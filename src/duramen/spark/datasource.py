@@ -16,10 +16,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from duramen.base.errors import DuramenError, OptionInvalid, TableAhead
-from duramen.client import Cluster, Consumer, TopicPartition
-from duramen.client.cluster import Patience
+from duramen.client import BrokerCluster, Consumer, TopicPartition
+from duramen.client.cluster import RetryPatience
 from duramen.client.consumer import LATEST
-from duramen.client.marked import Marked
+from duramen.client.marked import MarkedUpTo
 from duramen.spark.api import DataSourceStreamArrowWriter, Filter, to_arrow_schema
 from duramen.spark.hangups import end_this_worker_quietly
 from duramen.spark.options import Options
@@ -29,15 +29,23 @@ from duramen.spark.read.filters import EVERYTHING, narrow
 from duramen.spark.read.joint_boundaries import ahead_of_others, cut_jointly, together
 from duramen.spark.read.losses import begun_behind, log_start
 from duramen.spark.read.markers import Marks
-from duramen.spark.read.offset_ranges import Places, Tiers
+from duramen.spark.read.offset_ranges import TieredOffsets, Tiers
 from duramen.spark.read.parquet_files import Filing
 from duramen.spark.read.plan import Span
-from duramen.spark.read.reader import Reading, cluster_of, consumer_of, reads_committed, report_lost, shared, tasks
+from duramen.spark.read.reader import (
+    PartitionReader,
+    cluster_of,
+    consumer_of,
+    reads_committed,
+    report_lost,
+    shared,
+    tasks,
+)
 from duramen.spark.read.selection import Selection, ending, require_order, starting
 from duramen.spark.read.splits import Floors, behind_tables, passed_over
 from duramen.spark.read.stream import RefusedStreamReader, StreamReader
 from duramen.spark.read.transaction_boundaries import cut
-from duramen.spark.write.sink import BatchWriter, StreamWriter
+from duramen.spark.write.sink import SinkBatchWriter, StreamWriter
 
 __all__ = ["BatchReader", "DuramenDataSource", "FilteringReader"]
 
@@ -59,7 +67,7 @@ class _Joint(NamedTuple):
     Tables that can only be read wholly are `ahead` where they have more than the others.
     """
 
-    marked: dict[TopicPartition, Marked]
+    marked: dict[TopicPartition, MarkedUpTo]
     sound: dict[TopicPartition, int]
     ahead: Sequence[str]
 
@@ -102,7 +110,7 @@ class DuramenDataSource(DataSource):
         """For `df.write`. Raises OptionInvalid."""
         if overwrite:
             raise OptionInvalid('mode("overwrite") is not possible: a stream is only added to; say mode("append")')
-        return BatchWriter(Options(self.options, "sink"), schema)
+        return SinkBatchWriter(Options(self.options, "sink"), schema)
 
     @said_plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -146,7 +154,7 @@ class BatchReader(DataSourceReader):
         self._starting = starting(options, streaming=False)
         self._ending = ending(options)
         require_order(self._starting, self._ending)
-        self._reading = Reading(options)
+        self._reading = PartitionReader(options)
         self._filing = Filing(options)
         self._tiers = Tiers(options)
         self._narrowing = EVERYTHING
@@ -160,14 +168,14 @@ class BatchReader(DataSourceReader):
         Raises what reaching the brokers raises, RecordsLost, StreamNotFound; TableAhead once the timeout is over.
         """
         cluster = cluster_of(self._options)
-        patience = Patience(cluster.timeout_s)
+        patience = RetryPatience(cluster.timeout_s)
         while True:
             try:
                 return self._planned(cluster)
             except TableAhead as error:
                 patience.pause(error)
 
-    def _planned(self, cluster: Cluster) -> list[InputPartition]:
+    def _planned(self, cluster: BrokerCluster) -> list[InputPartition]:
         marks = Marks(wanted=reads_committed(self._options))
         ats, ids = self._selection.find(cluster, all_of_them=True)
         committed = marks.left_to_brokers(cluster, ats)
@@ -190,7 +198,7 @@ class BatchReader(DataSourceReader):
         hot |= {at: (low, high) for at, low, high in parts.hot}
         begin, upto = {at: low for at, (low, _) in hot.items()}, {at: high for at, (_, high) in hot.items()}
         if joint is not None:
-            marked: dict[TopicPartition, Marked] | None = joint.marked
+            marked: dict[TopicPartition, MarkedUpTo] | None = joint.marked
             upto = {at: max(begin[at], min(high, sound[at])) for at, high in upto.items()}
         else:
             marked = marks.look(cluster, begin, ids)
@@ -211,7 +219,7 @@ class BatchReader(DataSourceReader):
         ]
 
     def _resolved(
-        self, consumer: Consumer, places: Places, ats: Sequence[TopicPartition]
+        self, consumer: Consumer, places: TieredOffsets, ats: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Where to begin and to end by the options and by what there is. Raises RecordsLost."""
         there = places.bounds(ats)
@@ -232,7 +240,13 @@ class BatchReader(DataSourceReader):
         return first, end
 
     def _jointly(
-        self, marks: Marks, cluster: Cluster, places: Places, first: Ends, end: Ends, ids: Mapping[str, str]
+        self,
+        marks: Marks,
+        cluster: BrokerCluster,
+        places: TieredOffsets,
+        first: Ends,
+        end: Ends,
+        ids: Mapping[str, str],
     ) -> "_Joint | None":
         """What transactions over streams, of which some are tables, leave of it.
 
@@ -249,7 +263,9 @@ class BatchReader(DataSourceReader):
         sound = cut_jointly(low, end, in_log, cold._replace(fixed={}))
         return _Joint(together(in_log, cold.ended, first, end), sound, cold.ahead(sound))
 
-    def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:
+    def _narrowed(
+        self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, MarkedUpTo]
+    ) -> list[Span]:
         """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""
         narrowing = self._narrowing
         taken, spans = [one for one in spans if narrowing.takes(one[0])], []

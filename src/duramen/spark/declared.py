@@ -8,13 +8,13 @@ from duramen.base.lists import entries
 from duramen.base.settings import Value, check
 from duramen.spark.tables.port import Declaration, Storage
 
-__all__ = ["KEYS", "Declared", "declared"]
+__all__ = ["KEYS", "DeclaredTable", "declared"]
 
 KEYS: Final = (*(setting.name for setting in STREAM_SETTINGS), KEPT_OFFSETS)
 """The configs that declare a table, and whether it has been made."""
 
 
-class Declared(NamedTuple):
+class DeclaredTable(NamedTuple):
     """A stream's table, and how far it may be behind."""
 
     declaration: Declaration
@@ -23,7 +23,7 @@ class Declared(NamedTuple):
 
 def declared(
     stream: str, stream_id: str, config: Mapping[str, str | None], storage: Mapping[str, str] | None = None
-) -> Declared | None:
+) -> DeclaredTable | None:
     """What the stream's configs declare; None where it is no table. `storage` are options of the storage.
 
     Raises ConfigInvalid for a value that does not fit.
@@ -46,4 +46,4 @@ def declared(
         str(values["registry.url"]),
         bool(config.get(KEPT_OFFSETS)),
     )
-    return Declared(declaration, int(values["max.lag.ms"]))
+    return DeclaredTable(declaration, int(values["max.lag.ms"]))

@@ -68,10 +68,10 @@ def avro(
 def _avro_decoder(schema: str, registry: str) -> Decoder:
     try:
         from duramen.spark.values.avro import AvroDecoder
-        from duramen.spark.values.registry import Registry
+        from duramen.spark.values.registry import SchemaRegistry
     except ImportError as error:
         raise DependencyMissing(f"reading Avro needs {error.name}: pip install 'duramen[tables]'") from None
-    return AvroDecoder(schema=schema, registry=Registry(registry) if registry else None)
+    return AvroDecoder(schema=schema, registry=SchemaRegistry(registry) if registry else None)
 
 
 def _arrow_fields(schema: "str | StructType") -> list[pa.Field]:

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 from duramen.base.catalogue_tables import storage_problem
 from duramen.base.errors import OptionInvalid
 
-__all__ = ["OPTIONS", "WITHOUT_EFFECT", "Option", "Options", "Use"]
+__all__ = ["OPTIONS", "WITHOUT_EFFECT", "Options", "ReadOption", "Use"]
 
 Use = Literal["source", "batch", "stream", "sink"]
 """`source` is a batch or a stream: which of them is not known yet."""
@@ -28,7 +28,7 @@ _ALL: Final = (*_SOURCE, *_SINK)
 _NO_TLS: Final = "there is no encryption and no authentication yet"
 
 
-class Option(NamedTuple):
+class ReadOption(NamedTuple):
     """One option: where it may stand, what it means, what it is when it is not given."""
 
     name: str
@@ -54,120 +54,120 @@ WITHOUT_EFFECT: Final = "Accepted, without effect: "
 
 # fmt: off
 _OPTIONS: Final = (
-    Option("kafka.bootstrap.servers", _ALL,
+    ReadOption("kafka.bootstrap.servers", _ALL,
            "Where to find the brokers: HOST:PORT, several with commas between. Needed."),
-    Option("path", _ALL,
+    ReadOption("path", _ALL,
            "What `load`, `save` and `start` are given: short for `subscribe`, in a sink for `topic`."),
-    Option("subscribe", _SOURCE,
+    ReadOption("subscribe", _SOURCE,
            "Streams to read, with commas between. Exactly one of subscribe, subscribePattern and assign is needed."),
-    Option("subscribePattern", _SOURCE,
+    ReadOption("subscribePattern", _SOURCE,
            "Streams to read, as a regular expression (RE2's) that the name, or a part of it, matches (^flights$ is the"
            " whole name); new ones are found while it runs."),
-    Option("assign", _SOURCE,
+    ReadOption("assign", _SOURCE,
            'Partitions to read, as JSON: {"flights": [0, 1]}.'),
-    Option("startingOffsets", _SOURCE,
+    ReadOption("startingOffsets", _SOURCE,
            'Where to begin: earliest, latest, or JSON with every partition: {"flights": {"0": 23, "1": -2}}, -2 the'
            " earliest and -1 the latest. Not latest in a batch. A streaming query begins here only the first time.",
            "earliest in a batch, latest in a streaming query"),
-    Option("startingTimestamp", _SOURCE,
+    ReadOption("startingTimestamp", _SOURCE,
            "Where to begin: at the first record of each partition at or after this time in ms. Goes before"
            " startingOffsetsByTimestamp and startingOffsets."),
-    Option("startingOffsetsByTimestamp", _SOURCE,
+    ReadOption("startingOffsetsByTimestamp", _SOURCE,
            'The same with a time for every partition: {"flights": {"0": 1700000000000}}. Goes before startingOffsets.'),
-    Option("startingOffsetsByTimestampStrategy", _SOURCE,
+    ReadOption("startingOffsetsByTimestampStrategy", _SOURCE,
            "What to do where there is no such record: error, or latest.", "error"),
-    Option("endingOffsets", _BATCH,
+    ReadOption("endingOffsets", _BATCH,
            "Where to end: latest, or JSON with every partition, -1 the latest. Not earliest.", "latest"),
-    Option("endingTimestamp", _BATCH,
+    ReadOption("endingTimestamp", _BATCH,
            "Where to end: before the first record at or after this time in ms, or at the latest where there is none."
            " Goes before the other two."),
-    Option("endingOffsetsByTimestamp", _BATCH,
+    ReadOption("endingOffsetsByTimestamp", _BATCH,
            "The same with a time for every partition. Goes before endingOffsets."),
-    Option("failOnDataLoss", _SOURCE,
+    ReadOption("failOnDataLoss", _SOURCE,
            "Whether to fail where records that should be read are gone (retention, a deleted stream, a stream"
            " created again); the error says which, why and since when. With false it is logged, and what there is is"
            " read.",
            "true", "flag"),
-    Option("tier", _SOURCE,
+    ReadOption("tier", _SOURCE,
            "What is read of a stream that is a table (docs/guides/tables.md): hot, its log; cold, its table; all,"
            " both, every offset once. Offsets mean the same in each.",
            "all for a stream with a table, hot for others"),
-    Option("tableStorage", _SOURCE,
+    ReadOption("tableStorage", _SOURCE,
            'How to reach the storage of tables, as JSON: {"s3.endpoint": "http://127.0.0.1:9000"}. What is not said'
            " comes from the environment (AWS_…)."),
-    Option("includeHeaders", _ALL,
+    ReadOption("includeHeaders", _ALL,
            "Whether there is a column `headers`. A sink writes that column where there is one, whatever this says.",
            "false", "flag"),
-    Option("columns", _SOURCE,
+    ReadOption("columns", _SOURCE,
            "Only these columns, in this order, with commas between: offset,value. The others are not decoded; headers"
            " may be one of them without includeHeaders."),
-    Option("parquetTo", _SOURCE,
+    ReadOption("parquetTo", _SOURCE,
            "A directory: the tasks write the records there as Parquet files, and the rows of the frame say which:"
            " path, size_bytes, statistics. `duramen.spark.write_parquet` and `stream_parquet` set it, and commit the"
            " files; pipelines do where a sink takes a stream as it is."),
-    Option("parquetStorage", _SOURCE,
+    ReadOption("parquetStorage", _SOURCE,
            "How to reach the place that parquetTo names, as JSON, where that is on S3; as tableStorage."),
-    Option("minPartitions", _SOURCE,
+    ReadOption("minPartitions", _SOURCE,
            "Split long partitions so that there are at least so many Spark tasks.", "", "count"),
-    Option("maxRecordsPerPartition", _SOURCE,
+    ReadOption("maxRecordsPerPartition", _SOURCE,
            "Split long partitions so that no Spark task reads more records than this.", "", "count"),
-    Option("maxOffsetsPerTrigger", _STREAM,
+    ReadOption("maxOffsetsPerTrigger", _STREAM,
            "The most records of one micro-batch, shared out by how much each partition has.", "", "count"),
-    Option("minOffsetsPerTrigger", _STREAM,
+    ReadOption("minOffsetsPerTrigger", _STREAM,
            "Wait until there are so many records, or maxTriggerDelay has passed. The first micro-batch of a run never"
            " waits.", "", "count"),
-    Option("maxTriggerDelay", _STREAM,
+    ReadOption("maxTriggerDelay", _STREAM,
            "How long minOffsetsPerTrigger may wait: 30s, 15m, 1h.", "15m"),
-    Option("kafka.group.id", _SOURCE,
+    ReadOption("kafka.group.id", _SOURCE,
            "In a streaming query: the consumer group to which it commits what it has processed, so that Kafka's tools"
            " show its lag; without it, the query's name. The query itself goes by its checkpoint."),
-    Option("kafka.client.id", _ALL,
+    ReadOption("kafka.client.id", _ALL,
            "The name under which the brokers know these connections.", "duramen-spark"),
-    Option("kafka.request.timeout.ms", _ALL,
+    ReadOption("kafka.request.timeout.ms", _ALL,
            "How long to go on trying to reach a broker, and to wait for an answer.", "30000", "time"),
-    Option("kafka.isolation.level", _SOURCE,
+    ReadOption("kafka.isolation.level", _SOURCE,
            "read_committed: records of committed transactions, each transaction wholly in one micro-batch or batch."
            " read_uncommitted: all records that the log has, as Spark's Kafka source does unless it is told otherwise;"
            " of a table those that the log has no more.",
            "read_committed"),
-    Option("kafka.max.partition.fetch.bytes", _SOURCE,
+    ReadOption("kafka.max.partition.fetch.bytes", _SOURCE,
            "The most record bytes of a partition in one answer.", "4194304", "count"),
-    Option("kafka.fetch.max.bytes", _SOURCE,
+    ReadOption("kafka.fetch.max.bytes", _SOURCE,
            "The most record bytes in one answer, as long as it holds one batch.", "67108864", "count"),
-    Option("kafka.security.protocol", _ALL,
+    ReadOption("kafka.security.protocol", _ALL,
            f"PLAINTEXT; {_NO_TLS}.", "PLAINTEXT"),
-    Option("topic", _SINK,
+    ReadOption("topic", _SINK,
            "The stream to write to, for rows without a column `topic`; it goes before that column."),
-    Option("kafka.compression.type", _SINK,
+    ReadOption("kafka.compression.type", _SINK,
            "none, gzip, snappy, lz4 or zstd.", "none"),
-    Option("kafka.batch.size", _SINK,
+    ReadOption("kafka.batch.size", _SINK,
            "Bytes of records, before compression, at which a batch is sent.", "524288", "count"),
-    Option("kafka.acks", _SINK,
+    ReadOption("kafka.acks", _SINK,
            "all, or -1, which is the same: the sink always waits until a record is stored as the stream's durability"
            " says.", "all"),
-    Option("kafka.enable.idempotence", _SINK,
+    ReadOption("kafka.enable.idempotence", _SINK,
            "true: within one task a record is never stored twice, however often it has to be sent.", "true", "flag"),
-    Option("exactlyOnce", _SINK,
+    ReadOption("exactlyOnce", _SINK,
            "true: every batch is in the streams exactly once, whatever is repeated or killed; false: at least once, as"
            " Spark's Kafka sink; auto: exactly once where the brokers are Duramen's, else at least once, and that is"
            " logged.", "auto"),
-    Option("kafka.transaction.timeout.ms", _SINK,
+    ReadOption("kafka.transaction.timeout.ms", _SINK,
            "How long a task's transaction may be open before it is aborted, where its batch is not decided by then. At"
            " most the brokers' transaction.max.timeout.ms.", "900000", "time"),
-    Option("checkpointLocation", (*_STREAM, *_SINK),
+    ReadOption("checkpointLocation", (*_STREAM, *_SINK),
            "Spark's own: where a streaming query keeps its checkpoint."),
-    Option("queryName", (*_STREAM, *_SINK),
+    ReadOption("queryName", (*_STREAM, *_SINK),
            "Spark's own: the name of a streaming query."),
-    Option("groupIdPrefix", _SOURCE,
+    ReadOption("groupIdPrefix", _SOURCE,
            f"{WITHOUT_EFFECT}reading needs no consumer group."),
-    Option("kafkaConsumer.pollTimeoutMs", _SOURCE,
+    ReadOption("kafkaConsumer.pollTimeoutMs", _SOURCE,
            f"{WITHOUT_EFFECT}kafka.request.timeout.ms bounds every wait.", "", "time"),
-    Option("fetchOffset.numRetries", _SOURCE,
+    ReadOption("fetchOffset.numRetries", _SOURCE,
            f"{WITHOUT_EFFECT}what fails for the moment is tried again until kafka.request.timeout.ms is over."),
-    Option("fetchOffset.retryIntervalMs", _SOURCE,
+    ReadOption("fetchOffset.retryIntervalMs", _SOURCE,
            f"{WITHOUT_EFFECT}the pauses between attempts grow by themselves."),
     *(
-        Option(f"kafka.{name}", uses, f"{WITHOUT_EFFECT}Kafka's own tuning of its Java clients.")
+        ReadOption(f"kafka.{name}", uses, f"{WITHOUT_EFFECT}Kafka's own tuning of its Java clients.")
         for uses, names in (
             (_ALL, ("client.dns.lookup", "client.rack", "connections.max.idle.ms", "metadata.max.age.ms",
                     "auto.include.jmx.reporter", "enable.metrics.push", "metadata.recovery.rebootstrap.trigger.ms",
@@ -185,28 +185,28 @@ _OPTIONS: Final = (
         )
         for name in names
     ),
-    Option("kafka.auto.offset.reset", _SOURCE, "Refused, as in Spark's Kafka source.",
+    ReadOption("kafka.auto.offset.reset", _SOURCE, "Refused, as in Spark's Kafka source.",
            refused="say startingOffsets instead; Spark keeps track of what has been read"),
-    Option("kafka.enable.auto.commit", _SOURCE, "Refused, as in Spark's Kafka source.",
+    ReadOption("kafka.enable.auto.commit", _SOURCE, "Refused, as in Spark's Kafka source.",
            refused="Spark keeps track of what has been read in its checkpoint"),
-    Option("kafka.interceptor.classes", _ALL, "Refused, as in Spark's Kafka source.",
+    ReadOption("kafka.interceptor.classes", _ALL, "Refused, as in Spark's Kafka source.",
            refused="keys and values are always read and written as they are"),
-    Option("kafka.key.deserializer", _SOURCE, "Refused, as in Spark's Kafka source.",
+    ReadOption("kafka.key.deserializer", _SOURCE, "Refused, as in Spark's Kafka source.",
            refused="keys are always binary; convert them with a DataFrame operation"),
-    Option("kafka.value.deserializer", _SOURCE, "Refused, as in Spark's Kafka source.",
+    ReadOption("kafka.value.deserializer", _SOURCE, "Refused, as in Spark's Kafka source.",
            refused="values are always binary; convert them with a DataFrame operation"),
-    Option("kafka.key.serializer", _SINK, "Refused, as in Spark's Kafka sink.",
+    ReadOption("kafka.key.serializer", _SINK, "Refused, as in Spark's Kafka sink.",
            refused="keys are always strings or binary; convert them with a DataFrame operation"),
-    Option("kafka.value.serializer", _SINK, "Refused, as in Spark's Kafka sink.",
+    ReadOption("kafka.value.serializer", _SINK, "Refused, as in Spark's Kafka sink.",
            refused="values are always strings or binary; convert them with a DataFrame operation"),
-    Option("kafka.partitioner.class", _SINK, "Refused: the sink cannot run Java classes.",
+    ReadOption("kafka.partitioner.class", _SINK, "Refused: the sink cannot run Java classes.",
            refused="give the rows a column `partition` instead"),
-    Option("kafka.transactional.id", _SINK, "Refused: every attempt of a task has a transaction of its own.",
+    ReadOption("kafka.transactional.id", _SINK, "Refused: every attempt of a task has a transaction of its own.",
            refused="the sink names the transaction of every attempt of a task itself"),
 )
 # fmt: on
 
-OPTIONS: Final[Mapping[str, Option]] = MappingProxyType({option.name: option for option in _OPTIONS})
+OPTIONS: Final[Mapping[str, ReadOption]] = MappingProxyType({option.name: option for option in _OPTIONS})
 _BY_LOWER: Final = {name.lower(): option for name, option in OPTIONS.items()}
 _SECURE: Final = ("kafka.ssl.", "kafka.sasl.", "kafka.security.")
 
@@ -271,7 +271,7 @@ class Options:
         return value
 
 
-def _known(name: str, use: Use) -> Option:
+def _known(name: str, use: Use) -> ReadOption:
     option = _BY_LOWER.get(name.lower())
     if option is not None and ("sink" in option.uses if use == "sink" else set(option.uses) & set(_SOURCE)):
         return option
@@ -286,7 +286,7 @@ def _known(name: str, use: Use) -> Option:
     raise OptionInvalid(f"there is no option {name} here{hint}")
 
 
-def _checked(option: Option, value: str) -> str:
+def _checked(option: ReadOption, value: str) -> str:
     text = value.strip()
     if option.kind == "flag":
         text = text.lower()

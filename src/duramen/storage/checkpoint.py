@@ -1,7 +1,7 @@
 """The node checkpoint: what every log is, up to which position, and from where the WAL has to be replayed.
 
 A file `checkpoint-<number>`: 8 bytes "DURCHKP1", uint32 CRC-32C of everything after it, uint32 format, and a
-MessagePack array (`Checkpoint`). The two newest are kept, and the WAL that the older one needs, so that losing
+MessagePack array (`NodeCheckpoint`). The two newest are kept, and the WAL that the older one needs, so that losing
 either generation loses nothing.
 """
 
@@ -14,7 +14,7 @@ from duramen.base.ports import FileSystem
 from duramen.codec.crc import crc32c
 from duramen.storage.io import write_all
 
-__all__ = ["FORMAT", "Checkpoint", "checkpoint_name", "checkpoint_numbers", "read_checkpoint", "write_checkpoint"]
+__all__ = ["FORMAT", "NodeCheckpoint", "checkpoint_name", "checkpoint_numbers", "read_checkpoint", "write_checkpoint"]
 
 FORMAT: Final = 1
 
@@ -24,7 +24,7 @@ _HEADER = struct.Struct(">8sII")
 _KEPT = 2
 
 
-class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
+class NodeCheckpoint(msgspec.Struct, array_like=True, frozen=True):
     """`logs` holds one encoded `LogState` a log. `replay` is the WAL position that the logs' states stand at.
 
     `number` is that of its file, 0 in those of older versions: so an older one in the place of a newer is known.
@@ -59,7 +59,7 @@ def checkpoint_numbers(files: FileSystem) -> list[int]:
     return sorted(found, reverse=True)
 
 
-def read_checkpoint(files: FileSystem, number: int) -> Checkpoint | None:
+def read_checkpoint(files: FileSystem, number: int) -> NodeCheckpoint | None:
     """That checkpoint; None where it is damaged or another. Blocking. Raises OSError where it cannot be read."""
     file = files.open(checkpoint_name(number), read_only=True)
     data = bytes(file.read(0, file.size()))
@@ -68,11 +68,11 @@ def read_checkpoint(files: FileSystem, number: int) -> Checkpoint | None:
     magic, crc, format_ = _HEADER.unpack_from(data)
     if magic != _MAGIC or crc != crc32c(memoryview(data)[12:]) or format_ != FORMAT:
         return None
-    found = msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=Checkpoint)
+    found = msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=NodeCheckpoint)
     return found if found.number in (0, number) else None
 
 
-def write_checkpoint(files: FileSystem, number: int, checkpoint: Checkpoint) -> None:
+def write_checkpoint(files: FileSystem, number: int, checkpoint: NodeCheckpoint) -> None:
     """Write that checkpoint and remove all but the newest two. Blocking; synced when it returns. Raises OSError."""
     checkpoint = msgspec.structs.replace(checkpoint, number=number)
     body = struct.pack(">I", FORMAT) + msgspec.msgpack.encode(checkpoint)

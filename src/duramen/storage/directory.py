@@ -20,7 +20,7 @@ from duramen.storage.wal.wal import WAL_DIRECTORY
 __all__ = [
     "FORMAT",
     "LOCK",
-    "Directory",
+    "DataDirectory",
     "begin_directory",
     "finish_directory",
     "is_directory",
@@ -42,14 +42,14 @@ class _Meta(msgspec.Struct):
     directory_id: str
 
 
-class Directory(msgspec.Struct, frozen=True):
+class DataDirectory(msgspec.Struct, frozen=True):
     """A data directory that this process holds."""
 
     id: UUID
     lock: Lock
 
 
-def open_directory(files: FileSystem, randomness: Randomness, where: str) -> Directory:
+def open_directory(files: FileSystem, randomness: Randomness, where: str) -> DataDirectory:
     """Take the directory, making it a data directory where it is empty. Blocking.
 
     `where` names it in messages. Raises DirectoryUnusable where it is held, not ours, or not writable; DirectoryTooNew.
@@ -65,7 +65,7 @@ def open_directory(files: FileSystem, randomness: Randomness, where: str) -> Dir
         raise DirectoryUnusable(f"{where} cannot be used: {error.strerror or error}{hint}") from None
 
 
-def _open(files: FileSystem, randomness: Randomness, where: str) -> Directory:
+def _open(files: FileSystem, randomness: Randomness, where: str) -> DataDirectory:
     files.make_directory("")
     _check_finished(files, where)
     known = files.exists(_META)
@@ -81,10 +81,10 @@ def _open(files: FileSystem, randomness: Randomness, where: str) -> Directory:
         raise DirectoryUnusable(f"{where} is in use by another node; stop it, or give this one another --data-dir")
     try:
         if not known:
-            return Directory(_create(files, randomness), lock)
+            return DataDirectory(_create(files, randomness), lock)
         if not files.exists(LOGS_DIRECTORY):
             files.sync_directory("")  # a first start was ended before its name was durable
-        return Directory(read_directory_id(files, where), lock)
+        return DataDirectory(read_directory_id(files, where), lock)
     except BaseException:
         lock.release()
         raise
@@ -106,7 +106,7 @@ def is_directory(files: FileSystem) -> bool:
     )
 
 
-def begin_directory(files: FileSystem, randomness: Randomness, where: str, maker: str) -> Directory:
+def begin_directory(files: FileSystem, randomness: Randomness, where: str, maker: str) -> DataDirectory:
     """Make a data directory that is not finished, where there is none or an empty one; `maker` is the command.
 
     Blocking. Raises DirectoryUnusable where there is anything, or OSError.
@@ -122,7 +122,7 @@ def begin_directory(files: FileSystem, randomness: Randomness, where: str, maker
     lock = files.lock(LOCK)
     if lock is None:
         raise DirectoryUnusable(f"{where} is in use by another process")
-    return Directory(_create(files, randomness), lock)
+    return DataDirectory(_create(files, randomness), lock)
 
 
 def finish_directory(files: FileSystem) -> None:

@@ -21,7 +21,7 @@ from duramen.storage.append.queue import AppendDone, TogetherDone
 from duramen.storage.append.reserved_offsets import give_back
 from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.condition import Condition
-from duramen.storage.directory import Directory
+from duramen.storage.directory import DataDirectory
 from duramen.storage.log.log import Log, LogConfig, LogKey
 from duramen.storage.log.producers import NO_ID
 from duramen.storage.maintenance.compaction import Compactor
@@ -55,7 +55,7 @@ class Store:
         clock: Clock,
         deadlines: Deadlines,
         metrics: Metrics,
-        directory: Directory,
+        directory: DataDirectory,
         recovered: Recovered,
         handles: Handles,
         *,

@@ -17,8 +17,8 @@ from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
-from duramen.doors.kafka.connection.faults import Faults
-from duramen.node.node import Node
+from duramen.doors.kafka.connection.faults import RequestFaults
+from duramen.node.node import NodeAssembly
 from duramen.node.run import run
 
 __all__ = ["main"]
@@ -45,12 +45,12 @@ class _Control:
     """Does what the test orders."""
 
     def __init__(self, answers: IO[str]) -> None:
-        self.faults = Faults()
+        self.faults = RequestFaults()
         self._answers = answers
-        self._node: Node | None = None
+        self._node: NodeAssembly | None = None
         self._ready = False
 
-    async def begin(self, node: Node, stop: Callable[[], None]) -> None:
+    async def begin(self, node: NodeAssembly, stop: Callable[[], None]) -> None:
         self._node = node
         await asyncio.get_running_loop().connect_read_pipe(lambda: _Orders(self._take, stop), sys.stdin)
 

@@ -201,12 +201,12 @@ class Broker:
                     raise StreamExists(f"the stream {name} exists already")
             return name
         from duramen.base.settings import config_text
-        from duramen.client.admin import Admin
-        from duramen.client.cluster import Cluster
+        from duramen.client.admin import StreamAdmin
+        from duramen.client.cluster import BrokerCluster
 
-        with Cluster(self.bootstrap_servers, client_id=_CLIENT_ID, timeout_s=_TIMEOUT_S) as cluster:
+        with BrokerCluster(self.bootstrap_servers, client_id=_CLIENT_ID, timeout_s=_TIMEOUT_S) as cluster:
             configs = {key: config_text(value) for key, value in (config or {}).items()}
-            Admin(cluster).create_stream(name, partitions, configs)
+            StreamAdmin(cluster).create_stream(name, partitions, configs)
         return name
 
     def records(self, stream: str) -> "list[Record]":
@@ -223,10 +223,10 @@ class Broker:
         return sorted(self._read(stream), key=lambda record: (record.partition, record.offset))
 
     def _read(self, stream: str) -> "Iterator[Record]":
-        from duramen.client.api.reader import Reader, wanted
+        from duramen.client.api.reader import RecordReader, wanted
 
         what = wanted(stream, "start", "end", None, None)
-        reader = Reader(self.bootstrap_servers, what, timeout_s=_TIMEOUT_S, client_id=_CLIENT_ID)
+        reader = RecordReader(self.bootstrap_servers, what, timeout_s=_TIMEOUT_S, client_id=_CLIENT_ID)
         with contextlib.closing(reader):
             while not reader.done:
                 for batch in reader.next():

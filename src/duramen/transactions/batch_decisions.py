@@ -13,12 +13,12 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchDiffers, QueryFenced
-from duramen.codec.attempts import Attempt
+from duramen.codec.attempts import TaskAttempt
 
 __all__ = [
-    "Fate",
+    "AttemptFate",
+    "AttemptWinner",
     "Query",
-    "Winner",
     "begin",
     "check_open",
     "decide",
@@ -31,7 +31,7 @@ _RUNS_KEPT: Final = 32
 """Names of runs that are remembered: an older run that writes again is known by its name."""
 
 
-class Fate(Enum):
+class AttemptFate(Enum):
     """What is to become of an attempt."""
 
     OPEN = "open"
@@ -39,7 +39,7 @@ class Fate(Enum):
     ABORT = "abort"
 
 
-class Winner(NamedTuple):
+class AttemptWinner(NamedTuple):
     """Of the attempts of a partition the one whose records count."""
 
     partition: int
@@ -59,7 +59,7 @@ class Query(NamedTuple):
     batch: int = -1
     batch_run: int = 0
     digest: bytes = b""
-    winners: frozenset[Winner] = frozenset()
+    winners: frozenset[AttemptWinner] = frozenset()
     updated_ms: int = -1
 
 
@@ -90,7 +90,7 @@ def is_decided(query: Query, batch: int) -> bool:
 
 
 def decide(
-    current: Query, run: int, batch: int, digest: bytes, winners: Collection[Winner], now_ms: int
+    current: Query, run: int, batch: int, digest: bytes, winners: Collection[AttemptWinner], now_ms: int
 ) -> Query | None:
     """The decision on a batch, or None where it is decided already, for the same range.
 
@@ -114,30 +114,34 @@ def _check_digest(query: Query, digest: bytes) -> None:
         )
 
 
-def fate_of(query: Query | None, attempt: Attempt) -> Fate:
+def fate_of(query: Query | None, attempt: TaskAttempt) -> AttemptFate:
     """What is to become of an attempt, as far as it is decided."""
     if query is None:
-        return Fate.OPEN
+        return AttemptFate.OPEN
     if attempt.batch == query.batch and attempt.run == query.batch_run:
-        return Fate.COMMIT if Winner(attempt.partition, attempt.attempt) in query.winners else Fate.ABORT
+        return (
+            AttemptFate.COMMIT
+            if AttemptWinner(attempt.partition, attempt.attempt) in query.winners
+            else AttemptFate.ABORT
+        )
     if attempt.batch <= query.batch or attempt.run < query.run:
-        return Fate.ABORT
-    return Fate.OPEN
+        return AttemptFate.ABORT
+    return AttemptFate.OPEN
 
 
-def check_open(query: Query | None, attempt: Attempt) -> None:
+def check_open(query: Query | None, attempt: TaskAttempt) -> None:
     """Raise QueryFenced unless an attempt may write: of the newest run, and its batch is not decided."""
     if query is None or attempt.run > query.run:
         raise QueryFenced(f"query {attempt.query} has no run {attempt.run}")
     if attempt.run < query.run:
         raise _fenced(query, attempt.run, _name(query, attempt.run))
-    if fate_of(query, attempt) is not Fate.OPEN:
+    if fate_of(query, attempt) is not AttemptFate.OPEN:
         raise QueryFenced(f"batch {attempt.batch} of query {attempt.query} is decided: nothing more is written to it")
 
 
-def winners_of(query: Query) -> list[Attempt]:
+def winners_of(query: Query) -> list[TaskAttempt]:
     """The attempts that won the newest decided batch."""
-    return [Attempt(query.id, query.batch_run, query.batch, *winner) for winner in sorted(query.winners)]
+    return [TaskAttempt(query.id, query.batch_run, query.batch, *winner) for winner in sorted(query.winners)]
 
 
 def _name(query: Query, run: int) -> str:

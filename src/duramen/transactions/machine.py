@@ -21,9 +21,9 @@ from duramen.transactions.values import (
     NO_PRODUCER,
     PREPARED,
     SERVER_VERSION,
-    Identity,
-    TopicPartition,
-    Transaction,
+    PartitionName,
+    ProducerIdentity,
+    TransactionalId,
     TransactionState,
 )
 
@@ -45,7 +45,7 @@ _COMPLETE: Final = {True: TransactionState.COMPLETE_COMMIT, False: TransactionSt
 _PREPARE: Final = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
 
 
-def wants_producer_id(current: Transaction | None) -> bool:
+def wants_producer_id(current: TransactionalId | None) -> bool:
     """Whether `initialise` or `end` may need a fresh producer id."""
     return current is None or current.exhausted
 
@@ -54,15 +54,20 @@ def wants_producer_id(current: Transaction | None) -> bool:
 
 
 def initialise(
-    current: Transaction | None, id_: str, timeout_ms: int, expected: Identity | None, now_ms: int, fresh: int
-) -> Transaction:
+    current: TransactionalId | None,
+    id_: str,
+    timeout_ms: int,
+    expected: ProducerIdentity | None,
+    now_ms: int,
+    fresh: int,
+) -> TransactionalId:
     """A producer asks for its id and epoch; `expected` is what it had, where it goes on after an error (KIP-360).
 
     The answer's identity is the result's. Where a transaction is open the result is that one, to be aborted first, and
     the producer has to ask again. Raises ProducerFenced, ConcurrentTransactions.
     """
     if current is None:
-        return Transaction(id_, fresh, 0, timeout_ms=timeout_ms, updated_ms=now_ms)
+        return TransactionalId(id_, fresh, 0, timeout_ms=timeout_ms, updated_ms=now_ms)
     if expected is not None and not (_may_go_on(current, expected) and _known_epoch(current, expected)):
         raise _fenced(current, expected)
     if current.state in PREPARED:
@@ -87,17 +92,17 @@ def initialise(
     return renewed  # the same again: its answer was lost
 
 
-def _may_go_on(current: Transaction, expected: Identity) -> bool:
+def _may_go_on(current: TransactionalId, expected: ProducerIdentity) -> bool:
     if expected.producer_id == current.producer_id:
         return True
     return expected.producer_id == current.previous_producer_id and expected.epoch >= LARGEST_EPOCH - 1
 
 
-def _known_epoch(current: Transaction, expected: Identity) -> bool:
+def _known_epoch(current: TransactionalId, expected: ProducerIdentity) -> bool:
     return expected.epoch in (current.epoch, current.last_epoch)
 
 
-def fence(current: Transaction, now_ms: int) -> Transaction:
+def fence(current: TransactionalId, now_ms: int) -> TransactionalId:
     """The broker aborts an ongoing transaction: the epoch is bumped, so that its producer writes nothing any more."""
     return current._replace(
         epoch=min(current.epoch + 1, LARGEST_EPOCH),
@@ -112,7 +117,7 @@ def fence(current: Transaction, now_ms: int) -> Transaction:
 # -- what is written ----------------------------------------------------------------------------------
 
 
-def _check_identity(current: Transaction | None, id_: str, identity: Identity) -> Transaction:
+def _check_identity(current: TransactionalId | None, id_: str, identity: ProducerIdentity) -> TransactionalId:
     if current is None:
         raise ProducerIdUnknown(f"there is no transactional id {id_}")
     if current.producer_id != identity.producer_id:
@@ -125,13 +130,13 @@ def _check_identity(current: Transaction | None, id_: str, identity: Identity) -
 
 
 def add_partitions(
-    current: Transaction | None,
+    current: TransactionalId | None,
     id_: str,
-    identity: Identity,
-    added: Collection[TopicPartition],
+    identity: ProducerIdentity,
+    added: Collection[PartitionName],
     now_ms: int,
     version: int,
-) -> Transaction | None:
+) -> TransactionalId | None:
     """Partitions join the transaction, which begins with the first; None where all of them are in it.
 
     `version` 2 where they join by being written to. Raises ProducerIdUnknown, ProducerFenced, ConcurrentTransactions.
@@ -150,7 +155,7 @@ def add_partitions(
     )
 
 
-def verify(current: Transaction | None, id_: str, identity: Identity, partition: TopicPartition) -> None:
+def verify(current: TransactionalId | None, id_: str, identity: ProducerIdentity, partition: PartitionName) -> None:
     """Raise unless the partition is in the producer's ongoing transaction (KIP-890, part 1).
 
     ProducerIdUnknown, ProducerFenced, ConcurrentTransactions, or TransactionAbortable where it is not in it.
@@ -162,7 +167,7 @@ def verify(current: Transaction | None, id_: str, identity: Identity, partition:
         )
 
 
-def is_written_to(current: Transaction | None, partition: TopicPartition) -> bool:
+def is_written_to(current: TransactionalId | None, partition: PartitionName) -> bool:
     """Whether a transaction is ongoing that the partition is in."""
     return current is not None and current.state is _ONGOING and partition in current.partitions
 
@@ -171,8 +176,15 @@ def is_written_to(current: Transaction | None, partition: TopicPartition) -> boo
 
 
 def end(
-    current: Transaction | None, id_: str, identity: Identity, *, commit: bool, version: int, now_ms: int, fresh: int
-) -> Transaction | None:
+    current: TransactionalId | None,
+    id_: str,
+    identity: ProducerIdentity,
+    *,
+    commit: bool,
+    version: int,
+    now_ms: int,
+    fresh: int,
+) -> TransactionalId | None:
     """A client ends its transaction: what is prepared now, or None where the same was done before.
 
     Raises ProducerIdUnknown, ProducerFenced, ConcurrentTransactions, TransactionStateInvalid.
@@ -205,7 +217,7 @@ def end(
     return _prepare(current, TransactionState.PREPARE_ABORT, SERVER_VERSION, now_ms, fresh)
 
 
-def _end_may_come(current: Transaction, identity: Identity, *, again: bool) -> bool:
+def _end_may_come(current: TransactionalId, identity: ProducerIdentity, *, again: bool) -> bool:
     if current.state in PREPARED:
         return again
     if current.state is _ONGOING or current.state is TransactionState.EMPTY:
@@ -214,8 +226,8 @@ def _end_may_come(current: Transaction, identity: Identity, *, again: bool) -> b
 
 
 def _end_keeping_epoch(
-    current: Transaction | None, id_: str, identity: Identity, *, commit: bool, now_ms: int
-) -> Transaction | None:
+    current: TransactionalId | None, id_: str, identity: ProducerIdentity, *, commit: bool, now_ms: int
+) -> TransactionalId | None:
     if current is None or current.producer_id != identity.producer_id:
         raise ProducerIdUnknown(f"{identity.producer_id} is not the producer id of {id_}")
     if current.epoch != identity.epoch:
@@ -229,7 +241,9 @@ def _end_keeping_epoch(
     raise _wrong_end(current, commit=commit)
 
 
-def _prepare(current: Transaction, state: TransactionState, version: int, now_ms: int, fresh: int) -> Transaction:
+def _prepare(
+    current: TransactionalId, state: TransactionState, version: int, now_ms: int, fresh: int
+) -> TransactionalId:
     prepared = current._replace(
         previous_producer_id=current.producer_id,
         state=state,
@@ -248,7 +262,7 @@ def _prepare(current: Transaction, state: TransactionState, version: int, now_ms
     )
 
 
-def complete(prepared: Transaction, now_ms: int) -> Transaction:
+def complete(prepared: TransactionalId, now_ms: int) -> TransactionalId:
     """The transaction after its markers; an exhausted producer id has made room for the next."""
     state = _COMPLETE[prepared.state is TransactionState.PREPARE_COMMIT]
     done = prepared._replace(
@@ -266,27 +280,27 @@ def complete(prepared: Transaction, now_ms: int) -> Transaction:
 # -- time ---------------------------------------------------------------------------------------------
 
 
-def timed_out(current: Transaction, now_ms: int) -> bool:
+def timed_out(current: TransactionalId, now_ms: int) -> bool:
     """Whether the transaction is open for longer than its producer allows."""
     return current.state is _ONGOING and current.started_ms + current.timeout_ms < now_ms
 
 
-def expired(current: Transaction, now_ms: int, expiration_ms: int) -> bool:
+def expired(current: TransactionalId, now_ms: int, expiration_ms: int) -> bool:
     """Whether the transactional id was not used for so long that it is forgotten."""
     return current.state in AT_REST and current.updated_ms <= now_ms - expiration_ms
 
 
-def _fenced(current: Transaction, identity: Identity) -> ProducerFenced:
+def _fenced(current: TransactionalId, identity: ProducerIdentity) -> ProducerFenced:
     return ProducerFenced(
         f"{current.id} has producer {current.producer_id} in epoch {current.epoch},"
         f" not {identity.producer_id} in {identity.epoch}"
     )
 
 
-def _concurrent(current: Transaction) -> ConcurrentTransactions:
+def _concurrent(current: TransactionalId) -> ConcurrentTransactions:
     return ConcurrentTransactions(f"the transaction of {current.id} before this one is not complete yet")
 
 
-def _wrong_end(current: Transaction, *, commit: bool) -> TransactionStateInvalid:
+def _wrong_end(current: TransactionalId, *, commit: bool) -> TransactionStateInvalid:
     wish = "committed" if commit else "aborted"
     return TransactionStateInvalid(f"the transaction of {current.id} is {current.state.label} and cannot be {wish}")

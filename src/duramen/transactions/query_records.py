@@ -14,7 +14,7 @@ import msgspec
 
 from duramen.base.errors import BatchCorrupt
 from duramen.codec.attempts import PREFIX
-from duramen.transactions.batch_decisions import Query, Winner
+from duramen.transactions.batch_decisions import AttemptWinner, Query
 
 __all__ = ["decode_query", "decode_query_key", "encode_query", "encode_query_key"]
 
@@ -73,7 +73,7 @@ def decode_query(id_: str, data: bytes) -> Query:
         found = _decoder.decode(data[2:])
     except (msgspec.MsgspecError, ValueError, struct.error) as error:
         raise BatchCorrupt(f"query {id_} in __transaction_state is damaged: {error}") from None
-    winners = frozenset(Winner(*one) for one in found.winners)
+    winners = frozenset(AttemptWinner(*one) for one in found.winners)
     return Query(
         id_, found.run, found.runs, found.batch, found.batch_run, found.digest, winners, found.updated_ms
     )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Final
 
 from duramen.base.errors import BatchCorrupt
 from duramen.codec.varint import encode_uvarint, read_uvarint
-from duramen.transactions.values import NO_PRODUCER, NO_SEQUENCE, TopicPartition, Transaction, TransactionState
+from duramen.transactions.values import NO_PRODUCER, NO_SEQUENCE, PartitionName, TransactionalId, TransactionState
 
 __all__ = ["decode_key", "decode_value", "encode_key", "encode_value"]
 
@@ -50,7 +50,7 @@ def decode_key(data: bytes) -> str | None:
         raise BatchCorrupt(f"a key in __transaction_state is damaged: {error}") from None
 
 
-def encode_value(one: Transaction) -> bytes:
+def encode_value(one: TransactionalId) -> bytes:
     """A transaction as it is stored."""
     parts = [
         _INT16.pack(_VALUE_VERSION),
@@ -116,17 +116,17 @@ class _Reader:
         return {self.uvarint(): self.take(self.uvarint()) for _ in range(self.uvarint())}
 
 
-def _partitions(reader: _Reader) -> frozenset[TopicPartition]:
+def _partitions(reader: _Reader) -> frozenset[PartitionName]:
     found = set()
     for _ in range(max(0, reader.length(_INT32))):
         topic = reader.take(reader.length(_INT16)).decode()
         for _ in range(reader.length(_INT32)):
-            found.add(TopicPartition(topic, reader.unpack(_INT32)[0]))
+            found.add(PartitionName(topic, reader.unpack(_INT32)[0]))
         reader.tags()
     return frozenset(found)
 
 
-def decode_value(id_: str, data: bytes) -> Transaction:
+def decode_value(id_: str, data: bytes) -> TransactionalId:
     """The transaction in `data`. Raises BatchCorrupt."""
     try:
         if not 0 <= _INT16.unpack_from(data)[0] <= _VALUE_VERSION:
@@ -136,7 +136,7 @@ def decode_value(id_: str, data: bytes) -> Transaction:
         partitions = _partitions(reader)
         updated_ms, started_ms = reader.unpack(_TIMES)
         tags = reader.tags()
-        return Transaction(
+        return TransactionalId(
             id_,
             producer_id,
             epoch,

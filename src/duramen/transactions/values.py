@@ -11,10 +11,10 @@ __all__ = [
     "NO_SEQUENCE",
     "PREPARED",
     "SERVER_VERSION",
-    "Identity",
-    "TopicPartition",
-    "Transaction",
+    "PartitionName",
+    "ProducerIdentity",
     "TransactionState",
+    "TransactionalId",
 ]
 
 NO_PRODUCER: Final = -1
@@ -48,21 +48,21 @@ AT_REST: Final = frozenset((TransactionState.EMPTY, TransactionState.COMPLETE_CO
 PREPARED: Final = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))
 
 
-class Identity(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """A producer id and its epoch."""
 
     producer_id: int
     epoch: int
 
 
-class TopicPartition(NamedTuple):
+class PartitionName(NamedTuple):
     """A partition by the names that requests and records have for it."""
 
     topic: str
     partition: int
 
 
-class Transaction(NamedTuple):
+class TransactionalId(NamedTuple):
     """A transactional id, its producer, and its newest transaction.
 
     `last_epoch` is the epoch before the newest bump that a producer asked for itself (KIP-360), or -1;
@@ -80,16 +80,16 @@ class Transaction(NamedTuple):
     next_producer_id: int = NO_PRODUCER
     timeout_ms: int = 0
     state: TransactionState = TransactionState.EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[PartitionName] = frozenset()
     started_ms: int = -1
     updated_ms: int = -1
     version: int = 0
     sequence: int = NO_SEQUENCE
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ProducerIdentity:
         """The producer that may write now."""
-        return Identity(self.producer_id, self.epoch)
+        return ProducerIdentity(self.producer_id, self.epoch)
 
     @property
     def exhausted(self) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
-from duramen.bench.load.channels import Channel, KafkaChannel, NatsChannel
+from duramen.bench.load.channels import KafkaChannel, LoadChannel, NatsChannel
 from duramen.codec.batch import check
 from duramen.codec.kafka.header import encode_response, read_request_header
 from duramen.codec.kafka.produce import PartitionResponse, TopicResponse, decode_request
@@ -30,7 +30,7 @@ def _answer(partitions: int, offset: int, error_code: int = 0, failed: int = 0, 
     return encode_response(ApiKey.PRODUCE, _VERSION, 1, encode_produced(_VERSION, topics))
 
 
-def _take(channel: Channel, data: bytes, cuts: list[int]) -> int:
+def _take(channel: LoadChannel, data: bytes, cuts: list[int]) -> int:
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     return sum(channel.take(data[start:end]) for start, end in itertools.pairwise(places))
 

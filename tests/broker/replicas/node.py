@@ -17,7 +17,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.recompression import Recompressing
 from duramen.broker.replicas.batches import bytes_of
 from duramen.broker.replicas.bulk import BulkBytes
-from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.log import ReplicaLog
 from duramen.broker.replicas.recovery import takeovers_of
 from duramen.broker.replicas.replica import Replica
@@ -25,10 +25,18 @@ from duramen.broker.replicas.roles import Replicas
 from duramen.codec.batch import batches
 from duramen.metadata import partitions as controller
 from duramen.metadata.partitions import PartitionId
-from duramen.replication.effects import Append, Commit, Cut, Effect, Restart, Show, StartAt
-from duramen.replication.messages import AlterPartition, Batch, Fetch, FetchAnswer
-from duramen.replication.partition import PartitionConfig, PartitionState
-from duramen.replication.timeouts import Timeouts
+from duramen.replication.effects import (
+    AdvanceHighWatermark,
+    AppendRecords,
+    Effect,
+    Restart,
+    Show,
+    StartAt,
+    TruncateRecords,
+)
+from duramen.replication.messages import AlterPartition, ReplicaBatch, ReplicaFetch, ReplicaFetchAnswer
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition
+from duramen.replication.timeouts import ReplicaTimeouts
 from duramen.sim.machine.clock import SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.scheduler import VirtualClock
@@ -61,7 +69,7 @@ class Rules:
         self.batch_bytes = metrics.histogram("duramen_batch_bytes")
 
 
-def controlled(state: PartitionState) -> controller.PartitionState:
+def controlled(state: ReplicatedPartition) -> controller.PartitionState:
     """The state of the tests' controller as the real one has it."""
     in_sync = tuple(sorted(state.in_sync))
     return controller.PartitionState(
@@ -80,7 +88,7 @@ class Node:
         self.witness = witness
         self.chance = random.Random(f"{seed}/{node_id}")
         self.config = PartitionConfig()
-        self.timeouts = Timeouts()
+        self.timeouts = ReplicaTimeouts()
         self.fetch_bytes = 1 << 20
         self.segment_bytes = 4000
         self.bulk = BulkBytes(2000, 500)
@@ -91,7 +99,7 @@ class Node:
         self.ready = False  # whether it has read its log
         self.counts: dict[str, int] = {}
         self.synced = Content()
-        self.send_on: Callable[[Node, int, Fetch | FetchAnswer, bytes], None] = lambda *_: None
+        self.send_on: Callable[[Node, int, ReplicaFetch | ReplicaFetchAnswer, bytes], None] = lambda *_: None
         self.propose_on: Callable[[Node, AlterPartition], None] = lambda *_: None
         self.failed_with: Callable[[Node, DuramenError], None] = lambda *_: None
         self.happened: Callable[[Node, Effect], None] = lambda *_: None
@@ -121,7 +129,7 @@ class Node:
             raise Broken(f"{self.node_id}: recovery found damage: {self.log.damage}")
         self._read(self.log.start_offset, [], self.life)
 
-    def _read(self, offset: int, found: list[Batch], life: int) -> None:
+    def _read(self, offset: int, found: list[ReplicaBatch], life: int) -> None:
         def read(buffers: list[Buffer] | DuramenError) -> None:
             if self.life != life:
                 return
@@ -131,7 +139,7 @@ class Node:
             data = b"".join(bytes(buffer) for buffer in buffers)
             for position, head in batches(data):
                 whole = data[position : position + head.size]
-                found.append(Batch(head.leader_epoch, head.base_offset, head.last_offset_delta + 1, whole))
+                found.append(ReplicaBatch(head.leader_epoch, head.base_offset, head.last_offset_delta + 1, whole))
             if found and data:
                 self._read(found[-1].first_offset + found[-1].records, found, life)
             else:
@@ -139,7 +147,7 @@ class Node:
 
         ReplicaLog(self.store, self.log).read(offset, 1 << 20, read)
 
-    def _began(self, found: list[Batch]) -> None:
+    def _began(self, found: list[ReplicaBatch]) -> None:
         """What was synced is there, but for what was not committed and may have been cut in the end."""
         log = self.log
         self.content = Content(log.start_offset, tuple(found), takeovers_of(log))
@@ -160,7 +168,7 @@ class Node:
         process = self.process
         assert process is not None
         self.broker_epoch = told.broker_epoch
-        kit = Kit(
+        kit = ReplicaDependencies(
             self.node_id,
             told.broker_epoch,
             self.store,
@@ -213,7 +221,9 @@ class Node:
 
     # -- what the replica tells ----------------------------------------------------------------------
 
-    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+    def send(
+        self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]
+    ) -> None:
         assert place == PLACE
         self.send_on(self, node_id, message, b"".join(bytes(buffer) for buffer in records))
 
@@ -240,11 +250,11 @@ class Node:
         assert place == PLACE
         content = self.content
         match effect:
-            case Append(batch, leader_id):
+            case AppendRecords(batch, leader_id):
                 batch = batch._replace(payload=bytes(bytes_of(batch)))
                 self.witness.appended(batch)
                 self.content = content.append(batch, leader_id)
-            case Cut(end_offset):
+            case TruncateRecords(end_offset):
                 self._count("cuts")
                 replica = self.replica
                 assert replica is not None
@@ -259,7 +269,7 @@ class Node:
                     raise Broken(f"{self.node_id} begins anew at {start_offset}, not at {self.log.start_offset}")
             case StartAt(start_offset):
                 self.content = content.start_at(start_offset)
-            case Commit(offset) | Show(offset):
+            case AdvanceHighWatermark(offset) | Show(offset):
                 replica = self.replica
                 assert replica is not None
                 self.show(replica.machine.state.leader_epoch, offset)
@@ -293,7 +303,7 @@ class Node:
                 replicated.on_append = appended
 
     def _ordered(self, epoch: int, first_offset: int, end_offset: int) -> None:
-        batch = Batch(epoch, first_offset, end_offset - first_offset, bytes(self.log.active.pending[-1]))
+        batch = ReplicaBatch(epoch, first_offset, end_offset - first_offset, bytes(self.log.active.pending[-1]))
         self.witness.appended(batch)
         self.content = self.content.append(batch, self.node_id)
 

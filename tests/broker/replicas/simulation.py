@@ -14,7 +14,7 @@ from tests.replication.broken import Broken, Stuck
 
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import Header
-from duramen.replication.messages import Batch
+from duramen.replication.messages import ReplicaBatch
 from duramen.storage.scan import scan_log
 
 TROUBLE_US: Final = 2_000_000
@@ -203,6 +203,6 @@ class Simulation(World):
             self.counts["checked"] += len(offsets)
 
 
-def _bytes_of(batch: Batch) -> bytes:
+def _bytes_of(batch: ReplicaBatch) -> bytes:
     assert isinstance(batch.payload, bytes)
     return batch.payload

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from duramen.base.errors import BatchCorrupt
 from duramen.base.ids import Position
 from duramen.broker.replicas.batches import bytes_of, empty, follow_up
-from duramen.codec.batch import NewRecord, encode, header, records
+from duramen.codec.batch import BatchInput, encode, header, records
 from duramen.storage.leader_epochs import Takeover
 
 
 def batch(offset: int, epoch: int, count: int = 1) -> bytearray:
-    return encode([NewRecord(1, None, b"v")] * count, base_offset=offset, leader_epoch=epoch)
+    return encode([BatchInput(1, None, b"v")] * count, base_offset=offset, leader_epoch=epoch)
 
 
 @given(

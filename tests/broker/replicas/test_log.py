@@ -9,11 +9,11 @@ from duramen.base.errors import DuramenError, LogDamaged
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.broker.replicas.log import ReplicaLog
-from duramen.broker.replicas.recovery import Gaps, gaps_of, look
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, stamp
+from duramen.broker.replicas.recovery import DamagePolicy, gaps_of, look
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode, stamp
 from duramen.metadata.partitions import PartitionState
-from duramen.replication.messages import Batch
-from duramen.replication.replica import Kept
+from duramen.replication.messages import ReplicaBatch
+from duramen.replication.replica import ReplicaDiskState
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.cluster.process import Process
 from duramen.sim.machine.clock import SeededRandomness
@@ -50,9 +50,9 @@ class Life:
 
     def append(self, offset: int, done: Callable[[DuramenError | None], None], **producer: int) -> None:
         """A record of epoch 2."""
-        data = encode([NewRecord(0, None, b"%d" % offset)], **producer)
+        data = encode([BatchInput(0, None, b"%d" % offset)], **producer)
         stamp(data, offset, 2)
-        self.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, done)
+        self.replica.append(ReplicaBatch(2, offset, 1, payload=memoryview(data)), 1, done)
 
     def write(self) -> None:
         """Records of epoch 2, synced."""
@@ -74,14 +74,14 @@ class Life:
         self.replica.restart(start_offset, 0, ended.append)
         self.until(ended, 1)
 
-    def opened_again(self) -> Kept:
+    def opened_again(self) -> ReplicaDiskState:
         """What the replica that comes next finds; the one that there is ends."""
         self.replica.end()
-        found: list[Kept | DuramenError] = []
+        found: list[ReplicaDiskState | DuramenError] = []
         look(self.store, self.log, found.append)
         while not found:
             self.process.hasten()
-        assert isinstance(found[0], Kept)
+        assert isinstance(found[0], ReplicaDiskState)
         return found[0]
 
     def go_on(self, steps: int) -> None:
@@ -240,14 +240,14 @@ def test_a_replica_that_is_opened_again_while_its_log_begins_anew_finds_what_sta
     assert all(start == end or end <= RECORDS for start, end in found)
 
 
-def opened_with_a_gap(gaps: Gaps) -> tuple[Log, Kept | DuramenError]:
+def opened_with_a_gap(gaps: DamagePolicy) -> tuple[Log, ReplicaDiskState | DuramenError]:
     """What a replica finds whose log has lost the offsets 4 and 5 to damage."""
     disk = written()
     disk.end_process()
     life = Life(disk)
     life.log.damage.append((4, 5))
     life.log.replicated = None
-    found: list[Kept | DuramenError] = []
+    found: list[ReplicaDiskState | DuramenError] = []
     look(life.store, life.log, found.append, gaps)
     while not found:
         life.process.hasten()
@@ -255,21 +255,21 @@ def opened_with_a_gap(gaps: Gaps) -> tuple[Log, Kept | DuramenError]:
 
 
 def test_a_log_that_lost_records_ends_before_them_where_another_replica_has_them() -> None:
-    log, kept = opened_with_a_gap(Gaps.CUT)
-    assert isinstance(kept, Kept)
+    log, kept = opened_with_a_gap(DamagePolicy.CUT)
+    assert isinstance(kept, ReplicaDiskState)
     assert (kept.start_offset, kept.end_offset, log.end_offset, log.damage) == (0, 4, 4, [])
 
 
 def test_a_log_that_lost_records_keeps_those_behind_them_where_nobody_else_has_them() -> None:
-    log, kept = opened_with_a_gap(Gaps.KEPT)
-    assert isinstance(kept, Kept)
+    log, kept = opened_with_a_gap(DamagePolicy.KEPT)
+    assert isinstance(kept, ReplicaDiskState)
     assert (kept.end_offset, log.damage) == (RECORDS, [(4, 5)])
     with pytest.raises(LogDamaged, match="offsets 4 to 5"):
         log.plan_written(4, 100)
 
 
 def test_a_log_that_lost_records_is_not_touched_while_others_may_count_on_it() -> None:
-    log, refusal = opened_with_a_gap(Gaps.REFUSED)
+    log, refusal = opened_with_a_gap(DamagePolicy.REFUSED)
     assert isinstance(refusal, LogDamaged)
     assert (log.end_offset, log.damage) == (RECORDS, [(4, 5)])
 
@@ -277,15 +277,15 @@ def test_a_log_that_lost_records_is_not_touched_while_others_may_count_on_it() -
 @pytest.mark.parametrize(
     ("leader", "isr", "elr", "gaps"),
     [
-        (2, (2, 3), (), Gaps.CUT),
-        (2, (2,), (1,), Gaps.REFUSED),
-        (2, (1, 2), (), Gaps.REFUSED),
-        (None, (), (2,), Gaps.REFUSED),
-        (1, (1,), (), Gaps.KEPT),
-        (None, (), (1,), Gaps.KEPT),
+        (2, (2, 3), (), DamagePolicy.CUT),
+        (2, (2,), (1,), DamagePolicy.REFUSED),
+        (2, (1, 2), (), DamagePolicy.REFUSED),
+        (None, (), (2,), DamagePolicy.REFUSED),
+        (1, (1,), (), DamagePolicy.KEPT),
+        (None, (), (1,), DamagePolicy.KEPT),
     ],
 )
 def test_gaps_are_cut_only_once_nobody_counts_on_the_replica(
-    leader: int | None, isr: tuple[int, ...], elr: tuple[int, ...], gaps: Gaps
+    leader: int | None, isr: tuple[int, ...], elr: tuple[int, ...], gaps: DamagePolicy
 ) -> None:
     assert gaps_of(PartitionState((1, 2, 3), isr, leader, 5, 7, elr), 1) is gaps

@@ -6,12 +6,12 @@ from tests.broker.replicas.node import PLACE
 from tests.broker.replicas.test_roles import Around
 
 from duramen.base.ids import Position
-from duramen.broker.replicas.dependencies import Kit
-from duramen.broker.replicas.repair import Piece, read_range
+from duramen.broker.replicas.dependencies import ReplicaDependencies
+from duramen.broker.replicas.repair import RepairPiece, read_range
 from duramen.broker.replicas.roles import Replicas
 from duramen.codec.batch import batches
 from duramen.metadata.partitions import PartitionId, PartitionState
-from duramen.replication.messages import Fetch
+from duramen.replication.messages import ReplicaFetch
 from duramen.replication.partition import PartitionConfig
 from duramen.storage.log.log import Log
 from duramen.storage.scan import scan_log
@@ -34,7 +34,9 @@ class Node(Around):
     def start(self) -> None:
         doubles = self.doubles
         self.broker_epoch = doubles.store.node_epoch
-        kit = Kit(1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, peers=self)
+        kit = ReplicaDependencies(
+            1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, peers=self
+        )
         self.replicas = Replicas(kit, self.partition, lambda _: PartitionConfig(self.least))
         self.replicas.told_live({1, 2, 3})
 
@@ -85,7 +87,7 @@ class Node(Around):
         self.replicas.told(place, self.state)
 
     def fetch_range(
-        self, node_id: int, place: PartitionId, first: int, last: int, done: Callable[[Piece | None], None]
+        self, node_id: int, place: PartitionId, first: int, last: int, done: Callable[[RepairPiece | None], None]
     ) -> None:
         assert place == PLACE
         other = self.others.get(node_id)
@@ -104,7 +106,7 @@ class Node(Around):
     def last_fetch(self) -> tuple[int, Position]:
         """Whom it fetches from, and where its log ends."""
         node_id, fetch, _ = self.sent[-1]
-        assert isinstance(fetch, Fetch)
+        assert isinstance(fetch, ReplicaFetch)
         return node_id, fetch.end
 
 

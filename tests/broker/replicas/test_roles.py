@@ -18,28 +18,28 @@ from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import Absent
 from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
-from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.roles import Replicas
-from duramen.broker.replicas.throttle.throttle import Pace
-from duramen.codec.batch import NewRecord, encode, header
+from duramen.broker.replicas.throttle.throttle import CatchUpThrottle
+from duramen.codec.batch import BatchInput, encode, header
 from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.replication.effects import Effect
-from duramen.replication.messages import AlterPartition, Fetch, FetchAnswer, Reach, Refusal
+from duramen.replication.messages import AlterPartition, Reach, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
 from duramen.replication.partition import PartitionConfig
-from duramen.replication.replication_wait import Outcome
+from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.sim.machine.store import StoreOnDoubles
 from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import LogConfig, LogKey
 from duramen.storage.log.producers import ANY_ID
 
-Sent = tuple[int, Fetch | FetchAnswer, bytes]
+Sent = tuple[int, ReplicaFetch | ReplicaFetchAnswer, bytes]
 
 
 class Around:
     """Node 1 of three on doubles, and what its replicas say to those around them."""
 
-    def __init__(self, least: int = 2, pace: Callable[[StoreOnDoubles], Pace] | None = None) -> None:
+    def __init__(self, least: int = 2, pace: Callable[[StoreOnDoubles], CatchUpThrottle] | None = None) -> None:
         self.doubles = StoreOnDoubles()
         self.least = least
         self.pace = None if pace is None else pace(self.doubles)
@@ -51,7 +51,9 @@ class Around:
     def start(self) -> None:
         doubles = self.doubles
         self.broker_epoch = doubles.store.node_epoch
-        kit = Kit(1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, pace=self.pace)
+        kit = ReplicaDependencies(
+            1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, pace=self.pace
+        )
         self.replicas = Replicas(kit, self.partition, lambda _: PartitionConfig(self.least))
         self.replicas.told_live({1, 2, 3})
 
@@ -71,17 +73,19 @@ class Around:
 
     def append(self, *, all_replicas: bool = True) -> list[tuple[int, DuramenError | None]]:
         answers: list[tuple[int, DuramenError | None]] = []
-        batch = encode([NewRecord(self.doubles.clock.wall_ms(), None, b"v")])
+        batch = encode([BatchInput(self.doubles.clock.wall_ms(), None, b"v")])
         self.replica.partition.append(batch, lambda *answer: answers.append(answer), all_replicas=all_replicas)
         self.doubles.settle()
         return answers
 
     def fetch(self, node_id: int, end: Position, covered: int, epoch: int = 1) -> None:
-        fetch = Fetch(node_id, 1, epoch, end, (Reach(node_id, 1, covered),), 0, -1, 1, confirmed=True)
+        fetch = ReplicaFetch(node_id, 1, epoch, end, (Reach(node_id, 1, covered),), 0, -1, 1, confirmed=True)
         self.replicas.receive(PLACE, fetch)
         self.doubles.settle()
 
-    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+    def send(
+        self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]
+    ) -> None:
         assert place == PLACE
         self.sent.append((node_id, message, b"".join(bytes(piece) for piece in records)))
 
@@ -140,31 +144,31 @@ def test_acks_all_waits_for_all_in_sync_and_acks_one_for_the_own_disk() -> None:
 def test_a_follower_gets_what_is_not_synced_yet() -> None:
     around = Around()
     around.told(1, 1, (1, 2), 1)
-    batch = encode([NewRecord(around.doubles.clock.wall_ms(), None, b"v")])
+    batch = encode([BatchInput(around.doubles.clock.wall_ms(), None, b"v")])
     around.replica.partition.append(batch, lambda *_: None, all_replicas=True)
-    around.replicas.receive(PLACE, Fetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 1, confirmed=False))
+    around.replicas.receive(PLACE, ReplicaFetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 1, confirmed=False))
     _, answer, data = around.sent[-1]
-    assert isinstance(answer, FetchAnswer)
+    assert isinstance(answer, ReplicaFetchAnswer)
     assert around.replica.partition.log.synced_offset == 0
     assert (header(data).base_offset, header(data).leader_epoch) == (0, 1)
 
 
 def test_a_fetch_that_comes_before_its_replica_is_answered_when_that_is_there() -> None:
     around = Around()
-    fetch = Fetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 2, confirmed=False)
+    fetch = ReplicaFetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 2, confirmed=False)
     around.replicas.receive(PLACE, fetch._replace(number=1))
     around.replicas.receive(PLACE, fetch)
     around.replicas.receive(PLACE, fetch._replace(reports=True))
     assert around.sent == []
     around.told(1, 1, (1, 2), 1)
     ((node_id, answer, _),) = around.sent
-    assert isinstance(answer, FetchAnswer)
+    assert isinstance(answer, ReplicaFetchAnswer)
     assert (node_id, answer.asked, answer.refusal) == (2, fetch, None)
 
 
 def test_a_fetch_waits_for_no_replica_that_is_not_to_be() -> None:
     around = Around()
-    fetch = Fetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 1, confirmed=False)
+    fetch = ReplicaFetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 1, confirmed=False)
     around.replicas.receive(PLACE, fetch)
     around.replicas.removed(PLACE.stream_id)
     around.told(1, 1, (1, 2), 1)
@@ -192,7 +196,7 @@ def test_who_does_not_lead_any_more_says_so() -> None:
     assert around.replica.partition.leader_epoch == 2
     node_id, fetch, _ = around.sent[-1]
     assert node_id == 2
-    assert isinstance(fetch, Fetch)
+    assert isinstance(fetch, ReplicaFetch)
     assert (fetch.end, fetch.reaches[0].covered) == (Position(1, 1), 1)
 
 
@@ -257,7 +261,7 @@ def test_a_log_that_has_lost_records_is_fetched_again_once_it_is_not_counted_on(
     around.told(2, 2, (2,), 3)
     assert "from offset 1 on" in findings[0]
     node_id, fetch, _ = around.sent[-1]
-    assert isinstance(fetch, Fetch)
+    assert isinstance(fetch, ReplicaFetch)
     assert (node_id, fetch.end) == (2, Position(1, 1))
 
 
@@ -299,10 +303,10 @@ def test_who_waits_for_a_record_is_told() -> None:
     around.told(1, 1, (1, 2), 1)
     around.append(all_replicas=False)
     now_ms = around.doubles.clock.monotonic_ms()
-    outcomes: list[tuple[str, Outcome]] = []
+    outcomes: list[tuple[str, ReplicationWaitOutcome]] = []
 
     def wait(name: str, offset: int, wait_ms: int) -> None:
-        def told(outcome: Outcome) -> None:
+        def told(outcome: ReplicationWaitOutcome) -> None:
             outcomes.append((name, outcome))
 
         around.replica.wait_replicated(Position(1, offset), told, now_ms + wait_ms)
@@ -310,12 +314,12 @@ def test_who_waits_for_a_record_is_told() -> None:
     wait("committed", 0, 60_000)
     wait("never", 9, 60_000)
     wait("late", 8, 0)
-    assert outcomes == [("late", Outcome.TIMED_OUT)]
+    assert outcomes == [("late", ReplicationWaitOutcome.TIMED_OUT)]
     around.fetch(2, Position(1, 1), 1)
-    assert outcomes[1:] == [("committed", Outcome.REACHED)]
+    assert outcomes[1:] == [("committed", ReplicationWaitOutcome.REACHED)]
     replica = around.replica
     around.replicas.told(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
-    assert outcomes[2:] == [("never", Outcome.TIMED_OUT)]
+    assert outcomes[2:] == [("never", ReplicationWaitOutcome.TIMED_OUT)]
     with pytest.raises(NodeStopping):
         replica.wait_replicated(Position(1, 0), lambda _: None, now_ms)
     with pytest.raises(NotLeader):
@@ -326,12 +330,12 @@ def test_a_damaged_answer_counts_as_lost() -> None:
     around = Around()
     around.told(2, 1, (1, 2), 1)
     fetch = around.sent[-1][1]
-    assert isinstance(fetch, Fetch)
+    assert isinstance(fetch, ReplicaFetch)
     findings: list[str] = []
     around.report = findings.append  # type: ignore[method-assign,assignment]
-    data = bytearray(encode([NewRecord(1, None, b"v")], leader_epoch=1))
+    data = bytearray(encode([BatchInput(1, None, b"v")], leader_epoch=1))
     data[-1] ^= 1
-    around.replicas.receive(PLACE, FetchAnswer(2, 1, fetch), data)
+    around.replicas.receive(PLACE, ReplicaFetchAnswer(2, 1, fetch), data)
     assert around.replica.machine.history.end_offset == 0
     assert "node 2" in findings[0]
 
@@ -341,20 +345,21 @@ def test_a_fetch_of_another_epoch_is_refused() -> None:
     around.told(1, 5, (1, 2), 1)
     around.fetch(2, Position(-1, 0), 0, epoch=4)
     answer = around.sent[-1][1]
-    assert isinstance(answer, FetchAnswer)
-    assert answer.refusal is Refusal.FENCED_LEADER_EPOCH
+    assert isinstance(answer, ReplicaFetchAnswer)
+    assert answer.refusal is ReplicaRefusal.FENCED_LEADER_EPOCH
 
 
 def test_what_compaction_left_out_of_the_leaders_log_leaves_no_hole_here() -> None:
     around = Around()
     around.told(2, 3, (1, 2), 1)
     fetch = around.sent[-1][1]
-    assert isinstance(fetch, Fetch)
+    assert isinstance(fetch, ReplicaFetch)
     data = b"".join(
-        encode([NewRecord(1, b"k", b"v")], base_offset=offset, leader_epoch=epoch) for offset, epoch in ((4, 1), (9, 3))
+        encode([BatchInput(1, b"k", b"v")], base_offset=offset, leader_epoch=epoch)
+        for offset, epoch in ((4, 1), (9, 3))
     )
     takeovers = (Takeover(1, 2, 0), Takeover(3, 2, 7))
-    around.replicas.receive(PLACE, FetchAnswer(2, 3, fetch, high_watermark=10, takeovers=takeovers), data)
+    around.replicas.receive(PLACE, ReplicaFetchAnswer(2, 3, fetch, high_watermark=10, takeovers=takeovers), data)
     around.doubles.settle()
     log = around.replica.partition.log
     assert (log.high_watermark, log.takeovers.rows()) == (10, [(1, 2, 0), (3, 2, 7)])
@@ -370,10 +375,10 @@ def test_a_follower_takes_over_which_producers_its_leader_has_forgotten() -> Non
     around = Around()
     around.told(2, 1, (1, 2), 1)
     fetch = around.sent[-1][1]
-    assert isinstance(fetch, Fetch)
+    assert isinstance(fetch, ReplicaFetch)
     log = around.replica.partition.log
-    data = encode([NewRecord(1, None, b"v")], leader_epoch=1)
-    around.replicas.receive(PLACE, FetchAnswer(2, 1, fetch, forgotten_id=7), data)
+    data = encode([BatchInput(1, None, b"v")], leader_epoch=1)
+    around.replicas.receive(PLACE, ReplicaFetchAnswer(2, 1, fetch, forgotten_id=7), data)
     around.doubles.settle()
     assert (log.end_offset, log.producers.forgotten_id) == (1, 7)
     around.doubles.crash()
@@ -381,7 +386,7 @@ def test_a_follower_takes_over_which_producers_its_leader_has_forgotten() -> Non
     around.told(1, 2, (1, 2), 2)
     around.fetch(2, Position(1, 1), 1, epoch=2)
     answer = around.sent[-1][1]
-    assert isinstance(answer, FetchAnswer)
+    assert isinstance(answer, ReplicaFetchAnswer)
     assert answer.forgotten_id == 7
 
 
@@ -390,14 +395,14 @@ def test_a_leader_that_does_not_say_what_it_has_forgotten_may_have_forgotten_any
     around = Around()
     around.told(2, 1, (1, 2), 1)
     fetch = around.sent[-1][1]
-    assert isinstance(fetch, Fetch)
+    assert isinstance(fetch, ReplicaFetch)
     log = around.replica.partition.log
     if holds == "records":
         around.replicas.receive(
-            PLACE, FetchAnswer(2, 1, fetch, forgotten_id=-1), encode([NewRecord(1, None, b"v")], leader_epoch=1)
+            PLACE, ReplicaFetchAnswer(2, 1, fetch, forgotten_id=-1), encode([BatchInput(1, None, b"v")], leader_epoch=1)
         )
         around.doubles.settle()
-    around.replicas.receive(PLACE, FetchAnswer(2, 1, fetch))
+    around.replicas.receive(PLACE, ReplicaFetchAnswer(2, 1, fetch))
     around.doubles.settle()
     assert log.producers.forgotten_id == (ANY_ID if holds == "nothing" else -1)
 
@@ -406,8 +411,8 @@ def test_a_log_that_begins_anew_has_forgotten_whom_its_leader_has() -> None:
     around = Around()
     around.told(2, 1, (1, 2), 1)
     fetch = around.sent[-1][1]
-    assert isinstance(fetch, Fetch)
-    refusal = FetchAnswer(2, 1, fetch, Refusal.OFFSET_OUT_OF_RANGE, start_offset=5, forgotten_id=7)
+    assert isinstance(fetch, ReplicaFetch)
+    refusal = ReplicaFetchAnswer(2, 1, fetch, ReplicaRefusal.OFFSET_OUT_OF_RANGE, start_offset=5, forgotten_id=7)
     around.replicas.receive(PLACE, refusal)
     around.doubles.settle()
     around.doubles.crash()

@@ -11,13 +11,13 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ids import Position, StreamId
 from duramen.broker.replicas.wire import Said, decode, encode
 from duramen.metadata.partitions import PartitionId
-from duramen.replication.messages import Fetch, FetchAnswer, Permit, Reach, Refusal
+from duramen.replication.messages import Permit, Reach, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
 from duramen.storage.leader_epochs import Takeover
 
 PLACES = [PartitionId(StreamId(int=number), number) for number in (1, 2)]
-FETCH = Fetch(2, 1, 3, Position(3, 9), (Reach(2, 1, 8),), 4, 5, 6, confirmed=True)
-ANSWER = FetchAnswer(1, 3, FETCH, None, 4, 2, Permit((1, 2), (1,), 7), None, (Takeover(3, 1, 9),))
-REFUSED = FetchAnswer(1, 3, FETCH, Refusal.OFFSET_OUT_OF_RANGE, 4, 2)
+FETCH = ReplicaFetch(2, 1, 3, Position(3, 9), (Reach(2, 1, 8),), 4, 5, 6, confirmed=True)
+ANSWER = ReplicaFetchAnswer(1, 3, FETCH, None, 4, 2, Permit((1, 2), (1,), 7), None, (Takeover(3, 1, 9),))
+REFUSED = ReplicaFetchAnswer(1, 3, FETCH, ReplicaRefusal.OFFSET_OUT_OF_RANGE, 4, 2)
 
 
 class OldAnswer(NamedTuple):
@@ -25,8 +25,8 @@ class OldAnswer(NamedTuple):
 
     node_id: int
     leader_epoch: int
-    asked: Fetch
-    refusal: Refusal | None = None
+    asked: ReplicaFetch
+    refusal: ReplicaRefusal | None = None
     high_watermark: int = 0
     start_offset: int = 0
     permit: Permit | None = None
@@ -64,7 +64,7 @@ def test_what_a_node_of_the_version_before_says_is_read() -> None:
     head = msgspec.msgpack.encode(([], [(UUID(int=1).bytes, 1, OldAnswer(*ANSWER[:10]), 3)]))
     (heard,) = decode(struct.pack(">I", len(head)) + head + b"abc", 1)
     assert heard.message == ANSWER
-    assert isinstance(heard.message, FetchAnswer)
+    assert isinstance(heard.message, ReplicaFetchAnswer)
     assert heard.message.forgotten_id is None
 
 

@@ -15,24 +15,24 @@ from tests.replication.disk import Content
 from tests.replication.witness import Witness
 
 from duramen.base.errors import DuramenError, LogDamaged, NotEnoughReplicas
-from duramen.codec.batch import NewRecord, encode
-from duramen.replication.effects import Effect, Release, Send, Serve
+from duramen.codec.batch import BatchInput, encode
+from duramen.replication.effects import Effect, Release, SendReplicaMessage, ServeReplicaFetch
 from duramen.replication.messages import (
     AlterPartition,
     AlterPartitionAnswer,
-    Batch,
-    Fetch,
-    FetchAnswer,
+    ReplicaBatch,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
 )
-from duramen.replication.partition import PartitionConfig, PartitionState, Topology
-from duramen.replication.timeouts import Timeouts
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition, Topology
+from duramen.replication.timeouts import ReplicaTimeouts
 from duramen.sim.machine.disk import Crashed, MemoryFileSystem
 from duramen.sim.machine.scheduler import VirtualClock
 
-TIMEOUTS: Final = Timeouts(wait_ms=40, idle_wait_ms=80, silence_ms=20, retry_ms=20, backoff_ms=5)
+TIMEOUTS: Final = ReplicaTimeouts(wait_ms=40, idle_wait_ms=80, silence_ms=20, retry_ms=20, backoff_ms=5)
 CONTROLLER: Final = 0
 
-Post = Fetch | FetchAnswer | AlterPartition | AlterPartitionAnswer | Register | Heartbeat | Told
+Post = ReplicaFetch | ReplicaFetchAnswer | AlterPartition | AlterPartitionAnswer | Register | Heartbeat | Told
 
 
 class Totals(NamedTuple):
@@ -86,7 +86,7 @@ class World:
             self.random.choice((60, 150)),
         )
         replicas = (1, 2, 3)
-        state = PartitionState(None, 0, 0, replicas, frozenset(replicas))
+        state = ReplicatedPartition(None, 0, 0, replicas, frozenset(replicas))
         self.controller = Controller(state, self.config, self.random.randrange)
         self.nodes = [self._node(node_id, seed) for node_id in replicas]
         for node in self.nodes:
@@ -160,7 +160,7 @@ class World:
     def _say_effect(self, node: Node, effect: Effect) -> None:
         if isinstance(effect, Release):
             effect = effect._replace(waiter="a producer")
-        if not isinstance(effect, Send | Serve):
+        if not isinstance(effect, SendReplicaMessage | ServeReplicaFetch):
             self.say(f"{node.node_id} {effect_text(effect)}")
 
     def _tick_controller(self) -> None:
@@ -232,7 +232,7 @@ class World:
 
     # -- network ------------------------------------------------------------------------------------
 
-    def _send_records(self, node: Node, to: int, message: Fetch | FetchAnswer, records: bytes) -> None:
+    def _send_records(self, node: Node, to: int, message: ReplicaFetch | ReplicaFetchAnswer, records: bytes) -> None:
         self.post(node.node_id, to, message, records)
 
     def post(self, sender: int, to: int, message: Post, records: bytes = b"") -> None:
@@ -260,7 +260,9 @@ class World:
                 if node.replicas is None:
                     node.registered(message)
                 node.told(message)
-        elif node.replicas is not None and isinstance(message, Fetch | FetchAnswer | AlterPartitionAnswer):
+        elif node.replicas is not None and isinstance(
+            message, ReplicaFetch | ReplicaFetchAnswer | AlterPartitionAnswer
+        ):
             node.replicas.receive(PLACE, message, records)
 
     def _control(self, sender: int, message: Post) -> None:
@@ -295,7 +297,7 @@ class World:
     def _new(self) -> Produced:
         number = next(self._numbers)
         value = b"%d" % number + b"x" * self.random.choice((1, 10, 200))
-        records = [NewRecord(self.clock.wall_ms(), None, value)] * self.random.choice((1, 1, 3))
+        records = [BatchInput(self.clock.wall_ms(), None, value)] * self.random.choice((1, 1, 3))
         batch = encode(records, producer_id=number, producer_epoch=0, base_sequence=0)
         self._produced.append(Produced(number, value, bytes(batch)))
         return self._produced[-1]
@@ -322,5 +324,5 @@ class World:
             raise Broken(f"{node.node_id} acknowledged {sent.number} at {base_offset}, where {found} is")
         self.witness.released(found)
 
-    def _is_that(self, batch: Batch, sent: Produced) -> bool:
+    def _is_that(self, batch: ReplicaBatch, sent: Produced) -> bool:
         return isinstance(batch.payload, bytes) and batch.payload[17:] == sent.batch[17:]

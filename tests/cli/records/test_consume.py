@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from tests.cli.command import Run, command_environment, run
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.codec.compression import CODECS
 from duramen.node.process import NodeProcess
 
@@ -20,8 +20,8 @@ T0 = 1_700_000_000_000
 @pytest.fixture
 def stream(node: NodeProcess, stream_name: str) -> str:
     """A stream of two partitions with the records 0 to 9, the even ones in partition 0."""
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 2)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 2)
         with Producer(cluster) as producer:
             for number in range(10):
                 producer.produce(stream_name, b"%d" % number, partition=number % 2, timestamp_ms=T0 + number)
@@ -64,8 +64,8 @@ def test_count_is_of_all_partitions(duramen: Run, stream: str) -> None:
 
 def test_json_says_everything(duramen: Run, node: NodeProcess, stream_name: str) -> None:
     odd = b"\xff\xfe"
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 1)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 1)
         with Producer(cluster) as producer:
             producer.produce(
                 stream_name, "süß\n".encode(), key=b"k", timestamp_ms=T0, headers=[(b"h", b"1"), (b"h", None)]
@@ -87,8 +87,8 @@ def test_json_says_everything(duramen: Run, node: NodeProcess, stream_name: str)
 
 @pytest.mark.parametrize("codec", range(len(CODECS)), ids=CODECS)
 def test_every_compression(duramen: Run, node: NodeProcess, stream_name: str, codec: int) -> None:
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 1)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 1)
         with Producer(cluster, codec=codec, batch_bytes=2000) as producer:
             for number in range(1000):
                 producer.produce(stream_name, b"%d" % number)
@@ -99,7 +99,7 @@ def test_follow_goes_on_until_it_is_interrupted(node: NodeProcess, stream: str) 
     with subprocess.Popen(
         [sys.executable, "-m", "duramen", "consume", stream, "--follow", "--partition", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=command_environment(node.http),
-    ) as process, Cluster(node.kafka) as cluster:  # fmt: skip
+    ) as process, BrokerCluster(node.kafka) as cluster:  # fmt: skip
         assert process.stdout is not None
         assert [int(process.stdout.readline()) for _ in range(5)] == [0, 2, 4, 6, 8]
         for number in range(10, 14, 2):
@@ -137,8 +137,8 @@ def test_follow_outlives_the_node(new_node: Callable[..., NodeProcess]) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_accident(node: NodeProcess, stream_name: str) -> None:
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, 1)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, 1)
         with Producer(cluster) as producer:
             for _ in range(1000):
                 producer.produce(stream_name, b"x" * 1000)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import InputInvalid
-from duramen.cli.records.formats import JSON, RAW, TEXT, Entry, parser, printer
-from duramen.codec.batch import Record
+from duramen.cli.records.formats import JSON, RAW, TEXT, ProducedRecord, parser, printer
+from duramen.codec.batch import DecodedRecord
 
 BYTES = st.binary(max_size=30) | st.text(max_size=20).map(str.encode)
 RECORDS = st.builds(
-    Record,
+    DecodedRecord,
     st.integers(0, (1 << 63) - 1),
     st.integers(-1, (1 << 63) - 1),
     st.none() | BYTES,
@@ -23,40 +23,40 @@ RECORDS = st.builds(
 
 
 @given(RECORDS, st.integers(0, (1 << 31) - 1))
-def test_json_says_everything_in_one_line(record: Record, partition: int) -> None:
+def test_json_says_everything_in_one_line(record: DecodedRecord, partition: int) -> None:
     line = printer(JSON, None)("s", partition, record)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
     assert list(json.loads(line)) == ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
     entry = parser(JSON, None)(line[:-1])
-    assert entry._replace(headers=tuple(entry.headers)) == Entry(
+    assert entry._replace(headers=tuple(entry.headers)) == ProducedRecord(
         record.value, record.key, record.headers, partition, record.timestamp
     )
 
 
 @given(BYTES.filter(lambda key: b"::" not in key and not key.endswith(b":")), BYTES)
 def test_text_with_keys_is_read_as_it_was_printed(key: bytes, value: bytes) -> None:
-    line = printer(TEXT, b"::")("s", 0, Record(0, 0, key, value, ()))
-    assert parser(TEXT, b"::")(line[:-1]) == Entry(value, key)
+    line = printer(TEXT, b"::")("s", 0, DecodedRecord(0, 0, key, value, ()))
+    assert parser(TEXT, b"::")(line[:-1]) == ProducedRecord(value, key)
 
 
 def test_text_and_raw() -> None:
-    record, empty = Record(0, 0, b"k", b"v", ()), Record(0, 0, None, None, ())
+    record, empty = DecodedRecord(0, 0, b"k", b"v", ()), DecodedRecord(0, 0, None, None, ())
     assert [printer(TEXT, None)("s", 0, one) for one in (record, empty)] == [b"v\n", b"\n"]
     assert [printer(TEXT, b"=")("s", 0, one) for one in (record, empty)] == [b"k=v\n", b"\n"]
     assert [printer(RAW, None)("s", 0, one) for one in (record, empty)] == [b"v", b""]
-    assert parser(TEXT, None)(b"a\r") == Entry(b"a\r")
-    assert parser(TEXT, b"=")(b"a=b=c") == Entry(b"b=c", b"a")
-    assert parser(TEXT, b"=")(b"abc") == Entry(b"abc")
+    assert parser(TEXT, None)(b"a\r") == ProducedRecord(b"a\r")
+    assert parser(TEXT, b"=")(b"a=b=c") == ProducedRecord(b"b=c", b"a")
+    assert parser(TEXT, b"=")(b"abc") == ProducedRecord(b"abc")
 
 
 def test_only_the_value_is_needed() -> None:
     read = parser(JSON, None)
-    assert read(b'{"value": null}') == Entry(None)
-    assert read(b' {"value": "\\u00fc", "key": null, "headers": null, "partition": null, "timestamp": null} ') == Entry(
-        "ü".encode()
-    )
-    assert read(b'{"topic": 7, "offset": "ignored", "value": {"base64": "/w=="}}') == Entry(b"\xff")
+    assert read(b'{"value": null}') == ProducedRecord(None)
+    assert read(
+        b' {"value": "\\u00fc", "key": null, "headers": null, "partition": null, "timestamp": null} '
+    ) == ProducedRecord("ü".encode())
+    assert read(b'{"topic": 7, "offset": "ignored", "value": {"base64": "/w=="}}') == ProducedRecord(b"\xff")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import sys
 import pytest
 from tests.cli.command import Run, command_environment, run
 
-from duramen.client import Admin, Cluster, Consumer, TopicPartition
-from duramen.codec.batch import Record, batches, records
+from duramen.client import BrokerCluster, Consumer, StreamAdmin, TopicPartition
+from duramen.codec.batch import DecodedRecord, batches, records
 from duramen.codec.partitioner import partition_of
 from duramen.node.process import NodeProcess
 
@@ -18,15 +18,15 @@ PARTITIONS = 3
 @pytest.fixture
 def stream(node: NodeProcess, stream_name: str) -> str:
     """A stream of three partitions."""
-    with Cluster(node.kafka) as cluster:
-        Admin(cluster).create_stream(stream_name, PARTITIONS)
+    with BrokerCluster(node.kafka) as cluster:
+        StreamAdmin(cluster).create_stream(stream_name, PARTITIONS)
     return stream_name
 
 
-def stored(node: NodeProcess, stream: str) -> dict[int, list[Record]]:
+def stored(node: NodeProcess, stream: str) -> dict[int, list[DecodedRecord]]:
     """Every record of a stream, by partition."""
-    found: dict[int, list[Record]] = {}
-    with Cluster(node.kafka) as cluster:
+    found: dict[int, list[DecodedRecord]] = {}
+    with BrokerCluster(node.kafka) as cluster:
         consumer = Consumer(cluster)
         for at, (start, end) in consumer.bounds([TopicPartition(stream, index) for index in range(PARTITIONS)]).items():
             found[at.partition] = [
@@ -74,7 +74,7 @@ def test_a_line_is_written_while_the_input_is_open(node: NodeProcess, stream: st
     with subprocess.Popen(
         [sys.executable, "-m", "duramen", "produce", stream, "--partition", "0"],
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=command_environment(node.http),
-    ) as process, Cluster(node.kafka) as cluster:  # fmt: skip
+    ) as process, BrokerCluster(node.kafka) as cluster:  # fmt: skip
         assert process.stdin is not None
         process.stdin.write(b"now\n")
         process.stdin.flush()

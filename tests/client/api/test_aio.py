@@ -10,7 +10,7 @@ import pytest
 
 import duramen
 from duramen import errors
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
@@ -54,15 +54,15 @@ def threads_end() -> ThreadsEnd:
 
 def when_sent(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """An event of the running loop: a produce request has gone to the node."""
-    loop, event, send = asyncio.get_running_loop(), asyncio.Event(), Connection.send
+    loop, event, send = asyncio.get_running_loop(), asyncio.Event(), BrokerConnection.send
 
-    def watched(connection: Connection, api: ApiKey, body: list[bytes | memoryview]) -> int:
+    def watched(connection: BrokerConnection, api: ApiKey, body: list[bytes | memoryview]) -> int:
         sent = send(connection, api, body)
         if api is ApiKey.PRODUCE:
             loop.call_soon_threadsafe(event.set)
         return sent
 
-    monkeypatch.setattr(Connection, "send", watched)
+    monkeypatch.setattr(BrokerConnection, "send", watched)
     return event
 
 

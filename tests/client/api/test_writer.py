@@ -6,7 +6,7 @@ import pytest
 
 import duramen
 from duramen import errors
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
@@ -16,10 +16,10 @@ def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], bool]], N
     """Lose the connection after those produce requests, counted from 1, that a test names; they are stored."""
 
     def install(which: Callable[[int], bool]) -> None:
-        send = Connection.send
+        send = BrokerConnection.send
         count = 0
 
-        def unlucky(connection: Connection, api: ApiKey, body: list[bytes | memoryview]) -> int:
+        def unlucky(connection: BrokerConnection, api: ApiKey, body: list[bytes | memoryview]) -> int:
             nonlocal count
             sent = send(connection, api, body)
             if api is ApiKey.PRODUCE:
@@ -29,7 +29,7 @@ def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], bool]], N
                     connection.close()
             return sent
 
-        monkeypatch.setattr(Connection, "send", unlucky)
+        monkeypatch.setattr(BrokerConnection, "send", unlucky)
 
     return install
 

@@ -7,28 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
-from duramen.codec.cluster.calls import Calls
+from duramen.codec.cluster.calls import PendingCalls
 from duramen.codec.cluster.channels import Subject
-from duramen.codec.cluster.frames import ALIVE, HEADER_BYTES, Frame, FrameReader, Kind, encode_frame
+from duramen.codec.cluster.frames import ALIVE, HEADER_BYTES, FrameReader, PeerFrame, PeerKind, encode_frame
 
 LARGEST = 100_000
 
 frames = st.builds(
-    lambda kind, subject, number, body: Frame(kind, subject, 0 if kind is Kind.MESSAGE else number, body),
-    st.sampled_from([Kind.MESSAGE, Kind.REQUEST, Kind.ANSWER]),
+    lambda kind, subject, number, body: PeerFrame(kind, subject, 0 if kind is PeerKind.MESSAGE else number, body),
+    st.sampled_from([PeerKind.MESSAGE, PeerKind.REQUEST, PeerKind.ANSWER]),
     st.sampled_from(Subject),
     st.integers(1, (1 << 32) - 1),
     st.one_of(st.binary(max_size=50), st.integers(0, 60_000).map(lambda size: b"b" * size)),
 )
 
 
-def encoded(frame: Frame) -> bytes:
+def encoded(frame: PeerFrame) -> bytes:
     pieces = [bytes(frame.body[:3]), bytes(frame.body[3:])]
     return b"".join(bytes(piece) for piece in encode_frame(frame.kind, frame.subject, frame.number, pieces))
 
 
-def read(reader: FrameReader, data: bytes, cuts: list[int]) -> list[Frame]:
-    found: list[Frame] = []
+def read(reader: FrameReader, data: bytes, cuts: list[int]) -> list[PeerFrame]:
+    found: list[PeerFrame] = []
     while data:
         space = reader.space()
         count = min(len(space), len(data), cuts[0])
@@ -41,7 +41,7 @@ def read(reader: FrameReader, data: bytes, cuts: list[int]) -> list[Frame]:
 
 
 @given(st.lists(st.one_of(frames, st.none()), max_size=6), st.lists(st.integers(1, 40_000), min_size=1, max_size=4))
-def test_frames_come_out_as_they_went_in(sent: list[Frame | None], cuts: list[int]) -> None:
+def test_frames_come_out_as_they_went_in(sent: list[PeerFrame | None], cuts: list[int]) -> None:
     data = b"".join(ALIVE if frame is None else encoded(frame) for frame in sent)
     if len(data) > 5_000:
         cuts = [cut + 500 for cut in cuts]
@@ -49,7 +49,7 @@ def test_frames_come_out_as_they_went_in(sent: list[Frame | None], cuts: list[in
 
 
 def test_the_largest_and_one_byte_more() -> None:
-    frame = Frame(Kind.REQUEST, Subject.REPLICAS, 1, bytes(LARGEST))
+    frame = PeerFrame(PeerKind.REQUEST, Subject.REPLICAS, 1, bytes(LARGEST))
     assert read(FrameReader(LARGEST), encoded(frame), [1 << 20]) == [frame]
     with pytest.raises(RequestInvalid, match="a frame of 100001 bytes, and 100000 are the most there may be"):
         read(FrameReader(LARGEST), encoded(frame._replace(body=bytes(LARGEST + 1))), [1 << 20])
@@ -77,7 +77,7 @@ def test_any_bytes_are_read_or_refused(data: bytes, cut: int) -> None:
 
 
 def test_answers_find_who_asked() -> None:
-    calls = Calls()
+    calls = PendingCalls()
     heard: list[object] = []
     first, second = (calls.begin(Subject.REPLICAS, heard.append) for _ in range(2))
     assert (first, second, len(calls)) == (1, 2, 2)
@@ -91,7 +91,7 @@ def test_answers_find_who_asked() -> None:
 
 
 def test_an_answer_about_something_else_is_none() -> None:
-    calls = Calls()
+    calls = PendingCalls()
     number = calls.begin(Subject.REPLICAS, print)
     assert number is not None
     with pytest.raises(RequestInvalid, match="about CONTROLLER, which nobody asked for"):
@@ -99,7 +99,7 @@ def test_an_answer_about_something_else_is_none() -> None:
 
 
 def test_so_many_may_wait_and_no_more() -> None:
-    calls = Calls()
+    calls = PendingCalls()
     numbers = [calls.begin(Subject.REPLICAS, lambda _: None) for _ in range(10_000)]
     assert numbers == list(range(1, 10_001))
     assert calls.begin(Subject.REPLICAS, lambda _: None) is None
@@ -108,7 +108,7 @@ def test_so_many_may_wait_and_no_more() -> None:
 
 
 def test_numbers_begin_anew_and_leave_out_those_that_wait() -> None:
-    calls = Calls()
+    calls = PendingCalls()
     assert calls.begin(Subject.REPLICAS, lambda _: None) == 1
     calls._last = (1 << 32) - 2
     assert [calls.begin(Subject.REPLICAS, lambda _: None) for _ in range(2)] == [(1 << 32) - 1, 2]

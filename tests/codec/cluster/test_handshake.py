@@ -6,22 +6,29 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duramen.codec.cluster.channels import Channel
-from duramen.codec.cluster.handshake import ANYBODY, Handshake, Identity, Reason, Side, State
+from duramen.codec.cluster.channels import PeerChannel
+from duramen.codec.cluster.handshake import (
+    ANYBODY,
+    Handshake,
+    HandshakeIdentity,
+    HandshakeReason,
+    HandshakeSide,
+    HandshakeState,
+)
 
 SECRET = b"s" * 32
-ONE, TWO = Identity(1, UUID(int=11)), Identity(2, UUID(int=22))
+ONE, TWO = HandshakeIdentity(1, UUID(int=11)), HandshakeIdentity(2, UUID(int=22))
 CLUSTER, OTHER = UUID(int=77), UUID(int=88)
 HELLO_BYTES = 83
 LARGEST_BYTES = 83
 
 
-def dialer(me: Identity = ONE, secret: bytes = SECRET, looked_for: int = ANYBODY) -> Handshake:
-    return Handshake(Side.DIALER, me, secret, b"d" * 32, channel=Channel.DATA, looked_for=looked_for)
+def dialer(me: HandshakeIdentity = ONE, secret: bytes = SECRET, looked_for: int = ANYBODY) -> Handshake:
+    return Handshake(HandshakeSide.DIALER, me, secret, b"d" * 32, channel=PeerChannel.DATA, looked_for=looked_for)
 
 
-def listener(me: Identity = TWO, secret: bytes = SECRET, *, rivals: bool = False) -> Handshake:
-    return Handshake(Side.LISTENER, me, secret, b"l" * 32, rival=lambda _: rivals)
+def listener(me: HandshakeIdentity = TWO, secret: bytes = SECRET, *, rivals: bool = False) -> Handshake:
+    return Handshake(HandshakeSide.LISTENER, me, secret, b"l" * 32, rival=lambda _: rivals)
 
 
 def feed(to: Handshake, data: bytes, cut: int) -> bytes:
@@ -39,12 +46,12 @@ def run(one: Handshake, other: Handshake, cut: int = 1000) -> None:
         there, back = one.take(), other.take()
         if not there and not back:
             return
-        assert feed(other, there, cut) == b"" or other.state is State.REFUSED
-        assert feed(one, back, cut) == b"" or one.state is State.REFUSED
+        assert feed(other, there, cut) == b"" or other.state is HandshakeState.REFUSED
+        assert feed(one, back, cut) == b"" or one.state is HandshakeState.REFUSED
 
 
-def told(handshake: Handshake) -> tuple[Reason, str]:
-    assert handshake.state is State.REFUSED
+def told(handshake: Handshake) -> tuple[HandshakeReason, str]:
+    assert handshake.state is HandshakeState.REFUSED
     assert handshake.refusal is not None
     assert handshake.wanted_bytes == 0
     return handshake.refusal
@@ -57,9 +64,9 @@ def test_both_prove_the_secret(cut: int, clusters: tuple[UUID | None, UUID | Non
     one, two = ONE._replace(cluster_id=clusters[0]), TWO._replace(cluster_id=clusters[1])
     a, b = dialer(one, looked_for=2), listener(two)
     run(a, b, cut)
-    assert (a.state, b.state) == (State.PROVEN, State.PROVEN)
+    assert (a.state, b.state) == (HandshakeState.PROVEN, HandshakeState.PROVEN)
     assert (a.refusal, b.refusal) == (None, None)
-    assert (a.peer, b.peer) == ((two, Channel.DATA), (one, Channel.DATA))
+    assert (a.peer, b.peer) == ((two, PeerChannel.DATA), (one, PeerChannel.DATA))
     assert (a.wanted_bytes, b.wanted_bytes) == (0, 0)
 
 
@@ -67,26 +74,26 @@ def test_both_prove_the_secret(cut: int, clusters: tuple[UUID | None, UUID | Non
     ("a", "b", "reason", "text"),
     [
         (
-            dialer(secret=b"x" * 32), listener(), Reason.SECRET,
+            dialer(secret=b"x" * 32), listener(), HandshakeReason.SECRET,
             "the two nodes do not have the same cluster secret",
         ),
         (
-            dialer(ONE._replace(cluster_id=CLUSTER)), listener(TWO._replace(cluster_id=OTHER)), Reason.CLUSTER,
+            dialer(ONE._replace(cluster_id=CLUSTER)), listener(TWO._replace(cluster_id=OTHER)), HandshakeReason.CLUSTER,
             f"node 1 is of the cluster {CLUSTER}, node 2 of the cluster {OTHER}",
         ),
-        (dialer(looked_for=3), listener(), Reason.NODE, "node 3 was looked for, and node 2 is there"),
+        (dialer(looked_for=3), listener(), HandshakeReason.NODE, "node 3 was looked for, and node 2 is there"),
         (
-            dialer(ONE._replace(node_id=2)), listener(), Reason.DUPLICATE,
+            dialer(ONE._replace(node_id=2)), listener(), HandshakeReason.DUPLICATE,
             f"two nodes have the node id 2, with the directory {UUID(int=11)} and {UUID(int=22)}",
         ),
         (
-            dialer(), listener(rivals=True), Reason.DUPLICATE,
+            dialer(), listener(rivals=True), HandshakeReason.DUPLICATE,
             f"two nodes have the node id 1, with the directory {UUID(int=11)} and one that is connected already",
         ),
-        (dialer(), listener(ONE), Reason.ITSELF, "node 1 has dialed itself"),
+        (dialer(), listener(ONE), HandshakeReason.ITSELF, "node 1 has dialed itself"),
     ],
 )  # fmt: skip
-def test_both_sides_say_the_same_line(a: Handshake, b: Handshake, reason: Reason, text: str) -> None:
+def test_both_sides_say_the_same_line(a: Handshake, b: Handshake, reason: HandshakeReason, text: str) -> None:
     run(a, b)
     assert told(a) == told(b) == (reason, text)
 
@@ -97,7 +104,7 @@ def test_another_version_is_refused_before_its_hello_is_read() -> None:
     old = listener()
     old.receive(newer[:10])
     text = "of the protocol between nodes one speaks version 1, the other versions 2 to 4"
-    assert told(old)[0] is Reason.VERSION
+    assert told(old)[0] is HandshakeReason.VERSION
     assert text in told(old)[1]
     # The dialer learns of it from the listener's hello, which a newer one answers in the same way.
     answer = bytearray(old.take())
@@ -106,7 +113,7 @@ def test_another_version_is_refused_before_its_hello_is_read() -> None:
     one = dialer()
     one.take()
     one.receive(answer[:10])
-    assert told(one)[0] is Reason.VERSION
+    assert told(one)[0] is HandshakeReason.VERSION
     assert "the other version 2:" in told(one)[1]
     assert one.take() == b""
 
@@ -116,14 +123,14 @@ def test_the_newest_version_that_both_know_is_spoken() -> None:
     later[9] = 200
     old = listener()
     feed(old, bytes(later), 1000)
-    assert (old.state, old.version) == (State.PROOF, 1)
+    assert (old.state, old.version) == (HandshakeState.PROOF, 1)
 
 
 def test_nothing_is_said_to_who_does_not_begin_with_a_hello() -> None:
     for words in (b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"DURAMEX"):
         door = listener()
         feed(door, words, 3)
-        assert told(door) == (Reason.STRANGE, "what it says is not the protocol between Duramen's nodes")
+        assert told(door) == (HandshakeReason.STRANGE, "what it says is not the protocol between Duramen's nodes")
         assert door.take() == b""
 
 
@@ -133,8 +140,8 @@ def test_a_stranger_gets_no_proof() -> None:
     feed(door, dialer().take(), 1000)
     door.take()
     feed(door, bytes(32), 1000)
-    assert told(door)[0] is Reason.SECRET
-    assert door.take() == bytes([Reason.SECRET]) + bytes(32)
+    assert told(door)[0] is HandshakeReason.SECRET
+    assert door.take() == bytes([HandshakeReason.SECRET]) + bytes(32)
 
 
 def test_nothing_can_be_sent_back() -> None:
@@ -145,7 +152,7 @@ def test_nothing_can_be_sent_back() -> None:
     proof = one.take()
     assert len(proof) == 32
     feed(one, b"\0" + proof, 1000)
-    assert told(one)[0] is Reason.SECRET
+    assert told(one)[0] is HandshakeReason.SECRET
     # The proof that a dialer gave to a false listener, used towards a true one.
     lured, door = dialer(), listener()
     feed(door, lured.take(), 1000)
@@ -153,11 +160,11 @@ def test_nothing_can_be_sent_back() -> None:
     false_hello[-1] ^= 1
     feed(lured, bytes(false_hello), 1000)
     feed(door, lured.take(), 1000)
-    assert told(door)[0] is Reason.SECRET
+    assert told(door)[0] is HandshakeReason.SECRET
 
 
 @given(at=st.integers(0, 2 * HELLO_BYTES + 32 + 33 - 1), flip=st.integers(1, 255))
-@example(at=2 * HELLO_BYTES + 32, flip=int(Reason.CLUSTER))
+@example(at=2 * HELLO_BYTES + 32, flip=int(HandshakeReason.CLUSTER))
 def test_no_byte_of_it_can_be_changed_on_the_way(at: int, flip: int) -> None:
     a, b = dialer(), listener()
     passed = 0
@@ -174,7 +181,7 @@ def test_no_byte_of_it_can_be_changed_on_the_way(at: int, flip: int) -> None:
     feed(a, carry(b.take()), 1000)
     feed(b, carry(a.take()), 1000)
     feed(a, carry(b.take()), 1000)
-    assert a.state is not State.PROVEN
+    assert a.state is not HandshakeState.PROVEN
     a.lose()
     assert told(a)
 
@@ -183,11 +190,11 @@ def test_no_byte_of_it_can_be_changed_on_the_way(at: int, flip: int) -> None:
 def test_whatever_comes_it_holds_little_and_proves_nothing(chunks: list[bytes], dials: bool) -> None:
     node = dialer() if dials else listener()
     sent = len(node.take())
-    for chunk in [node._hellos[Side.DIALER] if dials else dialer().take(), *chunks]:
+    for chunk in [node._hellos[HandshakeSide.DIALER] if dials else dialer().take(), *chunks]:
         feed(node, chunk, 7)
         assert node.wanted_bytes <= LARGEST_BYTES
         sent += len(node.take())
-    assert node.state is not State.PROVEN
+    assert node.state is not HandshakeState.PROVEN
     assert sent <= HELLO_BYTES + 33 + 32
 
 
@@ -198,25 +205,25 @@ def test_an_unknown_channel_or_a_node_id_that_cannot_be() -> None:
         wrong[at] = value
         door = listener()
         feed(door, bytes(wrong), 1000)
-        assert told(door)[0] is Reason.STRANGE
+        assert told(door)[0] is HandshakeReason.STRANGE
 
 
 def test_time_and_the_end_of_the_connection() -> None:
     late, lost, done = listener(), dialer(), listener()
     late.expire()
-    assert told(late) == (Reason.SILENT, "it did not prove the cluster secret in time")
+    assert told(late) == (HandshakeReason.SILENT, "it did not prove the cluster secret in time")
     lost.lose()
-    assert told(lost)[0] is Reason.LOST
+    assert told(lost)[0] is HandshakeReason.LOST
     lost.expire()
-    assert told(lost)[0] is Reason.LOST
+    assert told(lost)[0] is HandshakeReason.LOST
     run(dialer(), done)
     done.lose()
-    assert done.state is State.PROVEN
+    assert done.state is HandshakeState.PROVEN
 
 
 def test_what_callers_may_not_do() -> None:
     with pytest.raises(ValueError, match="a nonce has 32 bytes, not 3"):
-        Handshake(Side.DIALER, ONE, SECRET, b"abc")
+        Handshake(HandshakeSide.DIALER, ONE, SECRET, b"abc")
     with pytest.raises(ValueError, match="84 bytes where 83 are wanted"):
         listener().receive(bytes(84))
 
@@ -227,5 +234,5 @@ def test_a_refusal_that_this_version_does_not_know() -> None:
     feed(a, b.take(), 1000)
     feed(b, a.take(), 1000)
     b.take()
-    feed(a, bytes([50]) + b._proof(Side.LISTENER, 50), 1000)
-    assert told(a)[0] is Reason.STRANGE
+    feed(a, bytes([50]) + b._proof(HandshakeSide.LISTENER, 50), 1000)
+    assert told(a)[0] is HandshakeReason.STRANGE

@@ -22,7 +22,7 @@ from duramen.codec.kafka.fetch import (
     PartitionRecords,
     TopicAnswer,
 )
-from duramen.codec.kafka.leaders import Leader, NodeEndpoint
+from duramen.codec.kafka.leaders import LeaderHint, NodeEndpoint
 from duramen.codec.kafka.versions import APIS, ApiKey
 
 API = APIS[ApiKey.FETCH]
@@ -34,7 +34,7 @@ INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 ANSWERS = st.builds(
     PartitionAnswer, st.integers(0, 1 << 30), st.sampled_from([0, 1, 3, 6, 100]), OFFSETS, OFFSETS, OFFSETS,
     st.integers(0, 40), st.none() | st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3), st.integers(-1, 1 << 30),
-    st.none() | st.builds(Leader, st.integers(0, 1 << 30), st.integers(0, 1 << 30)),
+    st.none() | st.builds(LeaderHint, st.integers(0, 1 << 30), st.integers(0, 1 << 30)),
 )  # fmt: skip
 ENDPOINTS = (NodeEndpoint(1, "one", 9092, None), NodeEndpoint(7, "seven", 1, "a"))
 NAMES_LEADERS = 16
@@ -118,10 +118,10 @@ def joined(pieces: list[bytes], records: list[bytes]) -> bytes:
     return pieces[0] + b"".join(bytes(part) for pair in zip(records, pieces[1:], strict=True) for part in pair)
 
 
-def leader_in(part: Any) -> Leader | None:
+def leader_in(part: Any) -> LeaderHint | None:
     """The leader that a partition of an answer names."""
     named = part.current_leader
-    return None if named is None or named.leader_id < 0 else Leader(named.leader_id, named.leader_epoch)
+    return None if named is None or named.leader_id < 0 else LeaderHint(named.leader_id, named.leader_epoch)
 
 
 def _known(version: int, part: PartitionAnswer) -> PartitionAnswer:

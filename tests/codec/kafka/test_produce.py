@@ -13,7 +13,7 @@ from tests.mutation import mutate
 
 from duramen.base.errors import RequestInvalid
 from duramen.codec.kafka import produce
-from duramen.codec.kafka.leaders import Leader, NodeEndpoint
+from duramen.codec.kafka.leaders import LeaderHint, NodeEndpoint
 from duramen.codec.kafka.produce import PartitionData, PartitionResponse, ProduceRequest, TopicData, TopicResponse
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.codec.varint import encode_uvarint
@@ -38,7 +38,7 @@ RESPONSES = st.lists(
                 st.integers(-1, 1 << 62),
                 TEXT,
                 st.lists(st.tuples(st.integers(0, 1 << 30), TEXT), max_size=2),
-                st.none() | st.builds(Leader, st.integers(0, 1 << 30), st.integers(0, 1 << 30)),
+                st.none() | st.builds(LeaderHint, st.integers(0, 1 << 30), st.integers(0, 1 << 30)),
             ),
             max_size=3,
         ),

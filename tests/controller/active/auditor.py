@@ -19,7 +19,7 @@ from duramen.metadata.events import (
 )
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import ControllerState
-from duramen.raft.messages import Batch
+from duramen.raft.messages import EntryBatch
 
 
 class Auditor:
@@ -36,7 +36,7 @@ class Auditor:
         self.elections = 0
         self.fenced: list[tuple[int, int, int]] = []  # by silence: (epoch of the quorum, ms since 1970, node)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EntryBatch) -> None:
         """The next committed batch."""
         events = list(events_of(batch))
         at_ms = header(data_of(batch)).base_timestamp if events else 0

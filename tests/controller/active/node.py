@@ -8,9 +8,9 @@ from tests.raft.witness import Witness
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer
 from duramen.controller.active.controller import Controller
-from duramen.controller.dependencies import ControlKit, Timing
+from duramen.controller.dependencies import ControlKit, ControllerTiming
 from duramen.controller.membership.client import Asker
-from duramen.controller.membership.lifecycle import Lifecycle, Phase
+from duramen.controller.membership.lifecycle import Lifecycle, LifecyclePhase
 from duramen.controller.quorum.runner import Runner
 from duramen.metadata.registration import Registration
 from duramen.metadata.sessions import Sessions
@@ -19,7 +19,7 @@ from duramen.rpc.caller import Caller
 from duramen.rpc.controller.methods import METHODS, method_of
 from duramen.rpc.controller.requests import Request
 from duramen.rpc.controller.responses import When
-from duramen.rpc.server import Server
+from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import TableWire, Wires
 from duramen.service.methods import TABLE
 from duramen.service.old_wire import OldWire
@@ -27,7 +27,9 @@ from duramen.sim.machine.scheduler import VirtualClock
 
 WIRES = Wires(TableWire(TABLE), OldWire(), lambda: True)
 SESSIONS = Sessions(timeout_ms=400, grace_ms=60, absent_ms=150)
-TIMING = Timing(heartbeat_ms=80, applied_ms=10, answer_ms=120, retry_ms=10, retry_most_ms=60, duplicate_ms=3_000)
+TIMING = ControllerTiming(
+    heartbeat_ms=80, applied_ms=10, answer_ms=120, retry_ms=10, retry_most_ms=60, duplicate_ms=3_000
+)
 
 
 class ControlNode(Node):
@@ -47,7 +49,7 @@ class ControlNode(Node):
         self.call_on: Callable[[ControlNode, int, bytes, Callable[[Buffer | None], None]], None] = lambda *_: None
         self.connects: Callable[[ControlNode], None] = lambda _: None
         self.committed_some: Callable[[], None] = lambda: None
-        self.became: Callable[[ControlNode, Phase], None] = lambda *_: None
+        self.became: Callable[[ControlNode, LifecyclePhase], None] = lambda *_: None
         self.refused_with: Callable[[ControlNode, DuramenError], None] = lambda *_: None
 
     def call(self, node_id: int, request: Request, done: When, within_ms: int) -> None:
@@ -67,7 +69,7 @@ class ControlNode(Node):
             sessions=self.sessions, timing=TIMING, rebalance_ms=self.rebalance_ms,
         )  # fmt: skip
         self.controller = Controller(runner, self.view, process, kit)
-        self.caller = Caller(self.node_id, self, WIRES, Server(WIRES), self.clock, process.deadlines)
+        self.caller = Caller(self.node_id, self, WIRES, RpcServer(WIRES), self.clock, process.deadlines)
         for method in METHODS:
             self.caller.server.handle(method, self.controller.ask)
         self.connects(self)

@@ -11,7 +11,7 @@ from duramen.controller.active.active import ActiveController
 from duramen.controller.active.controller import Controller
 from duramen.controller.active.pending_changes import Draft
 from duramen.controller.active.sessions import NodeSessions
-from duramen.raft.roles import Role
+from duramen.raft.roles import RaftRole
 from duramen.rpc import retry as retrying
 from duramen.rpc.controller.responses import Answer, Value, When
 
@@ -51,7 +51,7 @@ def _say_what_rests(right: Original) -> Original:
 
 def _too_early(_: Original) -> Original:
     def _is_ready(self: Controller) -> bool:
-        return self._runner.machine.role is Role.LEADER
+        return self._runner.machine.role is RaftRole.LEADER
 
     return _is_ready
 
@@ -79,7 +79,7 @@ def _know_all(right: Original) -> Original:
 
 def _lead_on(_: Original) -> Original:
     def _leads(self: ActiveController) -> bool:
-        return not self._over and self._runner.machine.role is Role.LEADER
+        return not self._over and self._runner.machine.role is RaftRole.LEADER
 
     return _leads
 

@@ -26,8 +26,8 @@ from tests.controller.active.world import ControlWorld
 from tests.metadata.cluster.describing import event_text, partition_text
 
 from duramen.base.errors import DuramenError
-from duramen.controller.membership.lifecycle import Phase
-from duramen.metadata.alter_partition import Member
+from duramen.controller.membership.lifecycle import LifecyclePhase
+from duramen.metadata.alter_partition import InSyncMember
 from duramen.metadata.decisions import Definition
 from duramen.metadata.events import Event, NodeRegistered
 from duramen.metadata.partitions import PartitionId
@@ -86,7 +86,7 @@ class Script(ControlWorld):
         if what == "leader":
             self.go_on_until(lambda: self._active_id not in (before, 0), int(words[0]))
         elif what == "drained":
-            self.go_on_until(lambda: self._node(words[0]).lifecycle.phase is Phase.DRAINED, ASK_MS)
+            self.go_on_until(lambda: self._node(words[0]).lifecycle.phase is LifecyclePhase.DRAINED, ASK_MS)
         else:
             self._go_on_until_proposed()
 
@@ -113,7 +113,7 @@ class Script(ControlWorld):
         place = PartitionId(self.auditor.state.streams[name].id, int(number))
         partition = self.auditor.state.partitions.get(place)
         assert partition is not None
-        reporter = Member(self._node(node).node_id, self._node(node).lifecycle.epoch)
+        reporter = InSyncMember(self._node(node).node_id, self._node(node).lifecycle.epoch)
         self._ask_for(node, ReportLeaders(reporter, (Report(place, partition.leader_epoch),)))
 
     def _ask_for(self, node: str, request: Request) -> None:
@@ -183,7 +183,7 @@ class Script(ControlWorld):
             self._active_id = node.node_id
             self._tell(f"node {node.node_id} decides, in epoch {max(self.actives)} of the quorum")
 
-    def _became(self, node: ControlNode, phase: Phase) -> None:
+    def _became(self, node: ControlNode, phase: LifecyclePhase) -> None:
         self._tell(f"node {node.node_id} is told: {phase.name.lower()}")
 
     def _tell_event(self, event: Event) -> None:

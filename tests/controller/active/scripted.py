@@ -5,12 +5,12 @@ from typing import Any
 from uuid import UUID
 
 from duramen.base.errors import DuramenError
-from duramen.controller.admin.cluster import ClusterOffice
+from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.events import ClusterFormed, Endpoint, NodeDraining, NodeFenced, NodeRegistered, StreamCreated
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId, PartitionState, difference
 from duramen.metadata.state import ControllerState
-from duramen.raft.description import Described, ReplicaProgress
+from duramen.raft.description import QuorumDescription, ReplicaProgress
 from duramen.raft.voters import ReplicaId, Voter, Voters
 from duramen.rpc.controller.requests import Request
 from duramen.rpc.controller.responses import Answer, Value, When
@@ -58,24 +58,24 @@ def state_of(*partitions: PartitionState) -> ControllerState:
     return state
 
 
-def described() -> Described:
+def described() -> QuorumDescription:
     """Node 1 leads, 2 is behind, 3 follows without a vote."""
     ids = {number: ReplicaId(number, DIRECTORIES[number]) for number in (1, 2, 3)}
     voters = (ReplicaProgress(ids[1], 20, 20, 1000, 1000), ReplicaProgress(ids[2], 17, 15, 990, 900))
     endpoints = Voters([Voter(ids[1], "h1:9096"), Voter(ids[2], "[::2]:9096")])
-    return Described(1, 5, 15, voters, (ReplicaProgress(ids[3], 20, 20, 980, 980),), endpoints)
+    return QuorumDescription(1, 5, 15, voters, (ReplicaProgress(ids[3], 20, 20, 980, 980),), endpoints)
 
 
-def office_of(script: Scripting, state: ControllerState | None = None) -> tuple[ClusterOffice, Scripted]:
+def office_of(script: Scripting, state: ControllerState | None = None) -> tuple[ClusterAdmin, Scripted]:
     """An office, and the controller behind it."""
     asking, known = Scripted(script), state_of() if state is None else state
-    return ClusterOffice(asking, lambda: known, described), asking
+    return ClusterAdmin(asking, lambda: known, described), asking
 
 
 class Operated:
     """A broker's standing in a cluster as far as an operator sees it; all else is as `alone` has it."""
 
-    def __init__(self, alone: Any, office: ClusterOffice) -> None:
+    def __init__(self, alone: Any, office: ClusterAdmin) -> None:
         self._alone = alone
         self.office = office
         self.controller_id = 1

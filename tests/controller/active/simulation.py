@@ -12,12 +12,12 @@ from tests.controller.active.world import ControlWorld
 from tests.raft.witness import Broken, Stuck
 
 from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, RequestTimedOut
-from duramen.controller.membership.lifecycle import Phase
-from duramen.controller.quorum.dependencies import Limits
-from duramen.metadata.alter_partition import Member
+from duramen.controller.membership.lifecycle import LifecyclePhase
+from duramen.controller.quorum.dependencies import QuorumLimits
+from duramen.metadata.alter_partition import InSyncMember
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
-from duramen.metadata.rebalance import Move
+from duramen.metadata.rebalance import ReplicaMove
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.requests import Request
 from duramen.rpc.controller.responses import Answer, Block, Created, Outcome
@@ -54,7 +54,7 @@ class Simulation(ControlWorld):
         self.troubled = True
         self.lossy = draw((0.0, 0.0, 0.03, 0.1))
         self.slow_us = draw((500, 3_000, 10_000))
-        self.limits = Limits(snapshot_bytes=draw((2_000, 20_000, 1 << 30)))
+        self.limits = QuorumLimits(snapshot_bytes=draw((2_000, 20_000, 1 << 30)))
         self.done = dict.fromkeys(Counts._fields, 0)
         self.names = 0
         self.blocks: set[int] = set()
@@ -184,7 +184,7 @@ class Simulation(ControlWorld):
 
     def _move(self) -> tuple[Request, Callable[[Outcome], None]]:
         moves = tuple(
-            Move(place, partition.target, partition.target[::-1], ())
+            ReplicaMove(place, partition.target, partition.target[::-1], ())
             for place, partition in self.auditor.state.partitions
         )
         wishes: list[Request] = [
@@ -285,9 +285,9 @@ class Simulation(ControlWorld):
         if node.controller is not None:
             self.guarded(node, node.lifecycle.drain)
 
-    def _became(self, node: ControlNode, phase: Phase) -> None:
+    def _became(self, node: ControlNode, phase: LifecyclePhase) -> None:
         self.say(f"{node.node_id} is {phase.name}")
-        if phase is Phase.DRAINED:
+        if phase is LifecyclePhase.DRAINED:
             self.done["drained"] += 1
             led = self.auditor.leads(node.node_id)
             if led:
@@ -298,7 +298,7 @@ class Simulation(ControlWorld):
     def _report(self) -> None:
         """A follower that does not reach its leaders says so."""
         node = self._any()
-        if node.controller is None or node.lifecycle.phase is not Phase.LIVE:
+        if node.controller is None or node.lifecycle.phase is not LifecyclePhase.LIVE:
             return
         reports = tuple(
             requests.Report(PartitionId(*place), partition.leader_epoch)
@@ -306,7 +306,7 @@ class Simulation(ControlWorld):
             if partition.leader not in (None, node.node_id) and not self.reaches(node.node_id, partition.leader or 0)
         )
         if reports:
-            asker, reporter = node.asker, Member(node.node_id, node.lifecycle.epoch)
+            asker, reporter = node.asker, InSyncMember(node.node_id, node.lifecycle.epoch)
             self.guarded(
                 node,
                 lambda: asker.ask(requests.ReportLeaders(reporter, reports), lambda _: None, within_ms=100),
@@ -333,7 +333,7 @@ class Simulation(ControlWorld):
         ills = [
             f"node {node.node_id} is {node.lifecycle.phase.name if node.controller else 'down'}"
             for node in self._parts()
-            if node.controller is None or node.lifecycle.phase is not Phase.LIVE
+            if node.controller is None or node.lifecycle.phase is not LifecyclePhase.LIVE
         ]
         ills += [
             f"{place} has no leader: {partition}"

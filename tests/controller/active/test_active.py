@@ -18,9 +18,9 @@ from duramen.base.errors import (
     RequestTimedOut,
     StreamExists,
 )
-from duramen.controller.membership.lifecycle import Phase
-from duramen.controller.quorum.dependencies import Limits
-from duramen.metadata.alter_partition import Member, Proposal, Refusal
+from duramen.controller.membership.lifecycle import LifecyclePhase
+from duramen.controller.quorum.dependencies import QuorumLimits
+from duramen.metadata.alter_partition import AlterPartitionRefusal, InSyncMember, InSyncProposal
 from duramen.metadata.decisions import Definition
 from duramen.metadata.heartbeats import Heartbeat
 from duramen.metadata.partitions import PartitionId
@@ -34,12 +34,12 @@ from duramen.rpc.controller.responses import Answer, Beaten, Block, IsrAnswers, 
 class Cluster(ControlWorld):
     """Three voters and two nodes that follow, all live, and nothing goes wrong but what a test does."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: QuorumLimits | None = None) -> None:
         super().__init__(11)
         self.limits = self.limits if limits is None else limits
         self.gather(3, 2)
         self.go_on(1_000)
-        assert all(node.lifecycle.phase is Phase.LIVE for node in self._parts())
+        assert all(node.lifecycle.phase is LifecyclePhase.LIVE for node in self._parts())
 
     @property
     def leader(self) -> ControlNode:
@@ -132,7 +132,7 @@ def test_a_session_begins_before_its_registration_is_committed() -> None:
 
 
 def test_what_the_quorum_does_not_take_is_forgotten() -> None:
-    cluster = Cluster(Limits(batch_bytes=1_500))
+    cluster = Cluster(QuorumLimits(batch_bytes=1_500))
     waits = cluster.decide(create("a"))
     large = cluster.decide(create("large", 100))
     next_ = cluster.decide(create("b"))
@@ -178,10 +178,10 @@ def test_leaders_propose_several_partitions_and_each_is_judged() -> None:
     state = cluster.auditor.state
     partition = state.partitions.get(cluster.place("a"))
     assert partition is not None
-    members = {node.id: Member(node.id, node.epoch) for node in state.registrations}
+    members = {node.id: InSyncMember(node.id, node.epoch) for node in state.registrations}
     leader = members[partition.leader or 0]
     fewer = tuple(members[one] for one in partition.isr[:2])
-    proposal = Proposal(cluster.place("a"), leader, partition.leader_epoch, partition.partition_epoch, fewer)
+    proposal = InSyncProposal(cluster.place("a"), leader, partition.leader_epoch, partition.partition_epoch, fewer)
     stale = proposal._replace(leader=leader._replace(epoch=0))
     outcome = cluster.decided(requests.AlterPartitions((proposal, proposal, stale)))
     assert isinstance(outcome, Answer)
@@ -190,7 +190,10 @@ def test_leaders_propose_several_partitions_and_each_is_judged() -> None:
     assert taken.refusal is None
     assert taken.partition is not None
     assert set(taken.partition.isr) == set(partition.isr[:2])
-    assert (again.refusal, refused.refusal) == (Refusal.INVALID_UPDATE_VERSION, Refusal.STALE_BROKER_EPOCH)
+    assert (again.refusal, refused.refusal) == (
+        AlterPartitionRefusal.INVALID_UPDATE_VERSION,
+        AlterPartitionRefusal.STALE_BROKER_EPOCH,
+    )
 
 
 def test_users_move_what_is_there() -> None:

@@ -12,7 +12,7 @@ from duramen.base.ids import stream_id_of
 from duramen.controller.active.evacuation import Settling
 from duramen.controller.active.node_requests import let_go_draining
 from duramen.controller.active.pending_changes import Draft
-from duramen.controller.membership.lifecycle import Phase
+from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.metadata import fencing
 from duramen.metadata.decisions import Definition
 from duramen.metadata.events import NodeDraining, NodeRegistered, NodeUnfenced, PartitionChanged, StreamCreated
@@ -124,7 +124,7 @@ def test_nothing_more_leaves_once_the_controller_is_active_no_more() -> None:
 def test_a_node_that_drains_may_stop_once_others_lead_and_it_is_in_no_in_sync_set() -> None:
     cluster = loaded()
     cluster.part(GONE).lifecycle.drain()
-    cluster.go_on_until(lambda: cluster.part(GONE).lifecycle.phase is Phase.DRAINED, 2_000)
+    cluster.go_on_until(lambda: cluster.part(GONE).lifecycle.phase is LifecyclePhase.DRAINED, 2_000)
     assert (led_by(cluster, GONE), in_sync(cluster, GONE)) == (0, 0)
     assert not is_live(cluster, GONE)
     assert led_by(cluster, 1) + led_by(cluster, 2) == PARTITIONS
@@ -159,7 +159,7 @@ def test_the_next_controller_goes_on_with_a_node_that_drains() -> None:
     assert old.runner is not None
     old.runner.resign()
     cluster.go_on_until(lambda: cluster.active not in (None, old), 2_000)
-    cluster.go_on_until(lambda: cluster.part(GONE).lifecycle.phase is Phase.DRAINED, 5_000)
+    cluster.go_on_until(lambda: cluster.part(GONE).lifecycle.phase is LifecyclePhase.DRAINED, 5_000)
     assert (led_by(cluster, GONE), in_sync(cluster, GONE)) == (0, 0)
 
 

@@ -27,9 +27,9 @@ from duramen.base.errors import (
     VoterNotFound,
     VotersUnsettled,
 )
-from duramen.controller.admin.cluster import ClusterOffice, Look
-from duramen.controller.admin.overview import Faults, faults, moving, nodes
-from duramen.controller.admin.replica_survey import Kept, Survey
+from duramen.controller.admin.cluster import ClusterAdmin, Look
+from duramen.controller.admin.overview import PartitionFaults, faults, moving, nodes
+from duramen.controller.admin.replica_survey import ReplicaCompleteness, Survey
 from duramen.metadata.events import Endpoint, NodeRegistered
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import ControllerState
@@ -46,8 +46,8 @@ class Operated(Cluster):
         super().__init__()
         self.office = self.office_of(self.part(5))
 
-    def office_of(self, node: ControlNode) -> ClusterOffice:
-        return ClusterOffice(
+    def office_of(self, node: ControlNode) -> ClusterAdmin:
+        return ClusterAdmin(
             node.asker, lambda: node.view.state, lambda: None if node.runner is None else node.runner.describe()
         )
 
@@ -85,7 +85,7 @@ def test_leaders_are_elected_and_moved() -> None:
     cluster.go_on(100)
     assert office.electable() == []
     assert office.electable(unclean=True) == []
-    survey = Survey(place, {second: Kept(1, 5, 3)}, ())
+    survey = Survey(place, {second: ReplicaCompleteness(1, 5, 3)}, ())
     (unclean,) = cluster.wait(lambda done: office.elect_unclean([survey], done))
     assert kind(unclean.error) is ElectionNotNeeded
     stranger = next(node for node in range(1, 6) if node not in partition.replicas)
@@ -128,7 +128,7 @@ def test_replicas_move_and_do_not() -> None:
     assert reassign([*before.replicas[:2], spare[0]], may_resize=False) is None
     cluster.go_on(50)
     assert [(found, partition.adding) for found, partition in moving(office.state)] == [(place, (spare[0],))]
-    assert faults(office.state) == Faults(1, [], [], [place])
+    assert faults(office.state) == PartitionFaults(1, [], [], [place])
     assert reassign(None) is None
     cluster.go_on(50)
     assert list(moving(office.state)) == []
@@ -283,7 +283,7 @@ def test_without_a_controller_a_node_shows_what_it_knows_itself() -> None:
 def test_before_it_takes_part_a_node_knows_nothing() -> None:
     answers: list[Look | DuramenError] = []
     lost = Scripted(lambda _: OutcomeUnknown("lost"))
-    ClusterOffice(lost, ControllerState, lambda: None).look(answers.append)
+    ClusterAdmin(lost, ControllerState, lambda: None).look(answers.append)
     assert kind_of(answers[0]) is NotController
 
 
@@ -326,7 +326,7 @@ def test_alone_nothing_needs_to_change_and_nothing_can() -> None:
     office, me, place = alone.office, alone.me, alone.place
     elections: list[Any] = []
     office.elect([place], elections.append)
-    office.elect_unclean([Survey(place, {1: Kept(1, 5, 3)}, ())], elections.append)
+    office.elect_unclean([Survey(place, {1: ReplicaCompleteness(1, 5, 3)}, ())], elections.append)
     assert [kind(one.error) for (one,) in elections] == [ElectionNotNeeded] * 2
     assert office.electable() == []
     assert alone.error(lambda done: office.reassign(place, [me], done)) is None
@@ -360,6 +360,6 @@ def test_alone_a_node_is_the_quorum_and_has_all_there_is() -> None:
     assert observed.high_watermark == row.synced_offset == row.log_end_offset > 0
     (load,) = nodes(alone.office.state)
     assert (load.node.id, load.state, load.leaders, load.replicas) == (alone.me, "live", 3, 3)
-    assert faults(alone.office.state) == Faults(3, [], [], [])
+    assert faults(alone.office.state) == PartitionFaults(3, [], [], [])
     asked = requests.AddVoter(Voter(ReplicaId(9, str(UUID(int=9))), "h:1"))
     assert alone.error(lambda done: alone.office.change_voters(asked, done)) is RequestInvalid

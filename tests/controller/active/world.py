@@ -11,10 +11,10 @@ from tests.controller.quorum.world import World, voter_of
 from tests.raft.witness import Broken
 
 from duramen.base.ports import Buffer
-from duramen.controller.membership.lifecycle import Phase
+from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.controller.quorum.entries import events_of
 from duramen.controller.quorum.snapshot_chunks import Wire
-from duramen.metadata.alter_partition import Member, Proposal
+from duramen.metadata.alter_partition import InSyncMember, InSyncProposal
 from duramen.raft.voters import Voters
 from duramen.rpc.controller.requests import AlterPartitions, Beat, Request
 from duramen.rpc.controller.responses import Answer, Outcome
@@ -238,7 +238,7 @@ class ControlWorld(World):
         node = self.part(node_id)
         if node.controller is None or node.paused_until_us > self.clock.now_us:
             return
-        if node.lifecycle.phase in (Phase.LIVE, Phase.DRAINING):
+        if node.lifecycle.phase in (LifecyclePhase.LIVE, LifecyclePhase.DRAINING):
             proposals = self._proposals(node)
             if proposals:
                 asker = node.asker
@@ -246,7 +246,7 @@ class ControlWorld(World):
                     node, lambda: asker.ask(AlterPartitions(tuple(proposals)), lambda _: None, within_ms=LEAD_MS)
                 )
 
-    def _proposals(self, node: ControlNode) -> list[Proposal]:
+    def _proposals(self, node: ControlNode) -> list[InSyncProposal]:
         assert node.controller is not None
         state, found = node.controller.state, []
         nodes = state.registrations
@@ -260,9 +260,11 @@ class ControlWorld(World):
                 or (member in nodes.live and member not in nodes.draining and self.reaches(node.node_id, member))
             ]
             if set(reached) != set(partition.isr):
-                members = [Member(one.id, one.epoch) for one in nodes if one.id in reached]
+                members = [InSyncMember(one.id, one.epoch) for one in nodes if one.id in reached]
                 (leader,) = (member for member in members if member.node_id == node.node_id)
-                found.append(Proposal(place, leader, partition.leader_epoch, partition.partition_epoch, tuple(members)))
+                found.append(
+                    InSyncProposal(place, leader, partition.leader_epoch, partition.partition_epoch, tuple(members))
+                )
         return found
 
     def ask(self, node_id: int, request: Request, within_ms: int = 1_000) -> list[Outcome]:

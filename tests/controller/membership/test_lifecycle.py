@@ -5,7 +5,7 @@ from tests.controller.active.test_active import Cluster
 
 from duramen.base.errors import ClusterDiffers, DuramenError, NodeDuplicate
 from duramen.controller.dependencies import ControlKit
-from duramen.controller.membership.lifecycle import Lifecycle, Phase
+from duramen.controller.membership.lifecycle import Lifecycle, LifecyclePhase
 from duramen.metadata.decisions import Definition
 from duramen.metadata.registration import Registration
 from duramen.rpc.controller.requests import CreateStream, UnregisterNode
@@ -59,7 +59,7 @@ def test_a_node_that_was_taken_out_takes_part_anew() -> None:
     cluster.go_on(20)
     assert 5 not in cluster.auditor.state.registrations
     cluster.go_on(400)
-    assert node.lifecycle.phase is Phase.LIVE
+    assert node.lifecycle.phase is LifecyclePhase.LIVE
     assert node.lifecycle.epoch > before
 
 
@@ -87,7 +87,7 @@ def test_a_node_of_another_cluster_is_told_so() -> None:
     stranger.begin()
     cluster.go_on(100)
     assert [type(error) for error in errors] == [ClusterDiffers]
-    assert stranger.phase is Phase.JOINING
+    assert stranger.phase is LifecyclePhase.JOINING
 
 
 def test_an_id_that_is_taken_is_asked_for_until_it_cannot_be_its_own_past() -> None:
@@ -109,7 +109,7 @@ def test_a_blank_disk_takes_its_nodes_id_once_that_is_silent() -> None:
     blank.begin()
     cluster.go_on(1_000)
     assert errors == []
-    assert blank.phase is Phase.LIVE
+    assert blank.phase is LifecyclePhase.LIVE
     assert cluster.auditor.state.nodes[5] == "d"
 
 
@@ -122,10 +122,10 @@ def test_the_time_in_which_no_controller_answers_does_not_count_against_a_blank_
     cluster.go_on(TIMING.duplicate_ms + 100)
     cluster.cut = set()
     cluster.go_on(500)  # the node's registration of before counts as live
-    assert (errors, blank.phase) == ([], Phase.JOINING)
+    assert (errors, blank.phase) == ([], LifecyclePhase.JOINING)
     cluster.part(5).end()
     cluster.go_on(1_000)
-    assert (errors, blank.phase) == ([], Phase.LIVE)
+    assert (errors, blank.phase) == ([], LifecyclePhase.LIVE)
 
 
 def test_a_node_that_is_stopped_asks_for_nothing_more() -> None:
@@ -135,4 +135,4 @@ def test_a_node_that_is_stopped_asks_for_nothing_more() -> None:
     assert 5 not in cluster.auditor.state.registrations.live
     cluster.part(5).lifecycle.drain()
     cluster.go_on(100)
-    assert cluster.part(5).lifecycle.phase is Phase.LIVE  # as it was last told
+    assert cluster.part(5).lifecycle.phase is LifecyclePhase.LIVE  # as it was last told

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.controller.membership.removed_brokers import SHOWN_MS, Leaving
+from duramen.controller.membership.removed_brokers import SHOWN_MS, RemovedBrokers
 from duramen.metadata.nodes import Node
 
 _STEPS = st.lists(
@@ -17,7 +17,7 @@ def _nodes(fenced: dict[int, bool]) -> list[Node]:
 
 @given(_STEPS)
 def test_a_node_is_named_until_it_was_fenced_for_long(steps: list[tuple[int, dict[int, bool]]]) -> None:
-    leaving, now_ms = Leaving(), 0
+    leaving, now_ms = RemovedBrokers(), 0
     since_ms: dict[int, int] = {}
     for later_ms, fenced in steps:
         now_ms += later_ms
@@ -29,7 +29,7 @@ def test_a_node_is_named_until_it_was_fenced_for_long(steps: list[tuple[int, dic
 
 
 def test_a_node_that_comes_back_is_named_as_long_the_next_time() -> None:
-    leaving = Leaving()
+    leaving = RemovedBrokers()
     for fenced, now_ms in ((True, 0), (False, SHOWN_MS), (True, SHOWN_MS + 1)):
         leaving.told(_nodes({1: fenced}), now_ms)
     assert leaving.shown(_nodes({1: True}), 2 * SHOWN_MS)

@@ -10,14 +10,14 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import METADATA_STREAM_ID, Position
 from duramen.base.metrics import Metrics
 from duramen.controller.quorum.applier import ControllerView
-from duramen.controller.quorum.recovery import Opening, Plan
+from duramen.controller.quorum.recovery import Opening, QuorumIdentity
 from duramen.controller.quorum.runner import Runner
 from duramen.controller.quorum.snapshot_chunks import Wire
 from duramen.controller.standalone.metadata import LogQuorum
 from duramen.metadata.events import Event, GroupConfigured
 from duramen.raft.effects import Append, Became, Commit, Cut, Effect, Install
-from duramen.raft.messages import Batch, Vote, VoteAnswer
-from duramen.raft.roles import Role
+from duramen.raft.messages import EntryBatch, Vote, VoteAnswer
+from duramen.raft.roles import RaftRole
 from duramen.raft.voters import ReplicaId
 from duramen.sim.machine.clock import SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
@@ -57,7 +57,7 @@ class WitnessedView(ControllerView):
         super().__init__()
         self.digest = 0
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: EntryBatch) -> None:
         super().apply(batch)
         self.digest = digest(self.digest, batch)
 
@@ -87,7 +87,7 @@ class Node:
         self.send_on: Callable[[Node, int, Wire], None] = lambda _, __, ___: None
         self.failed_with: Callable[[Node, DuramenError], None] = lambda _, error: _raise(error)
         self.happened: Callable[[Node, Effect], None] = lambda _, __: None
-        self.plan = Plan(ReplicaId(node_id, ""))
+        self.plan = QuorumIdentity(ReplicaId(node_id, ""))
         self._randomness = SeededRandomness(self.chance.randrange(1 << 30))
         self.me = ReplicaId(node_id, str(open_directory(self.disk, self._randomness, "the disk").id))
         self.disk.locks.clear()
@@ -203,7 +203,7 @@ class Node:
                 self.committed = high_watermark
             case Became(role, epoch, _):
                 self.epoch = epoch
-                if role is Role.LEADER:
+                if role is RaftRole.LEADER:
                     self.witness.led(self.me, epoch, content)
         self.happened(self, effect)
 

@@ -14,8 +14,8 @@ from duramen.controller.quorum.proposals import ProposalDone, Proposals
 from duramen.controller.quorum.runner import Runner
 from duramen.controller.quorum.small_file import WholeFile
 from duramen.raft.effects import Persist
-from duramen.raft.epochs import End
-from duramen.raft.messages import Batch
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.messages import EntryBatch
 
 __all__ = ["BUGS"]
 
@@ -31,7 +31,7 @@ def _answer_first(right: Original) -> Original:
 
 
 def _count_written(right: Original) -> Original:
-    def append(self: MetadataLog, batch: Batch, done: Callable[[DuramenError | None], None]) -> None:
+    def append(self: MetadataLog, batch: EntryBatch, done: Callable[[DuramenError | None], None]) -> None:
         right(self, batch, lambda _: None)
         self._store.soon(lambda: done(None))
 
@@ -73,7 +73,7 @@ class _Without:
 
 
 def _answer_ordered(right: Original) -> Original:
-    def add(self: Proposals, end: End, done: ProposalDone) -> None:
+    def add(self: Proposals, end: EpochEnd, done: ProposalDone) -> None:
         right(self, end, done)
         self.committed(end.offset)
 
@@ -94,7 +94,7 @@ def _damaged_is_none(right: Original) -> Original:
 def _keep_what_was(right: Original) -> Original:
     del right
 
-    def restart(self: MetadataLog, start: End, done: Callable[[DuramenError | None], None]) -> None:
+    def restart(self: MetadataLog, start: EpochEnd, done: Callable[[DuramenError | None], None]) -> None:
         self.begin(start, [])
         done(None)
 

@@ -15,12 +15,12 @@ from tests.raft.witness import Broken, Stuck
 
 from duramen.base.errors import DuramenError
 from duramen.base.ids import Position
-from duramen.controller.quorum.dependencies import Limits
+from duramen.controller.quorum.dependencies import QuorumLimits
 from duramen.controller.quorum.entries import events_of
 from duramen.controller.quorum.runner import Runner
 from duramen.metadata.events import GroupConfigured
-from duramen.raft.epochs import End
-from duramen.raft.voter_changes import AddVoter, Change, RemoveVoter, UpdateVoter
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.voter_changes import Change, VoterAddition, VoterRemoval, VoterUpdate
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
 MOST_NODES: Final = 6
@@ -38,7 +38,7 @@ class Simulation(World):
         self.lossy, self.twice = draw((0.0, 0.02, 0.2)), draw((0.0, 0.1))
         self.slow_us = draw((500, 3_000, 15_000))
         self.timeouts = draw((CALM, CALM, HASTY))
-        self.limits = Limits(
+        self.limits = QuorumLimits(
             fetch_bytes=draw((1, 600, 1 << 20)),
             chunk_bytes=draw((60, 4000)),
             kept_bytes=random.Random(f"{seed}/kept").choice((0, 500, 1 << 20)),
@@ -173,7 +173,7 @@ class Simulation(World):
                 self.guarded(node, partial(self._change_at, runner, change))
 
     def _change_at(self, runner: Runner, change: Change) -> None:
-        if isinstance(runner.change(change), End):
+        if isinstance(runner.change(change), EpochEnd):
             self.counts["changes"] += 1
             self.say(f"voters {runner.machine.voters}")
 
@@ -181,12 +181,12 @@ class Simulation(World):
         learners = [node for node in self.nodes if node.me not in voters]
         dead = [voter for voter in voters.ids if voter not in self._alive()]
         if learners and self.random.random() < 0.6:
-            return AddVoter(voter_of(self.random.choice(learners)))
+            return VoterAddition(voter_of(self.random.choice(learners)))
         if dead:
-            return RemoveVoter(dead[0])
+            return VoterRemoval(dead[0])
         if len(voters) > 2 and self.random.random() < 0.5:
-            return RemoveVoter(self.random.choice(voters.ids))
-        return UpdateVoter(Voter(self.random.choice(voters.ids), f"elsewhere:{next(self._numbers) % 1000}"))
+            return VoterRemoval(self.random.choice(voters.ids))
+        return VoterUpdate(Voter(self.random.choice(voters.ids), f"elsewhere:{next(self._numbers) % 1000}"))
 
     def _alive(self) -> set[ReplicaId]:
         return {node.me for node in self.nodes}

@@ -19,7 +19,7 @@ from duramen.controller.quorum.entries import (
     written,
 )
 from duramen.metadata.events import GroupConfigured
-from duramen.raft.messages import Batch
+from duramen.raft.messages import EntryBatch
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
 
 VOTER = st.builds(
@@ -55,9 +55,9 @@ def test_a_gap_has_the_offsets_that_it_stands_for() -> None:
 
 def test_entries_have_one_form_for_leader_and_follower() -> None:
     events = [GroupConfigured("a", {"x": "1"}), GroupConfigured("b", {})]
-    proposed = written(Batch(4, 10, 2, encode_events(events, 1)), 7, SET, 1)
-    opening = written(Batch(4, 9), 7, SET, 1)
-    naming = written(Batch(4, 9, voters=SET), 7, NO_VOTERS, 1)
+    proposed = written(EntryBatch(4, 10, 2, encode_events(events, 1)), 7, SET, 1)
+    opening = written(EntryBatch(4, 9), 7, SET, 1)
+    naming = written(EntryBatch(4, 9, voters=SET), 7, NO_VOTERS, 1)
     for batch in (proposed, opening, naming):
         assert read_batch(data_of(batch)) == batch
     assert list(events_of(proposed)) == events
@@ -67,7 +67,7 @@ def test_entries_have_one_form_for_leader_and_follower() -> None:
 
 @pytest.mark.parametrize("voters", [None, SET])
 def test_no_flipped_bit_behind_the_stamp_is_believed(voters: Voters | None) -> None:
-    sound = data_of(written(Batch(4, 9, voters=voters), 7, SET, 1))
+    sound = data_of(written(EntryBatch(4, 9, voters=voters), 7, SET, 1))
     for place in [*range(8, 12), *range(16, len(sound))]:
         damaged = sound[:place] + bytes([sound[place] ^ 4]) + sound[place + 1 :]
         with pytest.raises(BatchCorrupt):

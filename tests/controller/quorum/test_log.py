@@ -3,8 +3,8 @@
 from duramen.base.errors import DuramenError
 from duramen.controller.quorum.entries import written
 from duramen.controller.quorum.log import MetadataLog
-from duramen.raft.epochs import End
-from duramen.raft.messages import Batch
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.messages import EntryBatch
 from duramen.raft.voters import NO_VOTERS
 from duramen.sim.machine.store import StoreOnDoubles
 
@@ -17,10 +17,10 @@ def test_it_begins_anew_behind_what_still_waits_to_be_written() -> None:
     while not store.backlogged:
         store.append(other, b"x" * 1000)
     for offset in range(3):
-        metadata.append(written(Batch(1, offset, 1, None, NO_VOTERS), 1, NO_VOTERS, 0), answers.append)
+        metadata.append(written(EntryBatch(1, offset, 1, None, NO_VOTERS), 1, NO_VOTERS, 0), answers.append)
     assert log.end_offset == 0
-    metadata.restart(End(1, 5), answers.append)
+    metadata.restart(EpochEnd(1, 5), answers.append)
     while len(answers) < 4:
         store.advance(1000)
     assert answers[-1] is None
-    assert (log.start_offset, log.end_offset, metadata.end) == (5, 5, End(1, 5))
+    assert (log.start_offset, log.end_offset, metadata.end) == (5, 5, EpochEnd(1, 5))

@@ -9,7 +9,7 @@ from tests.controller.quorum.world import World
 
 from duramen.base.errors import BatchTooLarge, DuramenError, NodeStopping, NotController, OutcomeUnknown, StorageFailed
 from duramen.base.ids import Position
-from duramen.controller.quorum.dependencies import Limits
+from duramen.controller.quorum.dependencies import QuorumLimits
 from duramen.controller.quorum.runner import Runner
 from duramen.metadata.events import GroupConfigured
 from duramen.raft.description import UNKNOWN
@@ -29,7 +29,7 @@ def runner_of(node: Node) -> Runner:
 class Quorum(World):
     """Three nodes of which one leads, and nothing goes wrong but what a test does."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: QuorumLimits | None = None) -> None:
         super().__init__(7)
         self.failures: list[DuramenError] = []
         self.limits = self.limits if limits is None else limits
@@ -115,7 +115,7 @@ def test_who_does_not_lead_says_who_does() -> None:
 
 
 def test_more_than_fits_is_refused_and_nothing_is_ordered() -> None:
-    quorum = Quorum(Limits(batch_bytes=500))
+    quorum = Quorum(QuorumLimits(batch_bytes=500))
     end = runner_of(quorum.leader).machine.end
     answers = quorum.propose(*(f"g{number}" for number in range(40)))
     assert [type(answer) for answer in answers] == [BatchTooLarge]
@@ -200,7 +200,7 @@ def test_the_quorum_is_described_as_its_leader_sees_it() -> None:
 
 @pytest.mark.parametrize("chunk_bytes", [50, 1 << 20])
 def test_a_follower_behind_the_log_gets_the_snapshot_in_chunks(chunk_bytes: int) -> None:
-    quorum = Quorum(Limits(snapshot_bytes=300, chunk_bytes=chunk_bytes))
+    quorum = Quorum(QuorumLimits(snapshot_bytes=300, chunk_bytes=chunk_bytes))
     behind = quorum.others[0]
     quorum.cut_off(behind)
     for number in range(20):

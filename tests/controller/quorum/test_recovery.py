@@ -9,12 +9,12 @@ from tests.raft.witness import Witness
 
 from duramen.base.errors import DirectoryUnusable, DuramenError, LogDamaged
 from duramen.base.ids import Position
-from duramen.controller.quorum.dependencies import Limits
-from duramen.controller.quorum.recovery import Plan
+from duramen.controller.quorum.dependencies import QuorumLimits
+from duramen.controller.quorum.recovery import QuorumIdentity
 from duramen.controller.quorum.runner import Runner
 from duramen.metadata.events import GroupConfigured
-from duramen.raft.roles import Role
-from duramen.raft.voter_changes import AddVoter, Refusal
+from duramen.raft.roles import RaftRole
+from duramen.raft.voter_changes import VoterAddition, VoterChangeRefusal
 from duramen.raft.voters import ReplicaId, Voter, Voters
 from duramen.sim.machine.scheduler import VirtualClock
 
@@ -22,10 +22,10 @@ from duramen.sim.machine.scheduler import VirtualClock
 class Alone:
     """One node, and what it answers."""
 
-    def __init__(self, *, founding: bool = True, limits: Limits | None = None) -> None:
+    def __init__(self, *, founding: bool = True, limits: QuorumLimits | None = None) -> None:
         self.node = Node(1, "alone", VirtualClock(), Witness())
         founders = Voters([Voter(self.node.me)] if founding else ())
-        self.node.plan = Plan(self.node.me, founders, limits=Limits() if limits is None else limits)
+        self.node.plan = QuorumIdentity(self.node.me, founders, limits=QuorumLimits() if limits is None else limits)
 
     def start(self) -> Runner:
         """Start it. Raises DuramenError where it does not want to."""
@@ -40,7 +40,7 @@ class Alone:
     def lead(self) -> Runner:
         """Start it until it leads and all that it had has taken effect."""
         runner = self.start()
-        self.settle(lambda: runner.machine.role is Role.LEADER and runner.applied == runner.machine.end)
+        self.settle(lambda: runner.machine.role is RaftRole.LEADER and runner.applied == runner.machine.end)
         return runner
 
     def settle(self, until: object) -> None:
@@ -100,20 +100,20 @@ def test_a_replica_with_an_empty_disk_is_nobody() -> None:
     alone = Alone(founding=False)
     runner = alone.start()
     assert runner.machine.voters == Voters()
-    assert runner.machine.role is Role.UNATTACHED
+    assert runner.machine.role is RaftRole.UNATTACHED
 
 
 def test_a_start_of_one_of_several_does_not_raise_the_epoch() -> None:
     for snapshot_bytes in (100, 1 << 20):
         quorum = World(3)
-        quorum.limits = Limits(snapshot_bytes=snapshot_bytes)
+        quorum.limits = QuorumLimits(snapshot_bytes=snapshot_bytes)
         quorum.found(2, grown=True)
         quorum.run_until(2_000_000)
         first, other = quorum.nodes
         (leader,) = quorum.leaders()
         assert leader is first
         assert leader.runner is not None
-        assert leader.runner.change(AddVoter(voter_of(other))) is not Refusal.NOT_LEADER
+        assert leader.runner.change(VoterAddition(voter_of(other))) is not VoterChangeRefusal.NOT_LEADER
         quorum.run_until(3_000_000)
         assert len(leader.runner.machine.voters) == 2
         answers: list[Position | DuramenError] = []
@@ -169,7 +169,7 @@ def test_a_directory_is_of_one_node() -> None:
 
 
 def test_snapshots_stand_for_the_log_before_them() -> None:
-    alone = Alone(limits=Limits(snapshot_bytes=500))
+    alone = Alone(limits=QuorumLimits(snapshot_bytes=500))
     runner = alone.lead()
     for number in range(40):
         alone.propose(runner, f"g{number}")
@@ -213,7 +213,7 @@ def _holds(node: Node, path: str, name: bytes) -> bool:
 @pytest.mark.parametrize("snapshot_bytes", [1 << 20, 1_500], ids=["the log is whole", "a snapshot holds its beginning"])
 def test_a_damaged_metadata_log_is_fetched_again_before_its_voter_is_counted_on(snapshot_bytes: int) -> None:
     quorum = World(3)
-    quorum.limits = Limits(snapshot_bytes=snapshot_bytes)
+    quorum.limits = QuorumLimits(snapshot_bytes=snapshot_bytes)
     quorum.found(3)
     quorum.run_until(2_000_000)
     names = [f"group-{number}" for number in range(20)]
@@ -238,7 +238,7 @@ def test_a_damaged_metadata_log_is_fetched_again_before_its_voter_is_counted_on(
 
 def test_a_voter_whose_snapshots_are_damaged_begins_anew() -> None:
     quorum = World(3)
-    quorum.limits = Limits(snapshot_bytes=500)
+    quorum.limits = QuorumLimits(snapshot_bytes=500)
     quorum.found(3)
     quorum.run_until(2_000_000)
     names = [f"group-{number}" for number in range(20)]

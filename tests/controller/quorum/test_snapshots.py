@@ -8,9 +8,9 @@ from hypothesis import given
 
 from duramen.base.errors import BatchCorrupt
 from duramen.controller.quorum.ballot_file import BallotFile
-from duramen.controller.quorum.snapshot_chunks import Chunk, Download
+from duramen.controller.quorum.snapshot_chunks import Download, SnapshotBytes
 from duramen.controller.quorum.snapshots import Snapshot, SnapshotFiles, decode_snapshot_file, encode_snapshot_file
-from duramen.raft.epochs import End
+from duramen.raft.epochs import EpochEnd
 from duramen.raft.voters import ReplicaId, Voter, Voters
 from duramen.sim.machine.disk import Crashed, MemoryFileSystem
 
@@ -19,7 +19,7 @@ VOTERS = Voters([Voter(LEADER, "h:1"), Voter(ReplicaId(2, "b"))])
 
 
 def snapshot(number: int) -> Snapshot:
-    return Snapshot(End(number, 10 * number), VOTERS, b"state %d" % number)
+    return Snapshot(EpochEnd(number, 10 * number), VOTERS, b"state %d" % number)
 
 
 def files_with(*numbers: int) -> MemoryFileSystem:
@@ -34,7 +34,7 @@ def files_with(*numbers: int) -> MemoryFileSystem:
 def test_the_newest_two_are_kept() -> None:
     files = files_with(1, 2, 3)
     kept = SnapshotFiles(files)
-    assert kept.ends() == [End(3, 30), End(2, 20)]
+    assert kept.ends() == [EpochEnd(3, 30), EpochEnd(2, 20)]
     assert kept.newest() == (snapshot(3), ())
     files.crash()
     assert kept.newest() == (snapshot(3), ())
@@ -79,15 +79,15 @@ def test_every_cut_and_every_flipped_bit_is_refused() -> None:
 def test_a_download_ends_with_the_bytes_whatever_comes_twice_or_late(
     data: bytes, chunk_bytes: int, chance: random.Random
 ) -> None:
-    end = End(3, 30)
+    end = EpochEnd(3, 30)
     download = Download()
-    seen: list[Chunk] = [
-        Chunk(ReplicaId(2, "b"), 1, end, 0, len(data), b"of another"),
-        Chunk(LEADER, 1, End(2, 30), 0, 1, b"x"),
+    seen: list[SnapshotBytes] = [
+        SnapshotBytes(ReplicaId(2, "b"), 1, end, 0, len(data), b"of another"),
+        SnapshotBytes(LEADER, 1, EpochEnd(2, 30), 0, 1, b"x"),
     ]
     while len(download) < len(data):
         position = download.begin(LEADER.node_id, end)
-        chunk = Chunk(LEADER, 1, end, position, len(data), data[position : position + chunk_bytes])
+        chunk = SnapshotBytes(LEADER, 1, end, position, len(data), data[position : position + chunk_bytes])
         seen.append(chunk)
         for one in [chance.choice(seen), chunk, chance.choice(seen)]:
             taken = download.take(one)
@@ -98,7 +98,7 @@ def test_a_download_ends_with_the_bytes_whatever_comes_twice_or_late(
 
 def test_another_snapshot_or_another_leader_begins_anew() -> None:
     download = Download()
-    assert download.begin(1, End(3, 30)) == 0
-    assert download.take(Chunk(LEADER, 1, End(3, 30), 0, 9, b"abc"))
-    assert download.begin(1, End(3, 30)) == 3
-    assert download.begin(2, End(3, 30)) == 0
+    assert download.begin(1, EpochEnd(3, 30)) == 0
+    assert download.take(SnapshotBytes(LEADER, 1, EpochEnd(3, 30), 0, 9, b"abc"))
+    assert download.begin(1, EpochEnd(3, 30)) == 3
+    assert download.begin(2, EpochEnd(3, 30)) == 0

@@ -13,21 +13,21 @@ from tests.raft.witness import Broken, Witness
 
 from duramen.base.errors import DuramenError, LogDamaged, NotController, OutcomeUnknown
 from duramen.base.ids import Position
-from duramen.controller.quorum.dependencies import Limits
+from duramen.controller.quorum.dependencies import QuorumLimits
 from duramen.controller.quorum.entries import events_of
-from duramen.controller.quorum.recovery import Plan
+from duramen.controller.quorum.recovery import QuorumIdentity
 from duramen.controller.quorum.runner import Runner
 from duramen.controller.quorum.snapshot_chunks import Wire
 from duramen.metadata.events import Event, GroupConfigured
 from duramen.raft.effects import Append, Effect, Send, Serve, ServeSnapshot
-from duramen.raft.roles import Role
-from duramen.raft.timeouts import Timeouts
+from duramen.raft.roles import RaftRole
+from duramen.raft.timeouts import RaftTimeouts
 from duramen.raft.voters import Voter, Voters
 from duramen.sim.machine.disk import Crashed
 from duramen.sim.machine.scheduler import VirtualClock
 
-CALM: Final = Timeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300, soon_ms=8)
-HASTY: Final = Timeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60, soon_ms=4)
+CALM: Final = RaftTimeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300, soon_ms=8)
+HASTY: Final = RaftTimeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60, soon_ms=4)
 """So short that with slow messages and disks elections cross each other all the time."""
 
 
@@ -64,7 +64,7 @@ class World:
         self.trace: list[str] = []
         self.nodes: list[Node] = []
         self.timeouts = CALM
-        self.limits = Limits()
+        self.limits = QuorumLimits()
         self.slow_us = 1_000
         self.lossy = self.twice = 0.0
         self.troubled = False  # whether the network may lose, repeat and delay
@@ -95,7 +95,7 @@ class World:
 
     def node(self, node_id: int) -> Node:
         node = self._make(node_id, f"{self._seed}/{next(self._numbers)}")
-        node.plan = Plan(node.me, seeds=SEEDS, timeouts=self.timeouts, limits=self.limits)
+        node.plan = QuorumIdentity(node.me, seeds=SEEDS, timeouts=self.timeouts, limits=self.limits)
         node.send_on, node.failed_with = self._send, self._failed
         node.segment_bytes = self.random.choice((300, 4000))
         if self._traced:
@@ -202,7 +202,7 @@ class World:
         self.at(self.random.choice((1, 20_000)), end)
 
     def leaders(self) -> list[Node]:
-        return [node for node in self.nodes if node.runner is not None and node.runner.machine.role is Role.LEADER]
+        return [node for node in self.nodes if node.runner is not None and node.runner.machine.role is RaftRole.LEADER]
 
     # -- network ------------------------------------------------------------------------------------
 

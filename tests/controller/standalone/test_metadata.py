@@ -12,15 +12,15 @@ from duramen.base.errors import (
     StreamNotFound,
 )
 from duramen.base.ids import METADATA_STREAM_ID, shard_of
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.metadata.decisions import PRODUCER_ID_BLOCK, Definition
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.log.log import LogKey
 
 
-def creating(hand: ManualBroker, name: str, partitions: int = 1, *, idempotent: bool = False) -> Answer[None]:
+def creating(hand: ManualBroker, name: str, partitions: int = 1, *, idempotent: bool = False) -> CallbackResult[None]:
     """Ask for a stream."""
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     hand.broker.create_stream(Definition(name, partitions), answer, idempotent=idempotent)
     return answer
 
@@ -64,7 +64,7 @@ def test_two_idempotent_creates_of_one_name_at_once() -> None:
 def test_a_create_a_delete_and_a_create_at_once() -> None:
     hand = ManualBroker()
     creating(hand, "a")
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     hand.broker.delete_stream("a", deleted)
     again = creating(hand, "a", 5)
     hand.settle()
@@ -114,8 +114,8 @@ def test_a_batch_that_comes_for_a_deleted_stream_is_refused() -> None:
     hand = ManualBroker()
     partition = hand.create("a").partition(0)
     hand.delete("a")
-    answer: Answer[int] = Answer()
-    partition.append(encode([NewRecord(0, None, b"late")]), answer)
+    answer: CallbackResult[int] = CallbackResult()
+    partition.append(encode([BatchInput(0, None, b"late")]), answer)
     hand.settle()
     assert isinstance(answer.error, StreamNotFound)
 
@@ -127,9 +127,9 @@ def test_everything_is_there_again(how: str) -> None:
         hand.create(f"s{number}", partitions=1 + number % 4)
     for number in range(0, 20, 5):
         hand.delete(f"s{number}")
-    grown: Answer[None] = Answer()
+    grown: CallbackResult[None] = CallbackResult()
     hand.broker.add_partitions("s1", 7, grown)
-    configured: Answer[None] = Answer()
+    configured: CallbackResult[None] = CallbackResult()
     hand.broker.configure_stream("s2", {"retention.ms": "1000"}, configured)
     hand.settle()
     before = {stream.name: (stream.id, len(stream.partitions)) for stream in hand.broker.streams}
@@ -148,7 +148,7 @@ def test_logs_of_a_stream_whose_deletion_was_cut_short_go_at_the_next_start() ->
     hand.produce("a", b"x")
     hand.advance(2000)
     assert any(path.startswith(log.directory) for path in hand.files.paths())
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     hand.broker.delete_stream("a", deleted)
     hand.worker.run_soon()
     hand.worker.start("sync")()
@@ -161,12 +161,12 @@ def test_logs_of_a_stream_whose_deletion_was_cut_short_go_at_the_next_start() ->
 def test_configs_take_effect_while_the_node_runs() -> None:
     hand = ManualBroker()
     stream = hand.create("a")
-    configured: Answer[None] = Answer()
+    configured: CallbackResult[None] = CallbackResult()
     hand.broker.configure_stream("a", {"max.message.bytes": "100", "segment.bytes": "200"}, configured)
     hand.settle()
     assert configured.value is None
     assert (stream.max_message_bytes, stream.partition(0).log.config.segment_bytes) == (100, 200)
-    back: Answer[None] = Answer()
+    back: CallbackResult[None] = CallbackResult()
     hand.broker.configure_stream("a", {"max.message.bytes": None}, back)
     hand.settle()
     assert stream.max_message_bytes == 1_048_588
@@ -177,7 +177,7 @@ def test_new_partitions_are_empty_and_the_old_ones_stay() -> None:
     stream = hand.create("a", partitions=2)
     hand.produce("a", b"x", partition=1)
     old = list(stream.partitions)
-    grown: Answer[None] = Answer()
+    grown: CallbackResult[None] = CallbackResult()
     hand.broker.add_partitions("a", 4, grown)
     hand.settle()
     assert stream.partitions[:2] == old
@@ -191,7 +191,7 @@ def test_producer_ids_are_never_given_twice() -> None:
     hand = ManualBroker()
     given: list[int] = []
     for number in range(PRODUCER_ID_BLOCK * 2 + 5):
-        answer: Answer[int] = Answer()
+        answer: CallbackResult[int] = CallbackResult()
         hand.broker.producer_ids.allocate(answer)
         hand.settle()
         given.append(answer.value)
@@ -203,7 +203,7 @@ def test_producer_ids_are_never_given_twice() -> None:
 
 def test_a_producer_id_is_durable_before_it_is_given() -> None:
     hand = ManualBroker()
-    answers: list[Answer[int]] = [Answer() for _ in range(3)]
+    answers: list[CallbackResult[int]] = [CallbackResult() for _ in range(3)]
     for answer in answers:
         hand.broker.producer_ids.allocate(answer)
     assert not any(answer.there for answer in answers)
@@ -228,7 +228,7 @@ def test_a_new_node_takes_part_once() -> None:
 def test_a_wish_that_is_refused_is_not_taken_for_an_earlier_one_that_waits_for_its_sync() -> None:
     hand = ManualBroker()
     first = creating(hand, "first")
-    stopped: Answer[None] = Answer()
+    stopped: CallbackResult[None] = CallbackResult()
     hand.store.stop(stopped)
     second = creating(hand, "second")
     assert isinstance(second.error, NodeStopping)

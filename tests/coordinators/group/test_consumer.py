@@ -23,11 +23,11 @@ from duramen.base.errors import (
 from duramen.codec.kafka.membership import decode_assignment
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.coordinators.group.kinds import GroupKind
-from duramen.groups.consumer_records import Key, Kind, encode_key
-from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest, HeartbeatResult
+from duramen.groups.consumer_records import Key, RecordKind, encode_key
+from duramen.groups.consumer_values import ConsumerHeartbeatResult, ConsumerState, HeartbeatRequest
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import JoinRequest, JoinResult
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 SIMPLE = CommitMember("", None, -1)
 
@@ -35,15 +35,15 @@ SIMPLE = CommitMember("", None, -1)
 @pytest.fixture
 def groups(hand: ManualBroker) -> ManualBroker:
     """A broker whose stream of offsets is there."""
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     return hand
 
 
-def beat(hand: ManualBroker, group: str, request: HeartbeatRequest) -> Answer[HeartbeatResult]:
+def beat(hand: ManualBroker, group: str, request: HeartbeatRequest) -> CallbackResult[ConsumerHeartbeatResult]:
     """A heartbeat; nothing is durable yet."""
-    answer: Answer[HeartbeatResult] = Answer()
+    answer: CallbackResult[ConsumerHeartbeatResult] = CallbackResult()
     hand.broker.groups.consumer_heartbeat(group, request, answer)
     return answer
 
@@ -61,7 +61,9 @@ def living(name: str, epoch: int) -> HeartbeatRequest:
     return HeartbeatRequest(name, epoch, client_id="client", client_host="/host")
 
 
-def join(hand: ManualBroker, group: str, name: str = "m", *topics: str, pattern: str | None = None) -> HeartbeatResult:
+def join(
+    hand: ManualBroker, group: str, name: str = "m", *topics: str, pattern: str | None = None
+) -> ConsumerHeartbeatResult:
     """A member that has joined."""
     answer = beat(hand, group, joining(name, *topics, pattern=pattern))
     hand.settle()
@@ -70,7 +72,7 @@ def join(hand: ManualBroker, group: str, name: str = "m", *topics: str, pattern:
 
 def commit(hand: ManualBroker, group: str, who: CommitMember, offset: int) -> BaseException | None:
     """Commit an offset of partition 0; what kept it from being done."""
-    answer: Answer[list[DuramenError | None]] = Answer()
+    answer: CallbackResult[list[DuramenError | None]] = CallbackResult()
     wanted = [(OffsetKey(group, "a", 0), CommittedOffset(offset, 1, "", hand.clock.wall_ms()))]
     hand.broker.groups.commit(group, who, wanted, answer)
     hand.settle()
@@ -84,7 +86,7 @@ def listed(hand: ManualBroker) -> dict[str, tuple[str, GroupKind]]:
 
 def delete(hand: ManualBroker, group: str) -> BaseException | None:
     """Delete a group, and what was answered."""
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     hand.broker.groups.delete(group, answer)
     hand.settle()
     return answer.error
@@ -134,8 +136,8 @@ def test_a_group_that_cannot_be_stored_is_as_it_was(groups: ManualBroker) -> Non
 
 def test_a_record_that_cannot_be_read_is_left_out_and_said(groups: ManualBroker) -> None:
     join(groups, "g")
-    stored: Answer[None] = Answer()
-    broken = encode_key(Key(Kind.TARGET, "g", "m"))
+    stored: CallbackResult[None] = CallbackResult()
+    broken = encode_key(Key(RecordKind.TARGET, "g", "m"))
     groups.broker._offsets.store_records("g", [(broken, b"\0\0\xff\xff")], stored)
     groups.settle()
     groups.crash()
@@ -173,14 +175,14 @@ def test_who_may_commit_and_read_offsets(groups: ManualBroker) -> None:
 
 def test_a_group_id_is_of_one_kind(groups: ManualBroker) -> None:
     join(groups, "g")
-    answer: Answer[JoinResult] = Answer()
+    answer: CallbackResult[JoinResult] = CallbackResult()
     request = JoinRequest("", None, "new", False, "c", "/h", 10_000, 60_000, "other", [("range", b"")])
     groups.broker.groups.join("g", request, answer)
     assert isinstance(answer.error, InconsistentProtocol)
     assert isinstance(beat(groups, "nobody", living("m", 3)).error, GroupNotFound)
     assert isinstance(beat(groups, "", joining()).error, GroupIdInvalid)
     assert isinstance(beat(groups, "g", joining()._replace(assignor="x")).error, AssignorUnknown)
-    groups.broker.groups.join("classic", request, Answer())
+    groups.broker.groups.join("classic", request, CallbackResult())
     groups.settle()
     assert isinstance(beat(groups, "classic", joining()).error, GroupNotFound)
 
@@ -201,19 +203,19 @@ def test_offsets_of_topics_that_members_read_are_not_deleted(groups: ManualBroke
     groups.create("b")
     epoch = join(groups, "g").epoch
     commit(groups, "g", CommitMember("m", None, epoch, knows_epochs=True), 1)
-    answer: Answer[list[DuramenError | None]] = Answer()
+    answer: CallbackResult[list[DuramenError | None]] = CallbackResult()
     groups.broker.groups.delete_offsets("g", [OffsetKey("g", "a", 0), OffsetKey("g", "b", 0)], answer)
     groups.settle()
     assert [type(result) for result in answer.value] == [GroupSubscribed, type(None)]
     left = beat(groups, "g", living("m", -1))
     groups.settle()
     assert left.value.epoch == -1
-    answer = Answer()
+    answer = CallbackResult()
     groups.broker.groups.delete_offsets("g", [OffsetKey("g", "a", 0)], answer)
     groups.settle()
     assert answer.value == [None]
     assert list(groups.broker.groups.all_committed("g")) == []
-    answer = Answer()
+    answer = CallbackResult()
     groups.broker.groups.delete_offsets("nobody", [OffsetKey("nobody", "a", 0)], answer)
     assert isinstance(answer.error, GroupNotFound)
 
@@ -257,7 +259,7 @@ def test_topics_that_come_grow_and_go_reach_the_members(groups: ManualBroker) ->
 
 def configure(hand: ManualBroker, group: str, **configs: str | None) -> BaseException | None:
     """Change configs of a group, their dots as underscores; what kept it from being done."""
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     changes = {f"consumer.{name.replace('_', '.')}": value for name, value in configs.items()}
     hand.broker.group_configs.change(group, changes, answer)
     hand.settle()

@@ -17,8 +17,8 @@ from duramen.base.errors import (
     StorageFailed,
     UnknownMember,
 )
-from duramen.codec.batch import NewRecord, encode
-from duramen.coordinators.group.coordinator import CommitMember, Leaving
+from duramen.codec.batch import BatchInput, encode
+from duramen.coordinators.group.coordinator import CommitMember, LeavingMember
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
 from duramen.groups.records import (
@@ -30,9 +30,9 @@ from duramen.groups.records import (
     partition_for,
 )
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.log.log import Log
-from duramen.transactions.values import Identity
+from duramen.transactions.values import ProducerIdentity
 
 SIMPLE = CommitMember("", None, -1)
 MINUTE_MS = 60_000
@@ -41,7 +41,7 @@ MINUTE_MS = 60_000
 @pytest.fixture
 def groups(hand: ManualBroker) -> ManualBroker:
     """A broker whose stream of offsets is there."""
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     assert ready.value is None
@@ -51,9 +51,9 @@ def groups(hand: ManualBroker) -> ManualBroker:
 def join(
     hand: ManualBroker, group: str, member_id: str = "", *, instance: str | None = None, id_required: bool = False,
     session_ms: int = 10_000, name: str = "m",
-) -> Answer[JoinResult]:  # fmt: skip
+) -> CallbackResult[JoinResult]:  # fmt: skip
     """Ask to join."""
-    answer: Answer[JoinResult] = Answer()
+    answer: CallbackResult[JoinResult] = CallbackResult()
     request = JoinRequest(
         member_id, instance, hand.broker.groups.new_member_id(name), id_required, "client", "/host", session_ms,
         60_000, "consumer", [("range", b"a")],
@@ -66,7 +66,7 @@ def join(
 def member(hand: ManualBroker, group: str, instance: str | None = None) -> CommitMember:
     """A new member of a group that has none, with its assignment."""
     joined = join(hand, group, instance=instance).value
-    synced: Answer[SyncResult] = Answer()
+    synced: CallbackResult[SyncResult] = CallbackResult()
     request = SyncRequest(joined.member_id, instance, joined.generation, None, None, [(joined.member_id, b"all")])
     hand.broker.groups.sync(group, request, synced)
     hand.settle()
@@ -76,9 +76,9 @@ def member(hand: ManualBroker, group: str, instance: str | None = None) -> Commi
 
 def commit(
     hand: ManualBroker, group: str, who: CommitMember, *offsets: int, topic: str = "a", metadata: str = ""
-) -> Answer[list[DuramenError | None]]:
+) -> CallbackResult[list[DuramenError | None]]:
     """Commit an offset for each partition from 0 on."""
-    answer: Answer[list[DuramenError | None]] = Answer()
+    answer: CallbackResult[list[DuramenError | None]] = CallbackResult()
     now_ms = hand.clock.wall_ms()
     wanted = [
         (OffsetKey(group, topic, partition), CommittedOffset(offset, 1, metadata, now_ms))
@@ -95,14 +95,14 @@ def committed(hand: ManualBroker, group: str) -> dict[tuple[str, int], int]:
 
 def heartbeat(hand: ManualBroker, group: str, who: CommitMember) -> BaseException | None:
     """A sign of life, and what was answered."""
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     hand.broker.groups.heartbeat(group, who, answer)
     return answer.error
 
 
 def delete(hand: ManualBroker, group: str) -> BaseException | None:
     """Delete a group, and what was answered."""
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     hand.broker.groups.delete(group, answer)
     hand.settle()
     return answer.error
@@ -142,7 +142,7 @@ def test_groups_whose_names_begin_alike_are_told_apart(groups: ManualBroker) -> 
 
 
 def test_metadata_that_is_too_long_is_refused_alone(groups: ManualBroker) -> None:
-    answer: Answer[list[DuramenError | None]] = Answer()
+    answer: CallbackResult[list[DuramenError | None]] = CallbackResult()
     wanted = [
         (OffsetKey("g", "a", 0), CommittedOffset(1, 1, "ä" * 2049, 0)),
         (OffsetKey("g", "a", 1), CommittedOffset(2, 1, "ä" * 2048, 0)),
@@ -255,9 +255,9 @@ def test_a_record_that_says_nothing_is_passed_over(groups: ManualBroker, key: by
     groups.settle()
     index, _ = offsets_log(groups, "g")
     partition = groups.broker.streams.get(OFFSETS_STREAM).partition(index)
-    good = NewRecord(1, encode_key(OffsetKey("g", "b", 0)), encode_offset(CommittedOffset(8, 1, "", 1)))
-    stored: Answer[int] = Answer()
-    partition.append(encode([NewRecord(1, key, value), good]), stored)
+    good = BatchInput(1, encode_key(OffsetKey("g", "b", 0)), encode_offset(CommittedOffset(8, 1, "", 1)))
+    stored: CallbackResult[int] = CallbackResult()
+    partition.append(encode([BatchInput(1, key, value), good]), stored)
     groups.settle()
     assert stored.value == 1
     groups.create("b")
@@ -274,7 +274,7 @@ def test_a_view_that_does_not_fit_its_log_is_derived_anew(groups: ManualBroker) 
     groups.stop()
     # Another directory under the same view: its logs have other histories.
     other = ManualBroker()
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     other.broker.internal_streams.ensure_offsets(ready)
     other.settle()
     other.stop()
@@ -306,11 +306,11 @@ def test_a_group_needs_an_id(groups: ManualBroker) -> None:
 def test_a_member_of_a_group_that_is_not_there(groups: ManualBroker) -> None:
     assert isinstance(join(groups, "g", "m-1").error, UnknownMember)
     assert isinstance(heartbeat(groups, "g", CommitMember("m", None, 1)), UnknownMember)
-    synced: Answer[SyncResult] = Answer()
+    synced: CallbackResult[SyncResult] = CallbackResult()
     groups.broker.groups.sync("g", SyncRequest("m", None, 1, None, None, ()), synced)
     assert isinstance(synced.error, UnknownMember)
-    left: Answer[list[DuramenError | None]] = Answer()
-    groups.broker.groups.leave("g", [Leaving("m", None)], left)
+    left: CallbackResult[list[DuramenError | None]] = CallbackResult()
+    groups.broker.groups.leave("g", [LeavingMember("m", None)], left)
     assert isinstance(left.error, UnknownMember)
     assert listed(groups) == {}
 
@@ -324,8 +324,8 @@ def test_member_ids_begin_with_the_name_of_the_client(groups: ManualBroker) -> N
 
 def test_members_leave_in_a_batch_each_with_its_result(groups: ManualBroker) -> None:
     who = member(groups, "g", instance="one")
-    left: Answer[list[DuramenError | None]] = Answer()
-    leaving = [Leaving("nobody", None), Leaving("", "one"), Leaving(who.member_id, None)]
+    left: CallbackResult[list[DuramenError | None]] = CallbackResult()
+    leaving = [LeavingMember("nobody", None), LeavingMember("", "one"), LeavingMember(who.member_id, None)]
     groups.broker.groups.leave("g", leaving, left)
     assert [type(result) for result in left.value] == [UnknownMember, type(None), UnknownMember]
     groups.settle()
@@ -343,10 +343,10 @@ def test_a_session_lapses_by_the_clock(groups: ManualBroker) -> None:
 
 def test_a_session_begins_once_a_start_that_takes_long_is_over(groups: ManualBroker) -> None:
     who = member(groups, "g")
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     groups.broker.internal_streams.ensure_transactions(ready)
     groups.settle()
-    known: Answer[Identity] = Answer()
+    known: CallbackResult[ProducerIdentity] = CallbackResult()
     groups.broker.transactions.initialise("t", MINUTE_MS, None, known)
     groups.settle()
     assert known.error is None
@@ -458,7 +458,7 @@ def test_a_crash_between_a_topic_s_deletion_and_that_of_its_offsets(groups: Manu
     """A topic made anew under the name must not find the offsets of the one before."""
     commit(groups, "g", SIMPLE, 1000)
     groups.settle()
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     groups.broker.delete_stream("a", deleted)
     groups.worker.run_soon()
     groups.worker.start("sync")()
@@ -475,7 +475,7 @@ def retaining() -> ManualBroker:
     """A broker that forgets offsets after two minutes, and looks every half."""
     hand = ManualBroker({"offsets.retention.minutes": 2, "offsets.retention.check.interval.ms": MINUTE_MS // 2})
     hand.create("a", partitions=3)
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     return hand
@@ -536,7 +536,7 @@ def test_the_time_goes_on_while_the_node_is_down() -> None:
 
 def test_the_stream_of_offsets_is_made_when_it_is_needed_and_once(hand: ManualBroker) -> None:
     assert hand.broker.streams.find(OFFSETS_STREAM) is None
-    answers: list[Answer[None]] = [Answer() for _ in range(3)]
+    answers: list[CallbackResult[None]] = [CallbackResult() for _ in range(3)]
     for answer in answers:
         hand.broker.internal_streams.ensure_offsets(answer)
     assert not any(answer.there for answer in answers)

@@ -10,7 +10,7 @@ from duramen.broker.list_offsets import find_time
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.coordinators.group.lag import lag_of
 from duramen.groups.records import CommittedOffset, OffsetKey
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.log.log import Log
 from duramen.storage.segment.index import BLOCK_BYTES
 
@@ -18,11 +18,11 @@ _STRANGER = CommitMember("", None, -1)
 
 
 def _commit(hand: ManualBroker, group: str, stream: str, partition: int, offset: int) -> None:
-    ensured: Answer[None] = Answer()
+    ensured: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ensured)
     hand.settle()
     key = OffsetKey(group, stream, partition)
-    done: Answer[object] = Answer()
+    done: CallbackResult[object] = CallbackResult()
     committed = CommittedOffset(offset, -1, "", hand.clock.wall_ms())
     hand.broker.groups.commit(group, _STRANGER, [(key, committed)], done)
     hand.settle()
@@ -37,7 +37,7 @@ def _measured(hand: ManualBroker) -> dict[tuple[str, ...], tuple[float, float | 
 
 
 def _time_of(hand: ManualBroker, log: Log, offset: int) -> int | None:
-    found: Answer[int | None] = Answer()
+    found: CallbackResult[int | None] = CallbackResult()
     find_time(hand.store, log, offset, found)
     hand.settle()
     return found.value

@@ -12,12 +12,12 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import GroupNotFound
 from duramen.base.ports import Buffer
 from duramen.coordinators.group.kinds import GroupDescription, GroupKind
-from duramen.coordinators.group.listing import Listed, Listing
+from duramen.coordinators.group.listing import ListedGroups, Listing
 from duramen.groups.values import GroupSnapshot, GroupState
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
-from duramen.rpc.server import Server
+from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import TableWire, Wires
 from duramen.service.methods import TABLE
 from duramen.service.old_wire import OldWire
@@ -56,11 +56,11 @@ class _World:
         self.offsets: Any = None
         self.leaders: list[int | None] = []
         store: Any = SimpleNamespace(soon=lambda action: action())
-        self.servers: list[Server] = []
+        self.servers: list[RpcServer] = []
         self.listings: list[Listing] = []
         for node, names in zip(self.nodes, groups, strict=True):
             wires = Wires(TableWire(TABLE), OldWire(), lambda: True)
-            server = Server(wires)
+            server = RpcServer(wires)
             self.servers.append(server)
             caller = Caller(node.id, self, wires, server, self.clock, self.deadlines)
             self.listings.append(Listing(
@@ -83,8 +83,8 @@ class _World:
         """Who leads a partition of it."""
         return SimpleNamespace(leader=self.leaders[place.partition])
 
-    def list(self, after: str, limit: int) -> Listed:
-        found: list[Listed] = []
+    def list(self, after: str, limit: int) -> ListedGroups:
+        found: list[ListedGroups] = []
         self.listings[0].everywhere(after, limit, found.append)
         if not found:
             next_ms = self.deadlines.next_ms()

@@ -3,10 +3,10 @@
 import pytest
 
 from duramen.base.errors import GroupFull, MemberIdRequired
-from duramen.coordinators.group.coordinator import CommitMember, Leaving
+from duramen.coordinators.group.coordinator import CommitMember, LeavingMember
 from duramen.coordinators.group.memory import LARGEST_MEMBER_BYTES
 from duramen.groups.values import JoinRequest, JoinResult, SyncRequest, SyncResult
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 _LIMIT = 128 << 20
 _ROOM = _LIMIT // 8
@@ -17,7 +17,7 @@ _BIG = LARGEST_MEMBER_BYTES - 2048
 def hand() -> ManualBroker:
     """A broker with the least memory there is, and its stream of offsets."""
     hand = ManualBroker({"memory.limit.bytes": _LIMIT})
-    ready: Answer[None] = Answer()
+    ready: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     return hand
@@ -25,9 +25,9 @@ def hand() -> ManualBroker:
 
 def join(
     hand: ManualBroker, group: str, size: int, member_id: str = "", *, id_required: bool = False, client: str = "c"
-) -> Answer[JoinResult]:
+) -> CallbackResult[JoinResult]:
     """Ask to join with so many bytes of metadata."""
-    answer: Answer[JoinResult] = Answer()
+    answer: CallbackResult[JoinResult] = CallbackResult()
     name = hand.broker.groups.new_member_id("m")
     request = JoinRequest(
         member_id, None, name, id_required, client, "/h", 10_000, 60_000, "consumer", [("range", bytes(size))]
@@ -37,9 +37,9 @@ def join(
     return answer
 
 
-def sync(hand: ManualBroker, group: str, joined: JoinResult, size: int) -> Answer[SyncResult]:
+def sync(hand: ManualBroker, group: str, joined: JoinResult, size: int) -> CallbackResult[SyncResult]:
     """Bring an assignment of so many bytes."""
-    answer: Answer[SyncResult] = Answer()
+    answer: CallbackResult[SyncResult] = CallbackResult()
     assignments = [(joined.member_id, bytes(size))]
     hand.broker.groups.sync(
         group, SyncRequest(joined.member_id, None, joined.generation, None, None, assignments), answer
@@ -71,8 +71,8 @@ def test_all_groups_together_have_a_bound_and_give_back_what_they_had(hand: Manu
     assert join(hand, "small", 10).value.generation == 1
     # Who is in it already may join again.
     assert join(hand, "g0", _BIG, members[0].member_id).value.member_id == members[0].member_id
-    left: Answer[list[object]] = Answer()
-    hand.broker.groups.leave("g1", [Leaving(members[1].member_id, None)], left)
+    left: CallbackResult[list[object]] = CallbackResult()
+    hand.broker.groups.leave("g1", [LeavingMember(members[1].member_id, None)], left)
     hand.settle()
     assert join(hand, "one more", _BIG - 4096).value.generation == 1
     hand.advance(10_000)
@@ -84,7 +84,7 @@ def test_what_was_stored_counts_after_a_restart_and_is_not_refused(hand: ManualB
     for number, member in enumerate(joined):
         assert sync(hand, f"g{number}", member, _BIG // 2).value
     hand.restart()
-    beat: Answer[None] = Answer()
+    beat: CallbackResult[None] = CallbackResult()
     hand.broker.groups.heartbeat("g3", CommitMember(joined[3].member_id, None, 1), beat)
     assert beat.value is None
     assert join(hand, "last", _BIG).value.generation == 1
@@ -96,7 +96,7 @@ def test_ids_that_nobody_comes_back_with_are_counted_until_they_lapse(hand: Manu
     name = "x" * 900_000
     answers: list[BaseException | None] = []
     for _ in range(40):
-        answer: Answer[JoinResult] = Answer()
+        answer: CallbackResult[JoinResult] = CallbackResult()
         request = JoinRequest("", None, name, True, client, "/h", 10_000, 60_000, "consumer", [("range", b"")])
         hand.broker.groups.join(f"g{len(answers)}", request, answer)
         answers.append(answer.error)

@@ -5,24 +5,24 @@ import pytest
 from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, StreamNotFound
 from duramen.base.positions import At, Last, Position, Since
 from duramen.coordinators.group.coordinator import CommitMember
-from duramen.coordinators.group.offset_resets import Move, Reset
+from duramen.coordinators.group.offset_resets import OffsetReset, PlannedOffsets
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import JoinRequest, JoinResult
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 _STRANGER = CommitMember("", None, -1)
 
 
 def _join(hand: ManualBroker) -> None:
-    joined: Answer[JoinResult] = Answer()
+    joined: CallbackResult[JoinResult] = CallbackResult()
     request = JoinRequest("", None, "m", False, "client", "/host", 10_000, 10_000, "consumer", [("range", b"")])
     hand.broker.groups.join("g", request, joined)
     hand.advance(100)
     assert joined.value
 
 
-def _reset(hand: ManualBroker, wish: Reset) -> list[Move]:
-    answer: Answer[list[Move]] = Answer()
+def _reset(hand: ManualBroker, wish: OffsetReset) -> list[PlannedOffsets]:
+    answer: CallbackResult[list[PlannedOffsets]] = CallbackResult()
     hand.broker.resets.reset(wish, answer)
     hand.settle()
     return answer.value
@@ -39,10 +39,10 @@ def moved(hand: ManualBroker) -> ManualBroker:
     for at in range(10):
         hand.produce("a", b"%d" % at)
         hand.advance(1000)
-    ensured: Answer[None] = Answer()
+    ensured: CallbackResult[None] = CallbackResult()
     hand.broker.internal_streams.ensure_offsets(ensured)
     hand.settle()
-    done: Answer[object] = Answer()
+    done: CallbackResult[object] = CallbackResult()
     hand.broker.groups.commit("g", _STRANGER, [(OffsetKey("g", "a", 0), CommittedOffset(4, -1, "", 0))], done)
     hand.settle()
     return hand
@@ -53,10 +53,10 @@ def moved(hand: ManualBroker) -> ManualBroker:
     [("start", 0), ("end", 10), (At(3), 3), (At(99), 10), (Last(2), 8), (Last(99), 0), (Since(0), 0)],
 )
 def test_every_position(moved: ManualBroker, to: Position, offset: int) -> None:
-    expected = [Move("a", 0, 4, offset), Move("a", 1, None, 0), Move("a", 2, None, 0)]
-    assert _reset(moved, Reset("g", to, dry_run=True)) == expected
+    expected = [PlannedOffsets("a", 0, 4, offset), PlannedOffsets("a", 1, None, 0), PlannedOffsets("a", 2, None, 0)]
+    assert _reset(moved, OffsetReset("g", to, dry_run=True)) == expected
     assert _committed(moved) == {("a", 0): 4}
-    assert _reset(moved, Reset("g", to)) == expected
+    assert _reset(moved, OffsetReset("g", to)) == expected
     moved.crash()
     assert _committed(moved) == {("a", 0): offset, ("a", 1): 0, ("a", 2): 0}
 
@@ -65,13 +65,13 @@ def test_a_time_is_the_first_record_at_or_after_it(moved: ManualBroker) -> None:
     now_ms = moved.clock.wall_ms()
     before = 4
     for since_ms, after in ((now_ms - 3500, 7), (now_ms - 3000, 7), (now_ms, 10)):
-        assert _reset(moved, Reset("g", Since(since_ms), partition=0)) == [Move("a", 0, before, after)]
+        assert _reset(moved, OffsetReset("g", Since(since_ms), partition=0)) == [PlannedOffsets("a", 0, before, after)]
         before = after
 
 
 def test_nothing_is_answered_before_it_is_durable(moved: ManualBroker) -> None:
-    answer: Answer[list[Move]] = Answer()
-    moved.broker.resets.reset(Reset("g", "start"), answer)
+    answer: CallbackResult[list[PlannedOffsets]] = CallbackResult()
+    moved.broker.resets.reset(OffsetReset("g", "start"), answer)
     moved.worker.run_soon()
     assert not answer.there
     moved.crash()
@@ -80,22 +80,25 @@ def test_nothing_is_answered_before_it_is_durable(moved: ManualBroker) -> None:
 
 
 def test_some_streams_and_partitions(moved: ManualBroker) -> None:
-    assert _reset(moved, Reset("g", "end", ["b", "a"], 0)) == [Move("b", 0, None, 0), Move("a", 0, 4, 10)]
-    assert _reset(moved, Reset("g", "start", partition=2)) == [Move("a", 2, None, 0)]
-    assert _reset(moved, Reset("new", "end", ["a"], 0)) == [Move("a", 0, None, 10)]
+    assert _reset(moved, OffsetReset("g", "end", ["b", "a"], 0)) == [
+        PlannedOffsets("b", 0, None, 0),
+        PlannedOffsets("a", 0, 4, 10),
+    ]
+    assert _reset(moved, OffsetReset("g", "start", partition=2)) == [PlannedOffsets("a", 2, None, 0)]
+    assert _reset(moved, OffsetReset("new", "end", ["a"], 0)) == [PlannedOffsets("a", 0, None, 10)]
     assert moved.broker.groups.describe("new").group_id == "new"
 
 
 @pytest.mark.parametrize(
     ("wish", "error"),
     [
-        (Reset("nobody", "start"), GroupNotFound),
-        (Reset("g", "start", ["nope"]), StreamNotFound),
-        (Reset("g", "start", ["a", "b"], 2), StreamNotFound),
-        (Reset("g", "start", partition=9), StreamNotFound),
+        (OffsetReset("nobody", "start"), GroupNotFound),
+        (OffsetReset("g", "start", ["nope"]), StreamNotFound),
+        (OffsetReset("g", "start", ["a", "b"], 2), StreamNotFound),
+        (OffsetReset("g", "start", partition=9), StreamNotFound),
     ],
 )
-def test_what_is_not_there(moved: ManualBroker, wish: Reset, error: type[DuramenError]) -> None:
+def test_what_is_not_there(moved: ManualBroker, wish: OffsetReset, error: type[DuramenError]) -> None:
     with pytest.raises(error):
         _reset(moved, wish)
     assert _committed(moved) == {("a", 0): 4}
@@ -105,15 +108,15 @@ def test_what_is_not_there(moved: ManualBroker, wish: Reset, error: type[Duramen
 def test_a_group_with_members_stays_where_it_is(moved: ManualBroker, dry_run: bool) -> None:
     _join(moved)
     with pytest.raises(GroupNotEmpty, match="has 1 members: stop them first"):
-        _reset(moved, Reset("g", "start", dry_run=dry_run))
+        _reset(moved, OffsetReset("g", "start", dry_run=dry_run))
     assert _committed(moved) == {("a", 0): 4}
 
 
 def test_somebody_joins_while_times_are_looked_up(moved: ManualBroker) -> None:
     moved.files.cold = True
     moved.advance(5000)  # what was appended is in segments only
-    answer: Answer[list[Move]] = Answer()
-    moved.broker.resets.reset(Reset("g", Since(moved.clock.wall_ms() - 8000), ["a"], 0), answer)
+    answer: CallbackResult[list[PlannedOffsets]] = CallbackResult()
+    moved.broker.resets.reset(OffsetReset("g", Since(moved.clock.wall_ms() - 8000), ["a"], 0), answer)
     assert not answer.there
     _join(moved)
     with pytest.raises(GroupNotEmpty):

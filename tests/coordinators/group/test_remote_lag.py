@@ -6,14 +6,14 @@ from collections.abc import Mapping
 import pytest
 from tests.broker.several import Several
 
-from duramen.codec.batch import NewRecord, check, encode
+from duramen.codec.batch import BatchInput, check, encode
 from duramen.coordinators.group import remote_lag as lag_elsewhere
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.groups.records import CommittedOffset, OffsetKey, partition_for
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionState
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 
 GROUP = "g"
 NODES = (1, 2, 3)
@@ -26,7 +26,7 @@ class Lagging:
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         self.several = Several(3, settings)
         self.several.ensure_offsets()
-        created: Answer[None] = Answer()
+        created: CallbackResult[None] = CallbackResult()
         self.several.broker(1).create_stream(Definition("a", 3), created)
         self.several.settle()
         for index, node in enumerate(NODES):
@@ -55,7 +55,7 @@ class Lagging:
     def write(self, index: int) -> None:
         """A record more; then half a second goes by."""
         hand = self.several.hands[NODES[index]]
-        batch = encode([NewRecord(hand.clock.wall_ms(), None, b"x")])
+        batch = encode([BatchInput(hand.clock.wall_ms(), None, b"x")])
         stored: list[int] = []
         partition = hand.broker.streams.get("a").partition(index)
         partition.store(batch, check(batch), lambda offset, _: stored.append(offset))
@@ -66,7 +66,7 @@ class Lagging:
 
     def commit(self, index: int, offset: int) -> None:
         """The group has read so far."""
-        done: Answer[object] = Answer()
+        done: CallbackResult[object] = CallbackResult()
         committed = (OffsetKey(GROUP, "a", index), CommittedOffset(offset, -1, "", 0))
         self.several.broker(self.home).groups.commit(GROUP, CommitMember("", None, -1), [committed], done)
         self.several.settle()
@@ -78,7 +78,7 @@ class Lagging:
         measures = self.several.broker(node).measures
         for _ in measures.update():
             pass
-        asked: Answer[None] = Answer()
+        asked: CallbackResult[None] = CallbackResult()
         measures.ask(asked)
         self.several.settle()
         if not asked.there:
@@ -178,7 +178,7 @@ def test_a_start_that_has_moved_counts() -> None:
         lagging.write(1)
     lagging.commit(1, 0)
     assert lagging.told() == lagging.lags()
-    deleted: Answer[int] = Answer()
+    deleted: CallbackResult[int] = CallbackResult()
     lagging.several.broker(2).streams.get("a").partition(1).delete_before(3, lambda at, _: deleted(at))
     lagging.several.settle()
     assert deleted.value == 3
@@ -216,13 +216,13 @@ def test_a_partition_that_comes_to_be_led_here_is_told_once_while_others_are_ask
     lagging = Lagging()
     several = lagging.several
     lagging.move(1)
-    created: Answer[None] = Answer()
+    created: CallbackResult[None] = CallbackResult()
     several.broker(1).create_stream(Definition("b", 1), created)
     several.advance(1000)
     place = several.place("b")
     several.elect(place, 2)
     several.advance(1000)
-    done: Answer[object] = Answer()
+    done: CallbackResult[object] = CallbackResult()
     committed = (OffsetKey(GROUP, "b", 0), CommittedOffset(0, -1, "", 0))
     several.broker(1).groups.commit(GROUP, CommitMember("", None, -1), [committed], done)
     several.settle()

@@ -15,7 +15,7 @@ from tests.coordinators.share.test_cluster import LIMITS, Shares
 from duramen.coordinators.share.fetch import ShareFetched
 from duramen.coordinators.share.partition import ACCEPT, RELEASE, Acknowledged
 from duramen.service.broker import Broker
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 
 __all__ = ["SharedWorld"]
 
@@ -32,7 +32,7 @@ class Fetch(NamedTuple):
     owner: str
     over: frozenset[int]  # what was known to be over when it was sent
     least: dict[int, int]  # deliveries that were known to be stored then
-    answer: Answer[list[ShareFetched]]
+    answer: CallbackResult[list[ShareFetched]]
 
 
 class Said(NamedTuple):
@@ -41,7 +41,7 @@ class Said(NamedTuple):
     broker: Broker
     offsets: tuple[int, ...]
     type: int
-    answer: Answer[None]
+    answer: CallbackResult[None]
 
 
 class SharedWorld:
@@ -86,7 +86,7 @@ class SharedWorld:
     def _fetch(self) -> None:
         leader = self.shares.leaders[0]
         node = self._node() if leader is None or self.random.random() < 0.2 else leader
-        owner, answer = self.random.choice(OWNERS), Answer[list[ShareFetched]]()
+        owner, answer = self.random.choice(OWNERS), CallbackResult[list[ShareFetched]]()
         limits = LIMITS._replace(max_records=self.random.randrange(1, 6), strict=True)
         broker = self.several.broker(node)
         epoch = self.several.partitions[self.shares.owners[0]].leader_epoch
@@ -100,7 +100,7 @@ class SharedWorld:
         (node, owner), held = self.random.choice(holding)
         offsets = tuple(sorted(self.random.sample(sorted(held), self.random.randrange(1, min(4, len(held)) + 1))))
         type_ = self.random.choice((ACCEPT, ACCEPT, RELEASE))
-        answer: Answer[None] = Answer()
+        answer: CallbackResult[None] = CallbackResult()
         spoken = [Acknowledged(offset, offset, [type_]) for offset in offsets]
         deliveries = {offset: held.pop(offset) for offset in offsets}
         self.several.broker(node).sharing.acknowledge(self.shares.key, owner, spoken, answer)
@@ -113,7 +113,7 @@ class SharedWorld:
     # -- what happens -------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        answer: Answer[int] = Answer()
+        answer: CallbackResult[int] = CallbackResult()
         leader = self.shares.leaders[0]
         if leader is not None and leader not in self.several.cut:
             self.shares.append(answer, b"x", b"y")

@@ -16,7 +16,7 @@ from duramen.base.errors import (
     ShareGroupUnknown,
     UnknownMember,
 )
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.share.fetch import ShareFetched, ShareLimits
 from duramen.coordinators.share.partition import ACCEPT, RELEASE, Acknowledged
@@ -24,11 +24,11 @@ from duramen.coordinators.share.shares import ShareOffset
 from duramen.coordinators.share.state import SHARE_STATE_STREAM
 from duramen.delivery.window import Acquired
 from duramen.groups.records import partition_for
-from duramen.groups.share_group import HeartbeatResult, ShareHeartbeat
+from duramen.groups.share_group import ShareHeartbeat, ShareHeartbeatResult
 from duramen.groups.share_records import ShareKey, state_partition_for
 from duramen.metadata.decisions import Definition
 from duramen.service.broker import Broker
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 
 LIMITS = ShareLimits(1, 1 << 20, 500, 500, 500)
 GROUP = "g"
@@ -55,7 +55,7 @@ class Shares:
     def do(self, node: int, action: Any, *args: Any) -> None:
         """Do something that ends in `done(None)`; raises its error."""
         del node
-        answer: Answer[None] = Answer()
+        answer: CallbackResult[None] = CallbackResult()
         action(*args, answer)
         self.several.advance(1000)
         if answer.error is not None:
@@ -80,25 +80,25 @@ class Shares:
     def coordinator(self) -> Broker:
         return self._broker(2)
 
-    def beat(self, member: str, epoch: int = 0) -> HeartbeatResult:
-        answer: Answer[HeartbeatResult] = Answer()
+    def beat(self, member: str, epoch: int = 0) -> ShareHeartbeatResult:
+        answer: CallbackResult[ShareHeartbeatResult] = CallbackResult()
         heartbeat = ShareHeartbeat(member, epoch, None, ["a"] if not epoch else None, "c", "/h")
         self.coordinator.share_groups.heartbeat(GROUP, heartbeat, answer)
         self.several.advance(1000)
         return answer.value
 
-    def append(self, answer: Answer[int], *values: bytes) -> None:
-        batch = encode(NewRecord(self.leader.now_ms(), None, value) for value in values)
+    def append(self, answer: CallbackResult[int], *values: bytes) -> None:
+        batch = encode(BatchInput(self.leader.now_ms(), None, value) for value in values)
         self.leader.streams.get("a").partition(0).append(batch, answer)
 
     def write(self, *values: bytes) -> None:
-        answer: Answer[int] = Answer()
+        answer: CallbackResult[int] = CallbackResult()
         self.append(answer, *values)
         self.several.advance(1000)
         assert answer.value >= 0
 
-    def begin(self, owner: str, node: Broker | None = None) -> Answer[list[ShareFetched]]:
-        answer: Answer[list[ShareFetched]] = Answer()
+    def begin(self, owner: str, node: Broker | None = None) -> CallbackResult[list[ShareFetched]]:
+        answer: CallbackResult[list[ShareFetched]] = CallbackResult()
         (node or self.leader).sharing.fetch([self.key], owner, LIMITS, answer)
         return answer
 
@@ -111,8 +111,8 @@ class Shares:
             raise found.error
         return [] if found.taken is None else found.taken.acquired
 
-    def saying(self, owner: str, *said: tuple[int, int, int], node: Broker | None = None) -> Answer[None]:
-        answer: Answer[None] = Answer()
+    def saying(self, owner: str, *said: tuple[int, int, int], node: Broker | None = None) -> CallbackResult[None]:
+        answer: CallbackResult[None] = CallbackResult()
         batches = [Acknowledged(first, last, [type_]) for first, last, type_ in said]
         (node or self.leader).sharing.acknowledge(self.key, owner, batches, answer)
         return answer
@@ -123,7 +123,7 @@ class Shares:
         assert answer.value is None
 
     def located(self, node: int) -> ShareOffset | DuramenError | None:
-        answer: Answer[Any] = Answer()
+        answer: CallbackResult[Any] = CallbackResult()
         self.several.broker(node).share_nodes.locate([self.key], answer)
         self.several.advance(1000)
         found: ShareOffset | DuramenError | None = answer.value[self.key]
@@ -285,10 +285,10 @@ def test_a_deletion_in_the_middle_of_which_the_coordinator_goes_is_done_again(sh
     shares.take("m")
     shares.say("m", (0, 9, ACCEPT))
     shares.beat("m", -1)
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     shares.coordinator.groups.delete(GROUP, deleted)
     heartbeat = ShareHeartbeat("new", 0, None, ["a"], "c", "/h")
-    joined: Answer[HeartbeatResult] = Answer()
+    joined: CallbackResult[ShareHeartbeatResult] = CallbackResult()
     shares.coordinator.share_groups.heartbeat(GROUP, heartbeat, joined)
     with pytest.raises(CoordinatorLoading):
         assert joined.value is None
@@ -313,7 +313,7 @@ def test_a_deleted_stream_takes_its_shares_along_everywhere(shares: Shares) -> N
 
 
 def test_who_does_not_coordinate_says_so(shares: Shares) -> None:
-    answer: Answer[HeartbeatResult] = Answer()
+    answer: CallbackResult[ShareHeartbeatResult] = CallbackResult()
     with pytest.raises(NotCoordinator):
         shares.several.broker(1).groups.check(GROUP)
     shares.do(0, shares.several.broker(1).share_nodes.inventory.prepare, GROUP, [])
@@ -399,7 +399,7 @@ def test_who_is_heard_no_more_and_has_lost_nobody_hands_out(shares: Shares) -> N
 def test_nobody_joins_until_a_change_is_at_its_end(shares: Shares, what: str) -> None:
     shares.take("m")
     shares.beat("m", -1)
-    done: Answer[None] = Answer()
+    done: CallbackResult[None] = CallbackResult()
     shares.several.slow = {(2, 3)}
     groups, stream = shares.coordinator.share_groups, shares.coordinator.streams.get("a")
     match what:
@@ -412,7 +412,7 @@ def test_nobody_joins_until_a_change_is_at_its_end(shares: Shares, what: str) ->
     shares.several.advance(500)
     with pytest.raises(CoordinatorLoading, match="is being"):
         shares.beat("n")
-    again: Answer[None] = Answer()
+    again: CallbackResult[None] = CallbackResult()
     groups.alter_offsets(GROUP, [(stream.partition(0), 7)], again)
     with pytest.raises(CoordinatorLoading, match="is being"):
         assert again.value is None
@@ -427,7 +427,7 @@ def test_nobody_joins_until_a_change_is_at_its_end(shares: Shares, what: str) ->
 def test_who_coordinated_before_undoes_nothing(shares: Shares, what: str) -> None:
     several, before = shares.several, shares.coordinator
     shares.beat("m", -1)
-    done: Answer[None] = Answer()
+    done: CallbackResult[None] = CallbackResult()
     several.slow = {(2, 3)}  # what it asks the keeper is done, and no answer comes
     if what == "moved":
         before.share_groups.alter_offsets(GROUP, [(before.streams.get("a").partition(0), 0)], done)
@@ -437,14 +437,14 @@ def test_who_coordinated_before_undoes_nothing(shares: Shares, what: str) -> Non
     assert not done.there
     several.fence(3)
     several.advance(200)
-    joined: Answer[HeartbeatResult] = Answer()
+    joined: CallbackResult[ShareHeartbeatResult] = CallbackResult()
     shares.coordinator.share_groups.heartbeat(GROUP, ShareHeartbeat("n", 0, None, ["a"], "c", "/h"), joined)
     several.advance(200)
     assert joined.value.assignment is not None
     given = shares.begin("n")
     several.advance(500)
     if what == "deleted":  # it begins at the end
-        answer: Answer[int] = Answer()
+        answer: CallbackResult[int] = CallbackResult()
         shares.append(answer, b"x")
         several.advance(200)
         given = shares.begin("n")

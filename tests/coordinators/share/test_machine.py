@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.coordinators.share.test_shares import LIMITS, Shares
 
 from duramen.coordinators.share.partition import ACCEPT, GAP, REJECT, RELEASE, Acknowledged
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 
 OWNERS = st.sampled_from(["m", "n"])
 MOST_DELIVERIES = 4
@@ -86,7 +86,7 @@ class SharingMachine(RuleBasedStateMachine):
         last = first
         while last + 1 in mine and last - first + 1 < size:
             last += 1
-        answer: Answer[Any] = Answer()
+        answer: CallbackResult[Any] = CallbackResult()
         shares = self.shares
         said = [Acknowledged(first, last, [type_])]
         shares.hand.broker.sharing.acknowledge(shares.key(), owner, said, answer)
@@ -127,7 +127,7 @@ class SharingMachine(RuleBasedStateMachine):
 
     @rule(owner=OWNERS)
     def the_session_ends(self, owner: str) -> None:
-        released: Answer[None] = Answer()
+        released: CallbackResult[None] = CallbackResult()
         self.shares.hand.broker.sharing.release(owner, [self.shares.key()], released)
         self.shares.hand.settle()
         assert released.there

@@ -23,14 +23,14 @@ from duramen.coordinators.group.share_configs import parse_reset
 from duramen.coordinators.share.fetch import ShareFetched, ShareFetcher, ShareLimits
 from duramen.coordinators.share.partition import ACCEPT, REJECT, RELEASE, RENEW, Acknowledged
 from duramen.coordinators.share.persister import Begin
-from duramen.coordinators.share.requests import Change
+from duramen.coordinators.share.requests import StateChange
 from duramen.coordinators.share.shares import ShareOffset
 from duramen.delivery.window import Acquired
 from duramen.groups.records import CommittedOffset, OffsetKey
-from duramen.groups.share_group import HeartbeatResult, ShareHeartbeat
+from duramen.groups.share_group import ShareHeartbeat, ShareHeartbeatResult
 from duramen.groups.share_records import ShareKey
 from duramen.groups.values import JoinRequest
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 LIMITS = ShareLimits(1, 1 << 20, 0, 500, 500)
 LOCK_MS = 30_000
@@ -49,7 +49,7 @@ class Shares:
 
     def do(self, action: Any, *args: Any) -> None:
         """Do something that ends in `done(None)`; raises its error."""
-        answer: Answer[None] = Answer()
+        answer: CallbackResult[None] = CallbackResult()
         action(*args, answer)
         self.hand.settle()
         if answer.error is not None:
@@ -58,8 +58,8 @@ class Shares:
     def configure(self, changes: dict[str, str | None]) -> None:
         self.do(self.hand.broker.group_configs.change, "g", changes)
 
-    def beat(self, member: str, epoch: int, *topics: str, group: str = "g") -> HeartbeatResult:
-        answer: Answer[HeartbeatResult] = Answer()
+    def beat(self, member: str, epoch: int, *topics: str, group: str = "g") -> ShareHeartbeatResult:
+        answer: CallbackResult[ShareHeartbeatResult] = CallbackResult()
         heartbeat = ShareHeartbeat(member, epoch, None, topics or None, "c", "/h")
         self.hand.broker.share_groups.heartbeat(group, heartbeat, answer)
         self.hand.settle()
@@ -73,15 +73,15 @@ class Shares:
         return self.hand.broker.sharing.key(group, self.hand.broker.streams.get("a").partitions[partition])
 
     def offset(self) -> ShareOffset | None:
-        answer: Answer[ShareOffset | None] = Answer()
+        answer: CallbackResult[ShareOffset | None] = CallbackResult()
         self.hand.broker.sharing.offset(self.key(), answer)
         self.hand.settle()
         return answer.value
 
     def begin(
         self, owner: str, limits: ShareLimits = LIMITS, keys: Sequence[ShareKey] = ()
-    ) -> tuple[Answer[list[ShareFetched]], ShareFetcher]:
-        answer: Answer[list[ShareFetched]] = Answer()
+    ) -> tuple[CallbackResult[list[ShareFetched]], ShareFetcher]:
+        answer: CallbackResult[list[ShareFetched]] = CallbackResult()
         fetcher = self.hand.broker.sharing.fetch(keys or [self.key()], owner, limits, answer)
         self.hand.settle()
         return answer, fetcher
@@ -114,7 +114,7 @@ def test_an_acknowledgement_is_not_answered_before_it_is_durable() -> None:
     shares = Shares()
     shares.write(b"a")
     shares.take("m")
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     shares.hand.broker.sharing.acknowledge(shares.key(), "m", [Acknowledged(0, 0, [ACCEPT])], answer)
     assert not answer.there
     shares.hand.crash()
@@ -281,7 +281,7 @@ def test_what_a_consumer_holds_is_free_when_its_session_ends() -> None:
     shares = Shares()
     shares.write(b"a", b"b")
     shares.take("m")
-    released: Answer[None] = Answer()
+    released: CallbackResult[None] = CallbackResult()
     shares.hand.broker.sharing.release("m", [shares.key()], released)
     shares.hand.settle()
     assert released.there
@@ -312,7 +312,7 @@ def test_records_that_are_deleted_are_nobodys() -> None:
     shares.write(b"a")
     shares.write(b"b")
     shares.take("m")
-    deleted: Answer[int] = Answer()
+    deleted: CallbackResult[int] = CallbackResult()
     shares.hand.broker.streams.get("a").partitions[0].delete_before(1, deleted)
     shares.hand.settle()
     assert shares.take("n") == []
@@ -553,7 +553,7 @@ def test_durations(text: str, since_ms: int) -> None:
 def test_states_of_which_no_group_is_stored_make_the_group_at_a_start() -> None:
     shares = Shares()
     begins = [Begin(shares.key(group="older"), 0, 1)]
-    shares.do(shares.hand.broker.share_nodes._persister.change, Change.BEGIN, begins, lambda: 0)
+    shares.do(shares.hand.broker.share_nodes._persister.change, StateChange.BEGIN, begins, lambda: 0)
     assert [line.group_id for line in shares.hand.broker.groups.listing()] == ["g"]
     shares.hand.restart()
     assert sorted(line.group_id for line in shares.hand.broker.groups.listing()) == ["g", "older"]

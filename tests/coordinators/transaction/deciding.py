@@ -4,10 +4,10 @@ from typing import Any
 
 from tests.coordinators.transaction.transacting import Writer
 
-from duramen.codec.attempts import Attempt
+from duramen.codec.attempts import TaskAttempt
 from duramen.coordinators.transaction.batch_decisions import Wish, Won
-from duramen.sim.broker import Answer, ManualBroker
-from duramen.transactions.batch_decisions import Winner
+from duramen.sim.broker import CallbackResult, ManualBroker
+from duramen.transactions.batch_decisions import AttemptWinner
 
 __all__ = ["Run"]
 
@@ -21,13 +21,13 @@ class Run:
         self.name = name
         self.number = -1
 
-    def _settled(self, answer: Answer[Any]) -> Any:
+    def _settled(self, answer: CallbackResult[Any]) -> Any:
         self.hand.settle()
         return answer.value
 
     def begin(self, batch: int) -> bool:
         """Whether the batch is decided already. Raises what the coordinator says."""
-        answer: Answer[Any] = Answer()
+        answer: CallbackResult[Any] = CallbackResult()
         self.hand.broker.transactions.decisions.begin(self.query, self.name, batch, answer)
         self._settled(answer)
         self.number, decided, _ = answer.calls[0]
@@ -35,18 +35,18 @@ class Run:
 
     def task(self, batch: int, partition: int, attempt: int) -> Writer:
         """An attempt that may write."""
-        return Writer(self.hand, Attempt(self.query, self.number, batch, partition, attempt).id, 2)
+        return Writer(self.hand, TaskAttempt(self.query, self.number, batch, partition, attempt).id, 2)
 
     def write(self, batch: int, partition: int, attempt: int, *values: bytes) -> Won:
         """An attempt that writes to that partition of the stream `a`, and leaves it open."""
         writer = self.task(batch, partition, attempt)
         answer = writer.write("a", partition, *values)
         self._settled(answer)
-        return Won(Winner(partition, attempt), writer.identity)
+        return Won(AttemptWinner(partition, attempt), writer.identity)
 
-    def ask(self, batch: int, *won: Won, digest: bytes = b"") -> Answer[None]:
+    def ask(self, batch: int, *won: Won, digest: bytes = b"") -> CallbackResult[None]:
         """Ask for a decision; nothing is settled."""
-        answer: Answer[None] = Answer()
+        answer: CallbackResult[None] = CallbackResult()
         wish = Wish(self.query, self.number, batch, digest, won)
         self.hand.broker.transactions.decisions.decide(wish, answer)
         return answer
@@ -57,6 +57,6 @@ class Run:
 
     def abandon(self, batch: int) -> None:
         """Give the batch up."""
-        answer: Answer[None] = Answer()
+        answer: CallbackResult[None] = CallbackResult()
         self.hand.broker.transactions.decisions.abandon(self.query, self.number, batch, answer)
         self._settled(answer)

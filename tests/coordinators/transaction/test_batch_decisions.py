@@ -16,8 +16,8 @@ from duramen.base.errors import (
     TransactionStateInvalid,
 )
 from duramen.coordinators.transaction.batch_decisions import Won
-from duramen.sim.broker import Answer, ManualBroker
-from duramen.transactions.values import Identity
+from duramen.sim.broker import CallbackResult, ManualBroker
+from duramen.transactions.values import ProducerIdentity
 
 TIMEOUT_MS = 60_000  # what the writers ask for
 SWEEP_MS = 10_000
@@ -160,12 +160,12 @@ def test_an_attempt_is_ended_by_the_decision_only(hand: ManualBroker) -> None:
     writer.settle_end(commit=False)
     assert committed_values(hand, "a", 0) == []
     with pytest.raises(AttemptLost):
-        run.decide(0, run.write(0, 1, 2, b"y"), run.write(0, 2, 3, b"z")._replace(identity=Identity(77, 0)))
+        run.decide(0, run.write(0, 1, 2, b"y"), run.write(0, 2, 3, b"z")._replace(identity=ProducerIdentity(77, 0)))
 
 
 def test_names_that_are_no_attempts_are_refused(hand: ManualBroker) -> None:
     for name in ("__spark/q", "__spark/q/1/2/3/x"):
-        answer: Answer[Identity] = Answer()
+        answer: CallbackResult[ProducerIdentity] = CallbackResult()
         hand.broker.transactions.initialise(name, TIMEOUT_MS, None, answer)
         hand.settle()
         assert isinstance(answer.error, RequestInvalid)

@@ -18,11 +18,11 @@ from duramen.base.errors import (
     TransactionsFull,
     TransactionStateInvalid,
 )
-from duramen.broker.fetch import Fetched, Wanted
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode
+from duramen.broker.fetch import FetchResult, PartitionFetch
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
 from duramen.groups.records import OffsetKey
-from duramen.sim.broker import Answer, ManualBroker
-from duramen.transactions.values import Identity, TransactionState
+from duramen.sim.broker import CallbackResult, ManualBroker
+from duramen.transactions.values import ProducerIdentity, TransactionState
 
 VERSIONS = pytest.mark.parametrize("version", [0, 2])
 
@@ -72,8 +72,8 @@ def test_a_commit_shows_every_partition_at_once_and_an_abort_none(hand: ManualBr
 def test_a_reader_who_waits_is_woken_by_the_end_of_a_transaction(hand: ManualBroker) -> None:
     writer = Writer(hand, "t", 2)
     prepare(writer, ("a", 0))
-    answer: Answer[list[Fetched]] = Answer()
-    wanted = Wanted(hand.broker.streams.get("a").partition(0), 0, 1 << 20, isolation=1)
+    answer: CallbackResult[list[FetchResult]] = CallbackResult()
+    wanted = PartitionFetch(hand.broker.streams.get("a").partition(0), 0, 1 << 20, isolation=1)
     hand.broker.fetches.fetch([wanted], min_bytes=1, max_bytes=1 << 20, max_wait_ms=60_000, done=answer)
     hand.settle()
     assert not answer.there
@@ -135,17 +135,17 @@ def test_an_exhausted_epoch_gives_way_to_a_new_producer_id(hand: ManualBroker) -
 def test_a_batch_is_checked_before_it_is_appended(hand: ManualBroker, version: int) -> None:
     writer = Writer(hand, "t", version)
     partition = hand.broker.streams.get("a").partition(0)
-    batch = encode([NewRecord(0, None, b"v")], attributes=TRANSACTIONAL, producer_id=writer.identity.producer_id,
+    batch = encode([BatchInput(0, None, b"v")], attributes=TRANSACTIONAL, producer_id=writer.identity.producer_id,
                    producer_epoch=writer.identity.epoch, base_sequence=0)  # fmt: skip
-    bare: Answer[int] = Answer()
+    bare: CallbackResult[int] = CallbackResult()
     partition.append(bytearray(batch), bare)
     assert isinstance(bare.error, TransactionalIdMissing)
     if version == 0:
         assert isinstance(writer.write("a", 0, b"v").error, TransactionAbortable)
         writer._sequences.clear()
     for identity, error in (
-        (Identity(writer.identity.producer_id + 7, 0), ProducerIdUnknown),
-        (Identity(writer.identity.producer_id, 5), ProducerFenced),
+        (ProducerIdentity(writer.identity.producer_id + 7, 0), ProducerIdUnknown),
+        (ProducerIdentity(writer.identity.producer_id, 5), ProducerFenced),
     ):
         stranger = Writer.__new__(Writer)
         stranger.hand, stranger.name, stranger.version, stranger._sequences = hand, "t", version, {}
@@ -154,9 +154,9 @@ def test_a_batch_is_checked_before_it_is_appended(hand: ManualBroker, version: i
     assert partition.log.end_offset == 0
     prepare(writer, ("a", 0))
     writer.settle_end(commit=True)
-    late = encode([NewRecord(0, None, b"late")], attributes=TRANSACTIONAL, producer_id=writer.identity.producer_id,
+    late = encode([BatchInput(0, None, b"late")], attributes=TRANSACTIONAL, producer_id=writer.identity.producer_id,
                   producer_epoch=0, base_sequence=1)  # fmt: skip
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     partition.append(late, answer, hand.broker.transactions.admission("t", joins=False))
     assert isinstance(answer.error, DuramenError)
     assert committed_values(hand, "a", 0) == [b"v"]
@@ -191,8 +191,8 @@ def test_the_heir_fences_the_zombie_and_its_transaction_is_aborted(hand: ManualB
 def test_a_producer_goes_on_after_an_error_with_what_it_had(hand: ManualBroker) -> None:
     writer = Writer(hand, "t", 0)
     before = writer.identity
-    assert writer.initialise(before) == Identity(before.producer_id, before.epoch + 1)
-    assert writer.initialise(before) == Identity(before.producer_id, before.epoch + 1), "the answer was lost"
+    assert writer.initialise(before) == ProducerIdentity(before.producer_id, before.epoch + 1)
+    assert writer.initialise(before) == ProducerIdentity(before.producer_id, before.epoch + 1), "the answer was lost"
     heir = Writer(hand, "t", 0)
     with pytest.raises(ProducerFenced):
         writer.initialise(before)
@@ -368,7 +368,7 @@ def test_a_crash_at_any_step_leaves_all_of_a_transaction_or_nothing(
     hand.settle()
     if durability == "os":
         hand.store.flush()
-        checkpoint: Answer[object] = Answer()
+        checkpoint: CallbackResult[object] = CallbackResult()
         hand.store._upkeep.checkpointer.request(checkpoint)
         hand.settle()
     ended = writer.end(commit=commit)
@@ -409,7 +409,7 @@ def test_what_no_transactional_id_knows_of_is_aborted_at_the_start(hand: ManualB
     prepare(writer, ("a", 0))
     writer.commit_offset("g", "a", 5)
     hand.settle()
-    removed: Answer[None] = Answer()
+    removed: CallbackResult[None] = CallbackResult()
     hand.broker._transaction_log.remove("t", removed)
     hand.settle()
     hand.restart()

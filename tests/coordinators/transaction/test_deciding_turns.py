@@ -13,15 +13,15 @@ from duramen.base.errors import (
     TransactionStateInvalid,
 )
 from duramen.base.metrics import Metrics
-from duramen.codec.attempts import Attempt
+from duramen.codec.attempts import TaskAttempt
 from duramen.coordinators.transaction.batch_decisions import Decisions, Wish, Won
 from duramen.coordinators.transaction.lateness import Lateness
 from duramen.coordinators.transaction.registry import KnownTransactions
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 from duramen.sim.machine.clock import ManualClock
-from duramen.transactions.batch_decisions import Query, Winner
+from duramen.transactions.batch_decisions import AttemptWinner, Query
 from duramen.transactions.machine import complete
-from duramen.transactions.values import PREPARED, Identity, TopicPartition, Transaction, TransactionState
+from duramen.transactions.values import PREPARED, PartitionName, ProducerIdentity, TransactionalId, TransactionState
 
 IN_DOUBT = NotEnoughReplicasAfterAppend("nobody knows whether it is stored")
 TIMEOUT_MS = 60_000
@@ -30,7 +30,7 @@ TIMEOUT_MS = 60_000
 class Pending(NamedTuple):
     """A record on its way: of a query or of a transactional id."""
 
-    value: Query | Transaction | None
+    value: Query | TransactionalId | None
     done: Callable[..., None]
 
 
@@ -49,14 +49,14 @@ class Scripted:
     def check(self, id_: str) -> None:
         """It coordinates all."""
 
-    def change(self, id_: str, decide: Callable[..., Transaction | None], done: Callable[..., None]) -> None:
+    def change(self, id_: str, decide: Callable[..., TransactionalId | None], done: Callable[..., None]) -> None:
         one = decide(self.known.get(id_))
         if one is None:
             done(self.known.get(id_), None)
         else:
             self.pending.append(Pending(one, done))
 
-    def forget(self, id_: str, may: Callable[[Transaction], bool]) -> None:
+    def forget(self, id_: str, may: Callable[[TransactionalId], bool]) -> None:
         one = self.known.get(id_)
         if one is not None and may(one):
             self.known.remove(id_)
@@ -70,10 +70,10 @@ class Scripted:
     def append_query(self, _: str, value: Query | None, done: Callable[..., None]) -> None:
         self.pending.append(Pending(value, done))
 
-    def answer(self, error: DuramenError | None = None) -> Query | Transaction | None:
+    def answer(self, error: DuramenError | None = None) -> Query | TransactionalId | None:
         """The oldest record is stored, or something went wrong; what it is."""
         value, done = self.pending.pop(0)
-        if not isinstance(value, Transaction):
+        if not isinstance(value, TransactionalId):
             done(error)
         elif error is not None:
             done(None, error)
@@ -85,29 +85,29 @@ class Scripted:
 
     def begun(self) -> None:
         """Run 1 of the query has begun."""
-        answer: Answer[Any] = Answer()
+        answer: CallbackResult[Any] = CallbackResult()
         self.decisions.begin("q", "r", 0, answer)
         self.answer()
         assert answer.calls == [(1, False, None)]
 
     def opened(self, batch: int, attempt: int) -> Won:
         """An attempt that has written."""
-        id_ = Attempt("q", 1, batch, 0, attempt).id
+        id_ = TaskAttempt("q", 1, batch, 0, attempt).id
         self.known.put(
-            Transaction(
+            TransactionalId(
                 id_,
                 attempt,
                 0,
                 timeout_ms=TIMEOUT_MS,
                 state=TransactionState.ONGOING,
-                partitions=frozenset({TopicPartition("a", 0)}),
+                partitions=frozenset({PartitionName("a", 0)}),
                 started_ms=self.clock.wall_ms(),
             )
         )
-        return Won(Winner(0, attempt), Identity(attempt, 0))
+        return Won(AttemptWinner(0, attempt), ProducerIdentity(attempt, 0))
 
-    def decide(self, batch: int, *won: Won) -> Answer[None]:
-        answer: Answer[None] = Answer()
+    def decide(self, batch: int, *won: Won) -> CallbackResult[None]:
+        answer: CallbackResult[None] = CallbackResult()
         self.decisions.decide(Wish("q", 1, batch, b"", won), answer)
         return answer
 
@@ -121,13 +121,13 @@ def scripted() -> Scripted:
 
 def states(scripted: Scripted) -> list[str]:
     """What is on its way."""
-    return [one.value.state.name if isinstance(one.value, Transaction) else "QUERY" for one in scripted.pending]
+    return [one.value.state.name if isinstance(one.value, TransactionalId) else "QUERY" for one in scripted.pending]
 
 
 def test_a_decision_that_is_in_doubt_is_taken_back_before_anything_times_out(scripted: Scripted) -> None:
     answer = scripted.decide(0, scripted.opened(0, 7))
     assert scripted.answer(IN_DOUBT) == scripted.known.query("q")._replace(  # type: ignore[union-attr]
-        batch=0, batch_run=1, winners=frozenset({Winner(0, 7)}), updated_ms=scripted.clock.wall_ms()
+        batch=0, batch_run=1, winners=frozenset({AttemptWinner(0, 7)}), updated_ms=scripted.clock.wall_ms()
     )
     assert answer.error is IN_DOUBT
     scripted.clock.advance(TIMEOUT_MS + 1)
@@ -170,9 +170,9 @@ def test_the_next_batch_is_decided_when_all_of_the_one_before_is_committed(scrip
 def test_nothing_is_aborted_while_a_decision_is_on_its_way(scripted: Scripted) -> None:
     won = scripted.opened(0, 7)
     answer = scripted.decide(0, won)
-    given_up: Answer[Identity] = Answer()
-    scripted.decisions.abort(Attempt("q", 1, 0, 0, 7).id, won.identity, given_up)
-    abandoned: Answer[None] = Answer()
+    given_up: CallbackResult[ProducerIdentity] = CallbackResult()
+    scripted.decisions.abort(TaskAttempt("q", 1, 0, 0, 7).id, won.identity, given_up)
+    abandoned: CallbackResult[None] = CallbackResult()
     scripted.decisions.abandon("q", 1, 0, abandoned)
     scripted.clock.advance(TIMEOUT_MS + 1)
     scripted.decisions.sweep()
@@ -187,8 +187,8 @@ def test_nothing_is_aborted_while_a_decision_is_on_its_way(scripted: Scripted) -
 
 def test_a_decision_waits_for_an_abort_that_is_on_its_way(scripted: Scripted) -> None:
     won = scripted.opened(0, 7)
-    given_up: Answer[Identity] = Answer()
-    scripted.decisions.abort(Attempt("q", 1, 0, 0, 7).id, won.identity, given_up)
+    given_up: CallbackResult[ProducerIdentity] = CallbackResult()
+    scripted.decisions.abort(TaskAttempt("q", 1, 0, 0, 7).id, won.identity, given_up)
     answer = scripted.decide(0, won)
     assert states(scripted) == ["PREPARE_ABORT"]
     scripted.answer()

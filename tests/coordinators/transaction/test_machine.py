@@ -8,9 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.coordinators.transaction.transacting import Writer, broker_for, committed_values
 
 from duramen.base.errors import ProducerFenced, TransactionStateInvalid
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.groups.records import OffsetKey
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 
 PLACES = [("a", 0), ("a", 1), ("b", 0)]
 WRITERS = st.integers(0, 2)
@@ -63,8 +63,8 @@ class Transacting(RuleBasedStateMachine):
 
     @rule(place=st.sampled_from(PLACES))
     def write_plainly(self, place: tuple[str, int]) -> None:
-        value, answer = self.value(), Answer[int]()
-        batch = encode([NewRecord(self.hand.clock.wall_ms(), None, value)])
+        value, answer = self.value(), CallbackResult[int]()
+        batch = encode([BatchInput(self.hand.clock.wall_ms(), None, value)])
         self.hand.broker.streams.get(place[0]).partition(place[1]).append(batch, answer)
         self.hand.settle()
         assert answer.value == len(self.logs[place])

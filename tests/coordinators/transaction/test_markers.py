@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.coordinators.transaction.transacting import Writer, broker_for
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, LogDamaged
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, encode, header
-from duramen.coordinators.transaction.markers import Ended, Marked, find_marked
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, encode, header
+from duramen.coordinators.transaction.markers import MarkedTransactions, TransactionEnd, find_marked
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.log.replication import Replicated
 
 STEPS = st.lists(
@@ -22,8 +22,8 @@ STEPS = st.lists(
 )
 
 
-def marked(hand: ManualBroker, offset: int = 0, most: int = 100) -> Marked:
-    answer: Answer[Marked | DuramenError] = Answer()
+def marked(hand: ManualBroker, offset: int = 0, most: int = 100) -> MarkedTransactions:
+    answer: CallbackResult[MarkedTransactions | DuramenError] = CallbackResult()
     find_marked(hand.store, hand.broker.streams.get("a").partition(0), offset, most, answer)
     hand.settle()
     if isinstance(answer.value, DuramenError):
@@ -72,7 +72,7 @@ def test_against_a_list(steps: list[tuple[str, int]], start: int, most: int) -> 
         assert [(one.offset, one.producer_id, one.first_offset, one.commit) for one in found.ended] == ended
     sequences = [one.sequence for one in marked(hand).ended]
     assert sequences == sorted(set(sequences))
-    offset, pieces = start, list[Ended]()
+    offset, pieces = start, list[TransactionEnd]()
     while offset < end:
         piece = marked(hand, offset, most)
         assert len(piece.ended) <= most
@@ -86,17 +86,17 @@ def test_a_marker_of_an_older_version_says_that_its_transaction_may_begin_anywhe
     hand = broker_for()
     hand.create("a")
     log = hand.broker.streams.get("a").partition(0).log
-    write = encode([NewRecord(0, None, b"v")], attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0,
+    write = encode([BatchInput(0, None, b"v")], attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0,
                    base_sequence=0)  # fmt: skip
     old = encode(
-        [NewRecord(0, struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 3))],
+        [BatchInput(0, struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 3))],
         attributes=TRANSACTIONAL | CONTROL, producer_id=7, producer_epoch=0, base_sequence=-1,
     )  # fmt: skip
     hand.produce("a", b"v")
     for batch in (write, old):
         hand.store.append(log, batch, header(batch), hand.store.node_epoch, None)
     hand.settle()
-    assert marked(hand).ended == [Ended(2, 7, 0, -1, True)]
+    assert marked(hand).ended == [TransactionEnd(2, 7, 0, -1, True)]
 
 
 def test_offsets_far_off_are_answered() -> None:

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from duramen.base.errors import ConcurrentTransactions
-from duramen.broker.fetch import Fetched, Wanted
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, batches, encode, records
+from duramen.broker.fetch import FetchResult, PartitionFetch
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, batches, encode, records
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.service.broker import Broker
-from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.scan import read_slice
 from duramen.storage.store import Store
-from duramen.transactions.values import Identity, TopicPartition
+from duramen.transactions.values import PartitionName, ProducerIdentity
 
 __all__ = ["Writer", "broker_for", "committed_values"]
 
@@ -24,7 +24,7 @@ def broker_for(**settings: object) -> ManualBroker:
     given = {key.replace("_", "."): value for key, value in settings.items()}
     hand = ManualBroker({"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 2, **given})
     for ensure in (hand.broker.internal_streams.ensure_transactions, hand.broker.internal_streams.ensure_offsets):
-        ready: Answer[None] = Answer()
+        ready: CallbackResult[None] = CallbackResult()
         ensure(ready)
         hand.settle()
         assert ready.error is None
@@ -34,17 +34,17 @@ def broker_for(**settings: object) -> ManualBroker:
 class Writer:
     """A transactional producer that speaks the protocol of one version (KIP-890): 0 or 2."""
 
-    def __init__(self, hand: ManualBroker, name: str, version: int, expected: Identity | None = None) -> None:
+    def __init__(self, hand: ManualBroker, name: str, version: int, expected: ProducerIdentity | None = None) -> None:
         self.hand = hand
         self.name = name
         self.version = version
         self._sequences: dict[tuple[str, int], int] = {}
         self.identity = self.initialise(expected)
 
-    def initialise(self, expected: Identity | None = None, timeout_ms: int = _TIMEOUT_MS) -> Identity:
+    def initialise(self, expected: ProducerIdentity | None = None, timeout_ms: int = _TIMEOUT_MS) -> ProducerIdentity:
         """Ask for an identity, and again where the broker wants that."""
         while True:
-            answer: Answer[Identity] = Answer()
+            answer: CallbackResult[ProducerIdentity] = CallbackResult()
             self.hand.broker.transactions.initialise(self.name, timeout_ms, expected, answer)
             self.hand.settle()
             if not isinstance(answer.error, ConcurrentTransactions):
@@ -53,48 +53,48 @@ class Writer:
         self._sequences.clear()
         return self.identity
 
-    def add(self, *partitions: tuple[str, int]) -> Answer[None]:
+    def add(self, *partitions: tuple[str, int]) -> CallbackResult[None]:
         """Partitions join, where that is how this version does it; answered at once otherwise."""
-        answer: Answer[None] = Answer()
+        answer: CallbackResult[None] = CallbackResult()
         if self.version >= 2:
             answer(None)
         else:
-            wanted = [TopicPartition(*partition) for partition in partitions]
+            wanted = [PartitionName(*partition) for partition in partitions]
             self.hand.broker.transactions.add_partitions(self.name, self.identity, wanted, answer)
         return answer
 
-    def write(self, stream: str, partition: int, *values: bytes) -> Answer[int]:
+    def write(self, stream: str, partition: int, *values: bytes) -> CallbackResult[int]:
         """One batch; nothing is settled."""
         sequence = self._sequences.get((stream, partition), 0)
         self._sequences[stream, partition] = sequence + len(values)
         batch = encode(
-            (NewRecord(self.hand.clock.wall_ms(), None, value) for value in values),
+            (BatchInput(self.hand.clock.wall_ms(), None, value) for value in values),
             attributes=TRANSACTIONAL, producer_id=self.identity.producer_id, producer_epoch=self.identity.epoch,
             base_sequence=sequence,
         )  # fmt: skip
-        answer: Answer[int] = Answer()
+        answer: CallbackResult[int] = CallbackResult()
         admit = self.hand.broker.transactions.admission(self.name, joins=self.version >= 2)
         self.hand.broker.streams.get(stream).partition(partition).append(batch, answer, admit)
         return answer
 
-    def commit_offset(self, group: str, stream: str, offset: int) -> Answer[list[BaseException | None]]:
+    def commit_offset(self, group: str, stream: str, offset: int) -> CallbackResult[list[BaseException | None]]:
         """An offset of a group for partition 0 of a stream; nothing is settled after the group has joined."""
         transactions = self.hand.broker.transactions
         if self.version < 2:
-            joined: Answer[None] = Answer()
+            joined: CallbackResult[None] = CallbackResult()
             transactions.add_group(self.name, self.identity, group, joined)
             self.hand.settle()
             assert joined.error is None
-        answer: Answer[list[BaseException | None]] = Answer()
+        answer: CallbackResult[list[BaseException | None]] = CallbackResult()
         offsets = [(OffsetKey(group, stream, 0), CommittedOffset(offset, -1, "", self.hand.clock.wall_ms()))]
         transactions.commit_offsets(
             self.name, self.identity, group, CommitMember("", None, -1), offsets, answer, joins=self.version >= 2
         )
         return answer
 
-    def end(self, *, commit: bool) -> Answer[Identity]:
+    def end(self, *, commit: bool) -> CallbackResult[ProducerIdentity]:
         """Commit or abort; nothing is settled."""
-        answer: Answer[Identity] = Answer()
+        answer: CallbackResult[ProducerIdentity] = CallbackResult()
         self.hand.broker.transactions.end(self.name, self.identity, commit=commit, version=self.version, done=answer)
         return answer
 
@@ -104,7 +104,7 @@ class Writer:
         self.hand.settle()
         self.take_over(answer.value)
 
-    def take_over(self, identity: Identity) -> None:
+    def take_over(self, identity: ProducerIdentity) -> None:
         """Go on with this identity; in a new epoch from sequence 0 on."""
         if identity != self.identity:
             self.identity = identity
@@ -126,14 +126,14 @@ def committed_values(hand: Hand, stream: str, partition: int) -> list[bytes | No
     found: list[bytes | None] = []
     offset = hand.broker.streams.get(stream).partition(partition).log.start_offset
     while True:
-        answer: Answer[list[Fetched]] = Answer()
-        wanted = Wanted(hand.broker.streams.get(stream).partition(partition), offset, 1 << 20, isolation=1)
+        answer: CallbackResult[list[FetchResult]] = CallbackResult()
+        wanted = PartitionFetch(hand.broker.streams.get(stream).partition(partition), offset, 1 << 20, isolation=1)
         hand.broker.fetches.fetch([wanted], min_bytes=1, max_bytes=1 << 20, max_wait_ms=0, done=answer)
         hand.settle()
         fetched = answer.value[0]
         if fetched.slice is None:
             return found
-        data: Answer[bytes] = Answer()
+        data: CallbackResult[bytes] = CallbackResult()
         read_slice(hand.store, fetched.slice, data)
         hand.settle()
         found += _visible(data.value, fetched.aborted)

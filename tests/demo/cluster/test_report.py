@@ -2,11 +2,11 @@ from pathlib import Path
 
 from duramen.demo.cluster import page, picture
 from duramen.demo.cluster.keys import flight_fingerprint, key_of, number_of
-from duramen.demo.cluster.report import Figures, Outage, lines
-from duramen.demo.cluster.timeline import Layout, Sight, Timeline
+from duramen.demo.cluster.report import ClusterDemoFigures, Outage, lines
+from duramen.demo.cluster.timeline import Sight, Timeline, TimelineLayout
 from duramen.demo.proof import PartitionProof
 
-_FIGURES = Figures(
+_FIGURES = ClusterDemoFigures(
     1000, [0.01, 0.02, 0.5], 10.0, [Outage(1, "killed", 0.12, 0.3, 0.2), Outage(2, "paused", None, 3.5, None)], 20.0
 )
 
@@ -29,9 +29,9 @@ def test_the_page_holds_the_story_and_the_proof() -> None:
 def test_the_timeline_is_a_picture(tmp_path: Path) -> None:
     timeline = Timeline([1, 2, 3])
     everybody = frozenset({1, 2, 3})
-    timeline.see(Sight(0.0, 1, (Layout(1, 0, everybody), Layout(2, 0, everybody))))
+    timeline.see(Sight(0.0, 1, (TimelineLayout(1, 0, everybody), TimelineLayout(2, 0, everybody))))
     timeline.happen(1.0, 1, "killed", gone=True)
-    timeline.see(Sight(2.0, 2, (Layout(2, 1, frozenset({2, 3})), Layout(2, 0, frozenset({2, 3})))))
+    timeline.see(Sight(2.0, 2, (TimelineLayout(2, 1, frozenset({2, 3})), TimelineLayout(2, 0, frozenset({2, 3})))))
     for at_s in range(5):
         timeline.count(float(at_s), 100 * at_s)
     picture.draw(timeline, tmp_path / "timeline.png")

@@ -4,13 +4,13 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.demo.cluster.timeline import NOBODY, Band, Layout, Sight, Timeline
+from duramen.demo.cluster.timeline import NOBODY, Band, Sight, Timeline, TimelineLayout
 
 _ALL = frozenset({1, 2, 3})
 
 
 def _sight(at_s: float, leaders: Sequence[int], controller: int = 1, in_sync: frozenset[int] = _ALL) -> Sight:
-    return Sight(at_s, controller, tuple(Layout(leader, 0, in_sync) for leader in leaders))
+    return Sight(at_s, controller, tuple(TimelineLayout(leader, 0, in_sync) for leader in leaders))
 
 
 def _told() -> Timeline:

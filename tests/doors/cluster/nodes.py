@@ -9,10 +9,10 @@ from uuid import UUID
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
-from duramen.codec.cluster.channels import Channel, Subject
-from duramen.codec.cluster.handshake import Handshake, Identity, Side
+from duramen.codec.cluster.channels import PeerChannel, Subject
+from duramen.codec.cluster.handshake import Handshake, HandshakeIdentity, HandshakeSide
 from duramen.doors.cluster.door import ClusterDoor
-from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.link import PeerLink
 from duramen.doors.cluster.timer import TIMING, Later, Timer
 
 T = TypeVar("T")
@@ -25,8 +25,8 @@ PATIENT = TIMING._replace(connect_ms=60_000, handshake_ms=60_001, alive_ms=60_00
 """As the defaults, with waits that are told from any other by their length."""
 
 
-def identity(node_id: int, cluster_id: UUID | None = None) -> Identity:
-    return Identity(node_id, UUID(int=node_id), cluster_id)
+def identity(node_id: int, cluster_id: UUID | None = None) -> HandshakeIdentity:
+    return HandshakeIdentity(node_id, UUID(int=node_id), cluster_id)
 
 
 class _Waiting:
@@ -82,7 +82,7 @@ def in_time(delay_ms: int, action: Callable[[], None]) -> Timer:
 class Heard(NamedTuple):
     """A message or request."""
 
-    link: Link
+    link: PeerLink
     subject: Subject
     number: int
     body: bytes
@@ -92,26 +92,26 @@ class Owner:
     """Keeps what it is told, in queues."""
 
     def __init__(self) -> None:
-        self.links: asyncio.Queue[Link] = asyncio.Queue()
-        self.ends: asyncio.Queue[tuple[Link, str]] = asyncio.Queue()
+        self.links: asyncio.Queue[PeerLink] = asyncio.Queue()
+        self.ends: asyncio.Queue[tuple[PeerLink, str]] = asyncio.Queue()
         self.heard: asyncio.Queue[Heard] = asyncio.Queue()
         self.itself: asyncio.Queue[str] = asyncio.Queue()
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: PeerLink) -> None:
         self.links.put_nowait(link)
 
-    def closed(self, link: Link, why: str) -> None:
+    def closed(self, link: PeerLink, why: str) -> None:
         self.ends.put_nowait((link, why))
 
     def found_itself(self, where: str) -> None:
         self.itself.put_nowait(where)
 
-    def message(self, link: Link, subject: Subject, body: Buffer) -> None:
+    def message(self, link: PeerLink, subject: Subject, body: Buffer) -> None:
         if bytes(body) == b"nonsense":
             raise RequestInvalid("that makes no sense")
         self.heard.put_nowait(Heard(link, subject, 0, bytes(body)))
 
-    def request(self, link: Link, subject: Subject, number: int, body: Buffer) -> None:
+    def request(self, link: PeerLink, subject: Subject, number: int, body: Buffer) -> None:
         self.heard.put_nowait(Heard(link, subject, number, bytes(body)))
 
 
@@ -122,7 +122,7 @@ class Node(NamedTuple):
     owner: Owner
     port: int
 
-    async def dial(self, other: "Node", channel: Channel = Channel.CONTROL, looked_for: int = -1) -> Link:
+    async def dial(self, other: "Node", channel: PeerChannel = PeerChannel.CONTROL, looked_for: int = -1) -> PeerLink:
         """A proven connection to the other."""
         self.door.dial("127.0.0.1", other.port, channel, looked_for)
         return await soon(self.owner.links.get())
@@ -135,7 +135,7 @@ def loopback() -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def node(me: Identity, secret: bytes = SECRET, later: Later = in_time) -> AsyncIterator[Node]:
+async def node(me: HandshakeIdentity, secret: bytes = SECRET, later: Later = in_time) -> AsyncIterator[Node]:
     owner, listening = Owner(), loopback()
     counter = iter(range(1, 1_000_000))
     door = ClusterDoor(
@@ -166,10 +166,12 @@ async def raw(port: int) -> AsyncIterator[Streams]:
 
 
 @contextlib.asynccontextmanager
-async def proven(port: int, me: Identity, channel: Channel = Channel.CONTROL) -> AsyncIterator[Streams]:
+async def proven(
+    port: int, me: HandshakeIdentity, channel: PeerChannel = PeerChannel.CONTROL
+) -> AsyncIterator[Streams]:
     """A connection of somebody who has the secret, and does then whatever the test wants."""
     async with raw(port) as (reader, writer):
-        handshake = Handshake(Side.DIALER, me, SECRET, b"n" * 32, channel=channel)
+        handshake = Handshake(HandshakeSide.DIALER, me, SECRET, b"n" * 32, channel=channel)
         writer.write(handshake.take())
         while handshake.wanted_bytes:
             handshake.receive(await soon(reader.readexactly(handshake.wanted_bytes)))

@@ -12,14 +12,14 @@ from tests.doors.cluster.nodes import PATIENT, SECRET, WAIT_S, in_time, loopback
 
 from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import Subject
-from duramen.codec.cluster.handshake import Identity
+from duramen.codec.cluster.handshake import HandshakeIdentity
 from duramen.doors.cluster.discovery import Gathering
 from duramen.doors.cluster.door import ClusterDoor
-from duramen.doors.cluster.link import Link
-from duramen.raft.forming.values import Kept
+from duramen.doors.cluster.link import PeerLink
+from duramen.raft.forming.values import FormationDiskState
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voters
 
-EMPTY = Kept()
+EMPTY = FormationDiskState()
 
 
 class Lines(logging.Handler):
@@ -53,7 +53,12 @@ class Member:
     """A node that only comes to a cluster: its door, and a disk that takes a turn of the loop for each write."""
 
     def __init__(
-        self, node_id: int, listening: socket.socket, seeds: Sequence[int], kept: Kept = EMPTY, directory: int = 0
+        self,
+        node_id: int,
+        listening: socket.socket,
+        seeds: Sequence[int],
+        kept: FormationDiskState = EMPTY,
+        directory: int = 0,
     ) -> None:
         self.directory_id = UUID(int=directory or node_id)
         self.disk = kept
@@ -61,7 +66,7 @@ class Member:
         self.listening = listening
         counter = iter(range(1, 1_000_000))
         self.door = ClusterDoor(
-            self, Identity(node_id, self.directory_id, kept.cluster_id), SECRET,
+            self, HandshakeIdentity(node_id, self.directory_id, kept.cluster_id), SECRET,
             token=lambda size: (b"%d.%d" % (node_id, next(counter))).ljust(size, b"."), chance=lambda _: 0,
             later=in_time, timing=PATIENT,
         )  # fmt: skip
@@ -70,26 +75,26 @@ class Member:
             persist=self._persist, belongs=lambda *what: self.belonged.set_result(what), later=in_time,
         )  # fmt: skip
 
-    def _persist(self, kept: Kept, done: Callable[[], None]) -> None:
+    def _persist(self, kept: FormationDiskState, done: Callable[[], None]) -> None:
         def write() -> None:
             self.disk = kept
             done()
 
         asyncio.get_running_loop().call_soon(write)
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: PeerLink) -> None:
         self.gathering.opened(link)
 
-    def closed(self, link: Link, _: str) -> None:
+    def closed(self, link: PeerLink, _: str) -> None:
         self.gathering.closed(link)
 
     def found_itself(self, where: str) -> None:
         self.gathering.found_itself(where)
 
-    def message(self, link: Link, subject: Subject, body: Buffer) -> None:
+    def message(self, link: PeerLink, subject: Subject, body: Buffer) -> None:
         raise AssertionError(f"{link.where} says something about {subject}: {bytes(body)!r}")
 
-    def request(self, link: Link, subject: Subject, number: int, body: Buffer) -> None:
+    def request(self, link: PeerLink, subject: Subject, number: int, body: Buffer) -> None:
         assert subject is Subject.FORMING
         self.gathering.request(link, number, body)
 

@@ -23,10 +23,10 @@ from tests.doors.cluster.nodes import (
 )
 
 from duramen.base.ports import Buffer
-from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel, Subject
-from duramen.codec.cluster.frames import ALIVE, Kind, encode_frame
-from duramen.codec.cluster.handshake import Handshake, Identity, Side
-from duramen.doors.cluster.timer import TIMING, Backoff, Timing
+from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, PeerChannel, Subject
+from duramen.codec.cluster.frames import ALIVE, PeerKind, encode_frame
+from duramen.codec.cluster.handshake import Handshake, HandshakeIdentity, HandshakeSide
+from duramen.doors.cluster.timer import TIMING, Backoff, LinkTiming
 
 CLUSTER, OTHER = UUID(int=77), UUID(int=88)
 MEBIBYTE = 1024 * 1024
@@ -75,10 +75,10 @@ async def said_nothing_more(reader: asyncio.StreamReader) -> bytes:
 @in_a_loop
 async def test_two_nodes_speak_both_ways() -> None:
     async with node(identity(1)) as one, node(identity(2)) as two:
-        there = await one.dial(two, Channel.DATA, looked_for=2)
+        there = await one.dial(two, PeerChannel.DATA, looked_for=2)
         back = await soon(two.owner.links.get())
         assert (there.peer.identity, back.peer.identity) == (identity(2), identity(1))
-        assert (there.dialed, back.dialed, back.channel) == (True, False, Channel.DATA)
+        assert (there.dialed, back.dialed, back.channel) == (True, False, PeerChannel.DATA)
         assert there.send(Subject.QUORUM, b"vo", b"te")
         heard = await soon(two.owner.heard.get())
         assert heard == (back, Subject.QUORUM, 0, b"vote")
@@ -93,8 +93,8 @@ async def test_two_nodes_speak_both_ways() -> None:
         assert await soon(second) == b"2"
         assert await soon(first) == large + b"end"
         assert (one.door.peers.node_ids(), two.door.peers.node_ids()) == ([2], [1])
-        assert one.door.peers.link(2, Channel.DATA) is there
-        assert one.door.peers.link(2, Channel.CONTROL) is None
+        assert one.door.peers.link(2, PeerChannel.DATA) is there
+        assert one.door.peers.link(2, PeerChannel.CONTROL) is None
 
 
 @in_a_loop
@@ -102,14 +102,14 @@ async def test_what_was_dialed_is_used_before_what_dialed() -> None:
     async with node(identity(1)) as one, node(identity(2)) as two:
         there = await one.dial(two)
         accepted = await soon(two.owner.links.get())
-        assert two.door.peers.link(1, Channel.CONTROL) is accepted
+        assert two.door.peers.link(1, PeerChannel.CONTROL) is accepted
         dialed = await two.dial(one)
         await soon(one.owner.links.get())
-        assert two.door.peers.link(1, Channel.CONTROL) is dialed
-        assert one.door.peers.link(2, Channel.CONTROL) is there
+        assert two.door.peers.link(1, PeerChannel.CONTROL) is dialed
+        assert one.door.peers.link(2, PeerChannel.CONTROL) is there
         dialed.abort("enough")
         assert await soon(two.owner.ends.get()) == (dialed, "enough")
-        assert two.door.peers.link(1, Channel.CONTROL) is accepted
+        assert two.door.peers.link(1, PeerChannel.CONTROL) is accepted
 
 
 @pytest.mark.parametrize(
@@ -119,18 +119,18 @@ async def test_what_was_dialed_is_used_before_what_dialed() -> None:
         (identity(2, OTHER), SECRET, 2, f"node 1 is of the cluster {CLUSTER}, node 2 of the cluster {OTHER}"),
         (identity(2), SECRET, 3, "node 3 was looked for, and node 2 is there"),
         (
-            Identity(1, UUID(int=9)), SECRET, -1,
+            HandshakeIdentity(1, UUID(int=9)), SECRET, -1,
             f"two nodes have the node id 1, with the directory {UUID(int=1)} and {UUID(int=9)}",
         ),
     ],
 )  # fmt: skip
 def test_a_refusal_is_one_line_on_both_sides(
-    other: Identity, secret: bytes, looked_for: int, text: str, caplog: pytest.LogCaptureFixture
+    other: HandshakeIdentity, secret: bytes, looked_for: int, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> int:
         clock = Clock()
         async with node(identity(1, CLUSTER), later=clock.later) as one, node(other, secret) as two:
-            one.door.dial("127.0.0.1", two.port, Channel.CONTROL, looked_for)
+            one.door.dial("127.0.0.1", two.port, PeerChannel.CONTROL, looked_for)
             for wait_ms in (25, 50, 100):  # it dials again, and says nothing new
                 await clock.fire_next(wait_ms)
             assert one.owner.links.empty()
@@ -147,7 +147,7 @@ def test_a_refusal_is_one_line_on_both_sides(
 def test_another_version_is_said_on_both_sides(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with node(identity(2)) as two, raw(two.port) as (reader, writer):
-            hello = bytearray(Handshake(Side.DIALER, identity(1), SECRET, bytes(32)).take())
+            hello = bytearray(Handshake(HandshakeSide.DIALER, identity(1), SECRET, bytes(32)).take())
             hello[8:10] = (2, 3)
             writer.write(hello)
             answer = await said_nothing_more(reader)
@@ -161,17 +161,17 @@ def test_another_version_is_said_on_both_sides(caplog: pytest.LogCaptureFixture)
 @in_a_loop
 async def test_a_node_finds_itself() -> None:
     async with node(identity(1)) as one:
-        one.door.dial("127.0.0.1", one.port, Channel.CONTROL)
+        one.door.dial("127.0.0.1", one.port, PeerChannel.CONTROL)
         assert await soon(one.owner.itself.get()) == f"127.0.0.1:{one.port}"
 
 
 @in_a_loop
 async def test_a_second_disk_under_a_node_id_that_is_connected_is_refused() -> None:
-    async with node(identity(1)) as one, node(Identity(1, UUID(int=9))) as again, node(identity(2)) as two:
+    async with node(identity(1)) as one, node(HandshakeIdentity(1, UUID(int=9))) as again, node(identity(2)) as two:
         await one.dial(two)
         first = await soon(two.owner.links.get())
-        again.door.dial("127.0.0.1", two.port, Channel.CONTROL)
-        await one.dial(two, Channel.DATA)
+        again.door.dial("127.0.0.1", two.port, PeerChannel.CONTROL)
+        await one.dial(two, PeerChannel.DATA)
         assert (await soon(two.owner.links.get())).peer.identity == identity(1)
         # Once the first is gone there is nothing against it.
         await one.door.close()
@@ -265,7 +265,7 @@ async def test_who_says_that_it_is_there_is_kept() -> None:
     async with node(identity(2), later=clock.later) as two, proven(two.port, identity(1)) as (_, writer):
         link = await soon(two.owner.links.get())
         for number in range(3 * TIMING.silent_turns):
-            frames = b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.QUORUM, 0, [b"%d" % number])))
+            frames = b"".join(map(bytes, encode_frame(PeerKind.MESSAGE, Subject.QUORUM, 0, [b"%d" % number])))
             writer.write(ALIVE + frames)
             assert (await soon(two.owner.heard.get())).body == b"%d" % number
             assert clock.fire(PATIENT.alive_ms) == 1
@@ -280,7 +280,7 @@ async def test_much_at_once_is_taken_in_turns_and_in_order() -> None:
         link = await soon(two.owner.links.get())
         for number in range(count):
             body = [b"%03d" % number, bytes(1024)]
-            writer.write(b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.QUORUM, 0, body))))
+            writer.write(b"".join(map(bytes, encode_frame(PeerKind.MESSAGE, Subject.QUORUM, 0, body))))
         most, heard = 0, list[int]()
         while len(heard) < count:
             heard.append(int((await soon(two.owner.heard.get())).body[:3]))
@@ -302,11 +302,11 @@ async def test_a_peer_that_does_not_read_is_let_go_and_costs_what_is_allowed() -
         taken = 0
         while link.send(Subject.CONTROLLER, bytes(MEBIBYTE)):
             taken += MEBIBYTE
-        assert taken <= 2 * LARGEST_BODY_BYTES[Channel.CONTROL] + 8 * MEBIBYTE
+        assert taken <= 2 * LARGEST_BODY_BYTES[PeerChannel.CONTROL] + 8 * MEBIBYTE
         assert not link.request(Subject.CONTROLLER, print, b"x")
         for _ in range(TIMING.blocked_turns):
             writer.write(ALIVE)
-            writer.write(b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.QUORUM, 0, []))))
+            writer.write(b"".join(map(bytes, encode_frame(PeerKind.MESSAGE, Subject.QUORUM, 0, []))))
             await soon(two.owner.heard.get())
             assert clock.fire(PATIENT.alive_ms) == 1
         _, why = await soon(two.owner.ends.get())
@@ -366,7 +366,7 @@ def test_who_proves_nothing_in_time_is_let_go(caplog: pytest.LogCaptureFixture) 
     async def run() -> None:
         clock = Clock()
         async with node(identity(2), later=clock.later) as two, contextlib.AsyncExitStack() as open_ones:
-            hello = Handshake(Side.DIALER, identity(1), SECRET, bytes(32)).take()
+            hello = Handshake(HandshakeSide.DIALER, identity(1), SECRET, bytes(32)).take()
             strangers = [await open_ones.enter_async_context(raw(two.port)) for _ in range(3)]
             for (_, writer), words in zip(strangers, (b"", hello[:1], hello), strict=True):
                 writer.write(words)
@@ -397,7 +397,7 @@ def test_a_stranger_cannot_make_us_hold_more(caplog: pytest.LogCaptureFixture) -
 
     async def run() -> None:
         async with node(identity(2), later=Clock().later) as two, raw(two.port) as (reader, writer):
-            hello = Handshake(Side.DIALER, identity(1), SECRET, bytes(32)).take()
+            hello = Handshake(HandshakeSide.DIALER, identity(1), SECRET, bytes(32)).take()
             writer.write(hello + bytes(MEBIBYTE))
             await said_nothing_more(reader)
 
@@ -433,7 +433,7 @@ def test_nobody_there_is_said_once_and_dialed_until_somebody_is(caplog: pytest.L
         async with node(identity(1), later=clock.later) as one:
             free = loopback()
             port: int = free.getsockname()[1]
-            one.door.dial("127.0.0.1", port, Channel.CONTROL)
+            one.door.dial("127.0.0.1", port, PeerChannel.CONTROL)
             for wait_ms in (25, 50, 100, 200):
                 await clock.fire_next(wait_ms)
             free.close()
@@ -445,7 +445,7 @@ def test_nobody_there_is_said_once_and_dialed_until_somebody_is(caplog: pytest.L
 
 
 def test_waits_grow_and_half_of_each_is_chance() -> None:
-    timing = Timing(first_retry_ms=100, longest_retry_ms=400)
+    timing = LinkTiming(first_retry_ms=100, longest_retry_ms=400)
     least, most = Backoff(timing, lambda _: 0), Backoff(timing, lambda below: below - 1)
     assert [least.next_ms() for _ in range(4)] == [50, 100, 200, 200]
     assert [most.next_ms() for _ in range(4)] == [100, 200, 400, 400]
@@ -456,7 +456,7 @@ def test_waits_grow_and_half_of_each_is_chance() -> None:
 @in_a_loop
 async def test_a_dialer_that_is_closed_lets_go() -> None:
     async with node(identity(1)) as one, node(identity(2)) as two:
-        dialer = one.door.dial("127.0.0.1", two.port, Channel.CONTROL)
+        dialer = one.door.dial("127.0.0.1", two.port, PeerChannel.CONTROL)
         link = await soon(one.owner.links.get())
         assert dialer.link is link
         await dialer.close()

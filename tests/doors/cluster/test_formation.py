@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
 from duramen.doors.cluster.formation import from_bytes, to_bytes
-from duramen.raft.forming.values import Attempt, Hello, Message, Proposal, Propose
+from duramen.raft.forming.values import ClusterProposal, FormationAttempt, FormationHello, Message, ProposeCluster
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
 DIRECTORY = UUID(int=5)
@@ -17,13 +17,15 @@ SENDER = ReplicaId(1, str(DIRECTORY))
 
 whole = st.integers(0, (1 << 63) - 1)
 replicas = st.builds(ReplicaId, st.integers(0, (1 << 31) - 1), st.uuids().map(str))
-attempts = st.builds(Attempt, replicas, whole)
+attempts = st.builds(FormationAttempt, replicas, whole)
 addresses = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20)
 seeds = st.lists(addresses, max_size=4).map(tuple)
 sets = st.lists(st.builds(Voter, replicas, addresses), max_size=5, unique_by=lambda voter: voter.id.node_id).map(Voters)
 all_messages = st.one_of(
-    st.builds(Hello, st.just(SENDER), seeds, whole, st.none() | attempts, st.none() | st.uuids()),
-    st.builds(Propose, st.builds(Proposal, st.builds(Attempt, st.just(SENDER), whole), seeds, sets)),
+    st.builds(FormationHello, st.just(SENDER), seeds, whole, st.none() | attempts, st.none() | st.uuids()),
+    st.builds(
+        ProposeCluster, st.builds(ClusterProposal, st.builds(FormationAttempt, st.just(SENDER), whole), seeds, sets)
+    ),
 )
 
 
@@ -44,7 +46,9 @@ def test_what_is_damaged_is_refused_or_of_the_same_sender(message: Message, data
         body[at] ^= data.draw(st.integers(1, 255))
     with suppress(RequestInvalid):
         received = from_bytes(body, (1, DIRECTORY))
-        assert (received.sender if isinstance(received, Hello) else received.proposal.attempt.proposer) == SENDER
+        assert (
+            received.sender if isinstance(received, FormationHello) else received.proposal.attempt.proposer
+        ) == SENDER
 
 
 @given(st.binary(max_size=300))
@@ -55,8 +59,8 @@ def test_any_bytes_are_refused_in_a_line(body: bytes) -> None:
 
 def test_nobody_speaks_for_another() -> None:
     for message in (
-        Hello(SENDER, ("a",), 1),
-        Propose(Proposal(Attempt(SENDER, 1), ("a",), Voters([Voter(SENDER, "a")]))),
+        FormationHello(SENDER, ("a",), 1),
+        ProposeCluster(ClusterProposal(FormationAttempt(SENDER, 1), ("a",), Voters([Voter(SENDER, "a")]))),
     ):
         with pytest.raises(RequestInvalid, match="is not who sent this message: that was 2/"):
             from_bytes(to_bytes(message), (2, DIRECTORY))
@@ -65,11 +69,11 @@ def test_nobody_speaks_for_another() -> None:
 @pytest.mark.parametrize("address", ["a\nb", "a b", "a\n", "\x1b[2J", "a" * 513])
 def test_an_address_is_one_that_can_be_said_in_a_line(address: str) -> None:
     with pytest.raises(RequestInvalid, match="a message about forming a cluster is damaged"):
-        from_bytes(to_bytes(Hello(SENDER, (address,), 1)), (1, DIRECTORY))
+        from_bytes(to_bytes(FormationHello(SENDER, (address,), 1)), (1, DIRECTORY))
 
 
 def test_a_node_votes_once() -> None:
     twice = Voters([Voter(SENDER, "a"), Voter(ReplicaId(1, str(UUID(int=6))), "b")])
-    body = to_bytes(Propose(Proposal(Attempt(SENDER, 1), ("a", "b"), twice)))
+    body = to_bytes(ProposeCluster(ClusterProposal(FormationAttempt(SENDER, 1), ("a", "b"), twice)))
     with pytest.raises(RequestInvalid, match="a set of voters has a node twice"):
         from_bytes(body, (1, DIRECTORY))

@@ -9,25 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
-from duramen.codec.cluster.channels import Channel
-from duramen.controller.quorum.snapshot_chunks import Chunk, FetchChunk, Wire
+from duramen.codec.cluster.channels import PeerChannel
+from duramen.controller.quorum.snapshot_chunks import FetchChunk, SnapshotBytes, Wire
 from duramen.doors.cluster.quorum import channel_of, from_bytes, to_bytes
 from duramen.raft import messages
-from duramen.raft.epochs import End
-from duramen.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.voter_changes import VoterAddition, VoterRemoval, VoterUpdate
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
 DIRECTORY = UUID(int=5)
 SENDER = ReplicaId(1, str(DIRECTORY))
 
 whole = st.integers(0, (1 << 63) - 1)
-ends = st.builds(End, whole, whole)
+ends = st.builds(EpochEnd, whole, whole)
 replicas = st.builds(ReplicaId, st.integers(0, (1 << 31) - 1), st.uuids().map(str))
 voters = st.builds(Voter, replicas, st.text(max_size=20))
 sets = st.lists(voters, max_size=5, unique_by=lambda voter: voter.id.node_id).map(Voters)
 fetches = st.builds(messages.Fetch, st.just(SENDER), whole, ends, whole, whole, whole)
 payloads = st.none() | st.binary(max_size=50)
-batches = st.builds(messages.Batch, whole, whole, st.integers(1, 100), payloads, st.none() | sets)
+batches = st.builds(messages.EntryBatch, whole, whole, st.integers(1, 100), payloads, st.none() | sets)
 sender = st.just(SENDER)
 all_messages = st.one_of(
     st.builds(messages.Vote, sender, whole, replicas, ends, st.booleans()),
@@ -41,10 +41,10 @@ all_messages = st.one_of(
         st.lists(batches, max_size=3).map(tuple),
     ),
     st.builds(FetchChunk, st.builds(messages.FetchSnapshot, sender, whole, ends), whole),
-    st.builds(Chunk, sender, whole, ends, whole, whole, st.binary(max_size=50)),
+    st.builds(SnapshotBytes, sender, whole, ends, whole, whole, st.binary(max_size=50)),
     st.builds(
         messages.ChangeVoters, sender, whole,
-        st.one_of(st.builds(AddVoter, voters), st.builds(RemoveVoter, replicas), st.builds(UpdateVoter, voters)),
+        st.one_of(st.builds(VoterAddition, voters), st.builds(VoterRemoval, replicas), st.builds(VoterUpdate, voters)),
     ),
 )  # fmt: skip
 
@@ -127,21 +127,21 @@ def test_values_that_cannot_be(fields: list[object]) -> None:
 
 
 def test_a_payload_is_bytes() -> None:
-    fetch = messages.Fetch(SENDER, 1, End(1, 1), 0, 0, 1)
-    batch = messages.Batch(1, 0, 1, ["state"])
+    fetch = messages.Fetch(SENDER, 1, EpochEnd(1, 1), 0, 0, 1)
+    batch = messages.EntryBatch(1, 0, 1, ["state"])
     with pytest.raises(TypeError, match="a payload travels as bytes, not as list"):
         to_bytes(messages.FetchAnswer(SENDER, 1, fetch, 0, None, None, (batch,)))
 
 
 def test_a_snapshot_travels_in_chunks() -> None:
     for message in (
-        messages.FetchSnapshot(SENDER, 1, End(1, 1)),
-        messages.SnapshotAnswer(SENDER, 1, End(1, 1), Voters(), b"state"),
+        messages.FetchSnapshot(SENDER, 1, EpochEnd(1, 1)),
+        messages.SnapshotAnswer(SENDER, 1, EpochEnd(1, 1), Voters(), b"state"),
     ):
         with pytest.raises(TypeError, match="a snapshot travels in chunks, not whole"):
             to_bytes(message)
 
 
 def test_votes_and_batches_do_not_share_a_connection() -> None:
-    assert channel_of(messages.BeginEpoch(SENDER, 1)) is Channel.CONTROL
-    assert channel_of(FetchChunk(messages.FetchSnapshot(SENDER, 1, End(1, 1)), 0)) is Channel.METADATA
+    assert channel_of(messages.BeginEpoch(SENDER, 1)) is PeerChannel.CONTROL
+    assert channel_of(FetchChunk(messages.FetchSnapshot(SENDER, 1, EpochEnd(1, 1)), 0)) is PeerChannel.METADATA

@@ -11,7 +11,7 @@ from duramen.base.settings import Settings
 from duramen.base.units import MIB
 from duramen.doors.http.application import application
 from duramen.doors.http.serving.hosts import Hosts
-from duramen.doors.http.serving.routes import Node
+from duramen.doors.http.serving.routes import RouteNode
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
 from duramen.service.forwarding.forwarding import Forwarding, Nowhere
@@ -30,7 +30,7 @@ class World:
         settings = Settings(BROKER)
         hosts = Hosts(settings)
         hosts.listen("127.0.0.1", 9644)
-        node = Node(self.manual.metrics, {}, str)
+        node = RouteNode(self.manual.metrics, {}, str)
         node.broker = self.manual.broker
         node.service = service(self.manual.broker)
         node.forwarding = Forwarding(self.manual.broker, Nowhere(), Room(MIB))

@@ -15,10 +15,10 @@ from starlette.requests import Request
 
 from duramen.base.errors import BatchInvalid, BatchTooLarge, StorageFailed, StorageFull, StreamNotFound
 from duramen.base.units import MIB
-from duramen.codec.batch import CONTROL, NewRecord, encode, header
+from duramen.codec.batch import CONTROL, BatchInput, encode, header
 from duramen.codec.jsonbytes import Base64, json_of
 from duramen.doors.http.produce import produce
-from duramen.doors.http.reads import Reading
+from duramen.doors.http.reads import HttpReads
 from duramen.doors.http.serving.problems import PartlyStored, answer_to_partly_stored
 from duramen.doors.http.types.types import Place, RecordInfo, RecordPlaces, RecordsQuery, RecordWish
 from duramen.service.forwarding.forwarding import Forwarding, Nowhere
@@ -53,7 +53,7 @@ def storing(hand: ManualBroker, name: str, wishes: list[RecordWish]) -> Coroutin
 def read_all(hand: ManualBroker, name: str, partition: int, **query: Any) -> list[RecordInfo]:
     """Every record of a partition, page by page."""
     found: list[RecordInfo] = []
-    reading, offset = Reading(), "start"
+    reading, offset = HttpReads(), "start"
 
     async def pages() -> None:
         nonlocal offset
@@ -123,7 +123,7 @@ def test_control_batches_are_passed_over() -> None:
     hand.settle()
     log = stream.partition(0).log
     # Nothing writes markers yet: one is put where a transaction would put it.
-    marker = encode([NewRecord(0, b"\0\0\0\1", b"\0\0\0\0\0\0")], attributes=CONTROL, producer_id=1)
+    marker = encode([BatchInput(0, b"\0\0\0\1", b"\0\0\0\0\0\0")], attributes=CONTROL, producer_id=1)
     hand.store.append(log, marker, header(marker), stream.partition(0).leader_epoch, None)
     hand.produce("s", b"b")
     hand.settle()

@@ -6,7 +6,7 @@ import pytest
 from tests.doors.http.applied import World
 
 from duramen.cli.streams.described import print_stream
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, check, encode
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, check, encode
 
 
 def test_the_floors_of_a_partition_have_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -14,7 +14,7 @@ def test_the_floors_of_a_partition_have_names(capsys: pytest.CaptureFixture[str]
     config: dict[str, Any] = {"table.format": "delta", "table.location": "/lake", "table.kept.offsets": "0:2"}
     world.manual.create("s", **config)
     world.manual.produce("s", b"a", b"b", b"c")
-    new = [NewRecord(1, None, b"d")]
+    new = [BatchInput(1, None, b"d")]
     batch = encode(new, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0)
     store = world.manual.broker.store
     store.append(world.manual.broker.streams.get("s").partitions[0].log, batch, check(batch), store.node_epoch, None)

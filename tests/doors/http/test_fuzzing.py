@@ -12,7 +12,7 @@ from tests.doors.http.conftest import Ask, asking
 
 from duramen.doors.http.application import ROUTES
 from duramen.doors.http.serving.openapi import document, plain_path
-from duramen.doors.http.serving.routes import Route
+from duramen.doors.http.serving.routes import HttpRoute
 from duramen.node.process import NodeProcess
 
 DEEP: Final = b"[" * 50_000 + b"]" * 50_000
@@ -51,7 +51,7 @@ CHECKED: Final = (
 )  # fmt: skip
 
 
-def titled(route: Route) -> str:
+def titled(route: HttpRoute) -> str:
     return f"{route.method} {route.path}"
 
 
@@ -83,7 +83,7 @@ def operations() -> Mapping[str, Any]:
     return {one.ok().label: one.ok() for one in found if isinstance(one, Ok)}
 
 
-def path_with(route: Route, name: str = "") -> str:
+def path_with(route: HttpRoute, name: str = "") -> str:
     path = plain_path(route)
     for parameter, known in KNOWN.items():
         path = path.replace(f"{{{parameter}}}", name or known[0])
@@ -91,7 +91,7 @@ def path_with(route: Route, name: str = "") -> str:
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if "body" in route.types()], ids=titled)
-def test_bodies(route: Route, send: Ask) -> None:
+def test_bodies(route: HttpRoute, send: Ask) -> None:
     for body in NOT_UTF_8:
         status, problem = send(route.method, path_with(route), raw=body)
         assert (status, problem["type"]) == (400, "request-invalid")
@@ -102,7 +102,7 @@ def test_bodies(route: Route, send: Ask) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=titled)
-def test_paths_and_queries(route: Route, fuzzed: NodeProcess, send: Ask) -> None:
+def test_paths_and_queries(route: HttpRoute, fuzzed: NodeProcess, send: Ask) -> None:
     asked = [f"{path_with(route)}?{query}" for query in QUERIES]
     if "{" in route.path:
         asked += [path_with(route, name) for name in NAMES]
@@ -143,7 +143,7 @@ def test_a_group_may_have_any_name(send: Ask) -> None:
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 @pytest.mark.parametrize("route", ROUTES, ids=titled)
 def test_every_operation_keeps_to_its_description(
-    route: Route, mode: str, fuzzed: NodeProcess, send: Ask, operations: Mapping[str, Any]
+    route: HttpRoute, mode: str, fuzzed: NodeProcess, send: Ask, operations: Mapping[str, Any]
 ) -> None:
     from schemathesis import GenerationMode
     from schemathesis.checks import CHECKS

@@ -9,7 +9,7 @@ from tests.doors.http.applied import World
 
 from duramen.doors.http.application import ROUTES
 from duramen.doors.http.serving.openapi import errors_of
-from duramen.doors.http.serving.routes import Route
+from duramen.doors.http.serving.routes import HttpRoute
 from duramen.service.admission import LONGEST_RESOLUTION_MS, Service
 from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.service.broker import Broker
@@ -91,7 +91,7 @@ GUARDED = [route for route in ROUTES if route.rules.needs and (route.method, rou
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
-def test_a_refusal_is_a_problem_with_403(route: Route) -> None:
+def test_a_refusal_is_a_problem_with_403(route: HttpRoute) -> None:
     path = route.path.replace("{name}", "there").replace("{id:any}", "g").replace("{id}", "1")
     body = WISHES.get(route.path) if "body" in route.types() else None
     status, problem = guarded(Only()).ask(

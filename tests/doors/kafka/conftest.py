@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from tests.clients import LIBRARIES, Library
 
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.node.process import NodeProcess
 
 _ROOT: Final = Path(__file__).resolve().parents[3] / ".cache" / "kcat" / "root" / "usr"
@@ -54,9 +54,9 @@ def admin(node: NodeProcess) -> AdminClient:
 
 
 @pytest.fixture
-def raw(node: NodeProcess) -> Iterator[Connection]:
+def raw(node: NodeProcess) -> Iterator[BrokerConnection]:
     """A connection below every client, for what they do not let through."""
     host, _, port = node.kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id="raw", timeout_s=60)
+    connection = BrokerConnection(host, int(port), client_id="raw", timeout_s=60)
     yield connection
     connection.close()

@@ -14,7 +14,7 @@ from tests.clients import CONFLUENT, Library, Record, metric, until
 from tests.untyped import untyped
 
 import duramen
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
@@ -131,7 +131,7 @@ def test_offsets_by_time_are_those_of_records_that_are_there(compacted: NodeProc
 
 def test_epochs_end_where_they_did(compacted: NodeProcess) -> None:
     host, _, port = compacted.kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id="raw", timeout_s=60)
+    connection = BrokerConnection(host, int(port), client_id="raw", timeout_s=60)
     asked = {
         "replica_id": -1,
         "topics": [{"topic": "keyed", "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 1}]}],

@@ -14,7 +14,7 @@ from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.doors.kafka.request.metrics import error_codes
 from duramen.groups.records import partition_for
 from duramen.metadata.decisions import Definition
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 
 GROUP: Final = "g"
 HOME: Final = 2
@@ -53,7 +53,7 @@ def several() -> Several:
     """Three brokers with a stream `a` and one for offsets."""
     several = Several()
     several.ensure_offsets()
-    created: Answer[None] = Answer()
+    created: CallbackResult[None] = CallbackResult()
     several.broker(1).create_stream(Definition("a", 1), created)
     several.settle()
     return several

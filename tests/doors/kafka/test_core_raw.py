@@ -8,7 +8,7 @@ from confluent_kafka import Consumer
 from tests.clients import until
 from tests.doors.kafka.asking import Asking, codes
 
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.kafka import produce
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
@@ -51,7 +51,7 @@ def _produce(asking: Asking, name: str, batch: bytes | bytearray, *, version: in
 def _now_ms(asking: Asking, name: str) -> int:
     """The node's clock: the time of an append."""
     _create(asking, f"{name}-clock", message_timestamp_type="LogAppendTime")
-    return _produce(asking, f"{name}-clock", encode([NewRecord(1, None, b"x")])).append_time_ms
+    return _produce(asking, f"{name}-clock", encode([BatchInput(1, None, b"x")])).append_time_ms
 
 
 # -- versions -----------------------------------------------------------------------------------------
@@ -109,32 +109,32 @@ def test_produce_before_3_is_advertised_and_refused(asking: Asking, stream_name:
 def test_a_compacted_topic_names_the_records_without_a_key(asking: Asking, stream_name: str, codec: int) -> None:
     _create(asking, stream_name, cleanup_policy="compact")
     keys = (b"k", None, b"", None)
-    found = _produce(asking, stream_name, encode([NewRecord(-1, key, b"v") for key in keys], codec=codec))
+    found = _produce(asking, stream_name, encode([BatchInput(-1, key, b"v") for key in keys], codec=codec))
     assert found.error_code == ErrorCode.INVALID_RECORD
     assert [place for place, _ in found.record_errors] == [1, 3]
     assert all(why for _, why in found.record_errors)
     assert "2 records" in (found.message or "")
-    assert _produce(asking, stream_name, encode([NewRecord(-1, b"", None)])).base_offset == 0
+    assert _produce(asking, stream_name, encode([BatchInput(-1, b"", None)])).base_offset == 0
 
 
 def test_timestamps_out_of_bounds_are_named_even_between_good_ones(asking: Asking, stream_name: str) -> None:
     _create(asking, stream_name, message_timestamp_before_max_ms=60_000, message_timestamp_after_max_ms=60_000)
     now_ms = _now_ms(asking, stream_name)
     times = (now_ms, now_ms - 3_600_000, -1, now_ms + 3_600_000, now_ms - 30_000)
-    found = _produce(asking, stream_name, encode([NewRecord(time, None, b"v") for time in times]))
+    found = _produce(asking, stream_name, encode([BatchInput(time, None, b"v") for time in times]))
     assert found.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [place for place, _ in found.record_errors] == [1, 3]
-    fine = [NewRecord(time, None, b"v") for time in (now_ms, -1, now_ms - 30_000)]
+    fine = [BatchInput(time, None, b"v") for time in (now_ms, -1, now_ms - 30_000)]
     assert _produce(asking, stream_name, encode(fine)).base_offset == 0
 
 
 def test_only_the_newest_record_counts_where_only_the_future_is_bounded(asking: Asking, stream_name: str) -> None:
     _create(asking, stream_name)
     now_ms = _now_ms(asking, stream_name)
-    late = encode([NewRecord(now_ms, None, b"v"), NewRecord(now_ms + 7_200_000, None, b"v")])
+    late = encode([BatchInput(now_ms, None, b"v"), BatchInput(now_ms + 7_200_000, None, b"v")])
     found = _produce(asking, stream_name, late)
     assert (found.error_code, [place for place, _ in found.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [1])
-    assert _produce(asking, stream_name, encode([NewRecord(1, None, b"v")])).base_offset == 0
+    assert _produce(asking, stream_name, encode([BatchInput(1, None, b"v")])).base_offset == 0
 
 
 @pytest.mark.parametrize("records", [b"", b"abc", bytes(60)])
@@ -158,7 +158,7 @@ def test_special_timestamps_mean_something_from_their_version_on(
     asking: Asking, stream_name: str, version: int
 ) -> None:
     _create(asking, stream_name)
-    _produce(asking, stream_name, encode([NewRecord(time, None, b"v") for time in (5000, 9000, 7000)]))
+    _produce(asking, stream_name, encode([BatchInput(time, None, b"v") for time in (5000, 9000, 7000)]))
     unsupported = (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
     expected = {
         -1: (0, 3, -1),
@@ -184,7 +184,7 @@ def test_times_are_found_after_a_restart_too(new_node: Callable[..., NodeProcess
     with Asking(node) as asking:
         _create(asking, "t")
         for first in (1000, 4000, 2000):
-            _produce(asking, "t", encode([NewRecord(first + at, None, b"v") for at in (0, 100, 50)], codec=1))
+            _produce(asking, "t", encode([BatchInput(first + at, None, b"v") for at in (0, 100, 50)], codec=1))
     node.kill()
     node.start()
     with Asking(node) as asking:

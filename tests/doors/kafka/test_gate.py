@@ -7,7 +7,7 @@ import pytest
 from tests.doors.kafka.by_hand import ByHand
 
 from duramen.base.principal import ANONYMOUS, Principal
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.kafka import fetch, produce
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -156,7 +156,7 @@ def test_topics_are_refused_one_by_one() -> None:
 
 
 def test_batches_are_refused_by_topic_and_by_transactional_id() -> None:
-    batch = memoryview(encode([NewRecord(1, None, b"a")]))
+    batch = memoryview(encode([BatchInput(1, None, b"a")]))
     write = Operation.WRITE
     allowed = {(Access(write, ResourceType.TOPIC), THERE), (Access(write, ResourceType.TRANSACTIONAL_ID), "mine")}
     for transactional_id, codes in ((None, [0, TOPIC]), ("t", [TRANSACTION, TRANSACTION])):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
@@ -14,7 +14,7 @@ from duramen.codec.kafka.versions import APIS, ApiKey
 class Asking:
     """Requests in a version of the test's choice."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
 
     def __call__(self, api: ApiKey, version: int, message: dict[str, Any]) -> dict[str, Any]:
@@ -25,14 +25,14 @@ class Asking:
 
 
 @pytest.fixture
-def ask(raw: Connection) -> Asking:
+def ask(raw: BrokerConnection) -> Asking:
     """A connection."""
     assert raw.request(ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"], "key_type": 0})
     return Asking(raw)
 
 
 @pytest.fixture
-def stream(raw: Connection, stream_name: str) -> str:
+def stream(raw: BrokerConnection, stream_name: str) -> str:
     """A stream of two partitions."""
     topic = {"name": stream_name, "num_partitions": 2, "replication_factor": 1}
     raw.request(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 30_000})
@@ -130,7 +130,7 @@ def test_members_join_in_one_step_or_two(ask: Asking, stream: str, version: int)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
-def test_a_group_id_that_share_consumers_have(ask: Asking, raw: Connection, stream: str, version: int) -> None:
+def test_a_group_id_that_share_consumers_have(ask: Asking, raw: BrokerConnection, stream: str, version: int) -> None:
     """No classic member joins, nobody commits to it, and there are no offsets to delete."""
     assert raw.request(ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"], "key_type": 2})
     group = f"{stream}/{version}"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.doors.kafka.by_hand import ByHand, ManualConnection
 
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.kafka import fetch, produce
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -75,7 +75,7 @@ class World(ByHand):
         version = VERSIONS[api]
         partition: dict[str, Any] = {"partition_index": 0, "timestamp": -1}
         if api is ApiKey.PRODUCE:
-            batch = memoryview(encode([NewRecord(1, None, value)]))
+            batch = memoryview(encode([BatchInput(1, None, value)]))
             topics = [TopicData(name, [PartitionData(0, batch)])]
             return api, version, b"".join(produce.encode_request(version, ProduceRequest(None, -1, TIMEOUT_MS, topics)))
         if api is ApiKey.FETCH:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.doors.kafka.asking import Asking, codes
 
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.kafka import produce
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
@@ -27,7 +27,7 @@ class Producer:
 
     def send(self, sequence: int, *, epoch: int = 0) -> int:
         """The error of a batch of one record."""
-        new = [NewRecord(1, None, b"%d" % sequence)]
+        new = [BatchInput(1, None, b"%d" % sequence)]
         batch = encode(new, producer_id=self._id, producer_epoch=epoch, base_sequence=sequence)
         request = ProduceRequest(None, -1, 5000, [TopicData(self._topic, [PartitionData(0, memoryview(batch))])])
         frame, start = self._asking.ask_bytes(ApiKey.PRODUCE, 9, b"".join(produce.encode_request(9, request)))

@@ -11,7 +11,7 @@ from tests.doors.kafka.asking import Asking
 from tests.raw import Wanted, batch_of, connect, fetch_bytes, produce_bytes
 
 from duramen.base.catalogue import STREAM
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.batch import APPEND_TIME, CODEC_MASK, batches
 from duramen.codec.compression import CODECS
 from duramen.codec.kafka.errors import ErrorCode
@@ -22,7 +22,7 @@ TYPES = ("uncompressed", *CODECS[1:])
 
 
 @pytest.fixture
-def connection(node: NodeProcess) -> Iterator[Connection]:
+def connection(node: NodeProcess) -> Iterator[BrokerConnection]:
     """A connection below every client."""
     connection = connect(node)
     yield connection
@@ -39,7 +39,7 @@ def _create(admin: AdminClient, name: str, **config: object) -> None:
     "wanted", [TYPES[0], "zstd", *(pytest.param(one, marks=pytest.mark.long) for one in TYPES[1:-1])]
 )
 def test_records_of_every_library_are_stored_in_the_topic_s_compression(
-    node: NodeProcess, admin: AdminClient, connection: Connection, library: Library, stream_name: str, wanted: str
+    node: NodeProcess, admin: AdminClient, connection: BrokerConnection, library: Library, stream_name: str, wanted: str
 ) -> None:
     _create(admin, stream_name, compression_type=wanted)
     records = [
@@ -61,7 +61,7 @@ def test_records_of_every_library_are_stored_in_the_topic_s_compression(
 
 
 def test_a_large_batch_in_lz4_comes_in_blocks_that_java_reads(
-    node: NodeProcess, admin: AdminClient, connection: Connection, stream_name: str
+    node: NodeProcess, admin: AdminClient, connection: BrokerConnection, stream_name: str
 ) -> None:
     _create(admin, stream_name, compression_type="lz4", compression_lz4_level=12)
     CONFLUENT.produce(node.kafka, stream_name, [Record(bytes(range(256)) * 2000)])
@@ -72,7 +72,7 @@ def test_a_large_batch_in_lz4_comes_in_blocks_that_java_reads(
 
 
 def test_the_time_of_the_append_is_answered_for_what_was_compressed_again(
-    admin: AdminClient, connection: Connection, stream_name: str
+    admin: AdminClient, connection: BrokerConnection, stream_name: str
 ) -> None:
     _create(admin, stream_name, compression_type="zstd", message_timestamp_type="LogAppendTime")
     answer = produce_bytes(connection, stream_name, batch_of(b"x" * 99, codec=1))
@@ -83,7 +83,7 @@ def test_the_time_of_the_append_is_answered_for_what_was_compressed_again(
 
 
 def test_what_is_larger_than_allowed_after_it_was_decompressed_is_refused(
-    admin: AdminClient, connection: Connection, stream_name: str
+    admin: AdminClient, connection: BrokerConnection, stream_name: str
 ) -> None:
     _create(admin, stream_name, compression_type="uncompressed", max_message_bytes=10_000)
     assert produce_bytes(connection, stream_name, batch_of(bytes(50_000), codec=4)).error_code == 10
@@ -94,7 +94,7 @@ def test_what_is_larger_than_allowed_after_it_was_decompressed_is_refused(
 
 
 def test_no_more_replicas_are_wanted_than_a_topic_has(
-    admin: AdminClient, connection: Connection, stream_name: str
+    admin: AdminClient, connection: BrokerConnection, stream_name: str
 ) -> None:
     _create(admin, stream_name, min_insync_replicas=2)
     assert [produce_bytes(connection, stream_name, batch_of(b"x"), acks=acks).error_code for acks in (-1, 1)] == [0, 0]

@@ -11,7 +11,7 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
-from duramen.codec.batch import Header, Record, records
+from duramen.codec.batch import DecodedRecord, Header, records
 from duramen.codec.nats import Message, encode_header_block
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.recall import recall
@@ -102,8 +102,8 @@ class Place:
         self.worker.settle()
         return self.answers()
 
-    def records(self, name: str, partition: int = 0) -> list[Record]:
-        found: list[Record] = []
+    def records(self, name: str, partition: int = 0) -> list[DecodedRecord]:
+        found: list[DecodedRecord] = []
 
         def take(_: Header, batch: bytes) -> None:
             found.extend(records(batch))

@@ -2,7 +2,7 @@
 
 from tests.doors.nats.capturing import Place, error_of, message
 
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 
 _ID = {"Nats-Msg-Id": "i"}
 
@@ -132,7 +132,7 @@ def test_damage_loses_the_ids_it_hits_and_no_others(place: Place) -> None:
 def test_what_came_through_kafka_has_no_ids_after_a_crash_either(place: Place) -> None:
     place.create("s", "a")
     now_ms = place.clock.wall_ms()
-    batch = encode([NewRecord(now_ms, None, b"k", [(b"Nats-Msg-Id", b"i")])])
+    batch = encode([BatchInput(now_ms, None, b"k", [(b"Nats-Msg-Id", b"i")])])
     place.broker.streams.get("s").partition(0).append(batch, None)
     place.settle()
     again = place.crashed()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from duramen.base.errors import DuramenError, NatsProtocolInvalid, ServerUnreachable, SettingInvalid
 from duramen.codec.nats import Message
 from duramen.doors.nats.address import ServerAddress, parse_server
-from duramen.doors.nats.connection import NatsConnection
+from duramen.doors.nats.connection import NatsClientConnection
 
 _INFO = b'INFO {"server_id":"A","server_name":"me","version":"2.15.1","headers":true,"max_payload":100}\r\n'
 
@@ -74,7 +74,7 @@ class Meeting:
     def __init__(self, address: str = "nats://h:1", server_name: str = "") -> None:
         self.owner = Owner()
         self.socket = Socket()
-        self.connection = NatsConnection(
+        self.connection = NatsClientConnection(
             self.owner, parse_server(address), name="duramen-1", server_name=server_name, queue=b"q", keep_bytes=1000
         )
         self.connection.connection_made(self.socket)

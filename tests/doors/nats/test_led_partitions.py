@@ -16,15 +16,15 @@ from tests.sim.planted import Bug, planted
 from duramen.base.errors import DuramenError
 from duramen.broker.gaps import OpenGap
 from duramen.broker.streams import Stream
-from duramen.codec.batch import Header, Record, records
+from duramen.codec.batch import DecodedRecord, Header, records
 from duramen.codec.nats import Message
 from duramen.codec.partitioner import partition_of
-from duramen.doors.nats.bound import Taken
+from duramen.doors.nats.bound import MessageBatch
 from duramen.doors.nats.capture import Capture
-from duramen.doors.nats.led_partitions import Leading
+from duramen.doors.nats.led_partitions import LedPartitions
 from duramen.metadata.decisions import Definition
 from duramen.service.admission import Service
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 from duramen.storage.scan import scan_log
 
 _LISTENED_MS = 1
@@ -45,7 +45,7 @@ class Ear:
             self.broker, Service(self.broker), fingerprint_key=b"k", duplicate_entries=1000, limit_bytes=1 << 20,
             soon=hand.worker.soon, send=self.writes.append, on_room=lambda: None,
         )  # fmt: skip
-        self.leading = Leading(
+        self.leading = LedPartitions(
             self.broker, self.capture,
             listened_ms=_LISTENED_MS, report=self.reports.append, follow=self._follow, ready=self._ready,
         )  # fmt: skip
@@ -90,7 +90,7 @@ class Place:
         self.ears = {node_id: Ear(self.several, node_id) for node_id in self.several.hands}
 
     def create(self, name: str, *subjects: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        created: Answer[None] = Answer()
+        created: CallbackResult[None] = CallbackResult()
         self.several.broker(1).create_stream(Definition(name, partitions, config or {}, subjects), created)
         self.several.advance(1000)
         assert created.value is None
@@ -108,8 +108,8 @@ class Place:
     def elect(self, name: str, leader: int | None, index: int = 0) -> None:
         self.several.elect(self.several.place(name, index), leader)
 
-    def records(self, node_id: int, name: str, index: int = 0) -> list[Record]:
-        found: list[Record] = []
+    def records(self, node_id: int, name: str, index: int = 0) -> list[DecodedRecord]:
+        found: list[DecodedRecord] = []
         ended: list[object] = []
 
         def take(_: Header, batch: bytes) -> None:
@@ -424,7 +424,7 @@ def test_a_new_connection_brings_nothing_from_before(place: Place) -> None:
 
 def test_a_stream_that_is_deleted_is_followed_no_more(place: Place) -> None:
     place.create("s", "a")
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     place.several.broker(1).delete_stream("s", deleted)
     place.several.settle()
     assert deleted.value is None
@@ -495,7 +495,7 @@ def test_no_answer_is_false_and_no_id_is_there_twice(wishes: list[tuple[str, int
 
 
 def _forget_ids(right: Callable[..., Any]) -> Callable[..., Any]:
-    def _appended(self: Capture, taken: Taken, base_offset: int, error: DuramenError | None) -> None:
+    def _appended(self: Capture, taken: MessageBatch, base_offset: int, error: DuramenError | None) -> None:
         right(self, taken, base_offset if error is None else -1, error)
 
     return _appended

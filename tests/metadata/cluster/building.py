@@ -5,7 +5,7 @@ from uuid import UUID
 
 from tests.metadata.cluster.site import Site
 
-from duramen.metadata.alter_partition import Altered, Member, Proposal, alter_partition
+from duramen.metadata.alter_partition import Altered, InSyncMember, InSyncProposal, alter_partition
 from duramen.metadata.decisions import Definition, create_stream
 from duramen.metadata.events import PartitionChanged
 from duramen.metadata.partitions import PartitionId, PartitionState
@@ -39,12 +39,12 @@ def partition_at(site: Site, place: PartitionId) -> PartitionState:
     return partition
 
 
-def proposal_at(site: Site, place: PartitionId, *isr: int) -> Proposal:
+def proposal_at(site: Site, place: PartitionId, *isr: int) -> InSyncProposal:
     """What the leader would rightly propose."""
     partition = partition_at(site, place)
     assert partition.leader is not None
-    members = {node.id: Member(node.id, node.epoch) for node in site.state.registrations}
-    return Proposal(
+    members = {node.id: InSyncMember(node.id, node.epoch) for node in site.state.registrations}
+    return InSyncProposal(
         place,
         members[partition.leader],
         partition.leader_epoch,

@@ -28,7 +28,7 @@ from tests.metadata.cluster.describing import event_text, members_text, partitio
 from tests.metadata.cluster.site import Site
 
 from duramen.base.errors import DuramenError
-from duramen.metadata.alter_partition import Member, Proposal, Refusal, alter_partition
+from duramen.metadata.alter_partition import AlterPartitionRefusal, InSyncMember, InSyncProposal, alter_partition
 from duramen.metadata.decisions import Definition
 from duramen.metadata.elections import elect_preferred, elect_unclean
 from duramen.metadata.events import Event
@@ -36,7 +36,7 @@ from duramen.metadata.fencing import fence
 from duramen.metadata.leader_reports import Reports, depose
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.reassignment import cancel, reassign
-from duramen.metadata.rebalance import Move, begin_moves, plan, progress
+from duramen.metadata.rebalance import ReplicaMove, begin_moves, plan, progress
 from duramen.metadata.registration import Registration, unregister
 from duramen.metadata.state import ControllerState
 from duramen.metadata.streams import configure_replicated, create_replicated
@@ -59,7 +59,7 @@ class Script:
     def __init__(self) -> None:
         self._site = Site()
         self._reports = Reports()
-        self._plan: list[Move] = []
+        self._plan: list[ReplicaMove] = []
         self._said: list[str] = []
 
     def run(self, text: str) -> str:
@@ -156,11 +156,11 @@ class Script:
         assert partition is not None
         old = set(_ids(options["old"])) if "old" in options else set()
 
-        def member(node_id: int) -> Member:
+        def member(node_id: int) -> InSyncMember:
             known = self._state.registrations.get(node_id)
-            return Member(node_id, 0 if known is None or node_id in old else known.epoch)
+            return InSyncMember(node_id, 0 if known is None or node_id in old else known.epoch)
 
-        proposal = Proposal(
+        proposal = InSyncProposal(
             self._place(where),
             member(int(node)),
             int(options.get("epoch", partition.leader_epoch)),
@@ -168,7 +168,7 @@ class Script:
             tuple(map(member, _ids(isr))),
         )
         answer = alter_partition(self._state, proposal)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, AlterPartitionRefusal):
             self._said.append(f"{answer.name}: {answer.value}")
         else:
             self._commit(answer.events)

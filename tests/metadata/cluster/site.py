@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from duramen.metadata.events import Event, decode_event, encode_event
-from duramen.metadata.heartbeats import Heartbeat, Verdict, heartbeat
+from duramen.metadata.heartbeats import Heartbeat, HeartbeatVerdict, heartbeat
 from duramen.metadata.registration import Registration, register
 from duramen.metadata.sessions import Membership, Sessions
 from duramen.metadata.state import ControllerState
@@ -44,7 +44,9 @@ class Site:
         self.membership.registered(wish.node_id, self.now_ms)
         return events
 
-    def beat(self, node_id: int, *, behind: int = 0, stops: bool = False, wants_fence: bool = False) -> Verdict:
+    def beat(
+        self, node_id: int, *, behind: int = 0, stops: bool = False, wants_fence: bool = False
+    ) -> HeartbeatVerdict:
         """A node sends a heartbeat in the registration that it has."""
         node = self.state.registrations.get(node_id)
         epoch = -1 if node is None else node.epoch

@@ -16,7 +16,7 @@ from tests.metadata.cluster.holders import Holders
 from tests.metadata.cluster.site import SESSIONS, Site
 
 from duramen.base.errors import DuramenError
-from duramen.metadata.alter_partition import Altered, Member, Proposal, alter_partition
+from duramen.metadata.alter_partition import Altered, InSyncMember, InSyncProposal, alter_partition
 from duramen.metadata.decisions import Definition, delete_stream
 from duramen.metadata.elections import elect_preferred, elect_unclean, move_leader, rebalance_leaders
 from duramen.metadata.events import Event, PartitionChanged, decode_event
@@ -210,12 +210,12 @@ class ClusterMachine(RuleBasedStateMachine):
             return
         known = {node.id: node.epoch for node in self.state.registrations}
         proposed = self.holders.propose(where, node_id, dict.fromkeys((node_id, *members)))
-        proposal = Proposal(
+        proposal = InSyncProposal(
             where,
-            Member(node_id, leader.epoch),
+            InSyncMember(node_id, leader.epoch),
             partition.leader_epoch,
             partition.partition_epoch,
-            tuple(Member(member, known.get(member, 0) - (old and member != node_id)) for member in proposed),
+            tuple(InSyncMember(member, known.get(member, 0) - (old and member != node_id)) for member in proposed),
         )
         answer = alter_partition(self.state, proposal)
         if isinstance(answer, Altered):

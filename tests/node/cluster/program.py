@@ -35,12 +35,12 @@ from duramen.host.worker import HostWorker
 from duramen.metadata.decisions import Definition, create_stream
 from duramen.metadata.events import Event, StreamCreated, decode_event, encode_event
 from duramen.node.addresses import bind_all, parse_addresses
-from duramen.node.cluster.assembly import Candidate, ClusterSide
-from duramen.node.cluster.quorum import Parts
+from duramen.node.cluster.assembly import Candidate, ClusterAssembly
+from duramen.node.cluster.quorum import ClusterParts
 from duramen.node.timer import Ticking
 from duramen.raft.effects import Effect
-from duramen.raft.timeouts import TIMEOUTS, Timeouts
-from duramen.storage.directory import Directory, open_directory
+from duramen.raft.timeouts import TIMEOUTS, RaftTimeouts
+from duramen.storage.directory import DataDirectory, open_directory
 from duramen.storage.recovery.recovery import recover
 from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
@@ -55,7 +55,7 @@ def say(line: str) -> None:
 class Program:
     """The node while it runs."""
 
-    def __init__(self, side: ClusterSide, parts: Parts) -> None:
+    def __init__(self, side: ClusterAssembly, parts: ClusterParts) -> None:
         self._side = side
         self._parts = parts
 
@@ -127,7 +127,7 @@ class Watcher:
 
     stands_for_another = False
 
-    def __init__(self, side: ClusterSide) -> None:
+    def __init__(self, side: ClusterAssembly) -> None:
         self._side = side
 
     def happened(self, event: Event, epoch: int) -> None:
@@ -159,7 +159,7 @@ class Watcher:
         del node_id, body
 
 
-def make_parts(directory: Directory, files: HostFileSystem, node_id: int, worker: HostWorker) -> Parts:
+def make_parts(directory: DataDirectory, files: HostFileSystem, node_id: int, worker: HostWorker) -> ClusterParts:
     clock, deadlines = HostClock(), Deadlines()
     Ticking(deadlines, clock).start()
     handles = Handles(files, 16)
@@ -170,7 +170,7 @@ def make_parts(directory: Directory, files: HostFileSystem, node_id: int, worker
     store = Store(
         files, worker, clock, deadlines, Metrics(), directory, recovered, handles, node_id=node_id, limits=limits
     )
-    return Parts(files, store, worker, clock, deadlines, HostRandomness())
+    return ClusterParts(files, store, worker, clock, deadlines, HostRandomness())
 
 
 async def run(node: int, where: str, listen: str, seeds: str, secret: str, timeouts: str, snapshot: int) -> None:
@@ -179,11 +179,11 @@ async def run(node: int, where: str, listen: str, seeds: str, secret: str, timeo
     directory = open_directory(files, HostRandomness(), where)
     worker = HostWorker(loop)
     parts = make_parts(directory, files, node, worker)
-    waits = Timeouts(*map(int, timeouts.split(","))) if timeouts else TIMEOUTS
+    waits = RaftTimeouts(*map(int, timeouts.split(","))) if timeouts else TIMEOUTS
     limits = LIMITS._replace(snapshot_bytes=snapshot) if snapshot else LIMITS
     member = Candidate(node, directory.id, parse_addresses("seeds", seeds), read_secret(secret), waits, limits)
     sockets = bind_all("cluster", "--cluster-listen", parse_addresses("listen", listen))
-    side = await ClusterSide.start(member, parts, sockets)
+    side = await ClusterAssembly.start(member, parts, sockets)
     side.member = Watcher(side)
     program = Program(side, parts)
     told = asyncio.Event()

@@ -11,23 +11,28 @@ from hypothesis import strategies as st
 from duramen.base.errors import DirectoryUnusable
 from duramen.controller.quorum.small_file import WholeFile
 from duramen.node.cluster.identity import BelongingFile
-from duramen.raft.forming.values import Attempt, Kept, Proposal
+from duramen.raft.forming.values import ClusterProposal, FormationAttempt, FormationDiskState
 from duramen.raft.voters import ReplicaId, Voter, Voters
 from duramen.sim.machine.disk import Crashed, MemoryFileSystem
 
 PATH = "quorum/cluster"
 ONE, TWO = ReplicaId(1, str(UUID(int=1))), ReplicaId(2, str(UUID(int=2)))
 VOTERS = Voters([Voter(ONE, "h:1"), Voter(TWO, "h:2")])
-OLD = Kept(3, Proposal(Attempt(ONE, 7), ("h:1", "h:2"), VOTERS))
-NEW = Kept(3, None, OLD.promise.attempt.cluster_id if OLD.promise else None, VOTERS)
+OLD = FormationDiskState(3, ClusterProposal(FormationAttempt(ONE, 7), ("h:1", "h:2"), VOTERS))
+NEW = FormationDiskState(3, None, OLD.promise.attempt.cluster_id if OLD.promise else None, VOTERS)
 
 replicas = st.builds(ReplicaId, st.integers(0, (1 << 31) - 1), st.uuids().map(str))
 sets = st.lists(st.builds(Voter, replicas, st.text(max_size=20)), max_size=5, unique_by=lambda one: one.id.node_id)
 voters = sets.map(Voters)
 proposals = st.builds(
-    Proposal, st.builds(Attempt, replicas, st.integers(0, 1 << 40)), st.lists(st.text(), max_size=4).map(tuple), voters
+    ClusterProposal,
+    st.builds(FormationAttempt, replicas, st.integers(0, 1 << 40)),
+    st.lists(st.text(), max_size=4).map(tuple),
+    voters,
 )
-kepts = st.builds(Kept, st.integers(0, 1 << 40), st.none() | proposals, st.none() | st.uuids(), voters, st.booleans())
+kepts = st.builds(
+    FormationDiskState, st.integers(0, 1 << 40), st.none() | proposals, st.none() | st.uuids(), voters, st.booleans()
+)
 
 
 def test_whether_it_is_to_vote_in_the_place_of_another_is_kept() -> None:
@@ -46,13 +51,13 @@ def test_a_file_that_does_not_say_so_was_written_before_that_was_kept() -> None:
 
 def with_old() -> MemoryFileSystem:
     files = MemoryFileSystem()
-    assert BelongingFile(files).read() == Kept()
+    assert BelongingFile(files).read() == FormationDiskState()
     BelongingFile(files).write(OLD)
     return files
 
 
 @given(kepts)
-def test_what_is_written_is_read(kept: Kept) -> None:
+def test_what_is_written_is_read(kept: FormationDiskState) -> None:
     files = with_old()
     BelongingFile(files).write(kept)
     files.crash()

@@ -9,12 +9,22 @@ from tests.raft.forming import walking
 from tests.raft.forming.world import State, actions, begin, check, clusters, directory, fairly, perform
 
 from duramen.raft.forming.machine import Forming
-from duramen.raft.forming.values import Attempt, Belongs, Hello, Kept, Persist, Proposal, Propose, Reply, Send
+from duramen.raft.forming.values import (
+    Belongs,
+    ClusterProposal,
+    FormationAttempt,
+    FormationDiskState,
+    FormationHello,
+    FormationReply,
+    PersistFormation,
+    ProposeCluster,
+    SendFormationMessage,
+)
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
 
 ONE, TWO, THREE = (ReplicaId(node_id, directory(node_id)) for node_id in (1, 2, 3))
 SEEDS = ("a", "b", "c")
-EMPTY = Kept()
+EMPTY = FormationDiskState()
 
 
 def explored(nodes: dict[str, int], most_crashes: int, most_states: int) -> tuple[set[State], bool]:
@@ -106,19 +116,19 @@ def test_many_lives() -> None:
 # -- bugs that are planted ------------------------------------------------------------------------------
 
 
-def promises_anybody(self: Forming, proposal: Proposal) -> None:
+def promises_anybody(self: Forming, proposal: ClusterProposal) -> None:
     if self._proposal is None and self.me in proposal.voters:
         self._persist(self._kept._replace(promise=proposal))
 
 
-def promises_in_memory(self: Forming, proposal: Proposal) -> None:
+def promises_in_memory(self: Forming, proposal: ClusterProposal) -> None:
     if self._proposal is None and self.me in proposal.voters and self.seeds == proposal.seeds:
         self._kept = self._kept._replace(promise=proposal)
 
 
 def counts_a_majority(self: Forming, voters: Voters) -> None:
     if self._proposal is None:
-        self._proposal = Proposal(Attempt(self.me, self._kept.attempt), self.seeds, voters)
+        self._proposal = ClusterProposal(FormationAttempt(self.me, self._kept.attempt), self.seeds, voters)
         self.tick()
     attempt = self._proposal.attempt
     agreeing = [hello.sender for hello in self._heard.values() if hello.promised == attempt or hello.sender == self.me]
@@ -131,7 +141,7 @@ def begins_once(self: Forming) -> None:
         self._persist(self._kept._replace(attempt=1))
 
 
-def lets_go_too_soon(self: Forming, hello: Hello) -> None:
+def lets_go_too_soon(self: Forming, hello: FormationHello) -> None:
     promise = self._kept.promise
     if promise is None or self.cluster_id is not None:
         return
@@ -162,7 +172,7 @@ def test_a_planted_bug_is_found(
 # -- one node -------------------------------------------------------------------------------------------
 
 
-def alone(kept: Kept = EMPTY, seeds: tuple[str, ...] = SEEDS) -> Forming:
+def alone(kept: FormationDiskState = EMPTY, seeds: tuple[str, ...] = SEEDS) -> Forming:
     """Node 1, which has found out that it is the seed `a`."""
     forming = Forming(ONE, kept, seeds)
     forming.itself("a")
@@ -170,24 +180,27 @@ def alone(kept: Kept = EMPTY, seeds: tuple[str, ...] = SEEDS) -> Forming:
     return forming
 
 
-def hello(me: ReplicaId, **but: Any) -> Hello:
-    return Hello(me, SEEDS, 1)._replace(**but)
+def hello(me: ReplicaId, **but: Any) -> FormationHello:
+    return FormationHello(me, SEEDS, 1)._replace(**but)
 
 
-def proposed_by(me: ReplicaId, number: int = 1) -> Proposal:
+def proposed_by(me: ReplicaId, number: int = 1) -> ClusterProposal:
     voters = Voters(Voter(one, address) for one, address in zip((ONE, TWO, THREE), SEEDS, strict=True))
-    return Proposal(Attempt(me, number), SEEDS, voters)
+    return ClusterProposal(FormationAttempt(me, number), SEEDS, voters)
 
 
 def test_what_is_said_is_on_disk_first() -> None:
     forming = Forming(ONE, EMPTY, SEEDS)
-    assert forming.take() == [Persist(Kept(attempt=1))]
+    assert forming.take() == [PersistFormation(FormationDiskState(attempt=1))]
     proposal = proposed_by(TWO)
-    forming.asked(Propose(proposal), "request")
-    promised = Kept(attempt=1, promise=proposal)
-    assert forming.take() == [Persist(promised), Reply("request", hello(ONE, promised=proposal.attempt))]
-    forming.asked(Propose(proposal), "again")
-    assert forming.take() == [Reply("again", hello(ONE, promised=proposal.attempt))]
+    forming.asked(ProposeCluster(proposal), "request")
+    promised = FormationDiskState(attempt=1, promise=proposal)
+    assert forming.take() == [
+        PersistFormation(promised),
+        FormationReply("request", hello(ONE, promised=proposal.attempt)),
+    ]
+    forming.asked(ProposeCluster(proposal), "again")
+    assert forming.take() == [FormationReply("again", hello(ONE, promised=proposal.attempt))]
 
 
 def test_the_lowest_seed_proposes_and_forms_once_all_promised() -> None:
@@ -195,34 +208,37 @@ def test_the_lowest_seed_proposes_and_forms_once_all_promised() -> None:
     forming.answered("b", hello(TWO))
     forming.answered("c", hello(THREE))
     proposal = proposed_by(ONE)
-    assert forming.take() == [Send("b", Propose(proposal)), Send("c", Propose(proposal))]
+    assert forming.take() == [
+        SendFormationMessage("b", ProposeCluster(proposal)),
+        SendFormationMessage("c", ProposeCluster(proposal)),
+    ]
     forming.answered("b", hello(TWO, promised=proposal.attempt))
     assert forming.take() == []
     assert forming.obstacle == "not all seeds have promised yet to form a cluster; missing: c"
     forming.answered("c", hello(THREE, promised=proposal.attempt))
     cluster_id = proposal.attempt.cluster_id
-    formed = Kept(attempt=1, cluster_id=cluster_id, voters=proposal.voters)
-    assert forming.take() == [Persist(formed), Belongs(cluster_id, proposal.voters)]
+    formed = FormationDiskState(attempt=1, cluster_id=cluster_id, voters=proposal.voters)
+    assert forming.take() == [PersistFormation(formed), Belongs(cluster_id, proposal.voters)]
     assert (forming.obstacle, forming.cluster_id) == ("", cluster_id)
     forming.tick()
     forming.asked(hello(TWO), 7)
-    assert forming.take() == [Reply(7, hello(ONE, cluster_id=cluster_id))]
+    assert forming.take() == [FormationReply(7, hello(ONE, cluster_id=cluster_id))]
     assert Forming(ONE, formed, SEEDS).take() == [Belongs(cluster_id, proposal.voters)]
 
 
 def test_a_later_node_joins_a_cluster_and_learns_its_voters() -> None:
-    cluster_id = Attempt(TWO, 1).cluster_id
+    cluster_id = FormationAttempt(TWO, 1).cluster_id
     forming = Forming(ReplicaId(9, directory(9)), EMPTY, ("b", "c"))
     forming.take()
     forming.tick()
-    assert [effect.address for effect in forming.take() if isinstance(effect, Send)] == ["b", "c"]
+    assert [effect.address for effect in forming.take() if isinstance(effect, SendFormationMessage)] == ["b", "c"]
     forming.answered("c", hello(THREE, cluster_id=cluster_id))
     assert forming.take()[-1] == Belongs(cluster_id, NO_VOTERS)
 
 
 def test_who_has_promised_comes_to_no_other_cluster() -> None:
-    proposal, other = proposed_by(TWO), Attempt(THREE, 1).cluster_id
-    forming = alone(Kept(attempt=1, promise=proposal))
+    proposal, other = proposed_by(TWO), FormationAttempt(THREE, 1).cluster_id
+    forming = alone(FormationDiskState(attempt=1, promise=proposal))
     forming.answered("c", hello(THREE, cluster_id=other))
     assert forming.take() == []
     assert forming.obstacle == (
@@ -233,21 +249,21 @@ def test_who_has_promised_comes_to_no_other_cluster() -> None:
 
 
 def test_a_promise_ends_with_a_later_attempt_of_the_same_directory() -> None:
-    kept = Kept(attempt=1, promise=proposed_by(TWO, 5))
+    kept = FormationDiskState(attempt=1, promise=proposed_by(TWO, 5))
     for said, ends in ((hello(TWO, attempt=5), False), (hello(THREE, attempt=9), False), (hello(TWO, attempt=6), True)):
         forming = alone(kept)
         forming.asked(said, 0)
         assert (forming.hello.promised is None) == ends
     forming = alone(kept)
-    forming.asked(Propose(proposed_by(TWO, 6)), 0)
-    forming.asked(Propose(proposed_by(TWO, 5)), 0)
-    forming.asked(Propose(proposed_by(THREE, 7)), 0)
-    assert forming.hello.promised == Attempt(TWO, 6)
+    forming.asked(ProposeCluster(proposed_by(TWO, 6)), 0)
+    forming.asked(ProposeCluster(proposed_by(TWO, 5)), 0)
+    forming.asked(ProposeCluster(proposed_by(THREE, 7)), 0)
+    assert forming.hello.promised == FormationAttempt(TWO, 6)
 
 
 def test_a_cluster_that_another_was_told_of_is_there() -> None:
     proposal = proposed_by(TWO)
-    forming = alone(Kept(attempt=1, promise=proposal))
+    forming = alone(FormationDiskState(attempt=1, promise=proposal))
     forming.answered("c", hello(THREE, cluster_id=proposal.attempt.cluster_id))
     assert forming.take()[-1] == Belongs(proposal.attempt.cluster_id, proposal.voters)
 
@@ -256,8 +272,8 @@ def test_what_does_not_concern_it_is_not_promised() -> None:
     voters = Voters([Voter(TWO, "b"), Voter(THREE, "c")])
     for proposal in (proposed_by(TWO)._replace(voters=voters), proposed_by(TWO)._replace(seeds=("a", "b"))):
         forming = alone()
-        forming.asked(Propose(proposal), 0)
-        assert forming.take() == [Reply(0, hello(ONE))]
+        forming.asked(ProposeCluster(proposal), 0)
+        assert forming.take() == [FormationReply(0, hello(ONE))]
 
 
 @pytest.mark.parametrize(
@@ -276,19 +292,19 @@ def test_what_does_not_concern_it_is_not_promised() -> None:
         ({"b": hello(TWO), "c": hello(TWO)}, "the seeds b and c are the same node, 2: name each once"),
         (
             {
-                "b": hello(TWO, cluster_id=Attempt(TWO, 1).cluster_id),
-                "c": hello(THREE, cluster_id=Attempt(THREE, 1).cluster_id),
+                "b": hello(TWO, cluster_id=FormationAttempt(TWO, 1).cluster_id),
+                "c": hello(THREE, cluster_id=FormationAttempt(THREE, 1).cluster_id),
             },
             (
-                f"the seeds belong to different clusters, node 2 at b to {Attempt(TWO, 1).cluster_id}, node 3 at c to"
-                f" {Attempt(THREE, 1).cluster_id}: name seeds of one cluster"
+                f"the seeds belong to different clusters, node 2 at b to {FormationAttempt(TWO, 1).cluster_id},"
+                f" node 3 at c to {FormationAttempt(THREE, 1).cluster_id}: name seeds of one cluster"
             ),
         ),
         (
-            {"b": hello(TWO), "c": hello(THREE, promised=Attempt(TWO, 4))},
+            {"b": hello(TWO), "c": hello(THREE, promised=FormationAttempt(TWO, 4))},
             (
-                f"node 3 at c waits for the cluster {Attempt(TWO, 4).cluster_id}, which was begun by node 2 with the"
-                f" directory {TWO.directory_id}"
+                f"node 3 at c waits for the cluster {FormationAttempt(TWO, 4).cluster_id}, which was begun by node 2"
+                f" with the directory {TWO.directory_id}"
             ),
         ),
         (
@@ -297,7 +313,7 @@ def test_what_does_not_concern_it_is_not_promised() -> None:
         ),
     ],
 )  # fmt: skip
-def test_why_there_is_no_cluster_is_said_in_a_line(heard: dict[str, Hello], line: str) -> None:
+def test_why_there_is_no_cluster_is_said_in_a_line(heard: dict[str, FormationHello], line: str) -> None:
     forming = Forming(ONE, EMPTY, SEEDS)
     for address, said in heard.items():
         forming._heard[address] = said
@@ -317,7 +333,7 @@ def test_a_node_that_is_no_seed_waits_for_a_cluster() -> None:
 
 def test_a_promise_waits_for_who_asked_for_it() -> None:
     proposal = proposed_by(TWO)
-    forming = alone(Kept(attempt=1, promise=proposal))
+    forming = alone(FormationDiskState(attempt=1, promise=proposal))
     assert forming.obstacle == (
         f"the cluster {proposal.attempt.cluster_id} was begun by node 2 with the directory {TWO.directory_id}, which"
         " has not said yet that it is there: start it; if that directory is lost, start every seed with an empty one"
@@ -332,6 +348,10 @@ def test_a_seed_that_lost_its_disk_is_proposed_anew() -> None:
     other = ReplicaId(3, directory(33))
     forming.answered("c", hello(other))
     persist, *sends = forming.take()
-    assert persist == Persist(Kept(attempt=2))
-    proposals = [one.message.proposal for one in sends if isinstance(one, Send) and isinstance(one.message, Propose)]
+    assert persist == PersistFormation(FormationDiskState(attempt=2))
+    proposals = [
+        one.message.proposal
+        for one in sends
+        if isinstance(one, SendFormationMessage) and isinstance(one.message, ProposeCluster)
+    ]
     assert [(proposal.attempt.number, other in proposal.voters) for proposal in proposals] == [(2, True)] * 2

@@ -9,7 +9,16 @@ from typing import NamedTuple
 from uuid import UUID
 
 from duramen.raft.forming.machine import Forming
-from duramen.raft.forming.values import Belongs, Effect, Hello, Kept, Message, Persist, Reply, Send
+from duramen.raft.forming.values import (
+    Belongs,
+    Effect,
+    FormationDiskState,
+    FormationHello,
+    FormationReply,
+    Message,
+    PersistFormation,
+    SendFormationMessage,
+)
 from duramen.raft.voters import ReplicaId
 
 
@@ -27,9 +36,9 @@ class Node(NamedTuple):
 
     me: ReplicaId
     seeds: tuple[str, ...]
-    kept: Kept
+    kept: FormationDiskState
     proposal: object = None
-    heard: tuple[tuple[str, Hello], ...] = ()
+    heard: tuple[tuple[str, FormationHello], ...] = ()
 
 
 class State(NamedTuple):
@@ -54,12 +63,14 @@ def begin(node_ids: dict[str, int], seeds: dict[str, tuple[str, ...]] | None = N
     for address, node_id in node_ids.items():
         listed = (seeds or {}).get(address, tuple(node_ids))
         me = ReplicaId(node_id, directory(sum(map(ord, address)) * 10))
-        nodes[address], said = start(address, me, Kept(), listed)
+        nodes[address], said = start(address, me, FormationDiskState(), listed)
         flying |= said
     return State(tuple(sorted(nodes.items())), flying)
 
 
-def start(address: str, me: ReplicaId, kept: Kept, seeds: tuple[str, ...]) -> tuple[Node, frozenset[Flying]]:
+def start(
+    address: str, me: ReplicaId, kept: FormationDiskState, seeds: tuple[str, ...]
+) -> tuple[Node, frozenset[Flying]]:
     """A process begins with what is on its disk."""
     forming = Forming(me, kept, seeds)
     forming.itself(address)
@@ -81,19 +92,19 @@ def settle(address: str, node: Node, forming: Forming) -> tuple[Node, list[Flyin
     """Do what is to be done."""
     effects = forming.take()
     said = [flying for effect in effects for flying in _flying(address, effect)]
-    kept = next((effect.kept for effect in reversed(effects) if isinstance(effect, Persist)), node.kept)
+    kept = next((effect.kept for effect in reversed(effects) if isinstance(effect, PersistFormation)), node.kept)
     heard = tuple(sorted(forming._heard.items()))
     return node._replace(kept=kept, proposal=forming._proposal, heard=heard), said
 
 
 def _flying(address: str, effect: Effect) -> Iterator[Flying]:
     match effect:
-        case Send(to, message):
+        case SendFormationMessage(to, message):
             assert to != address
             yield Flying(to, address, message)
-        case Reply(request, hello):
+        case FormationReply(request, hello):
             yield Flying(str(request), address, hello, answers=True)
-        case Persist() | Belongs():
+        case PersistFormation() | Belongs():
             pass
 
 
@@ -111,7 +122,7 @@ def perform(state: State, action: Action) -> list[tuple[State, int]]:
     if not isinstance(what, Flying):
         forming.tick()
     elif what.answers:
-        assert isinstance(what.message, Hello)
+        assert isinstance(what.message, FormationHello)
         forming.answered(what.sender, what.message)
     else:
         forming.asked(what.message, what.sender)
@@ -121,14 +132,14 @@ def perform(state: State, action: Action) -> list[tuple[State, int]]:
     outcomes = [(state._replace(nodes=tuple(sorted(nodes.items())), flying=state.flying | set(said)), 0)]
     kept, before = node.kept, set(state.flying)
     for effect in effects:
-        if isinstance(effect, Persist):
+        if isinstance(effect, PersistFormation):
             outcomes.append((_crashed(state._replace(flying=frozenset(before)), address, kept), 1))
             kept = effect.kept
         before |= set(_flying(address, effect))
     return outcomes
 
 
-def _crashed(state: State, address: str, kept: Kept) -> State:
+def _crashed(state: State, address: str, kept: FormationDiskState) -> State:
     nodes = dict(state.nodes)
     node = nodes[address]
     nodes[address], said = start(address, node.me, kept, node.seeds)
@@ -144,7 +155,7 @@ def replaced(state: State, address: str, *, number: int, seeds: tuple[str, ...] 
     nodes = dict(state.nodes)
     node = nodes[address]
     me = ReplicaId(node.me.node_id, directory(number)) if number else node.me
-    nodes[address], said = start(address, me, Kept() if number else node.kept, seeds or node.seeds)
+    nodes[address], said = start(address, me, FormationDiskState() if number else node.kept, seeds or node.seeds)
     return state._replace(nodes=tuple(sorted(nodes.items())), flying=_without_answers(state.flying, address) | said)
 
 

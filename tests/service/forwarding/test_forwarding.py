@@ -21,18 +21,18 @@ from duramen.broker.partition import LATEST
 from duramen.service.forwarded_requests import (
     APPEND,
     READ,
-    Append,
-    Appended,
+    AppendRequest,
+    AppendResponse,
+    AppendResult,
     Bytes,
-    Deleted,
-    Fate,
+    DeleteRecordsResponse,
     Manage,
     Managed,
     Read,
 )
-from duramen.service.forwarding.local import Found
+from duramen.service.forwarding.local import LocalSlice
 from duramen.service.forwarding.partition_requests import Managing
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def world() -> World:
     return World()
 
 
-def error_of(fate: Fate) -> type[DuramenError] | None:
+def error_of(fate: AppendResult) -> type[DuramenError] | None:
     return None if fate.error is None else type(fate.error)
 
 
@@ -53,7 +53,7 @@ def test_each_leader_is_asked_once_and_fates_come_in_the_order_of_the_batches(wo
     assert [(sender, receiver) for sender, receiver, _ in world.requests()] == [(1, 3), (1, 2)]
     assert not answer.calls
     world.deliver_all()
-    assert answer.value == [Fate(0), Fate(0), Fate(0), Fate(1), Fate(1)]
+    assert answer.value == [AppendResult(0), AppendResult(0), AppendResult(0), AppendResult(1), AppendResult(1)]
     assert [world.values(3, index) for index in range(3)] == [[b"b", b"e"], [b"c"], [b"a", b"d"]]
     assert world.rooms[1].held_bytes == world.rooms[2].held_bytes == world.rooms[3].held_bytes == 0
 
@@ -65,7 +65,7 @@ def test_another_leader_is_asked_where_the_first_one_leads_no_more(world: World)
     assert not answer.calls
     world.deliver_all(within_ms=1000)
     assert [receiver for _, receiver, _ in world.requests()] == [3, 2]
-    assert answer.value == [Fate(0), Fate(1)]
+    assert answer.value == [AppendResult(0), AppendResult(1)]
     assert world.values(3, 2) == [b"a", b"b"]
 
 
@@ -73,7 +73,7 @@ def test_this_node_itself_where_it_leads_meanwhile(world: World) -> None:
     answer = world.append(1, world.batch(1, 2, b"a"))
     world.lead(2, 1)
     world.deliver_all(within_ms=1000)
-    assert answer.value == [Fate(0)]
+    assert answer.value == [AppendResult(0)]
     assert len(world.sent) == 1
 
 
@@ -84,7 +84,7 @@ def test_a_partition_without_leader_waits_for_one(world: World) -> None:
     assert not world.sent
     world.lead(1, 3)
     world.deliver_all(within_ms=1000)
-    assert answer.value == [Fate(0)]
+    assert answer.value == [AppendResult(0)]
 
 
 def test_too_late_nothing_was_stored(world: World) -> None:
@@ -95,7 +95,7 @@ def test_too_late_nothing_was_stored(world: World) -> None:
     first, second, third = answer.value
     assert (error_of(first), first.unknown) == (error_of(second), second.unknown) == (NotLeader, False)
     assert "no connection to node 3" in str(second.error)
-    assert third == Fate(0)
+    assert third == AppendResult(0)
     assert not world.sent
 
 
@@ -107,7 +107,7 @@ def test_a_lost_answer_is_said_and_nothing_is_sent_again(world: World, arrives: 
     else:
         world.lose()
     lost, kept = answer.value
-    assert (error_of(lost), lost.unknown, kept) == (OutcomeUnknown, True, Fate(0))
+    assert (error_of(lost), lost.unknown, kept) == (OutcomeUnknown, True, AppendResult(0))
     world.deliver_all(within_ms=WITHIN_MS)
     assert len(world.sent) == 1
     assert world.values(3, 2) == ([b"a"] if arrives else [])
@@ -124,7 +124,7 @@ def test_an_answer_that_does_not_come_in_time(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"\xc1", WIRE.encode_response(APPEND, Appended(())), WIRE.encode_response(READ, Bytes(0, 0, b""))]
+    "body", [b"\xc1", WIRE.encode_response(APPEND, AppendResponse(())), WIRE.encode_response(READ, Bytes(0, 0, b""))]
 )
 def test_an_answer_that_is_none(world: World, body: bytes) -> None:
     answer = world.append(1, world.batch(1, 2, b"a"))
@@ -136,15 +136,17 @@ def test_a_node_that_is_not_ready_is_asked_again(world: World) -> None:
     answer = world.append(1, world.batch(1, 2, b"a"))
     world.under_way.pop().done(b"")
     world.deliver_all(within_ms=1000)
-    assert answer.value == [Fate(0)]
+    assert answer.value == [AppendResult(0)]
 
 
 def test_a_leader_that_stops_is_asked_no_more(world: World) -> None:
     answer = world.append(1, world.batch(1, 2, b"a"))
-    world.under_way.pop().done(WIRE.encode_response(APPEND, Appended.of([Fate(-1, NodeStopping("it stops"))])))
+    world.under_way.pop().done(
+        WIRE.encode_response(APPEND, AppendResponse.of([AppendResult(-1, NodeStopping("it stops"))]))
+    )
     world.lead(2, 2)
     world.deliver_all(within_ms=1000)
-    assert answer.value == [Fate(0)]
+    assert answer.value == [AppendResult(0)]
     assert [receiver for _, receiver, _ in world.requests()] == [3, 2]
 
 
@@ -167,13 +169,13 @@ def test_what_was_appended_in_an_epoch_that_ended_is_not_sent_to_the_next_leader
 def test_who_is_asked_asks_nobody(world: World) -> None:
     stream_id = world.place("s").stream_id.bytes
     said: list[bytes] = []
-    append = Append(stream_id, [(2, world.batch(1, 2, b"a").content)])
+    append = AppendRequest(stream_id, [(2, world.batch(1, 2, b"a").content)])
     world.nodes[1].asked(WIRE.encode_request(APPEND, append), said.append)
     world.nodes[1].asked(WIRE.encode_request(READ, Read(stream_id, 2, ("end", 0), 1, 0)), said.append)
     world.advance(WITHIN_MS)
     appended = WIRE.decode_response(APPEND, said[0])
     read = WIRE.decode_response(READ, said[1])
-    assert isinstance(appended, Appended)
+    assert isinstance(appended, AppendResponse)
     assert [error_of(fate) for fate in appended.read()] == [NotLeader]
     assert isinstance(read, NotLeader)
     assert not world.sent
@@ -185,7 +187,7 @@ def test_what_waits_for_others_takes_a_bounded_amount_of_memory(world: World) ->
     assert [len(answer.calls) for answer in answers] == [0, 0, 1]
     assert [(error_of(fate), fate.unknown) for fate in answers[2].value] == [(NodeBusy, False)]
     world.deliver_all()
-    assert [answer.value for answer in answers[:2]] == [[Fate(0)], [Fate(1)]]
+    assert [answer.value for answer in answers[:2]] == [[AppendResult(0)], [AppendResult(1)]]
     assert world.rooms[1].held_bytes == 0
 
 
@@ -204,14 +206,14 @@ def test_streams_of_the_brokers_own_and_partitions_that_are_not_there(world: Wor
     said: list[bytes] = []
     batch = world.batch(1, 0, b"a").content
     for stream_id, index in ((own, 0), (bytes(16), 0), (world.place("s").stream_id.bytes, 7)):
-        world.nodes[1].asked(WIRE.encode_request(APPEND, Append(stream_id, [(index, batch)])), said.append)
+        world.nodes[1].asked(WIRE.encode_request(APPEND, AppendRequest(stream_id, [(index, batch)])), said.append)
     answers: list[object] = []
     for body in said:
         found = WIRE.decode_response(APPEND, body)
         answers.append(found)
     assert "the broker's own" in str(answers[0])
     assert isinstance(answers[1], NotLeader)
-    assert isinstance(answers[2], Appended)
+    assert isinstance(answers[2], AppendResponse)
     assert [error_of(fate) for fate in answers[2].read()] == [NotLeader]
 
 
@@ -241,7 +243,7 @@ def test_what_a_node_has_it_reads_itself_and_asks_the_leader_for_the_rest(world:
     own: list[Position] = ["start", At(0), At(2)]
     for position in own:
         found = world.read(1, 2, position).value
-        assert isinstance(found, Found)
+        assert isinstance(found, LocalSlice)
         assert found.content is not None
     assert not world.sent
     behind: list[tuple[Position, int]] = [("end", 3), (At(3), 3), (Last(2), 1)]
@@ -302,7 +304,7 @@ def test_a_leader_that_is_not_found(world: World) -> None:
 
 
 def test_a_read_that_nobody_waits_for_any_more(world: World) -> None:
-    answer: Answer[object] = Answer()
+    answer: CallbackResult[object] = CallbackResult()
     cancel = world.nodes[1].read(world.partition(1, 2), "end", 100, 1000, answer)
     cancel()
     world.deliver_all(within_ms=12_000)
@@ -321,14 +323,14 @@ def test_only_so_many_reads_of_others_wait(world: World) -> None:
 
 def test_records_are_deleted_by_the_leader(world: World) -> None:
     stored(world, 2, b"a", b"b", b"c")
-    answers: list[Answer[Deleted | DuramenError | OSError]] = [Answer() for _ in range(3)]
+    answers: list[CallbackResult[DeleteRecordsResponse | DuramenError | OSError]] = [CallbackResult() for _ in range(3)]
     world.nodes[3].delete(world.partition(3, 2), 1, answers[0])
     world.settle()
-    assert (answers[0].value, world.sent) == (Deleted(1), [])
+    assert (answers[0].value, world.sent) == (DeleteRecordsResponse(1), [])
     world.nodes[1].delete(world.partition(1, 2), 2, answers[1])
     world.lose()  # that does no harm the second time
     world.deliver_all(within_ms=1000)
-    assert (answers[1].value, len(world.sent)) == (Deleted(2), 2)
+    assert (answers[1].value, len(world.sent)) == (DeleteRecordsResponse(2), 2)
     world.nodes[1].delete(world.partition(1, 2), LATEST, answers[2])
     world.lose()  # this might
     world.deliver_all(within_ms=1000)
@@ -354,9 +356,9 @@ class Coordinators:
     def _manage(self, node_id: int, _: Manage, done: Told) -> None:
         self.wanted.append((node_id, done))
 
-    def ask(self, node_id: int, what: Literal["show", "delete"]) -> "Answer[Managed | DuramenError | OSError]":
+    def ask(self, node_id: int, what: Literal["show", "delete"]) -> "CallbackResult[Managed | DuramenError | OSError]":
         """Ask a node about a group whose offsets are stored in partition 2."""
-        answer: Answer[Managed | DuramenError | OSError] = Answer()
+        answer: CallbackResult[Managed | DuramenError | OSError] = CallbackResult()
         errand = Managing(self._world.partition(node_id, 2), Manage(what, "g", b""), partial(self._begin, node_id))
         self._world.nodes[node_id].manage(errand, answer)
         return answer

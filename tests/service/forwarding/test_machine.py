@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.service.forwarding.world import WITHIN_MS, World
 
-from duramen.service.forwarded_requests import Fate
-from duramen.sim.broker import Answer
+from duramen.service.forwarded_requests import AppendResult
+from duramen.sim.broker import CallbackResult
 
 NODES = st.integers(1, 3)
 INDEXES = st.integers(0, 2)
@@ -29,7 +29,7 @@ class Wrote(NamedTuple):
     """A request of a client: a batch of one record for each of these partitions."""
 
     batches: list[tuple[int, bytes]]
-    answer: Answer[list[Fate]]
+    answer: CallbackResult[list[AppendResult]]
 
 
 class Run:

@@ -11,17 +11,17 @@ from duramen.base.ports import Buffer
 from duramen.base.positions import Position
 from duramen.base.units import MIB
 from duramen.broker.partition import Partition
-from duramen.codec.batch import NewRecord, batches, encode, records
+from duramen.codec.batch import BatchInput, batches, encode, records
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionState
 from duramen.rpc.wire import TableWire
-from duramen.service.forwarded_requests import Bytes, Fate, Request
-from duramen.service.forwarding.appends import Batch
+from duramen.service.forwarded_requests import AppendResult, Bytes, Request
+from duramen.service.forwarding.appends import PartitionBatch
 from duramen.service.forwarding.forwarding import Forwarding
-from duramen.service.forwarding.local import Found
+from duramen.service.forwarding.local import LocalSlice
 from duramen.service.forwarding.memory import Room
 from duramen.service.methods import TABLE
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 from duramen.storage.scan import read_slice
 
 __all__ = ["ROOM_BYTES", "WIRE", "WITHIN_MS", "World"]
@@ -72,7 +72,7 @@ class World(Several):
         self.nodes = {
             number: Forwarding(self.broker(number), Road(self, number), self.rooms[number]) for number in self.hands
         }
-        created: Answer[None] = Answer()
+        created: CallbackResult[None] = CallbackResult()
         self.broker(1).create_stream(Definition("s", 3), created)
         self.settle()
         assert created.value is None
@@ -102,20 +102,22 @@ class World(Several):
 
     # -- what clients want --------------------------------------------------------------------------
 
-    def batch(self, node_id: int, index: int, *values: bytes) -> Batch:
+    def batch(self, node_id: int, index: int, *values: bytes) -> PartitionBatch:
         now_ms = self.broker(node_id).now_ms()
-        return Batch(self.partition(node_id, index), encode([NewRecord(now_ms, None, value) for value in values]))
+        return PartitionBatch(
+            self.partition(node_id, index), encode([BatchInput(now_ms, None, value) for value in values])
+        )
 
-    def append(self, node_id: int, *batches: Batch) -> "Answer[list[Fate]]":
-        answer: Answer[list[Fate]] = Answer()
+    def append(self, node_id: int, *batches: PartitionBatch) -> "CallbackResult[list[AppendResult]]":
+        answer: CallbackResult[list[AppendResult]] = CallbackResult()
         self.nodes[node_id].append(batches, WITHIN_MS, answer)
         self.settle()
         return answer
 
     def read(
         self, node_id: int, index: int, position: Position = "start", max_wait_ms: int = 0
-    ) -> "Answer[Found | Bytes | DuramenError | OSError]":
-        answer: Answer[Found | Bytes | DuramenError | OSError] = Answer()
+    ) -> "CallbackResult[LocalSlice | Bytes | DuramenError | OSError]":
+        answer: CallbackResult[LocalSlice | Bytes | DuramenError | OSError] = CallbackResult()
         self.nodes[node_id].read(self.partition(node_id, index), position, MIB, max_wait_ms, answer)
         self.settle()
         return answer
@@ -155,7 +157,7 @@ class World(Several):
 
     def values(self, node_id: int, index: int) -> list[bytes | None]:
         """All records of a partition below the high watermark, as a node has them."""
-        answer = Answer[Any]()
+        answer = CallbackResult[Any]()
         log = self.partition(node_id, index).log
         plan = log.plan_read(0, 1 << 30) if log.high_watermark else None
         if plan is None:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
 from duramen.codec.markers import encode_marker
-from duramen.sim.checkers.transaction import Transaction, decided
+from duramen.sim.checkers.transaction import SimulatedTransaction, decided
 from duramen.sim.machine.trace import BrokenPromise
 
 
 def batch(offset: int, producer_id: int, attributes: int = TRANSACTIONAL) -> bytes:
-    new = [NewRecord(0, None, b"%d" % offset)]
+    new = [BatchInput(0, None, b"%d" % offset)]
     return bytes(encode(new, base_offset=offset, attributes=attributes, producer_id=producer_id, producer_epoch=0,
                         base_sequence=0))  # fmt: skip
 
@@ -31,7 +31,7 @@ def test_a_transaction_that_was_aborted_is_left_out_up_to_its_marker() -> None:
 
 @pytest.mark.parametrize("fate", ["open", "aborted"])
 def test_what_is_not_committed_may_not_be_read(fate: str) -> None:
-    transaction = Transaction(1)
+    transaction = SimulatedTransaction(1)
     if fate == "aborted":
         transaction.seen("a-0", committed=False)
     with pytest.raises(BrokenPromise, match=fate):
@@ -39,7 +39,7 @@ def test_what_is_not_committed_may_not_be_read(fate: str) -> None:
 
 
 def test_all_partitions_have_to_agree_on_one_that_was_ending() -> None:
-    transaction = Transaction(1)
+    transaction = SimulatedTransaction(1)
     transaction.fate = "ending"
     transaction.seen("a-0", committed=True)
     with pytest.raises(BrokenPromise, match="committed, is left out"):

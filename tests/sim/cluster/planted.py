@@ -18,20 +18,20 @@ from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.roles import Replicas
 from duramen.codec.batch import Header
 from duramen.controller.active import node_requests as speaking
-from duramen.controller.admin.cluster import ClusterOffice
+from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.controller.admin.replica_survey import Survey
 from duramen.controller.membership.lifecycle import Lifecycle
-from duramen.controller.membership.member import Member
+from duramen.controller.membership.member import ClusterMember
 from duramen.coordinators.group.classic import ClassicGroups
 from duramen.coordinators.led_partitions import Coordinated
 from duramen.coordinators.transaction.cluster.participant import Participant
 from duramen.coordinators.transaction.cluster.requests import WriteMarkers
 from duramen.coordinators.transaction.coordinator import Transactions
 from duramen.groups.group import Group
-from duramen.groups.values import Store
+from duramen.groups.values import StoreEffect
 from duramen.metadata import leader_election as settling
-from duramen.replication.leader import Leading
-from duramen.replication.progress import Progress
+from duramen.replication.leader import PartitionLeaderRole
+from duramen.replication.progress import FollowerProgress
 from duramen.storage.append.append import Appends
 from duramen.storage.log.log import Log
 from duramen.storage.log.refused_batches import Refusals
@@ -58,7 +58,7 @@ def _elect_anybody(right: Original) -> Original:
 
 
 def _send_anywhere(right: Original) -> Original:
-    def preferred_replica(self: Member, partition: Partition, rack_id: str, offset: int) -> int:
+    def preferred_replica(self: ClusterMember, partition: Partition, rack_id: str, offset: int) -> int:
         del offset
         return int(right(self, partition, rack_id, 0))
 
@@ -149,7 +149,7 @@ def _stay_out(right: Original) -> Original:
 def _tell_unstored(right: Original) -> Original:
     del right
 
-    def _store(self: ClassicGroups, group: Group, store: Store) -> None:
+    def _store(self: ClassicGroups, group: Group, store: StoreEffect) -> None:
         group.stored(store, None, self._clock.monotonic_ms())
         self._offsets.store_group(group.id, store.snapshot, lambda _: None)
         self._settle(group)
@@ -158,7 +158,7 @@ def _tell_unstored(right: Original) -> Original:
 
 
 def _lag_since_last_fetch(_: Original) -> Original:
-    def appended(self: Progress, log_end: int, now_ms: int) -> None:
+    def appended(self: FollowerProgress, log_end: int, now_ms: int) -> None:
         del now_ms
         for known in self._replicas.values():
             if known.mark_end is None:
@@ -184,7 +184,7 @@ def _coordinate_alone(right: Original) -> Original:
 
 
 def _never_yield(right: Original) -> Original:
-    def _measure(self: Leading) -> None:
+    def _measure(self: PartitionLeaderRole) -> None:
         effects = self._replica.effects
         before = len(effects)
         right(self)
@@ -212,9 +212,7 @@ def _keep_transactions(right: Original) -> Original:
 
 
 def _elect_blank(right: Original) -> Original:
-    def elect_unclean(
-        self: ClusterOffice, surveys: Sequence[Survey], done: Any, *, within_ms: int = _WITHIN_MS
-    ) -> None:
+    def elect_unclean(self: ClusterAdmin, surveys: Sequence[Survey], done: Any, *, within_ms: int = _WITHIN_MS) -> None:
         worst = [
             one._replace(kept=dict([min(one.kept.items(), key=lambda kept: kept[1].end_offset)])) for one in surveys
         ]
@@ -255,7 +253,7 @@ BUGS: Final = (
     Bug(
         "send-anywhere",
         "redirect to a replica that lacks the offset",
-        (Place(Member, "preferred_replica", _send_anywhere),),
+        (Place(ClusterMember, "preferred_replica", _send_anywhere),),
     ),
     _of(OF_STORAGE, "take-any-first-sequence"),
     _of(OF_REPLICAS, "show-all"),
@@ -281,7 +279,7 @@ BUGS: Final = (
     Bug(
         "lag-since-last-fetch",
         "",
-        (Place(Progress, "appended", _lag_since_last_fetch),),
+        (Place(FollowerProgress, "appended", _lag_since_last_fetch),),
         "measure a follower's lag from its last fetch, not from the first append after it",
     ),
     Bug(
@@ -308,7 +306,7 @@ BUGS: Final = (
         (Place(Coordinated, "check", _coordinate_alone),),
         "go on coordinating groups as a leader that is cut off",
     ),
-    Bug("never-yield", "", (Place(Leading, "_measure", _never_yield),), "lead on with a disk that is slow"),
+    Bug("never-yield", "", (Place(PartitionLeaderRole, "_measure", _never_yield),), "lead on with a disk that is slow"),
     Bug("keep-members", "", (Place(Group, "tick", _keep_members),), "never end the session of a member"),
     Bug(
         "keep-transactions",
@@ -325,7 +323,7 @@ BUGS: Final = (
     Bug(
         "elect-blank",
         "",
-        (Place(ClusterOffice, "elect_unclean", _elect_blank),),
+        (Place(ClusterAdmin, "elect_unclean", _elect_blank),),
         "elect a blank replica before one that has everything",
     ),
     Bug(

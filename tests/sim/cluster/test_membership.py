@@ -5,40 +5,42 @@ from itertools import count
 
 import pytest
 
-from duramen.codec.cluster.channels import Channel
+from duramen.codec.cluster.channels import PeerChannel
 from duramen.controller.active import active
 from duramen.controller.active.node_requests import alter_partitions
 from duramen.controller.active.pending_changes import Draft
 from duramen.metadata.decisions import Definition
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.responses import IsrAnswers
-from duramen.sim.cluster.node import Node
-from duramen.sim.cluster.world import World
+from duramen.sim.cluster.node import SimulatedNode
+from duramen.sim.cluster.world import ClusterWorld
 
 
-def forming() -> World:
+def forming() -> ClusterWorld:
     """A cluster that begins with empty disks, of three nodes, nobody being in the way."""
-    world = next(world for world in map(World, count(1)) if world.forms and not world.changes and len(world.nodes) == 3)
+    world = next(
+        world for world in map(ClusterWorld, count(1)) if world.forms and not world.changes and len(world.nodes) == 3
+    )
     for node in world.nodes.values():
         world.start(node)
     until(world, lambda: all(node.ready for node in world.nodes.values()))
     return world
 
 
-def until(world: World, condition: Callable[[], bool]) -> None:
+def until(world: ClusterWorld, condition: Callable[[], bool]) -> None:
     world.go_on(condition, "that does not come to be", 60_000_000)
 
 
-def pass_by(world: World, for_us: int) -> None:
+def pass_by(world: ClusterWorld, for_us: int) -> None:
     end_us = world.true.now_us + for_us
     until(world, lambda: world.true.now_us >= end_us)
 
 
-def voters(node: Node) -> set[str]:
+def voters(node: SimulatedNode) -> set[str]:
     return set() if node.runner is None else {voter.directory_id for voter in node.runner.voters.ids}
 
 
-def has_some_of_the_log(node: Node) -> bool:
+def has_some_of_the_log(node: SimulatedNode) -> bool:
     return node.runner is not None and node.runner.machine.end.offset > 0
 
 
@@ -74,7 +76,9 @@ def test_who_hears_nothing_of_the_vote_of_its_lost_disk_finds_it_in_the_log(monk
     world = forming()
     node = world.nodes[3]
     with monkeypatch.context() as others:
-        others.setattr(node, "hear_voters", lambda _: Node.hear_voters(node, (1, 2)))  # who tell it of an older set
+        others.setattr(
+            node, "hear_voters", lambda _: SimulatedNode.hear_voters(node, (1, 2))
+        )  # who tell it of an older set
         world.wipe(node)
         until(world, lambda: node.runner is not None)
         assert not node.replaces
@@ -89,7 +93,7 @@ def test_what_a_node_asked_before_it_lost_its_disk_is_of_who_it_was_then() -> No
     node = world.nodes[3]
     world.network.slow_us = 1_000_000
     world.wipe(node)
-    until(world, lambda: world.network.link(3, 1, Channel.CONTROL) is not None)
+    until(world, lambda: world.network.link(3, 1, PeerChannel.CONTROL) is not None)
     pass_by(world, 250_000)  # it asks, and is not heard yet
     world.wipe(node)
     world.network.slow_us = 800

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 
-from duramen.codec.cluster.channels import Channel
+from duramen.codec.cluster.channels import PeerChannel
 from duramen.sim.cluster.clocks import NodeClock
-from duramen.sim.cluster.network import CHANNELS, Link, Network
+from duramen.sim.cluster.network import CHANNELS, SimulatedLink, SimulatedNetwork
 from duramen.sim.cluster.process import Process
 from duramen.sim.machine.scheduler import VirtualClock
 
@@ -20,12 +20,12 @@ class Station:
         self.node_id = node_id
         self.process: Process | None = None
         self.heard: list[int] = []
-        self.links: list[Link] = []
+        self.links: list[SimulatedLink] = []
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: SimulatedLink) -> None:
         self.links.append(link)
 
-    def closed(self, link: Link) -> None:
+    def closed(self, link: SimulatedLink) -> None:
         self.links.remove(link)
 
 
@@ -37,7 +37,7 @@ class Two:
         self.events: list[tuple[int, int, Callable[[], None]]] = []
         self.numbers = count()
         self.stations = {node_id: Station(node_id) for node_id in (1, 2)}
-        self.network = Network(self.stations, random.Random(seed), self.at, self.true)
+        self.network = SimulatedNetwork(self.stations, random.Random(seed), self.at, self.true)
         for station in self.stations.values():
             self.start(station)
         self.go_on(100_000)
@@ -69,7 +69,7 @@ class Two:
                 process.turn()
 
     def say(self, *numbers: int) -> None:
-        link = self.network.link(1, 2, Channel.DATA)
+        link = self.network.link(1, 2, PeerChannel.DATA)
         assert link is not None
         for number in numbers:
             self.network.say(link, 1, partial(self.stations[2].heard.append, number))

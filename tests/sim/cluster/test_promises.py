@@ -2,24 +2,24 @@
 
 import pytest
 
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, batches, encode, header, stamp
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, batches, encode, header, stamp
 from duramen.codec.markers import encode_marker
 from duramen.groups.records import OffsetKey
-from duramen.sim.checkers.transaction import Transaction
-from duramen.sim.cluster.checkers.history import Page, Sent
+from duramen.sim.checkers.transaction import SimulatedTransaction
+from duramen.sim.cluster.checkers.history import Page, SentBatch
 from duramen.sim.cluster.checkers.offsets import Bookmark, Bookmarks
 from duramen.sim.machine.trace import BrokenPromise
 
 PRODUCER = 7
 
 
-def sent(number: int, transaction: Transaction, offset: int) -> Sent:
+def sent(number: int, transaction: SimulatedTransaction, offset: int) -> SentBatch:
     data = encode(
-        [NewRecord(0, None, b"%d" % number)], attributes=TRANSACTIONAL, producer_id=PRODUCER, producer_epoch=0,
+        [BatchInput(0, None, b"%d" % number)], attributes=TRANSACTIONAL, producer_id=PRODUCER, producer_epoch=0,
         base_sequence=number,
     )  # fmt: skip
     stamp(data, offset, 0)
-    return Sent(
+    return SentBatch(
         number, bytes(data), header(data).crc, 1, acks_all=True, producer_id=PRODUCER, sequence=number,
         transaction=transaction,
     )  # fmt: skip
@@ -31,11 +31,11 @@ def marker(offset: int, *, commit: bool) -> bytes:
     return bytes(data)
 
 
-def fate(transaction: Transaction) -> str:
+def fate(transaction: SimulatedTransaction) -> str:
     return transaction.fate
 
 
-def page_of(batch: Sent) -> Page:
+def page_of(batch: SentBatch) -> Page:
     page = Page("a partition")
     page.sent(batch)
     page.acknowledged_at(batch, 0)
@@ -43,7 +43,7 @@ def page_of(batch: Sent) -> Page:
 
 
 def test_a_committed_transaction_is_read() -> None:
-    transaction = Transaction(1)
+    transaction = SimulatedTransaction(1)
     batch = sent(1, transaction, 0)
     page = page_of(batch)
     transaction.fate = "ending"
@@ -53,7 +53,7 @@ def test_a_committed_transaction_is_read() -> None:
 
 
 def test_what_is_open_or_was_aborted_is_not_read_as_committed() -> None:
-    batch = sent(1, Transaction(1), 0)
+    batch = sent(1, SimulatedTransaction(1), 0)
     with pytest.raises(BrokenPromise, match="which is open, is read as committed"):
         page_of(batch).read_committed(batch.data, ())
     page_of(batch).read_committed(batch.data, [(PRODUCER, 0)])
@@ -62,7 +62,7 @@ def test_what_is_open_or_was_aborted_is_not_read_as_committed() -> None:
 
 
 def test_a_transaction_is_committed_in_all_its_partitions_or_in_none() -> None:
-    transaction = Transaction(1)
+    transaction = SimulatedTransaction(1)
     transaction.fate = "ending"
     here, there = sent(1, transaction, 0), sent(2, transaction, 0)
     page_of(here).whole(0, here.data + marker(1, commit=True))
@@ -71,7 +71,7 @@ def test_a_transaction_is_committed_in_all_its_partitions_or_in_none() -> None:
 
 
 def test_a_marker_is_between_the_batches_that_are_read() -> None:
-    transaction = Transaction(1)
+    transaction = SimulatedTransaction(1)
     transaction.fate = "ending"
     batch = sent(1, transaction, 0)
     data = batch.data + marker(1, commit=True)
@@ -93,7 +93,7 @@ def test_an_offset_that_was_acknowledged_or_read_does_not_fall() -> None:
 
 
 def test_an_offset_counts_with_its_transaction() -> None:
-    bookmark, transaction = Bookmark("an offset"), Transaction(1)
+    bookmark, transaction = Bookmark("an offset"), SimulatedTransaction(1)
     offset = bookmark.sent(transaction)
     with pytest.raises(BrokenPromise, match="which is open, is read as committed"):
         bookmark.read(offset, newest=True)

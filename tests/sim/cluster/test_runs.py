@@ -10,15 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from duramen.sim.__main__ import main
-from duramen.sim.cluster.runs import Totals, explain, run_one, table
-from duramen.sim.cluster.world import FAULTS, OPERATIONS, Outcome
+from duramen.sim.cluster.runs import ClusterTotals, explain, run_one, table
+from duramen.sim.cluster.world import FAULTS, OPERATIONS, ClusterOutcome
 
 SEEDS = range(1, 17)
 SEEDS_LONG = range(17, 1_001)
 
 
-def run(seeds: range) -> Totals:
-    totals = Totals()
+def run(seeds: range) -> ClusterTotals:
+    totals = ClusterTotals()
     for seed in seeds:
         outcome = run_one(seed)
         assert not outcome.broken, explain(outcome)
@@ -62,14 +62,14 @@ def test_a_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
 
 def test_a_broken_promise_is_told_with_how_to_see_it_again() -> None:
     trace = ["1.0 before", "2.0 BROKEN"]
-    told = explain(Outcome(42, "offset 7 is gone", False, trace, 2_000, 1_500, Counter(), Counter(), 3.0))
+    told = explain(ClusterOutcome(42, "offset 7 is gone", False, trace, 2_000, 1_500, Counter(), Counter(), 3.0))
     assert "cluster 42 broke a promise: offset 7 is gone" in told
     assert "2.0 BROKEN" in told
     assert "--cluster --seed 42" in told
 
 
 def test_the_table_has_a_line_for_each_fault() -> None:
-    totals = Totals()
+    totals = ClusterTotals()
     totals.faults["kill"] = 12
     assert table(totals).splitlines()[0].split() == ["kill", "12"]
 

@@ -13,14 +13,22 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from duramen.base.errors import BatchCorrupt
-from duramen.codec.batch import APPEND_TIME, CONTROL, CRC_START, HEADER_BYTES, NewRecord, encode, records
+from duramen.codec.batch import APPEND_TIME, CONTROL, CRC_START, HEADER_BYTES, BatchInput, encode, records
 from duramen.codec.crc import crc32c
 from duramen.codec.varint import encode_varint
 from duramen.spark.batches import plain
 from duramen.spark.batches.arrow import decode, decode_rows
 from duramen.spark.batches.bodies import Body, portions
 from duramen.spark.batches.rows import Odd, read_varints, record_starts
-from duramen.spark.columns import COLUMNS, RECORD_COLUMNS, Part, Rows, arrow_schema, choose_columns, spark_schema
+from duramen.spark.columns import (
+    COLUMNS,
+    RECORD_COLUMNS,
+    PartitionColumns,
+    Rows,
+    arrow_schema,
+    choose_columns,
+    spark_schema,
+)
 
 EVERYTHING = (0, 1 << 62)
 WITHOUT_HEADERS = RECORD_COLUMNS[:-1]
@@ -28,7 +36,7 @@ WITHOUT_HEADERS = RECORD_COLUMNS[:-1]
 small = st.binary(max_size=12)
 fields = st.none() | small | st.integers(50, 300).map(bytes)
 headers = st.lists(st.tuples(st.text(max_size=3).map(str.encode) | small, st.none() | small), max_size=3)
-new_records = st.builds(NewRecord, st.integers(-1, 1 << 42), fields, fields, st.just(()) | headers)
+new_records = st.builds(BatchInput, st.integers(-1, 1 << 42), fields, fields, st.just(()) | headers)
 batch_lists = st.lists(
     st.tuples(st.lists(new_records, min_size=1, max_size=30), st.integers(1, 40), st.integers(0, 4), st.booleans()),
     min_size=1,
@@ -36,7 +44,7 @@ batch_lists = st.lists(
 )
 
 
-def joined(batches: Sequence[tuple[Sequence[NewRecord], int, int, bool]]) -> bytes:
+def joined(batches: Sequence[tuple[Sequence[BatchInput], int, int, bool]]) -> bytes:
     """Batches, each of its records as often as it says, one behind the other as in a log."""
     out, offset = bytearray(), 0
     for new, times, codec, append_time in batches:
@@ -79,11 +87,11 @@ def assert_same(data: bytes, first: int, end: int, *, wanted: bool) -> None:
 @given(batch_lists, st.booleans())
 @settings(deadline=None)
 def test_sound_batches_are_decoded_as_they_were_written(
-    batches: list[tuple[list[NewRecord], int, int, bool]], wanted: bool
+    batches: list[tuple[list[BatchInput], int, int, bool]], wanted: bool
 ) -> None:
     data = joined(batches)
     assert_same(data, *EVERYTHING, wanted=wanted)
-    part = Part("flights", 7, COLUMNS if wanted else COLUMNS[:-1])
+    part = PartitionColumns("flights", 7, COLUMNS if wanted else COLUMNS[:-1])
     decoded: list[dict[str, Any]] = [
         row for batch in decode(data, *EVERYTHING, part.columns) for row in part.batch(batch).to_pylist()
     ]
@@ -108,7 +116,7 @@ def test_sound_batches_are_decoded_as_they_were_written(
 
 @given(batch_lists, st.data())
 @settings(deadline=None)
-def test_ranges_cut_where_they_say(batches: list[tuple[list[NewRecord], int, int, bool]], draw: st.DataObject) -> None:
+def test_ranges_cut_where_they_say(batches: list[tuple[list[BatchInput], int, int, bool]], draw: st.DataObject) -> None:
     data = joined(batches)
     count = sum(len(new) * times for new, times, _, _ in batches)
     first = draw.draw(st.integers(0, count))
@@ -125,7 +133,7 @@ def test_ranges_cut_where_they_say(batches: list[tuple[list[NewRecord], int, int
 @given(batch_lists, st.data())
 @settings(deadline=None, max_examples=300)
 def test_hostile_bytes_are_the_same_to_both(
-    batches: list[tuple[list[NewRecord], int, int, bool]], draw: st.DataObject
+    batches: list[tuple[list[BatchInput], int, int, bool]], draw: st.DataObject
 ) -> None:
     """Bytes of the records are changed, cut or added, and the batch sealed again: only its content is wrong."""
     new, times, _, append_time = batches[0]
@@ -152,18 +160,18 @@ def test_runs_of_every_length_of_length() -> None:
     """Records of 1, 2, 3 and 4 bytes of length, in runs and one by one, with keys of changing length."""
     chance = random.Random(7)
     for sizes in ([0, 40, 9000, 3_000_000], [40] * 500 + [41] * 500, [chance.randrange(300) for _ in range(3000)]):
-        new = [NewRecord(index, bytes(index % 3), chance.randbytes(size)) for index, size in enumerate(sizes)]
+        new = [BatchInput(index, bytes(index % 3), chance.randbytes(size)) for index, size in enumerate(sizes)]
         assert_same(bytes(encode(new)), *EVERYTHING, wanted=False)
 
 
 def test_a_record_with_more_headers_than_the_quick_way_takes() -> None:
     many = [(b"h%d" % number, b"v") for number in range(200)]
-    assert_same(bytes(encode([NewRecord(0, None, b"x", many), NewRecord(0, None, b"y")])), *EVERYTHING, wanted=True)
+    assert_same(bytes(encode([BatchInput(0, None, b"x", many), BatchInput(0, None, b"y")])), *EVERYTHING, wanted=True)
 
 
 def test_control_batches_and_those_outside_are_left_out() -> None:
-    control = encode([NewRecord(0, b"\0\0\0\1", b"")], base_offset=3, attributes=CONTROL)
-    data = bytes(encode([NewRecord(0, None, b"x")] * 3) + control + encode([NewRecord(0, None, b"y")], base_offset=4))
+    control = encode([BatchInput(0, b"\0\0\0\1", b"")], base_offset=3, attributes=CONTROL)
+    data = bytes(encode([BatchInput(0, None, b"x")] * 3) + control + encode([BatchInput(0, None, b"y")], base_offset=4))
     offsets = [row["offset"] for batch in decode(data, 0, 9, ["offset"]) for row in batch.to_pylist()]
     assert offsets == [0, 1, 2, 4]
     assert list(decode(data, 5, 9, WITHOUT_HEADERS)) == []
@@ -178,21 +186,21 @@ def test_control_batches_and_those_outside_are_left_out() -> None:
     ],
 )
 def test_damage_is_named(at: int, value: int, message: str) -> None:
-    batch = encode([NewRecord(0, b"key", b"value")], base_offset=5)
+    batch = encode([BatchInput(0, b"key", b"value")], base_offset=5)
     batch[at] = value
     with pytest.raises(BatchCorrupt, match=message):
         list(decode(batch, *EVERYTHING, WITHOUT_HEADERS))
 
 
 def test_a_bomb_is_refused() -> None:
-    batch = encode([NewRecord(0, None, bytes(300 << 20))], codec=4)
+    batch = encode([BatchInput(0, None, bytes(300 << 20))], codec=4)
     assert len(batch) < 1 << 20
     with pytest.raises(BatchCorrupt, match="hold more than"):
         list(decode(batch, *EVERYTHING, WITHOUT_HEADERS))
 
 
 def test_times_that_arrow_cannot_hold_are_the_nearest_it_can() -> None:
-    batch = encode([NewRecord(1 << 60, None, b"x")])
+    batch = encode([BatchInput(1 << 60, None, b"x")])
     (decoded,) = decode(batch, *EVERYTHING, ["timestamp"])
     (microseconds,) = np.frombuffer(memoryview(decoded.column(0).buffers()[1] or b""), np.int64)
     assert microseconds == ((1 << 63) - 1) // 1000 * 1000
@@ -210,10 +218,10 @@ def test_the_schema_is_what_spark_expects(*, wanted: bool) -> None:
 @given(st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True), batch_lists)
 @settings(deadline=None)
 def test_columns_that_are_chosen_are_those_of_all_in_their_order(
-    wanted: list[str], batches: list[tuple[list[NewRecord], int, int, bool]]
+    wanted: list[str], batches: list[tuple[list[BatchInput], int, int, bool]]
 ) -> None:
-    data, whole = joined(batches), Part("flights", 7, COLUMNS)
-    part = Part("flights", 7, choose_columns(" , ".join(wanted).upper(), headers=False))
+    data, whole = joined(batches), PartitionColumns("flights", 7, COLUMNS)
+    part = PartitionColumns("flights", 7, choose_columns(" , ".join(wanted).upper(), headers=False))
     some = [part.batch(batch) for batch in decode(data, *EVERYTHING, part.columns)]
     every = [whole.batch(batch).select(wanted) for batch in decode(data, *EVERYTHING, whole.columns)]
     assert some == every

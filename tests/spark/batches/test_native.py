@@ -22,7 +22,7 @@ from duramen.codec.batch import (
     CONTROL,
     CRC_START,
     HEADER_BYTES,
-    NewRecord,
+    BatchInput,
     batches,
     encode,
     records,
@@ -41,7 +41,7 @@ small = st.binary(max_size=12)
 fields = st.none() | small | st.integers(30, 300).map(bytes)
 names = st.text(max_size=3).map(str.encode) | small
 headers = st.lists(st.tuples(names, st.none() | small), max_size=3)
-new_records = st.builds(NewRecord, st.integers(-1, 1 << 42), fields, fields, st.just(()) | headers)
+new_records = st.builds(BatchInput, st.integers(-1, 1 << 42), fields, fields, st.just(()) | headers)
 batch_lists = st.lists(
     st.tuples(st.lists(new_records, min_size=1, max_size=20), st.integers(1, 40), st.integers(0, 4), st.booleans()),
     min_size=1,
@@ -49,7 +49,7 @@ batch_lists = st.lists(
 )
 columns_asked = st.lists(st.sampled_from(RECORD_COLUMNS), min_size=1, unique=True)
 
-Batches = list[tuple[list[NewRecord], int, int, bool]]
+Batches = list[tuple[list[BatchInput], int, int, bool]]
 
 
 def joined(lists: Batches) -> bytes:
@@ -144,7 +144,7 @@ class TestDecoding:
     @installed
     def test_portions_are_the_same(self) -> None:
         chance = random.Random(3)
-        lists = [([NewRecord(0, b"%d" % n, chance.randbytes(500))], 600, 0, False) for n in range(400)]
+        lists = [([BatchInput(0, b"%d" % n, chance.randbytes(500))], 600, 0, False) for n in range(400)]
         data = joined(lists)
         sizes = [batch.num_rows for batch in native.decode(data, *EVERYTHING, RECORD_COLUMNS)]
         assert len(sizes) > 2
@@ -153,7 +153,7 @@ class TestDecoding:
     @both
     def test_what_comes_is_what_was_written(self, way: Any) -> None:
         header = [(b"kind", b"flight"), (b"\xff\xc3", None)]
-        data = encode([NewRecord(5, b"k", None), NewRecord(7, None, b"v", header)], base_offset=40)
+        data = encode([BatchInput(5, b"k", None), BatchInput(7, None, b"v", header)], base_offset=40)
         (found,) = way.decode(data, *EVERYTHING, RECORD_COLUMNS)
         assert found.column("timestamp").cast(pa.int64()).to_pylist() == [5000, 7000]
         assert found.drop_columns(["timestamp"]).to_pylist() == [
@@ -170,7 +170,7 @@ class TestDecoding:
 
     @both
     def test_what_is_behind_the_range_is_not_looked_at(self, way: Any) -> None:
-        data = joined([([NewRecord(0, None, b"x")], 3, 0, False)] * 2)
+        data = joined([([BatchInput(0, None, b"x")], 3, 0, False)] * 2)
         broken = data[:-1] + b"!"
         assert [batch.num_rows for batch in way.decode(broken, 0, 3, ["offset"])] == [3]
         with pytest.raises(BatchCorrupt, match="the record batch at offset 3 does not match its CRC"):
@@ -178,9 +178,9 @@ class TestDecoding:
 
     @both
     def test_control_batches_are_left_out(self, way: Any) -> None:
-        control = encode([NewRecord(0, b"\0\0\0\1", b"")], base_offset=3, attributes=CONTROL)
+        control = encode([BatchInput(0, b"\0\0\0\1", b"")], base_offset=3, attributes=CONTROL)
         data = bytes(
-            encode([NewRecord(0, None, b"x")] * 3) + control + encode([NewRecord(0, None, b"y")], base_offset=4)
+            encode([BatchInput(0, None, b"x")] * 3) + control + encode([BatchInput(0, None, b"y")], base_offset=4)
         )
         offsets = [row["offset"] for batch in way.decode(data, 0, 9, ["offset"]) for row in batch.to_pylist()]
         assert offsets == [0, 1, 2, 4]
@@ -188,7 +188,7 @@ class TestDecoding:
     @both
     @pytest.mark.parametrize("codec", [1, 2, 3, 4])
     def test_bombs_are_refused(self, way: Any, codec: int) -> None:
-        batch = encode([NewRecord(0, None, bytes(300 << 20))], codec=codec)
+        batch = encode([BatchInput(0, None, bytes(300 << 20))], codec=codec)
         with pytest.raises(BatchCorrupt, match="hold more than"):
             list(way.decode(batch, *EVERYTHING, ["value"]))
 
@@ -200,7 +200,7 @@ class TestDecoding:
 
     @installed
     def test_a_buffer_that_can_be_written_is_copied_and_one_in_pieces_too(self) -> None:
-        data = joined([([NewRecord(0, b"k", b"x")], 3, 0, False)])
+        data = joined([([BatchInput(0, b"k", b"x")], 3, 0, False)])
         expected = outcome(lambda: arrow.decode(data, *EVERYTHING, RECORD_COLUMNS))
         spread = bytearray(2 * len(data))
         spread[::2] = data
@@ -209,7 +209,7 @@ class TestDecoding:
 
     @installed
     def test_arrays_outlive_what_they_came_from(self) -> None:
-        data = bytearray(joined([([NewRecord(0, b"key", b"value")], 100, 3, False)]))
+        data = bytearray(joined([([BatchInput(0, b"key", b"value")], 100, 3, False)]))
         (found,) = native.decode(memoryview(data).toreadonly(), *EVERYTHING, ["key", "value"])
         data[:] = bytes(len(data))
         assert found.to_pylist() == [{"key": b"key", "value": b"value"}] * 100
@@ -221,7 +221,7 @@ class TestDecoding:
 @pytest.mark.parametrize("limit_ms", [(1 << 63) // 1000, -((1 << 63) // 1000)])
 def test_timestamps_at_the_ends_of_what_microseconds_can_be(limit_ms: int, beyond: int, append_time: bool) -> None:
     base_ms = (limit_ms + beyond).to_bytes(8, "big", signed=True)
-    records = [NewRecord(delta, None, None) for delta in (0, 1, -1, 8191, -8192, 8192, -8193)]
+    records = [BatchInput(delta, None, None) for delta in (0, 1, -1, 8191, -8192, 8192, -8193)]
     batch = encode(records, attributes=APPEND_TIME if append_time else 0)
     batch[27:35] = batch[35:43] = base_ms
     assert_same_decoding(resealed(batch), *EVERYTHING, RECORD_COLUMNS)
@@ -251,9 +251,9 @@ TEXT = bytes(random.Random(5).choices(b"abcdef", k=400_000))
     *((b"", codec) for codec in range(8)),
 ])  # fmt: skip
 def test_compressed_records_in_every_form(frame: bytes, codec: int) -> None:
-    record = encode([NewRecord(0, None, TEXT[: 400_000 - 11])])[HEADER_BYTES:]
+    record = encode([BatchInput(0, None, TEXT[: 400_000 - 11])])[HEADER_BYTES:]
     for content in (frame, compress(codec, bytes(record)) if 0 < codec < 5 else b""):
-        batch = encode([NewRecord(0, None, b"x")])
+        batch = encode([BatchInput(0, None, b"x")])
         batch[HEADER_BYTES:] = content
         batch[22] |= codec
         assert_same_decoding(resealed(batch), *EVERYTHING, RECORD_COLUMNS)

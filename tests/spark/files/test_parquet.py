@@ -14,13 +14,13 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 import duramen.spark
 from duramen.base.errors import OptionInvalid, TableForeign, TableUnsupported
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 
 COUNT = 1000
 
 
-def produce(cluster: Cluster, stream: str, count: int = COUNT, first: int = 0) -> None:
+def produce(cluster: BrokerCluster, stream: str, count: int = COUNT, first: int = 0) -> None:
     with Producer(cluster) as producer:
         for number in range(first, first + count):
             key = None if number % 7 == 0 else b"key-%d" % number
@@ -49,7 +49,7 @@ def values(frame: DataFrame) -> list[int]:
 
 class TestBatch:
     def test_has_what_the_reader_gives(
-        self, spark: SparkSession, cluster: Cluster, stream: str, reader: DataFrameReader, tmp_path: Path
+        self, spark: SparkSession, cluster: BrokerCluster, stream: str, reader: DataFrameReader, tmp_path: Path
     ) -> None:
         produce(cluster, stream)
         reader.option("includeHeaders", "true")
@@ -66,14 +66,14 @@ class TestBatch:
     def test_has_times_that_python_has_no_room_for(
         self,
         spark: SparkSession,
-        cluster: Cluster,
+        cluster: BrokerCluster,
         stream: str,
         reader: DataFrameReader,
         stream_reader: Callable[..., DataStreamReader],
         tmp_path: Path,
     ) -> None:
         moments_ms = [-62135596800001, 0, 253402300800000]
-        Admin(cluster).set_stream_configs(stream, {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
+        StreamAdmin(cluster).set_stream_configs(stream, {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
         with Producer(cluster) as producer:
             for moment_ms in moments_ms:
                 producer.produce(stream, b"1", partition=0, timestamp_ms=moment_ms)
@@ -86,7 +86,7 @@ class TestBatch:
             assert [row.ms for row in found.collect()] == moments_ms
 
     def test_has_the_columns_that_are_asked_for(
-        self, spark: SparkSession, cluster: Cluster, stream: str, reader: DataFrameReader, tmp_path: Path
+        self, spark: SparkSession, cluster: BrokerCluster, stream: str, reader: DataFrameReader, tmp_path: Path
     ) -> None:
         produce(cluster, stream, 20)
         duramen.spark.write_parquet(reader.option("columns", "offset,value"), f"file://{tmp_path}/two%20words")
@@ -100,7 +100,7 @@ class TestBatch:
         assert (found.count(), found.schema) == (0, reader.load().schema)
 
     def test_modes(
-        self, spark: SparkSession, cluster: Cluster, stream: str, reader: DataFrameReader, tmp_path: Path
+        self, spark: SparkSession, cluster: BrokerCluster, stream: str, reader: DataFrameReader, tmp_path: Path
     ) -> None:
         place = str(tmp_path / "there")
         produce(cluster, stream, 10)
@@ -145,7 +145,7 @@ class TestBatch:
             duramen.spark.write_parquet(reader, str(tmp_path / "there"))
 
     def test_what_fails_leaves_what_was_there(
-        self, cluster: Cluster, stream: str, reader: DataFrameReader, tmp_path: Path
+        self, cluster: BrokerCluster, stream: str, reader: DataFrameReader, tmp_path: Path
     ) -> None:
         place = tmp_path / "there"
         produce(cluster, stream, 10)
@@ -165,7 +165,7 @@ class TestStream:
         return query
 
     def test_has_each_record_once_over_many_micro_batches_and_runs(
-        self, spark: SparkSession, cluster: Cluster, stream: str, stream_reader: Callable[..., DataStreamReader],
+        self, spark: SparkSession, cluster: BrokerCluster, stream: str, stream_reader: Callable[..., DataStreamReader],
         tmp_path: Path,
     ) -> None:  # fmt: skip
         place, checkpoint = tmp_path / "there", tmp_path / "checkpoint"
@@ -185,7 +185,7 @@ class TestStream:
         assert values(spark.table("again")) == list(range(240))
 
     def test_a_micro_batch_that_comes_again_is_there_once(
-        self, spark: SparkSession, cluster: Cluster, stream: str, stream_reader: Callable[..., DataStreamReader],
+        self, spark: SparkSession, cluster: BrokerCluster, stream: str, stream_reader: Callable[..., DataStreamReader],
         tmp_path: Path,
     ) -> None:  # fmt: skip
         place, checkpoint = tmp_path / "there", tmp_path / "checkpoint"
@@ -201,7 +201,7 @@ class TestStream:
         assert values(spark.read.parquet(str(place))) == list(range(40))
 
     def test_small_micro_batches_are_files_too(
-        self, cluster: Cluster, stream: str, stream_reader: Callable[..., DataStreamReader], tmp_path: Path
+        self, cluster: BrokerCluster, stream: str, stream_reader: Callable[..., DataStreamReader], tmp_path: Path
     ) -> None:
         produce(cluster, stream, 1)
         self.run(stream_reader(columns="value"), tmp_path / "there", tmp_path / "checkpoint")
@@ -218,7 +218,7 @@ class TestStream:
     )
     @pytest.mark.long
     def test_a_checkpoint_and_a_directory_that_do_not_belong_together_end_the_query(
-        self, cluster: Cluster, stream: str, stream_reader: Callable[..., DataStreamReader], tmp_path: Path,
+        self, cluster: BrokerCluster, stream: str, stream_reader: Callable[..., DataStreamReader], tmp_path: Path,
         forget: str, said: str,
     ) -> None:  # fmt: skip
         place, checkpoint = tmp_path / "there", tmp_path / "checkpoint"
@@ -235,8 +235,8 @@ class TestStream:
             self.run(stream_reader(maxOffsetsPerTrigger="10"), place, checkpoint)
 
     def test_a_batch_is_not_put_where_readers_would_not_see_it(
-        self, cluster: Cluster, stream: str, reader: DataFrameReader, stream_reader: Callable[..., DataStreamReader],
-        tmp_path: Path,
+        self, cluster: BrokerCluster, stream: str, reader: DataFrameReader,
+        stream_reader: Callable[..., DataStreamReader], tmp_path: Path,
     ) -> None:  # fmt: skip
         produce(cluster, stream, 10)
         self.run(stream_reader(), tmp_path / "there", tmp_path / "checkpoint")
@@ -245,7 +245,7 @@ class TestStream:
 
     @pytest.mark.long
     def test_a_directory_of_sparks_own_sink_is_left_alone(
-        self, spark: SparkSession, cluster: Cluster, stream: str, stream_reader: Callable[..., DataStreamReader],
+        self, spark: SparkSession, cluster: BrokerCluster, stream: str, stream_reader: Callable[..., DataStreamReader],
         tmp_path: Path,
     ) -> None:  # fmt: skip
         produce(cluster, stream, 10)

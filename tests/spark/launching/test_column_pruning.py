@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import duramen.spark
-from duramen.client import Cluster, Producer
+from duramen.client import BrokerCluster, Producer
 from duramen.spark.launching import java_compiler as compiling
 from duramen.spark.launching.column_pruning import prune_columns
 
@@ -20,7 +20,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture
-def frame(cluster: Cluster, read: Callable[..., DataFrame], stream: str) -> DataFrame:
+def frame(cluster: BrokerCluster, read: Callable[..., DataFrame], stream: str) -> DataFrame:
     with Producer(cluster) as producer:
         for number in range(40):
             key, headers = b"k%d" % (number % 3), [(b"h", b"%d" % number)]

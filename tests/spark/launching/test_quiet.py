@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from duramen.client import Cluster, Producer
+from duramen.client import BrokerCluster, Producer
 from duramen.node.process import NodeProcess
 
 PROGRAM = """
@@ -28,7 +28,7 @@ print(spark.table("rows").count())
 
 @pytest.mark.long
 def test_show_and_an_end_without_stop_print_no_errors(
-    node: NodeProcess, cluster: Cluster, stream: str, tmp_path: Path
+    node: NodeProcess, cluster: BrokerCluster, stream: str, tmp_path: Path
 ) -> None:
     """The first reads a part of what a worker has, and the query still runs at the end."""
     with Producer(cluster) as producer:

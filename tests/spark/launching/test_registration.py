@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import duramen.spark
-from duramen.client import Cluster, Producer
+from duramen.client import BrokerCluster, Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.launching.java import find_java
 from pyspark_duramen import DefaultSource
@@ -42,7 +42,9 @@ spark.stop()
 """
 
 
-def test_spark_s_own_way_to_register(spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str) -> None:
+def test_spark_s_own_way_to_register(
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str
+) -> None:
     with Producer(cluster) as producer:
         producer.produce(stream, b"found")
     other = spark.newSession()
@@ -55,7 +57,7 @@ def test_spark_s_own_way_to_register(spark: SparkSession, node: NodeProcess, clu
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["register", "session"])
 def test_a_builder_in_an_environment_that_is_not_activated(
-    node: NodeProcess, cluster: Cluster, stream: str, tmp_path: Path, how: str
+    node: NodeProcess, cluster: BrokerCluster, stream: str, tmp_path: Path, how: str
 ) -> None:
     with Producer(cluster) as producer:
         producer.produce(stream, b"found")

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import duramen.spark
 from duramen.base.errors import DependencyMissing
-from duramen.client import Cluster, Producer
+from duramen.client import BrokerCluster, Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.launching.java import Java, find_java
 from duramen.spark.launching.sessions import JAVA_OPTIONS, java_options, tuning
@@ -29,7 +29,9 @@ print("duramen" in sys.modules)
 """
 
 
-def test_a_plain_session_knows_the_format(node: NodeProcess, cluster: Cluster, stream: str, tmp_path: Path) -> None:
+def test_a_plain_session_knows_the_format(
+    node: NodeProcess, cluster: BrokerCluster, stream: str, tmp_path: Path
+) -> None:
     with Producer(cluster) as producer:
         for number in range(100):
             producer.produce(stream, b"%d" % number)

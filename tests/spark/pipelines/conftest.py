@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duramen.client import Cluster
+from duramen.client import BrokerCluster
 from duramen.node.process import NodeProcess
 
 
@@ -19,6 +19,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 @pytest.fixture
-def streams(broker: NodeProcess) -> Iterator[Cluster]:
-    with Cluster(broker.kafka) as cluster:
+def streams(broker: NodeProcess) -> Iterator[BrokerCluster]:
+    with BrokerCluster(broker.kafka) as cluster:
         yield cluster

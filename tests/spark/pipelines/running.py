@@ -13,17 +13,17 @@ from duramen.spark.pipelines.checks import check_streams, prepare
 from duramen.spark.pipelines.definition.loader import load
 from duramen.spark.pipelines.definition.problems import Problems
 from duramen.spark.pipelines.run import Application, Terms
-from duramen.spark.pipelines.status import Status
+from duramen.spark.pipelines.status import PipelineStatus
 
 
 class Seen:
     """Notes what a pipeline tells."""
 
     def __init__(self) -> None:
-        self.last: Status | None = None
+        self.last: PipelineStatus | None = None
         self.rows_of: dict[str, list[Mapping[str, Any]]] = {}
 
-    def status(self, status: Status) -> None:
+    def status(self, status: PipelineStatus) -> None:
         self.last = status
 
     def rows(self, query: str, batch_id: int, rows: list[Mapping[str, Any]]) -> None:

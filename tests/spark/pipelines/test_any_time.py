@@ -5,7 +5,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.pipelines.running import run_once
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.pipelines.tables import delta_frame, iceberg_frame
 from duramen.spark.tables.port import Storage
@@ -53,9 +53,9 @@ def plain(frame: DataFrame) -> set[tuple[int, ...]]:
 
 
 def test_a_pipeline_stores_them_as_spark_does(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
-    Admin(cluster).create_stream(stream_name, 1, {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
+    StreamAdmin(cluster).create_stream(stream_name, 1, {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
     with Producer(cluster) as producer:
         for moment_ms, value in zip(MOMENTS_MS, VALUES, strict=True):
             producer.produce(stream_name, value, timestamp_ms=moment_ms)

@@ -37,13 +37,13 @@ from pyspark.sql.types import (
 from tests.spark.tables.test_storage import files_of_at_most
 
 from duramen.base.errors import CheckpointInvalid, TableForeign, TableStorageFailed, TableUnsupported
-from duramen.spark.pipelines.batches import BatchWriter, SinkTable, decision
-from duramen.spark.pipelines.checkpoints import Checkpoint
+from duramen.spark.pipelines.batches import SinkTable, TableBatchWriter, decision
+from duramen.spark.pipelines.checkpoints import PipelineCheckpoint
 from duramen.spark.pipelines.delta import DeltaSink
 from duramen.spark.pipelines.iceberg import IcebergSink
 from duramen.spark.tables.iceberg.catalog import IcebergEntry
 from duramen.spark.tables.port import Storage
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 SCHEMA = pa.schema([pa.field("it", pa.int64())])
 
@@ -93,13 +93,13 @@ class Batch:
         return self._said
 
 
-def checkpoint_at(directory: Path, query_id: str = "one") -> Checkpoint:
+def checkpoint_at(directory: Path, query_id: str = "one") -> PipelineCheckpoint:
     (directory / "offsets").mkdir(parents=True, exist_ok=True)
     (directory / "metadata").write_text(f'{{"id":"{query_id}"}}')
-    return Checkpoint(directory)
+    return PipelineCheckpoint(directory)
 
 
-def planned(checkpoint: Checkpoint, batch_id: int, end: int) -> None:
+def planned(checkpoint: PipelineCheckpoint, batch_id: int, end: int) -> None:
     (checkpoint.directory / "offsets" / str(batch_id)).write_text(f"v1\n{{}}\n{end}")
 
 
@@ -114,7 +114,7 @@ def rows_of(location: Path, table_format: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = DeltaTable(str(location)).to_pyarrow_table().to_pylist()
         return found
     storage = Storage(str(location))
-    rows: list[dict[str, Any]] = IcebergEntry(storage, Place(storage)).load().scan().to_arrow().to_pylist()
+    rows: list[dict[str, Any]] = IcebergEntry(storage, TableLocation(storage)).load().scan().to_arrow().to_pylist()
     return rows
 
 
@@ -125,9 +125,9 @@ class Query:
         self.directory = directory
         self.format = table_format
 
-    def writer(self, query_id: str = "one", owner: str = "p/s", where: str = "table") -> BatchWriter[Any]:
+    def writer(self, query_id: str = "one", owner: str = "p/s", where: str = "table") -> TableBatchWriter[Any]:
         table = table_at(self.directory / where, self.format, owner)
-        return BatchWriter(table, checkpoint_at(self.directory / query_id, query_id))
+        return TableBatchWriter(table, checkpoint_at(self.directory / query_id, query_id))
 
     def write(self, rows: list[int], batch_id: int, *, query_id: str = "one", **more: Any) -> None:
         self.writer(query_id)(Batch(rows, **more), batch_id)  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ def test_two_drivers_race_and_each_batch_is_there_once(query: Query) -> None:
         errors: list[BaseException] = []
         writers = [query.writer(), query.writer()]
 
-        def run(writer: BatchWriter[Any], batch_id: int = batch_id, errors: list[BaseException] = errors) -> None:
+        def run(writer: TableBatchWriter[Any], batch_id: int = batch_id, errors: list[BaseException] = errors) -> None:
             try:
                 writer(Batch([batch_id]), batch_id)  # type: ignore[arg-type]
             except Exception as error:  # noqa: BLE001 -- a thread's failure is the test's
@@ -223,7 +223,7 @@ def test_a_location_that_is_not_ours_is_refused(query: Query, tmp_path: Path) ->
         write_deltalake(tmp_path / "table", pa.Table.from_pylist([{"it": 1}], schema=SCHEMA))
     else:
         storage = Storage(str(tmp_path / "table"))
-        IcebergEntry(storage, Place(storage)).create(SCHEMA, {})
+        IcebergEntry(storage, TableLocation(storage)).create(SCHEMA, {})
     with pytest.raises(TableForeign, match="was not made by a pipeline"):
         query.write([1], 0)
     (tmp_path / "files").mkdir()

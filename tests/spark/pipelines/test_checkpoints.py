@@ -6,7 +6,7 @@ import pytest
 
 from duramen.base.errors import CheckpointInvalid, PipelineBusy, PipelineFailed
 from duramen.spark.pipelines.checkpoints import Checkpoints
-from duramen.spark.pipelines.status import QueryStatus, Status, read_status, write_status
+from duramen.spark.pipelines.status import PipelineStatus, QueryStatus, read_status, write_status
 
 
 def made(directory: Path, query: str) -> None:
@@ -62,7 +62,7 @@ def test_one_application_at_a_time_and_its_status(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "new", "delays")
     with pytest.raises(PipelineFailed, match="no pipeline has run with the checkpoints"):
         read_status(checkpoints)
-    status = Status("delays", "running", "local[*]", 1, 2, [QueryStatus("out", "running", 0, None, None, None)])
+    status = PipelineStatus("delays", "running", "local[*]", 1, 2, [QueryStatus("out", "running", 0, None, None, None)])
     with checkpoints.held():
         write_status(checkpoints, status)
         assert read_status(checkpoints) == status

@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 from tests.spark.pipelines.running import problems_of, run_once
 
 from duramen.base.errors import TableUnsupported
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
-from duramen.spark.pipelines.batches import BatchWriter, SinkTable
-from duramen.spark.pipelines.checkpoints import Checkpoint
+from duramen.spark.pipelines.batches import SinkTable, TableBatchWriter
+from duramen.spark.pipelines.checkpoints import PipelineCheckpoint
 from duramen.spark.pipelines.delta import DeltaSink
 from duramen.spark.pipelines.iceberg import IcebergSink
 from duramen.spark.pipelines.tables import delta_frame, iceberg_frame
@@ -78,12 +78,12 @@ def test_what_is_refused_before_is_refused_and_the_rest_is_written(
             there.require_types(there.columns(batch))
         except TableUnsupported:
             with pytest.raises(TableUnsupported):
-                BatchWriter(there, _checkpoint(tmp_path / f"of-{number}"))(batch, 0)
+                TableBatchWriter(there, _checkpoint(tmp_path / f"of-{number}"))(batch, 0)
             assert not (tmp_path / f"case-{number}").exists()
         else:
             taken |= columns if columns != TOGETHER else {}
     rows = spark.sql(f"SELECT {said(taken)}")
-    BatchWriter(table("all"), _checkpoint(tmp_path / "of-all"))(rows, 0)
+    TableBatchWriter(table("all"), _checkpoint(tmp_path / "of-all"))(rows, 0)
     read = delta_frame if table_format == "delta" else iceberg_frame
     found = read(spark, Storage(str(tmp_path / "all")))
     assert found.columns == list(taken)
@@ -92,10 +92,10 @@ def test_what_is_refused_before_is_refused_and_the_rest_is_written(
     assert not {"a\x00b", "days", "years", "clock", "nulls", "no_fields"} & taken.keys()
 
 
-def _checkpoint(directory: Path) -> Checkpoint:
+def _checkpoint(directory: Path) -> PipelineCheckpoint:
     (directory / "offsets").mkdir(parents=True)
     (directory / "metadata").write_text('{"id":"one"}')
-    return Checkpoint(directory)
+    return PipelineCheckpoint(directory)
 
 
 FILE = """\
@@ -115,9 +115,9 @@ sinks:
 @pytest.mark.long
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
 def test_validate_and_run_agree(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path, table_format: str
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path, table_format: str
 ) -> None:
-    Admin(cluster).create_stream(stream_name, 1)
+    StreamAdmin(cluster).create_stream(stream_name, 1)
     with Producer(cluster) as producer:
         producer.produce(stream_name, b"1", partition=0)
     for number, columns in enumerate(CASES):

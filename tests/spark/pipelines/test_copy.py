@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.spark.pipelines.running import run_once
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.pipelines.copy import copied_source
 from duramen.spark.pipelines.definition.loader import load
@@ -38,16 +38,16 @@ sinks:
 """
 
 
-def produce(cluster: Cluster, stream: str, count: int, first: int = 0) -> None:
+def produce(cluster: BrokerCluster, stream: str, count: int, first: int = 0) -> None:
     with Producer(cluster) as producer:
         for number in range(first, first + count):
             producer.produce(stream, b"%d" % number, key=None if number % 3 else b"k", partition=number % 2)
 
 
 def test_is_what_rows_through_spark_are(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
-    Admin(cluster).create_stream(stream_name, 2)
+    StreamAdmin(cluster).create_stream(stream_name, 2)
     produce(cluster, stream_name, 120)
     file = tmp_path / "copy.yaml"
     file.write_text(COPY.format(brokers=node.kafka, stream=stream_name))

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.spark.pipelines.running import run_once
 
-from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
+from duramen.client import BrokerCluster, Consumer, Producer, StreamAdmin, TopicPartition
 from duramen.demo.flights import find_dataset, read_flights
 
 HOUR = "%Y-%m-%dT%H:%M:%SZ"
@@ -25,7 +25,7 @@ def directory(tmp_path: Path) -> Path:
     return Path(shutil.copytree(EXAMPLES, tmp_path / "examples"))
 
 
-def produce(cluster: Cluster, stream: str, values: Iterable[object], key: str | None = None) -> None:
+def produce(cluster: BrokerCluster, stream: str, values: Iterable[object], key: str | None = None) -> None:
     """Values as JSON; those with the same `key` go to the same partition."""
     with Producer(cluster) as producer:
         for value in values:
@@ -42,9 +42,9 @@ def at(minutes: int) -> str:
     return f"2026-11-22T{minutes // 60:02}:{minutes % 60:02}:00Z"
 
 
-def test_flights_to_hourly_delays(spark: SparkSession, streams: Cluster, directory: Path) -> None:
+def test_flights_to_hourly_delays(spark: SparkSession, streams: BrokerCluster, directory: Path) -> None:
     """In two runs, so that the second one changes rows that the first one wrote."""
-    Admin(streams).create_stream("flights", 4)
+    StreamAdmin(streams).create_stream("flights", 4)
     expected: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     flights = read_flights(find_dataset().flights, 4_000)
     for part in (list(islice(flights, 2_500)), list(flights)):
@@ -72,10 +72,10 @@ def test_flights_to_hourly_delays(spark: SparkSession, streams: Cluster, directo
 
 
 @pytest.mark.long
-def test_late_flights_in_python(spark: SparkSession, streams: Cluster, directory: Path) -> None:
-    Admin(streams).create_stream("late-flights", 1)
+def test_late_flights_in_python(spark: SparkSession, streams: BrokerCluster, directory: Path) -> None:
+    StreamAdmin(streams).create_stream("late-flights", 1)
     if "flights" not in streams.topics(["flights"]):
-        Admin(streams).create_stream("flights", 1)
+        StreamAdmin(streams).create_stream("flights", 1)
     before = written(streams, "late-flights")
     produce(streams, "flights", [{"carrier": "ZZ", "flight": 1, "dep_delay": 59}, {"carrier": "ZZ", "flight": 2,
             "dep_delay": 60}, {"carrier": "B6", "flight": 3, "dep_delay": 99_999}])  # fmt: skip
@@ -87,7 +87,7 @@ def test_late_flights_in_python(spark: SparkSession, streams: Cluster, directory
     assert all(row["dep_delay"] >= 60 for row in found)
 
 
-def written(cluster: Cluster, stream: str) -> list[tuple[bytes | None, bytes]]:
+def written(cluster: BrokerCluster, stream: str) -> list[tuple[bytes | None, bytes]]:
     """Keys and values of a stream of one partition."""
     from duramen.spark.batches.decoding import decode
 
@@ -101,9 +101,9 @@ def written(cluster: Cluster, stream: str) -> list[tuple[bytes | None, bytes]]:
     return found
 
 
-def test_orders_with_payments(spark: SparkSession, streams: Cluster, directory: Path) -> None:
+def test_orders_with_payments(spark: SparkSession, streams: BrokerCluster, directory: Path) -> None:
     for stream in ("orders", "payments"):
-        Admin(streams).create_stream(stream, 2)
+        StreamAdmin(streams).create_stream(stream, 2)
     order = {"customer": "ada", "amount": 10}
     produce(streams, "orders", [{"id": number, "at": at(600 + number), **order} for number in range(1, 5)])
     # In time, too late, before its order, and for none.
@@ -118,9 +118,9 @@ def test_orders_with_payments(spark: SparkSession, streams: Cluster, directory: 
 
 
 @pytest.mark.long
-def test_sessions(spark: SparkSession, streams: Cluster, directory: Path) -> None:
-    Admin(streams).create_stream("clicks", 1)
-    Admin(streams).create_stream("visits", 1)
+def test_sessions(spark: SparkSession, streams: BrokerCluster, directory: Path) -> None:
+    StreamAdmin(streams).create_stream("clicks", 1)
+    StreamAdmin(streams).create_stream("visits", 1)
     clicks = [("ada", 600), ("bob", 605), ("ada", 610), ("ada", 700), ("eve", 900)]
     produce(streams, "clicks", [{"user": user, "page": "/", "at": at(minute)} for user, minute in clicks])
     run_once(spark, directory / "sessions.yaml")
@@ -136,8 +136,8 @@ def test_sessions(spark: SparkSession, streams: Cluster, directory: Path) -> Non
 
 
 @pytest.mark.long
-def test_change_data_to_a_table(spark: SparkSession, streams: Cluster, directory: Path) -> None:
-    Admin(streams).create_stream("customer-changes", 1)
+def test_change_data_to_a_table(spark: SparkSession, streams: BrokerCluster, directory: Path) -> None:
+    StreamAdmin(streams).create_stream("customer-changes", 1)
 
     def row(id_: int, city: str) -> dict[str, object]:
         return {"id": id_, "name": "ada", "city": city}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.spark.pipelines.running import numbers
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.pipelines.checkpoints import Checkpoints
 
@@ -61,9 +61,9 @@ def run(file: Path, *options: str, killed_behind: int | None = None) -> tuple[in
 
 @pytest.mark.long
 def test_killed_behind_the_commit_of_a_table_and_run_again(
-    node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
-    Admin(cluster).create_stream(stream_name, 1)
+    StreamAdmin(cluster).create_stream(stream_name, 1)
     with Producer(cluster) as producer:
         for number in range(200):
             producer.produce(stream_name, b"%d" % number)

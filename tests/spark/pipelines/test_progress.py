@@ -2,7 +2,7 @@
 
 from duramen.client import TopicPartition
 from duramen.spark.pipelines.progress import figures_of
-from duramen.spark.read.offsets import Offsets
+from duramen.spark.read.offsets import SourceOffsets
 
 
 def source(end: object, latest: object) -> dict[str, object]:
@@ -10,7 +10,7 @@ def source(end: object, latest: object) -> dict[str, object]:
 
 
 def offsets(at: list[int]) -> dict[str, object]:
-    return Offsets({TopicPartition("f", index): offset for index, offset in enumerate(at)}, {"f": "x"}).to_json()
+    return SourceOffsets({TopicPartition("f", index): offset for index, offset in enumerate(at)}, {"f": "x"}).to_json()
 
 
 def test_figures() -> None:

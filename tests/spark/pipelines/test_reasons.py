@@ -1,7 +1,7 @@
 """What Spark says at length becomes one line."""
 
 from duramen.spark.pipelines.definition.model import Text
-from duramen.spark.pipelines.definition.problems import Place
+from duramen.spark.pipelines.definition.problems import SourcePlace
 from duramen.spark.pipelines.reasons import placed, plain, reason
 
 FROM_OURS = """[STREAM_FAILED] Query [id = e, runId = 6] terminated with exception: \
@@ -44,8 +44,8 @@ def test_a_full_disk_has_a_place() -> None:
 
 def test_what_is_wrong_with_sql() -> None:
     said = "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'x'. SQLSTATE: 42601 (line 2, pos 13)\n\n== SQL ==\n"
-    text = Text("a\nb", Place(7, 10), Place(8, 7), 6)
+    text = Text("a\nb", SourcePlace(7, 10), SourcePlace(8, 7), 6)
     assert plain(said) == "Syntax error at or near 'x'."
-    assert placed(said, text) == Place(9, 20)
-    assert placed("no x; line 1 pos 2;\n'Project", text) == Place(8, 9)
-    assert placed("it says nothing of a place", text) == Place(7, 10)
+    assert placed(said, text) == SourcePlace(9, 20)
+    assert placed("no x; line 1 pos 2;\n'Project", text) == SourcePlace(8, 9)
+    assert placed("it says nothing of a place", text) == SourcePlace(7, 10)

@@ -18,14 +18,14 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines.running import Seen, numbers, run_once
 
 from duramen.base.errors import PipelineFailed
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.pipelines.checkpoints import Checkpoints
 from duramen.spark.pipelines.checks import prepare
 from duramen.spark.pipelines.definition.loader import load
 from duramen.spark.pipelines.definition.problems import Problems
 from duramen.spark.pipelines.run import Application, Terms
-from duramen.spark.pipelines.status import Status, read_status
+from duramen.spark.pipelines.status import PipelineStatus, read_status
 from duramen.spark.tables.delta.log import DeltaLog
 
 WITHOUT_NATIVE = "duramen-native is not installed"
@@ -43,8 +43,8 @@ sinks:
 """
 
 
-def fill(cluster: Cluster, stream: str, count: int) -> None:
-    Admin(cluster).create_stream(stream, 2)
+def fill(cluster: BrokerCluster, stream: str, count: int) -> None:
+    StreamAdmin(cluster).create_stream(stream, 2)
     with Producer(cluster) as producer:
         for number in range(count):
             producer.produce(stream, b"%d" % number, partition=number % 2)
@@ -81,7 +81,7 @@ class Running:
 
 @pytest.mark.long
 def test_killed_run_again_and_interrupted_each_record_is_there_once(
-    node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
     """Killed with -9 while micro-batches come, Java too; the next run does the rest, and ends as Ctrl-C asks."""
     fill(cluster, stream_name, 400)
@@ -103,7 +103,9 @@ def test_killed_run_again_and_interrupted_each_record_is_there_once(
 
 
 @pytest.mark.long
-def test_ended_together_with_its_java(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path) -> None:
+def test_ended_together_with_its_java(
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
+) -> None:
     """SIGTERM to all of it, as systemd sends it, is no failure and no bug; what it had is there."""
     fill(cluster, stream_name, 400)
     file, log = tmp_path / "copy.yaml", tmp_path / "log"
@@ -139,7 +141,7 @@ def test_java_that_is_gone_is_a_failure_unless_it_was_told_to_stop(tmp_path: Pat
 
 
 def test_a_stream_deleted_under_its_query_and_another_goes_on(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
     gone, stays = f"{stream_name[-80:]}-gone", f"{stream_name[-80:]}-stays"
     fill(cluster, gone, 100)
@@ -160,14 +162,14 @@ def test_a_stream_deleted_under_its_query_and_another_goes_on(
     application = Application(declared, frames, checkpoints, Terms("local[2]"), seen)
     acted: list[str] = []
 
-    def states(status: Status | None) -> dict[str, str]:
+    def states(status: PipelineStatus | None) -> dict[str, str]:
         return {} if status is None else {query.query: query.state for query in status.queries}
 
     def wait(seconds: float) -> bool:
         """Delete one stream when both have been read, add to the other when its query has failed, then stop."""
         assert time.monotonic() < until_s
         if not acted and all(len(seen.rows_of.get(query, ())) for query in ("gone", "stays")):
-            Admin(cluster).delete_stream(gone)
+            StreamAdmin(cluster).delete_stream(gone)
             acted.append("deleted")
         if acted == ["deleted"] and states(seen.last).get("gone") == "failed":
             with Producer(cluster) as producer:
@@ -187,7 +189,7 @@ def test_a_stream_deleted_under_its_query_and_another_goes_on(
 
 
 def test_a_checkpoint_of_another_stream_and_a_stream_that_is_not_there(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
     one, two = f"{stream_name[-80:]}-one", f"{stream_name[-80:]}-two"
     fill(cluster, one, 10)
@@ -205,7 +207,7 @@ def test_a_checkpoint_of_another_stream_and_a_stream_that_is_not_there(
 
 
 def test_a_query_that_a_restart_cannot_cure_is_not_started_again(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
     fill(cluster, stream_name, 10)
     file = tmp_path / "copy.yaml"
@@ -222,7 +224,7 @@ def test_a_query_that_a_restart_cannot_cure_is_not_started_again(
 def test_a_query_that_fails_is_started_again_from_where_it_was(
     spark: SparkSession,
     node: NodeProcess,
-    cluster: Cluster,
+    cluster: BrokerCluster,
     stream_name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -262,7 +264,7 @@ def test_a_query_that_fails_is_started_again_from_where_it_was(
 def test_an_error_is_gone_from_the_status_once_its_query_goes_on(
     spark: SparkSession,
     node: NodeProcess,
-    cluster: Cluster,
+    cluster: BrokerCluster,
     stream_name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -8,11 +8,11 @@ from deltalake import DeltaTable, write_deltalake
 from tests.cli.command import run
 from tests.spark.tables.s3 import s3_with_a_lake
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.tables.iceberg.catalog import IcebergEntry
 from duramen.spark.tables.port import Storage
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 PIPELINE = """\
 pipeline: lake
@@ -35,8 +35,10 @@ sinks:
 
 
 @pytest.mark.long
-def test_a_pipeline_writes_tables_on_s3(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path) -> None:
-    Admin(cluster).create_stream(stream_name, 2)
+def test_a_pipeline_writes_tables_on_s3(
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
+) -> None:
+    StreamAdmin(cluster).create_stream(stream_name, 2)
     file = tmp_path / "lake.yaml"
     catalog = {"catalog.type": "sql", "catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
     with s3_with_a_lake() as options:
@@ -48,7 +50,7 @@ def test_a_pipeline_writes_tables_on_s3(node: NodeProcess, cluster: Cluster, str
         write_deltalake(f"s3://lake/{stream_name}/names", names, partition_by=["name"], storage_options=to_s3)
         signed = Storage(f"s3://lake/{stream_name}/signs", options | catalog)
         signs = pa.table({"n": list(range(100)), "sign": ["+", "-"] * 50})
-        IcebergEntry(signed, Place(signed)).create(signs.schema, {}).append(signs)
+        IcebergEntry(signed, TableLocation(signed)).create(signs.schema, {}).append(signs)
         said, more = (", ".join(f'{name}: "{value}"' for name, value in one.items()) for one in (options, catalog))
         file.write_text(PIPELINE.format(brokers=node.kafka, stream=stream_name, options=said, catalog=more))
         for turn in range(3):
@@ -71,5 +73,5 @@ def test_a_pipeline_writes_tables_on_s3(node: NodeProcess, cluster: Cluster, str
         newest = DeltaTable(f"s3://lake/{stream_name}/newest", storage_options=to_s3).to_pyarrow_table().to_pylist()
         assert sorted((row["digit"], row["n"], row["count"]) for row in newest) == [(n, 90 + n, 10) for n in range(10)]
         iced = Storage(f"s3://lake/{stream_name}/iceberg", options | catalog)
-        found = IcebergEntry(iced, Place(iced)).load().scan().to_arrow().to_pylist()
+        found = IcebergEntry(iced, TableLocation(iced)).load().scan().to_arrow().to_pylist()
         assert sorted(row["n"] for row in found) == list(range(100))

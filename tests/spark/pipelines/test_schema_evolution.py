@@ -16,7 +16,7 @@ from tests.spark.pipelines.running import problems_of, run_once
 from tests.spark.pipelines.test_batches import Batch, Query, rows_of
 
 from duramen.base.errors import TableForeign
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.values.fields import fitted, wider
 
@@ -162,10 +162,10 @@ sinks:
 
 @pytest.mark.long
 def test_a_pipeline_whose_file_gets_a_column(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
     """Each run reads one record more, and its columns are others; keyed rows are replaced whole."""
-    Admin(cluster).create_stream(stream_name, 1)
+    StreamAdmin(cluster).create_stream(stream_name, 1)
     file = tmp_path / "grows.yaml"
 
     def run(columns: str, value: bytes) -> None:

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from tests.spark.standalone import standalone
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 
 PIPELINE = """
@@ -51,9 +51,9 @@ pipeline.to_delta("out", read, "out")
 
 @pytest.mark.long
 def test_executors_of_two_processes_read_the_brokers(
-    node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
-    Admin(cluster).create_stream(stream_name, 4)
+    StreamAdmin(cluster).create_stream(stream_name, 4)
     with Producer(cluster) as producer:
         # More than a micro-batch has that the driver reads by itself.
         for number in range(4_000):

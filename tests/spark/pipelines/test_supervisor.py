@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.spark.pipelines.supervisor import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, STEADY_MS, Ended, Keeper
+from duramen.spark.pipelines.supervisor import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, STEADY_MS, QueryEnd, QuerySupervisor
 
-SOMETHING = Ended("", "a disk is full")
+SOMETHING = QueryEnd("", "a disk is full")
 
 
 def test_pauses_grow_to_a_minute_and_begin_anew_after_a_steady_run() -> None:
-    keeper, now_ms, pauses = Keeper("q", None), 0, []
+    keeper, now_ms, pauses = QuerySupervisor("q", None), 0, []
     for _ in range(9):
         keeper.started(now_ms)
         keeper.failed(now_ms + 10, SOMETHING)
@@ -25,16 +25,16 @@ def test_pauses_grow_to_a_minute_and_begin_anew_after_a_steady_run() -> None:
 
 
 def test_what_repeating_does_not_mend() -> None:
-    keeper = Keeper("q", None)
+    keeper = QuerySupervisor("q", None)
     keeper.started(0)
-    keeper.failed(1, Ended("TableForeign", "no", is_permanent=True))
+    keeper.failed(1, QueryEnd("TableForeign", "no", is_permanent=True))
     assert (keeper.state, keeper.is_over, keeper.due_ms()) == ("failed", True, None)
     keeper.stopped()
     assert keeper.state == "failed"
 
 
 def test_an_error_is_over_once_a_micro_batch_is_done() -> None:
-    keeper, seen = Keeper("q", 1), []
+    keeper, seen = QuerySupervisor("q", 1), []
     keeper.started(0)
     keeper.failed(1, SOMETHING)
     keeper.started(1000)
@@ -49,7 +49,7 @@ def test_an_error_is_over_once_a_micro_batch_is_done() -> None:
 
 
 def test_the_most_restarts() -> None:
-    keeper = Keeper("q", 1)
+    keeper = QuerySupervisor("q", 1)
     keeper.failed(0, SOMETHING)
     assert keeper.due_ms() == FIRST_PAUSE_MS
     keeper.started(1000)
@@ -62,7 +62,7 @@ def test_the_most_restarts() -> None:
     st.none() | st.integers(0, 3),
 )
 def test_whatever_happens(events: list[tuple[str, int]], most: int | None) -> None:
-    keeper, now_ms, in_a_row = Keeper("q", most), 0, 0
+    keeper, now_ms, in_a_row = QuerySupervisor("q", most), 0, 0
     for event, passed_ms in events:
         due_ms = keeper.due_ms()
         assert (due_ms is None) == (keeper.state not in ("starting", "waiting"))

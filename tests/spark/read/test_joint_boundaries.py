@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.spark.read.test_transaction_boundaries import ATS, LIMITS, RANDOMS, Places, Reader, World, batch_of
 
-from duramen.client.marked import Ended, Marked
+from duramen.client.marked import EndedAt, MarkedUpTo
 from duramen.spark.read.joint_boundaries import Cold, cut_jointly, together
 from duramen.spark.read.splits import Floors
 from duramen.spark.read.transaction_boundaries import cut
@@ -102,8 +102,8 @@ def test_a_batch_has_a_transaction_wholly_or_not(
 
 def test_ends_of_tables_that_know_too_little_are_taken_as_they_are() -> None:
     one, other = ATS[:2]
-    marked = {one: Marked(9, [], []), other: Marked(9, [], [Ended(5, 7, 0, 1, True)])}
-    ended = {other: [Ended(2, 7, 1, 0, True)]}
+    marked = {one: MarkedUpTo(9, [], []), other: MarkedUpTo(9, [], [EndedAt(5, 7, 0, 1, True)])}
+    ended = {other: [EndedAt(2, 7, 1, 0, True)]}
     assert cut_jointly({one: 0, other: 0}, {one: 9, other: 9}, marked, Cold({one: 4}, ended, {}, {})) == {
         one: 4,
         other: 9,
@@ -112,8 +112,8 @@ def test_ends_of_tables_that_know_too_little_are_taken_as_they_are() -> None:
 
 def test_what_was_decided_later_than_all_before_an_end_is_not_looked_at() -> None:
     one, other = ATS[:2]
-    marked = {one: Marked(9, [], [Ended(1, 7, 0, 3, True)]), other: Marked(0, [], [])}
-    ended = {other: [Ended(4, 8, 0, 5, True), Ended(5, 7, 0, 3, True), Ended(6, 8, 0, 6, True)]}
+    marked = {one: MarkedUpTo(9, [], [EndedAt(1, 7, 0, 3, True)]), other: MarkedUpTo(0, [], [])}
+    ended = {other: [EndedAt(4, 8, 0, 5, True), EndedAt(5, 7, 0, 3, True), EndedAt(6, 8, 0, 6, True)]}
     found = together(marked, ended, {one: 0, other: 0}, {one: 9, other: 2})
     assert [marker.sequence for marker in found[other].ended] == [3]
     assert cut_jointly({one: 0, other: 0}, {one: 9, other: 2}, marked, Cold({}, ended, {}, {})) == {one: 1, other: 0}

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from tests.clients import until
 
 from duramen.base.errors import RecordsLost, StreamNotFound
-from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
+from duramen.client import BrokerCluster, Consumer, Producer, StreamAdmin, TopicPartition
 from duramen.node.process import NodeProcess
 from duramen.spark.datasource import BatchReader
 from duramen.spark.options import Options
@@ -26,8 +26,8 @@ WRITTEN = "2023-11-14T22:13:20Z"
 def own(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
     """A node with a stream of one partition, of whose ten records the first four were deleted."""
     node = new_node().start()
-    with Cluster(node.kafka) as cluster, Producer(cluster) as producer:
-        Admin(cluster).create_stream("flights", 1)
+    with BrokerCluster(node.kafka) as cluster, Producer(cluster) as producer:
+        StreamAdmin(cluster).create_stream("flights", 1)
         for number in range(10):
             producer.produce("flights", b"%d" % number, partition=0, timestamp_ms=WRITTEN_MS)
         producer.flush()
@@ -73,8 +73,8 @@ def test_what_retention_deleted_as_soon_as_it_was_written_is_said_as_such(
         "retention deleted 10 records soon after they were written, because their timestamps, the newest"
         f" {WRITTEN}, were older than retention.ms"
     )
-    with Cluster(node.kafka) as cluster, Producer(cluster) as producer:
-        Admin(cluster).create_stream("flights", 1)
+    with BrokerCluster(node.kafka) as cluster, Producer(cluster) as producer:
+        StreamAdmin(cluster).create_stream("flights", 1)
         for number in range(10):
             producer.produce("flights", b"%d" % number, partition=0, timestamp_ms=WRITTEN_MS)
         producer.flush()
@@ -125,28 +125,28 @@ def test_a_log_that_ends_earlier_has_no_time(own: NodeProcess) -> None:
 
 
 def test_another_stream_of_that_name_is_said_with_its_birth(own: NodeProcess) -> None:
-    with Cluster(own.kafka) as cluster:
+    with BrokerCluster(own.kafka) as cluster:
         consumer, before = Consumer(cluster), cluster.topic("flights").id
         error = StreamNotFound("there is no stream flights")
         assert not_there(consumer, "flights", before, error) == str(error)
-        Admin(cluster).delete_stream("flights")
+        StreamAdmin(cluster).delete_stream("flights")
         assert not_there(consumer, "flights", before, error) == str(error)
-        Admin(cluster).create_stream("flights", 1)
+        StreamAdmin(cluster).create_stream("flights", 1)
         said = not_there(consumer, "flights", before, error)
         assert re.fullmatch(f"stream flights was deleted and created again at {TIME}", said)
         assert said == made_anew(consumer, "flights")
         assert not_there(consumer, "flights", None, error) == str(error)
-        Admin(cluster).delete_stream("flights")
+        StreamAdmin(cluster).delete_stream("flights")
         assert made_anew(consumer, "flights") == "stream flights was deleted and created again"
 
 
 def test_a_stream_made_again_with_fewer_partitions_is_another_one_and_lacks_none(own: NodeProcess) -> None:
-    with Cluster(own.kafka) as cluster:
-        Admin(cluster).create_stream("wide", 3)
+    with BrokerCluster(own.kafka) as cluster:
+        StreamAdmin(cluster).create_stream("wide", 3)
         reader = StreamReader(Options(given(own, subscribe="wide"), "stream"))
         begin = reader.initialOffset()
-        Admin(cluster).delete_stream("wide")
-        Admin(cluster).create_stream("wide", 1)
+        StreamAdmin(cluster).delete_stream("wide")
+        StreamAdmin(cluster).create_stream("wide", 1)
         with pytest.raises(RecordsLost, match=rf"^stream wide was deleted and created again at {TIME}: what was not"):
             reader.latestOffset(begin, reader.getDefaultReadLimit())
         reader.stop()

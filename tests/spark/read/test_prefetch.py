@@ -10,18 +10,18 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 
 from duramen.base.errors import ServerUnreachable
-from duramen.client import Cluster, Producer, TopicPartition
+from duramen.client import BrokerCluster, Producer, TopicPartition
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
 from duramen.spark.read.prefetch import Prefetching
-from duramen.spark.read.reader import Reading, Span, SpanPartition
+from duramen.spark.read.reader import OffsetSpan, PartitionReader, SpanPartition
 from duramen.spark.read.stream import StreamReader
 
 MOST_RECORDS = 2_000
 MOST_BYTES = 1 << 20
 
 
-class Invented(Reading):
+class Invented(PartitionReader):
     """Records of the same size, one batch for each; none of a partition that cannot be reached."""
 
     def __init__(self, size: int, unreachable: int | None = None) -> None:
@@ -29,7 +29,7 @@ class Invented(Reading):
         self.unreachable = unreachable
         self.looked_at = 0
 
-    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+    def read(self, span: OffsetSpan) -> Iterator[pa.RecordBatch]:
         if span.at.partition == self.unreachable:
             raise ServerUnreachable("nobody answers")
         for offset in range(span.first, span.end):
@@ -38,8 +38,8 @@ class Invented(Reading):
             yield pa.RecordBatch.from_arrays([place, pa.array([bytes(self.size)])], names=["place", "value"])
 
 
-def spans(counts: list[int]) -> list[Span]:
-    return [Span(TopicPartition("s", index), "", 7, 7 + count) for index, count in enumerate(counts)]
+def spans(counts: list[int]) -> list[OffsetSpan]:
+    return [OffsetSpan(TopicPartition("s", index), "", 7, 7 + count) for index, count in enumerate(counts)]
 
 
 def places(found: list[pa.RecordBatch]) -> list[list[int]]:
@@ -97,7 +97,7 @@ def hands_over(reader: object) -> bool:
     return isinstance(reader, _SimpleStreamReaderWrapper)
 
 
-def fill(cluster: Cluster, stream: str, count: int) -> None:
+def fill(cluster: BrokerCluster, stream: str, count: int) -> None:
     with Producer(cluster) as producer:
         for number in range(count):
             producer.produce(
@@ -110,7 +110,7 @@ def fill(cluster: Cluster, stream: str, count: int) -> None:
 
 
 def test_one_task_has_the_rows_that_come_with_the_plan(
-    cluster: Cluster, stream: str, reader: Callable[..., StreamReader]
+    cluster: BrokerCluster, stream: str, reader: Callable[..., StreamReader]
 ) -> None:
     fill(cluster, stream, 40)
     small = reader(includeHeaders="true")
@@ -137,7 +137,7 @@ def test_one_task_has_the_rows_that_come_with_the_plan(
     [({"minPartitions": "2"}, 4), ({"maxRecordsPerPartition": "5"}, 8), ({"maxRecordsPerPartition": "40"}, 1)],
 )
 def test_who_names_the_size_of_tasks_has_it(
-    cluster: Cluster, stream: str, reader: Callable[..., StreamReader], options: dict[str, str], tasks: int
+    cluster: BrokerCluster, stream: str, reader: Callable[..., StreamReader], options: dict[str, str], tasks: int
 ) -> None:
     fill(cluster, stream, 40)
     cut = reader(**options)
@@ -150,7 +150,7 @@ def test_who_names_the_size_of_tasks_has_it(
 
 
 def test_spark_has_the_same_rows_of_small_micro_batches_as_of_a_batch(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, read: Callable[..., DataFrame]
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, read: Callable[..., DataFrame]
 ) -> None:
     fill(cluster, stream, 100)
     source = spark.readStream.format("duramen").option("kafka.bootstrap.servers", node.kafka)

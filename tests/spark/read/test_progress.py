@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import duramen.spark
-from duramen.client import Cluster, Producer
+from duramen.client import BrokerCluster, Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.launching import java_compiler as compiling
 from duramen.spark.options import Options
@@ -26,7 +26,7 @@ def sources(spark: SparkSession, node: NodeProcess, checkpoint: Path, **options:
 
 
 @pytest.fixture
-def skewed(cluster: Cluster, stream: str) -> str:
+def skewed(cluster: BrokerCluster, stream: str) -> str:
     """A stream with 10, 20, 30 and 40 records in its partitions."""
     with Producer(cluster) as producer:
         for partition in range(4):

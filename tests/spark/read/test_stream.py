@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from tests.clients import metric, until
 
 from duramen.base.errors import CheckpointInvalid, RecordsLost, ServerUnreachable
-from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
+from duramen.client import BrokerCluster, Consumer, Producer, StreamAdmin, TopicPartition
 from duramen.client.consumer import EARLIEST
-from duramen.client.coordinator import Coordinator
+from duramen.client.coordinator import GroupCoordinatorClient
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
 from duramen.spark.read.stream import StreamReader
@@ -59,7 +59,7 @@ def copying(spark: SparkSession, node: NodeProcess, tmp_path: Path) -> Copying:
     return Copying(spark, node, tmp_path)
 
 
-def produce(cluster: Cluster, stream: str, first: int, end: int, partitions: int = 4) -> None:
+def produce(cluster: BrokerCluster, stream: str, first: int, end: int, partitions: int = 4) -> None:
     with Producer(cluster) as producer:
         for number in range(first, end):
             producer.produce(stream, b"%06d" % number, partition=number % partitions)
@@ -69,7 +69,9 @@ def numbers(*spans: range) -> list[str]:
     return sorted(f"{number:06}" for span in spans for number in span)
 
 
-def test_goes_on_from_its_checkpoint_in_steps_of_the_limit(cluster: Cluster, stream: str, copying: Copying) -> None:
+def test_goes_on_from_its_checkpoint_in_steps_of_the_limit(
+    cluster: BrokerCluster, stream: str, copying: Copying
+) -> None:
     produce(cluster, stream, 0, 1000)
     steps = copying.run(subscribe=stream, maxOffsetsPerTrigger=300)
     assert [step["numInputRows"] for step in steps] == [300, 300, 300, 100]
@@ -84,9 +86,9 @@ def test_goes_on_from_its_checkpoint_in_steps_of_the_limit(cluster: Cluster, str
 
 
 def test_new_partitions_and_new_streams_begin_at_their_beginning(
-    node: NodeProcess, cluster: Cluster, stream_name: str, copying: Copying
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, copying: Copying
 ) -> None:
-    Admin(cluster).create_stream(f"{stream_name}-1", 2)
+    StreamAdmin(cluster).create_stream(f"{stream_name}-1", 2)
     produce(cluster, f"{stream_name}-1", 0, 100, 2)
     copying.run(subscribePattern=f"{stream_name}-.", startingOffsets="latest")
     assert copying.values() == []
@@ -94,13 +96,13 @@ def test_new_partitions_and_new_streams_begin_at_their_beginning(
     admin.create_partitions([NewPartitions(f"{stream_name}-1", 4)])[f"{stream_name}-1"].result(60)
     cluster.forget_all()
     produce(cluster, f"{stream_name}-1", 100, 200, 4)
-    Admin(cluster).create_stream(f"{stream_name}-2", 1)
+    StreamAdmin(cluster).create_stream(f"{stream_name}-2", 1)
     produce(cluster, f"{stream_name}-2", 200, 250, 1)
     copying.run(subscribePattern=f"{stream_name}-.", startingOffsets="latest", maxOffsetsPerTrigger=40)
     assert copying.values() == numbers(range(100, 250))
 
 
-def test_begins_where_it_is_told_and_only_the_first_time(cluster: Cluster, stream: str, copying: Copying) -> None:
+def test_begins_where_it_is_told_and_only_the_first_time(cluster: BrokerCluster, stream: str, copying: Copying) -> None:
     produce(cluster, stream, 0, 40)
     offsets = json.dumps({stream: {"0": 9, "1": -1, "2": -2, "3": 0}})
     expected = [36, *range(2, 40, 4), *range(3, 40, 4)]
@@ -112,7 +114,7 @@ def test_begins_where_it_is_told_and_only_the_first_time(cluster: Cluster, strea
 
 
 def test_waits_until_there_is_enough_or_it_has_waited_long_enough(
-    node: NodeProcess, cluster: Cluster, stream: str
+    node: NodeProcess, cluster: BrokerCluster, stream: str
 ) -> None:
     def reader(**options: str) -> StreamReader:
         given = {"kafka.bootstrap.servers": node.kafka, "subscribe": stream, "startingOffsets": "earliest"}
@@ -137,17 +139,19 @@ def test_waits_until_there_is_enough_or_it_has_waited_long_enough(
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.long
-def test_a_stream_that_is_deleted_is_noticed(cluster: Cluster, stream: str, copying: Copying, *, again: bool) -> None:
+def test_a_stream_that_is_deleted_is_noticed(
+    cluster: BrokerCluster, stream: str, copying: Copying, *, again: bool
+) -> None:
     other = f"{stream}-other"
-    Admin(cluster).create_stream(other, 1)
+    StreamAdmin(cluster).create_stream(other, 1)
     produce(cluster, other, 1000, 1010, 1)
     produce(cluster, stream, 0, 100)
     both = f"{stream},{other}"
     copying.run(subscribe=both)
-    Admin(cluster).delete_stream(stream)
+    StreamAdmin(cluster).delete_stream(stream)
     if again:
         # As many records as before: only its id says that it is another stream.
-        Admin(cluster).create_stream(stream, 4)
+        StreamAdmin(cluster).create_stream(stream, 4)
         produce(cluster, stream, 100, 200)
     produce(cluster, other, 1010, 1020, 1)
     why = (
@@ -166,9 +170,9 @@ def test_a_stream_that_is_deleted_is_noticed(cluster: Cluster, stream: str, copy
 def test_what_retention_took_is_noticed(
     new_node: Callable[..., NodeProcess], spark: SparkSession, tmp_path: Path
 ) -> None:
-    with new_node({"log.retention.check.interval.ms": 50}) as node, Cluster(node.kafka) as cluster:
+    with new_node({"log.retention.check.interval.ms": 50}) as node, BrokerCluster(node.kafka) as cluster:
         config = {"retention.records": "100", "segment.bytes": "2000"}
-        Admin(cluster).create_stream("short", 1, config)
+        StreamAdmin(cluster).create_stream("short", 1, config)
         copying = Copying(spark, node, tmp_path)
         produce(cluster, "short", 0, 50, 1)
         copying.run(subscribe="short")
@@ -185,7 +189,7 @@ def test_what_retention_took_is_noticed(
         assert 100 <= len(values[50:]) < 950
 
 
-def wait_until_gone(cluster: Cluster, at: TopicPartition, offset: int) -> None:
+def wait_until_gone(cluster: BrokerCluster, at: TopicPartition, offset: int) -> None:
     deadline = time.monotonic() + 60
     while Consumer(cluster).offsets({at: EARLIEST})[at] <= offset:
         assert time.monotonic() < deadline
@@ -194,14 +198,14 @@ def wait_until_gone(cluster: Cluster, at: TopicPartition, offset: int) -> None:
 
 @pytest.mark.parametrize("by_id", [True, False])
 def test_what_is_processed_is_the_offset_of_a_consumer_group(
-    node: NodeProcess, cluster: Cluster, stream: str, copying: Copying, *, by_id: bool
+    node: NodeProcess, cluster: BrokerCluster, stream: str, copying: Copying, *, by_id: bool
 ) -> None:
     produce(cluster, stream, 0, 400)
     group, name = f"{stream}-group", f"{stream}-name"
     expected, other = (group, name) if by_id else (name, group)
     options: dict[str, Any] = {"kafka__group__id": group} if by_id else {}
     copying.run(subscribe=stream, name=name, maxOffsetsPerTrigger=200, **options)
-    coordinator = Coordinator(cluster, expected)
+    coordinator = GroupCoordinatorClient(cluster, expected)
     ats = [TopicPartition(stream, index) for index in range(4)]
     # With what the last micro-batch has processed.
     until(lambda: coordinator.committed(ats) == dict.fromkeys(ats, 100))
@@ -213,17 +217,19 @@ def test_what_is_processed_is_the_offset_of_a_consumer_group(
     assert 0 <= metric(node, "duramen_group_lag_seconds", **labels) < 3600
     copying.run(subscribe=stream, name=name, **options)
     until(lambda: metric(node, "duramen_group_lag_records", **labels) == 0)
-    assert Coordinator(cluster, other).committed(ats) == {}
+    assert GroupCoordinatorClient(cluster, other).committed(ats) == {}
 
 
-def test_without_the_listener_a_group_is_a_micro_batch_behind(node: NodeProcess, cluster: Cluster, stream: str) -> None:
+def test_without_the_listener_a_group_is_a_micro_batch_behind(
+    node: NodeProcess, cluster: BrokerCluster, stream: str
+) -> None:
     produce(cluster, stream, 0, 4)
     given = {"kafka.bootstrap.servers": node.kafka, "subscribe": stream, "kafka.group.id": f"{stream}-group"}
     reader = StreamReader(Options(given | {"startingOffsets": "earliest"}, "stream"))
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     reader.commit(end)
     ats = [TopicPartition(stream, index) for index in range(4)]
-    assert Coordinator(cluster, f"{stream}-group").committed(ats) == dict.fromkeys(ats, 1)
+    assert GroupCoordinatorClient(cluster, f"{stream}-group").committed(ats) == dict.fromkeys(ats, 1)
 
 
 @pytest.mark.parametrize(
@@ -281,10 +287,10 @@ class TestCheckpoints:
             reader.partitions(reader.initialOffset(), given)
 
     def test_with_fewer_streams_are_said_to_have_lost_some(
-        self, node: NodeProcess, cluster: Cluster, stream: str
+        self, node: NodeProcess, cluster: BrokerCluster, stream: str
     ) -> None:
         other = f"{stream}-other"
-        Admin(cluster).create_stream(other, 1)
+        StreamAdmin(cluster).create_stream(other, 1)
         given = {"kafka.bootstrap.servers": node.kafka, "startingOffsets": "earliest"}
         both = StreamReader(Options(given | {"subscribe": f"{stream},{other}"}, "stream"))
         one = StreamReader(Options(given | {"subscribe": stream}, "stream"))
@@ -292,11 +298,11 @@ class TestCheckpoints:
             one.latestOffset(both.initialOffset(), one.getDefaultReadLimit())
 
     def test_a_stream_that_goes_meanwhile_was_there_a_moment_ago(
-        self, reader: StreamReader, cluster: Cluster, stream: str
+        self, reader: StreamReader, cluster: BrokerCluster, stream: str
     ) -> None:
         begin = reader.initialOffset()
         assert reader.latestOffset(begin, reader.getDefaultReadLimit()) == begin
-        Admin(cluster).delete_stream(stream)
+        StreamAdmin(cluster).delete_stream(stream)
         with pytest.raises(
             RecordsLost, match=f"{stream}-0, .* is not there any more: deleted after {_TIME}, when it was"
         ):

@@ -5,7 +5,7 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.spark.read.tiering import TIERS, Cut, Extent, Tier
+from duramen.spark.read.tiering import TIERS, Extent, Tier, TieredSpan
 
 NUMBERS = st.integers(0, 12)
 RANGES = st.tuples(NUMBERS, NUMBERS).map(lambda two: (min(two), max(two)))
@@ -38,15 +38,15 @@ def test_each_offset_is_read_once_where_it_is(
 
 def test_a_stream_goes_on_in_the_log_where_that_has_all_of_it() -> None:
     extent = Extent("all", (50, 100), (0, 80))
-    assert extent.cut(50, 90, prefer_hot=True) == Cut((50, 50), (50, 90), ())
-    assert extent.cut(49, 90, prefer_hot=True) == Cut((49, 80), (80, 90), ())
-    assert extent.cut(50, 90) == Cut((50, 80), (80, 90), ())
+    assert extent.cut(50, 90, prefer_hot=True) == TieredSpan((50, 50), (50, 90), ())
+    assert extent.cut(49, 90, prefer_hot=True) == TieredSpan((49, 80), (80, 90), ())
+    assert extent.cut(50, 90) == TieredSpan((50, 80), (80, 90), ())
     assert (extent.earliest, extent.latest) == (0, 100)
 
 
 def test_what_retention_took_before_the_table_had_it_is_lost() -> None:
-    assert Extent("all", (50, 100), (10, 30)).cut(0, 100) == Cut((10, 30), (50, 100), ((0, 10), (30, 50)))
-    assert Extent("all", (50, 100), (10, 80)).log_first().cut(20, 90) == Cut((20, 50), (50, 90), ())
-    assert Extent("all", (5, 100), (10, 80)).log_first().cut(5, 90) == Cut((5, 5), (5, 90), ())
+    assert Extent("all", (50, 100), (10, 30)).cut(0, 100) == TieredSpan((10, 30), (50, 100), ((0, 10), (30, 50)))
+    assert Extent("all", (50, 100), (10, 80)).log_first().cut(20, 90) == TieredSpan((20, 50), (50, 90), ())
+    assert Extent("all", (5, 100), (10, 80)).log_first().cut(5, 90) == TieredSpan((5, 5), (5, 90), ())
     assert Extent("cold", (50, 100), (10, 80)).log_first().cut(20, 90).cold == (20, 80)
-    assert Extent("cold", (50, 100), (10, 30)).cut(10, 40) == Cut((10, 30), (40, 40), ((30, 40),))
+    assert Extent("cold", (50, 100), (10, 30)).cut(10, 40) == TieredSpan((10, 30), (40, 40), ((30, 40),))

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duramen.client import TopicPartition
-from duramen.client.marked import Ended, Marked
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, batches, encode, records
+from duramen.client.marked import EndedAt, MarkedUpTo
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, batches, encode, records
 from duramen.codec.markers import encode_marker
-from duramen.spark.read.committed import Committed
-from duramen.spark.read.splits import Floors, Share, floors_left, passed_over, share
+from duramen.spark.read.committed import CommittedRecords
+from duramen.spark.read.splits import Floors, ReadSplit, floors_left, passed_over, share
 from duramen.spark.read.transaction_boundaries import cut
 
 ATS = [TopicPartition("s", 0), TopicPartition("s", 1), TopicPartition("t", 2)]
@@ -99,7 +99,7 @@ class World:
         self.seen = {at: len(log) for at, log in self.logs.items()}
         self.still = True
 
-    def marked(self, at: TopicPartition, offset: int) -> Marked:
+    def marked(self, at: TopicPartition, offset: int) -> MarkedUpTo:
         """What the leader says."""
         log, high_watermark = self.logs[at], self.seen[at]
         below = log[:high_watermark]
@@ -109,11 +109,11 @@ class World:
             for one in log
             if one.transaction and one.transaction not in ended
         }
-        return Marked(
+        return MarkedUpTo(
             high_watermark,
             sorted(open_, key=lambda one: one[1]),
             [
-                Ended(place, one.producer, one.first, self.decided[one.transaction][0], one.commit)
+                EndedAt(place, one.producer, one.first, self.decided[one.transaction][0], one.commit)
                 for place, one in enumerate(below)
                 if one.commit is not None and place >= offset
             ],
@@ -128,7 +128,7 @@ class World:
             self.pass_time()
         return found
 
-    def look(self, begin: Places) -> dict[TopicPartition, Marked]:
+    def look(self, begin: Places) -> dict[TopicPartition, MarkedUpTo]:
         found = {}
         for at in self.shuffled():
             found[at] = self.marked(at, begin[at])
@@ -142,8 +142,8 @@ class World:
         for _ in range(0 if self.still else self.random.randrange(4)):
             self.step()
 
-    def record(self, at: TopicPartition, offset: int) -> NewRecord:
-        return NewRecord(0, None, b"%d %d" % (at.partition, offset))
+    def record(self, at: TopicPartition, offset: int) -> BatchInput:
+        return BatchInput(0, None, b"%d %d" % (at.partition, offset))
 
     def bytes_of(self, at: TopicPartition, first: int, end: int) -> Iterator[memoryview]:
         """The log's batches in pieces of any length."""
@@ -168,10 +168,10 @@ class World:
                 piece = bytearray()
         yield memoryview(piece)
 
-    def read(self, at: TopicPartition, first: int, end: int, one: Share | None) -> list[int]:
+    def read(self, at: TopicPartition, first: int, end: int, one: ReadSplit | None) -> list[int]:
         """The offsets that a task shows."""
         found: list[int] = []
-        committed = Committed(first, end, one or Share(first))
+        committed = CommittedRecords(first, end, one or ReadSplit(first))
         for piece in self.bytes_of(at, first if one is None else one.base, end):
             for shown in committed.pass_on(piece):
                 for place, head in batches(shown.data):
@@ -181,7 +181,7 @@ class World:
 
 
 def batch_of(
-    world: World, begin: Places, end: Places, marked: Mapping[TopicPartition, Marked], floors: Floors
+    world: World, begin: Places, end: Places, marked: Mapping[TopicPartition, MarkedUpTo], floors: Floors
 ) -> list[tuple[TopicPartition, int]]:
     """The records of a micro-batch, read in shares."""
     over = passed_over(floors, begin, end, marked)
@@ -314,19 +314,19 @@ def test_a_producer_that_never_rests_is_followed() -> None:
     """Its newest transaction may go on elsewhere; the one before is over."""
     one, other = ATS[:2]
     marked = {
-        one: Marked(8, [], [Ended(1, 7, 0, 1, True), Ended(3, 7, 2, 2, True), Ended(7, 7, 4, 3, True)]),
-        other: Marked(5, [(7, 4)], []),
+        one: MarkedUpTo(8, [], [EndedAt(1, 7, 0, 1, True), EndedAt(3, 7, 2, 2, True), EndedAt(7, 7, 4, 3, True)]),
+        other: MarkedUpTo(5, [(7, 4)], []),
     }
     assert cut({one: 0, other: 0}, {one: 8, other: 5}, marked) == {one: 7, other: 5}
-    marked[other].ended.append(Ended(2, 7, 1, 3, True))
+    marked[other].ended.append(EndedAt(2, 7, 1, 3, True))
     assert cut({one: 0, other: 0}, {one: 8, other: 5}, marked) == {one: 8, other: 5}, "what is open is a later one"
 
 
 def test_a_limit_gives_way_to_a_transaction() -> None:
     one, other = ATS[:2]
     marked = {
-        one: Marked(100, [], [Ended(0, 7, 0, 1, True), Ended(99, 8, 1, 2, True)]),
-        other: Marked(50, [], [Ended(40, 7, 0, 1, True)]),
+        one: MarkedUpTo(100, [], [EndedAt(0, 7, 0, 1, True), EndedAt(99, 8, 1, 2, True)]),
+        other: MarkedUpTo(50, [], [EndedAt(40, 7, 0, 1, True)]),
     }
     begin, end = {one: 0, other: 0}, {one: 100, other: 50}
     near = cut(begin, end, marked, 10)
@@ -336,11 +336,11 @@ def test_a_limit_gives_way_to_a_transaction() -> None:
 
 def test_ends_before_their_beginning_stay() -> None:
     one = ATS[0]
-    assert cut({one: 10}, {one: 3}, {one: Marked(3, [], [])}, 5) == {one: 3}
+    assert cut({one: 10}, {one: 3}, {one: MarkedUpTo(3, [], [])}, 5) == {one: 3}
 
 
 @pytest.mark.parametrize("skipped", [(), (3,)])
 def test_a_stream_without_transactions_needs_no_share(skipped: tuple[int, ...]) -> None:
-    assert share(0, 10, Marked(10, [], []), 0, skipped) is None
-    assert share(0, 10, Marked(20, [(7, 10)], [Ended(15, 8, 11, 1, True)]), 0, skipped) is None
-    assert share(0, 10, Marked(20, [(7, 9)], []), 0, skipped) is not None
+    assert share(0, 10, MarkedUpTo(10, [], []), 0, skipped) is None
+    assert share(0, 10, MarkedUpTo(20, [(7, 10)], [EndedAt(15, 8, 11, 1, True)]), 0, skipped) is None
+    assert share(0, 10, MarkedUpTo(20, [(7, 9)], []), 0, skipped) is not None

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from duramen.spark.columns import COLUMNS, arrow_schema
-from duramen.spark.tables.port import Declaration, Span, Table
+from duramen.spark.tables.port import Declaration, LakeTable, TableSpan
 from duramen.spark.tables.reader import read_file
 from duramen.spark.tables.registry import open_dead_letters, open_table
 from duramen.spark.tables.rounds import Work, commit_round, plan_round, translate
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 Keyed = tuple[bytes | None, bytes | None]
 TIME = 1_700_000_000_000_000
@@ -31,9 +31,9 @@ def records(partition: int, begin: int, keyed: Sequence[Keyed]) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(COLUMNS[:-1]))
 
 
-def rows(table: Table, spans: Sequence[Span] | None = None) -> list[dict[str, Any]]:
+def rows(table: LakeTable, spans: Sequence[TableSpan] | None = None) -> list[dict[str, Any]]:
     """All rows of a table, by partition and offset."""
-    place, schema = Place(table.declaration.storage), table.schema()
+    place, schema = TableLocation(table.declaration.storage), table.schema()
     found = [
         row
         for file in table.scan(spans)
@@ -46,8 +46,8 @@ def rows(table: Table, spans: Sequence[Span] | None = None) -> list[dict[str, An
 class Job(NamedTuple):
     """One of maybe several that fill a table."""
 
-    table: Table
-    dead: Table
+    table: LakeTable
+    dead: LakeTable
 
     @classmethod
     def of(cls, declaration: Declaration) -> "Job":
@@ -60,13 +60,13 @@ class Job(NamedTuple):
             if not spans or self.commit(work, spans, log):
                 return
 
-    def plan(self, log: Mapping[int, Sequence[Keyed]], most: int = 1 << 30) -> tuple[Work, list[Span]]:
+    def plan(self, log: Mapping[int, Sequence[Keyed]], most: int = 1 << 30) -> tuple[Work, list[TableSpan]]:
         work = plan_round(self.table, self.dead)
         ends = self.table.ends()
-        spans = [Span(p, ends.get(p, 0), min(len(found), ends.get(p, 0) + most)) for p, found in log.items()]
+        spans = [TableSpan(p, ends.get(p, 0), min(len(found), ends.get(p, 0) + most)) for p, found in log.items()]
         return work, [span for span in spans if span.end > span.begin]
 
-    def commit(self, work: Work, spans: Sequence[Span], log: Mapping[int, Sequence[Keyed]]) -> bool:
+    def commit(self, work: Work, spans: Sequence[TableSpan], log: Mapping[int, Sequence[Keyed]]) -> bool:
         written = [
             translate(work, span, [records(span.partition, span.begin, log[span.partition][span.begin : span.end])])
             for span in spans

@@ -26,8 +26,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from duramen.spark.pipelines.batches import BatchWriter, SinkTable
-from duramen.spark.pipelines.checkpoints import Checkpoint
+from duramen.spark.pipelines.batches import SinkTable, TableBatchWriter
+from duramen.spark.pipelines.checkpoints import PipelineCheckpoint
 from duramen.spark.pipelines.delta import DeltaSink
 from duramen.spark.pipelines.iceberg import IcebergSink
 from duramen.spark.tables.port import Storage
@@ -172,5 +172,5 @@ def make(directory: Path, table_format: str, found: Sequence[Rows]) -> Path:
         columns |= {name: array_of([row[name] for row in some], kind) for name, (_, kind) in KINDS.items()}
         count += len(some)
         batch: Any = _Batch(pa.record_batch(columns))
-        BatchWriter(table, Checkpoint(checkpoint))(batch, batch_id)
+        TableBatchWriter(table, PipelineCheckpoint(checkpoint))(batch, batch_id)
     return location

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.spark.tables.filling import Job, Keyed, rows
 
 from duramen.base.errors import TableConflict
-from duramen.spark.tables.port import DataFile, Declaration, Span, Storage, Table
+from duramen.spark.tables.port import DataFile, Declaration, LakeTable, Storage, TableSpan
 from duramen.spark.tables.rounds import Work
 
 VALUES = (
@@ -47,7 +47,7 @@ class Killed(Exception):
 class Mortal:
     """A table whose caller is killed before or after a commit, or before columns are added."""
 
-    def __init__(self, table: Table, name: str, death: str) -> None:
+    def __init__(self, table: LakeTable, name: str, death: str) -> None:
         self._table = table
         self._name = name
         self._death = death
@@ -61,7 +61,7 @@ class Mortal:
         self._table.evolve(schema)
 
     def commit(
-        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
+        self, files: Sequence[DataFile], spans: Sequence[TableSpan], removed: Collection[str] = (), newest: int = -1
     ) -> None:
         if self._death == f"before {self._name}":
             raise Killed
@@ -88,7 +88,7 @@ def run(declaration: Declaration, program: Sequence[tuple[str, int, Any]]) -> No
     log: dict[int, list[Keyed]] = {}
     Job.of(declaration)
     jobs = [Job.of(declaration), Job.of(declaration)]
-    plans: list[tuple[Work, list[Span]] | None] = [None, None]
+    plans: list[tuple[Work, list[TableSpan]] | None] = [None, None]
     for what, which, more in program:
         if what == "append":
             log.setdefault(which, []).extend(more)

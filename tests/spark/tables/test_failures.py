@@ -26,7 +26,7 @@ from duramen.base.errors import (
 from duramen.spark.tables.port import Declaration, Storage
 from duramen.spark.tables.reader import read_file
 from duramen.spark.tables.registry import open_table
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 Declare = Callable[..., Declaration]
 
@@ -57,7 +57,7 @@ def test_metadata_that_is_cut_off_is_damage(declare: Declare) -> None:
 def test_a_data_file_that_is_no_parquet_is_damage(declare: Declare) -> None:
     job = Job.of(declare())
     job.fill(LOG)
-    place = Place(job.table.declaration.storage)
+    place = TableLocation(job.table.declaration.storage)
     (file,) = job.table.scan()
     Path(place.uri_of(file.path)).write_bytes(b"dear diary " * 20)
     with pytest.raises(TableDamaged, match=file.path):
@@ -70,7 +70,7 @@ def test_a_data_file_that_is_no_parquet_is_damage(declare: Declare) -> None:
 def test_a_data_file_that_is_gone_is_the_storage_s(declare: Declare) -> None:
     job = Job.of(declare())
     job.fill(LOG)
-    place = Place(job.table.declaration.storage)
+    place = TableLocation(job.table.declaration.storage)
     (file,) = job.table.scan()
     Path(place.uri_of(file.path)).unlink()
     with pytest.raises(TableStorageFailed, match=file.path):

@@ -10,7 +10,7 @@ import pytest
 
 from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.port import Storage
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("topic", pa.string()), ("ok", pa.bool_())])
 
@@ -25,7 +25,7 @@ def rows(first: int, end: int) -> pa.RecordBatch:
 
 @pytest.mark.parametrize(("first", "with_dictionary"), [(3000, {"topic"}), (10, {"offset", "key", "topic"})])
 def test_what_is_never_the_same_has_no_dictionary(tmp_path: Path, first: int, with_dictionary: set[str]) -> None:
-    place = Place(Storage(str(tmp_path)))
+    place = TableLocation(Storage(str(tmp_path)))
     file = ParquetFile(place, "one.parquet", SCHEMA)
     file.add(rows(0, first))
     file.add(rows(first, 5000))
@@ -37,7 +37,7 @@ def test_what_is_never_the_same_has_no_dictionary(tmp_path: Path, first: int, wi
 
 
 def test_a_column_that_is_named_has_none(tmp_path: Path) -> None:
-    place = Place(Storage(str(tmp_path)))
+    place = TableLocation(Storage(str(tmp_path)))
     file = ParquetFile(place, "one.parquet", SCHEMA, plain=["topic"])
     file.add(rows(0, 3000))
     footer = pq.ParquetFile(str(tmp_path / file.close().path)).metadata.row_group(0)
@@ -55,7 +55,7 @@ def test_what_does_not_become_smaller_is_not_compressed(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)], schema=schema
     )
-    file = ParquetFile(Place(Storage(str(tmp_path))), "one.parquet", schema)
+    file = ParquetFile(TableLocation(Storage(str(tmp_path))), "one.parquet", schema)
     file.add(rows)
     path = str(tmp_path / file.close().path)
     footer = pq.ParquetFile(path).metadata.row_group(0)
@@ -65,12 +65,12 @@ def test_what_does_not_become_smaller_is_not_compressed(tmp_path: Path) -> None:
 
 
 def test_a_file_without_rows_is_a_file(tmp_path: Path) -> None:
-    written = ParquetFile(Place(Storage(str(tmp_path))), "one.parquet", SCHEMA).close()
+    written = ParquetFile(TableLocation(Storage(str(tmp_path))), "one.parquet", SCHEMA).close()
     assert pq.read_table(str(tmp_path / written.path)).num_rows == 0
 
 
 def test_a_file_that_is_let_go_of_is_not_there(tmp_path: Path) -> None:
-    file = ParquetFile(Place(Storage(str(tmp_path))), "one.parquet", SCHEMA)
+    file = ParquetFile(TableLocation(Storage(str(tmp_path))), "one.parquet", SCHEMA)
     file.add(rows(0, 10))
     file.abandon()
     assert not (tmp_path / "one.parquet").exists()

@@ -30,7 +30,7 @@ from tests.spark.tables.predicates import (
 
 from duramen.spark.tables.iceberg.catalog import IcebergEntry
 from duramen.spark.tables.port import Storage
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 Checked = Callable[[Path, Sequence[Comparison]], None]
 
@@ -98,7 +98,7 @@ ICEBERG: dict[str, Any] = {
 
 def check_pyiceberg(location: Path, asked: Sequence[Comparison]) -> None:
     storage = Storage(str(location))
-    table = IcebergEntry(storage, Place(storage)).load()
+    table = IcebergEntry(storage, TableLocation(storage)).load()
     whole = table.scan().to_arrow()
     for one in asked:
         if one.value != one.value:

@@ -10,11 +10,11 @@ import pytest
 from tests.spark.tables.filling import Job, Keyed, records, rows
 
 from duramen.base.errors import OptionInvalid, TableConflict, TableForeign, TableUnsupported
-from duramen.spark.tables.port import Declaration, Span, Storage
+from duramen.spark.tables.port import Declaration, Storage, TableSpan
 from duramen.spark.tables.registry import find_table, open_dead_letters, open_table
 from duramen.spark.tables.rounds import commit_round, plan_round, translate
 from duramen.spark.tables.schemas import decoded_fields, saved
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 Declare = Callable[..., Declaration]
 
@@ -64,7 +64,7 @@ def test_headers_and_any_first_offset(declare: Declare) -> None:
     headers = pa.array(
         [[{"key": "trace", "value": b"7"}]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     )
-    work, span = plan_round(table), Span(1, 50, 90)
+    work, span = plan_round(table), TableSpan(1, 50, 90)
     written = translate(work, span, [batch.append_column("headers", headers)])
     assert commit_round(table, None, work, [written], [span])
     assert rows(table)[0]["_headers"] == [{"key": "trace", "value": b"7"}]
@@ -79,17 +79,17 @@ def test_what_does_not_follow_the_end_is_refused(declare: Declare) -> None:
     with pytest.raises(TableConflict, match="partition 0 up to offset 2, so offsets 0 to 2 cannot be added"):
         two.commit(work, spans, log)
     with pytest.raises(TableConflict):
-        one.table.commit([], [Span(0, 1, 5)])
+        one.table.commit([], [TableSpan(0, 1, 5)])
     with pytest.raises(TableConflict):
-        one.table.commit([], [Span(0, 3, 5)])
+        one.table.commit([], [TableSpan(0, 3, 5)])
     assert one.table.ends() == {0: 2}
     assert [row["a"] for row in rows(two.table)] == [1, 2]
 
 
 def test_spans_without_records_move_the_ends(declare: Declare) -> None:
     table = open_table(declare())
-    table.commit([], [Span(0, 0, 5), Span(3, 9, 10)])
-    table.commit([], [Span(0, 5, 6)])
+    table.commit([], [TableSpan(0, 0, 5), TableSpan(3, 9, 10)])
+    table.commit([], [TableSpan(0, 5, 6)])
     assert table.ends() == {0: 6, 3: 10}
 
 
@@ -201,7 +201,7 @@ def test_small_files_are_put_together_and_old_ones_go(declare: Declare) -> None:
     assert len(job.table.scan()) == 2
     assert (rows(job.table), job.table.ends()) == (before, ends)
     assert job.table.compact() == (0, 0, 0)
-    place = Place(job.table.declaration.storage)
+    place = TableLocation(job.table.declaration.storage)
     old = {found.path for found in place.list() if found.path.endswith(".parquet")}
     job.table.expire(older_than_ms=later_ms())
     job.table.vacuum(older_than_ms=later_ms())
@@ -264,13 +264,13 @@ def test_files_are_found_by_offsets(declare: Declare) -> None:
     for _ in range(3):
         job.fill(log, 2)
 
-    def places(spans: Sequence[Span]) -> list[tuple[int, int, int]]:
+    def places(spans: Sequence[TableSpan]) -> list[tuple[int, int, int]]:
         return [(file.partition, file.first_offset, file.last_offset) for file in job.table.scan(spans)]
 
-    assert places([Span(0, 1, 3)]) == [(0, 0, 1), (0, 2, 3)]
-    assert places([Span(0, 4, 9), Span(1, 0, 1)]) == [(0, 4, 5), (1, 0, 1)]
-    assert places([Span(0, 6, 9)]) == []
-    assert [row["_offset"] for row in rows(job.table, [Span(0, 1, 4)])] == [1, 2, 3]
+    assert places([TableSpan(0, 1, 3)]) == [(0, 0, 1), (0, 2, 3)]
+    assert places([TableSpan(0, 4, 9), TableSpan(1, 0, 1)]) == [(0, 4, 5), (1, 0, 1)]
+    assert places([TableSpan(0, 6, 9)]) == []
+    assert [row["_offset"] for row in rows(job.table, [TableSpan(0, 1, 4)])] == [1, 2, 3]
 
 
 def test_a_location_that_is_not_ours(declare: Declare, tmp_path: Path, table_format: str) -> None:
@@ -318,7 +318,7 @@ def test_formats_and_decodings_that_there_are_not(declare: Declare) -> None:
         open_table(declare(format="hudi"))
     table = open_table(declare(decode="xml"))
     with pytest.raises(OptionInvalid, match="decoded as 'xml'"):
-        translate(plan_round(table), Span(0, 0, 1), [])
+        translate(plan_round(table), TableSpan(0, 0, 1), [])
 
 
 def test_what_another_made_at_the_same_moment_is_taken(declare: Declare) -> None:
@@ -331,7 +331,7 @@ def test_what_another_made_at_the_same_moment_is_taken(declare: Declare) -> None
 
 def test_files_roll_at_their_size(declare: Declare) -> None:
     table = open_table(declare(decode="none"))
-    work, span = plan_round(table, target_bytes=4096), Span(0, 0, 400)
+    work, span = plan_round(table, target_bytes=4096), TableSpan(0, 0, 400)
     batches = [
         records(0, begin, keyed(*[bytes([begin % 251, n]) * 300 for n in range(40)])) for begin in range(0, 400, 40)
     ]

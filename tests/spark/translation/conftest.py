@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from tests.spark.translation.world import World
 
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 
 
 @pytest.fixture
-def cluster(node: NodeProcess) -> Iterator[Cluster]:
-    with Cluster(node.kafka) as cluster:
+def cluster(node: NodeProcess) -> Iterator[BrokerCluster]:
+    with BrokerCluster(node.kafka) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def world(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path) -> World:
+def world(node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path) -> World:
     """A stream of two partitions."""
-    Admin(cluster).create_stream(stream_name, 2)
+    StreamAdmin(cluster).create_stream(stream_name, 2)
     return World(node.kafka, cluster, stream_name, tmp_path / "table")

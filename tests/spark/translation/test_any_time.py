@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from tests.spark.translation.world import World
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.client import BrokerCluster, Producer, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.tables.reader import read_file
 from duramen.spark.tables.registry import open_table
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 MOMENTS_MS = (-62135596800001, -62135596800000, 1_700_000_000_000, 253402300799999, 253402300800000, (1 << 62))
 LAST_MS = ((1 << 63) - 1) // 1000
@@ -29,7 +29,7 @@ def rows(world: World, table_format: str, **changes: object) -> Rows:
     table = open_table(declaration)
     schema = table.schema()
     found = pa.Table.from_batches(
-        [batch for file in table.scan() for batch in read_file(Place(declaration.storage), file, schema)]
+        [batch for file in table.scan() for batch in read_file(TableLocation(declaration.storage), file, schema)]
     )
     times = found.column("_timestamp").cast(pa.int64()).to_pylist()
     days = found.column("_date").cast(pa.int32()).to_pylist()
@@ -39,9 +39,9 @@ def rows(world: World, table_format: str, **changes: object) -> Rows:
 
 @pytest.mark.parametrize(("table_format", "upsert"), [("delta", False), ("delta", True), ("iceberg", False)])
 def test_a_table_has_them(
-    node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path, table_format: str, upsert: bool
+    node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path, table_format: str, upsert: bool
 ) -> None:
-    Admin(cluster).create_stream(stream_name, 1, {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
+    StreamAdmin(cluster).create_stream(stream_name, 1, {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
     world = World(node.kafka, cluster, stream_name, tmp_path / "table")
     partitioned: dict[str, Any] = {"partition_by": ("_date",), "upsert": upsert}
     wanted: Rows = []

@@ -18,7 +18,7 @@ from tests.spark.translation.world import World
 from tests.spark.values.test_avro import answer, prefixed, record, registry
 
 from duramen.node.process import NodeProcess
-from duramen.spark.tables.port import Storage, Table
+from duramen.spark.tables.port import LakeTable, Storage
 from duramen.spark.tables.registry import open_dead_letters, open_table
 
 _PATIENCE_S = 300.0
@@ -48,7 +48,7 @@ def enabled(node: NodeProcess, world: World, location: str, *words: str) -> Ende
     return ended
 
 
-def has(table: Table, records: int, *processes: subprocess.Popen[bytes]) -> bool:
+def has(table: LakeTable, records: int, *processes: subprocess.Popen[bytes]) -> bool:
     """Whether the table has so many, or one that should bring them is gone."""
     return sum(table.ends().values()) >= records or any(process.poll() is not None for process in processes)
 

@@ -12,50 +12,50 @@ from tests.spark.translation.world import World
 
 from duramen.base.catalogue_tables import KEPT_OFFSETS
 from duramen.base.errors import SettingInvalid, StreamNotFound, TableForeign
-from duramen.client import Admin, Cluster
-from duramen.client.http import Server, path_of
+from duramen.client import BrokerCluster, StreamAdmin
+from duramen.client.http import HttpNode, path_of
 from duramen.node.process import NodeProcess
-from duramen.spark.declared import Declared
+from duramen.spark.declared import DeclaredTable
 from duramen.spark.tables.registry import open_table
 from duramen.spark.translation import task
 from duramen.spark.translation.creation import open_tables
-from duramen.spark.translation.job import Job
-from duramen.spark.translation.log import Log
+from duramen.spark.translation.job import TableJob
+from duramen.spark.translation.log import SourceLog
 from duramen.spark.translation.metrics import Account, render
 from duramen.spark.translation.metrics_export import Exporter
 from duramen.spark.translation.round import Round
-from duramen.spark.translation.status import Status, status_of
+from duramen.spark.translation.status import TranslationStatus, status_of
 from duramen.spark.translation.streams import declared_streams
-from duramen.spark.translation.table_writer import Keeper
-from duramen.spark.translation.task import Done, Task
+from duramen.spark.translation.table_writer import TableWriter
+from duramen.spark.translation.task import TaskResult, TranslationTask
 
 
-def here(tasks: Sequence[Task]) -> Sequence[Done]:
+def here(tasks: Sequence[TranslationTask]) -> Sequence[TaskResult]:
     return [task.run(one) for one in tasks]
 
 
-def make_job(kafka: str, found: Mapping[str, Declared], seen: list[tuple[str, Account]]) -> Job:
-    def keeper(table: Declared) -> Keeper:
+def make_job(kafka: str, found: Mapping[str, DeclaredTable], seen: list[tuple[str, Account]]) -> TableJob:
+    def keeper(table: DeclaredTable) -> TableWriter:
         declaration = table.declaration
-        log = Log(kafka, declaration.stream, declaration.stream_id)
+        log = SourceLog(kafka, declaration.stream, declaration.stream_id)
         round_ = Round(declaration, log, open_tables, here, 2)
-        return Keeper(log, round_, lambda: open_table(declaration), keep_ms=600_000)
+        return TableWriter(log, round_, lambda: open_table(declaration), keep_ms=600_000)
 
-    return Job(lambda: found, keeper, parallel=1, seen=lambda name, account: seen.append((name, account)))
+    return TableJob(lambda: found, keeper, parallel=1, seen=lambda name, account: seen.append((name, account)))
 
 
 @pytest.fixture
-def worlds(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path) -> list[World]:
+def worlds(node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path) -> list[World]:
     made = []
     for name in ("a", "b", "c"):
-        Admin(cluster).create_stream(f"{stream_name}-{name}", 2)
+        StreamAdmin(cluster).create_stream(f"{stream_name}-{name}", 2)
         made.append(World(node.kafka, cluster, f"{stream_name}-{name}", tmp_path / name))
     return made
 
 
-def status(node: NodeProcess, world: World) -> Status:
-    told = Server(node.http).get(path_of("streams", world.stream))
-    return status_of(Declared(world.declaration(), 10_000), told, world.cluster, time.time_ns() // 1_000_000)
+def status(node: NodeProcess, world: World) -> TranslationStatus:
+    told = HttpNode(node.http).get(path_of("streams", world.stream))
+    return status_of(DeclaredTable(world.declaration(), 10_000), told, world.cluster, time.time_ns() // 1_000_000)
 
 
 def test_once_brings_each_to_its_end_and_one_that_fails_holds_up_none(node: NodeProcess, worlds: list[World]) -> None:
@@ -64,9 +64,9 @@ def test_once_brings_each_to_its_end_and_one_that_fails_holds_up_none(node: Node
         world.produce([b'{"a": 1}', b"no"] * 20)
     foreign.location.mkdir()
     (foreign.location / "diary.txt").write_text("dear")
-    Admin(gone.cluster).delete_stream(gone.stream)
+    StreamAdmin(gone.cluster).delete_stream(gone.stream)
     seen: list[tuple[str, Account]] = []
-    job = make_job(node.kafka, {one.stream: Declared(one.declaration(), 1000) for one in worlds}, seen)
+    job = make_job(node.kafka, {one.stream: DeclaredTable(one.declaration(), 1000) for one in worlds}, seen)
     assert not job.run(once=True)
     accounts = job.accounts()
     assert (accounts[good.stream].records, accounts[good.stream].bad, accounts[good.stream].error) == (40, 20, "")
@@ -84,7 +84,7 @@ def test_an_error_that_is_not_the_storage_s_has_its_own_id(
 ) -> None:
     """In the job's lines and in `duramen table status`."""
     world.produce([b'{"a": 1}'] * 4)
-    found = {world.stream: Declared(world.declaration(), 1000)}
+    found = {world.stream: DeclaredTable(world.declaration(), 1000)}
     assert make_job(node.kafka, found, []).run(once=True)
     world.produce([b'{"a": 1}'] * 4)
     newest = max((world.location / "_delta_log").glob("*.json"))
@@ -121,7 +121,9 @@ def test_what_stops_a_table_is_in_its_status_and_its_lag_in_its_group(node: Node
     assert before.lag_bytes is not None
     assert before.lag_bytes > 0
     assert before.lag_seconds is not None
-    make_job(node.kafka, {one.stream: Declared(one.declaration(), 1000) for one in (good, foreign)}, []).run(once=True)
+    make_job(node.kafka, {one.stream: DeclaredTable(one.declaration(), 1000) for one in (good, foreign)}, []).run(
+        once=True
+    )
     found = status(node, good)
     assert (found.lag_records, found.lag_bytes, found.lag_seconds, found.rows, found.dead_letters, found.error) == (
         0, 0, 0.0, 40, 20, "",
@@ -130,7 +132,7 @@ def test_what_stops_a_table_is_in_its_status_and_its_lag_in_its_group(node: Node
     assert found.last_commit_ms
     assert found.looked_ms
     assert status(node, foreign).error.endswith(f"[{TableForeign.id}]")
-    groups = Server(node.http)
+    groups = HttpNode(node.http)
     assert {
         (one["partition"], one["committed_offset"], one["lag_records"])
         for one in groups.get(path_of("groups", f"duramen-table-{good.stream}"))["offsets"]
@@ -138,7 +140,7 @@ def test_what_stops_a_table_is_in_its_status_and_its_lag_in_its_group(node: Node
 
 
 def test_what_the_node_declares_is_what_the_job_finds(node: NodeProcess, worlds: list[World]) -> None:
-    server = Server(node.http)
+    server = HttpNode(node.http)
     world, plain, _ = worlds
     config = {"table.format": "delta", "table.location": "/lake/x", "table.max.lag.ms": "2s", "table.upsert.by": "key",
               "table.partition.by": "_date,a"}  # fmt: skip
@@ -159,13 +161,13 @@ def test_what_a_job_has_counted_stays_when_a_table_is_declared_anew(
     node: NodeProcess, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duramen.spark.translation.job._LOOK_S", 0.0)
-    found = {world.stream: Declared(world.declaration(), 1000)}
+    found = {world.stream: DeclaredTable(world.declaration(), 1000)}
     seen: list[tuple[str, Account]] = []
     job = make_job(node.kafka, found, seen)
 
     def tell(name: str, account: Account) -> None:
         if account.records == 8 and not found[name].declaration.made:
-            found[name] = Declared(world.declaration(made=True), 1000)
+            found[name] = DeclaredTable(world.declaration(made=True), 1000)
             world.produce([b'{"a": 1}'] * 4)
         if account.records == 12:
             job.stop()
@@ -179,7 +181,7 @@ def test_what_a_job_has_counted_stays_when_a_table_is_declared_anew(
 def test_metrics_are_served_to_prometheus() -> None:
     account = Account(records=3, lag_ms=1500, error="so")
     with Exporter("127.0.0.1:0", lambda: render({"s": account})) as exporter:
-        server = Server(f"127.0.0.1:{exporter.port}")
+        server = HttpNode(f"127.0.0.1:{exporter.port}")
         text = server.text("/metrics")
         with pytest.raises(SettingInvalid, match="cannot be had"):
             Exporter(f"127.0.0.1:{exporter.port}", str)
@@ -192,7 +194,7 @@ def test_metrics_are_served_to_prometheus() -> None:
 
 
 def test_a_table_that_is_gone_is_not_begun_anew_in_silence(node: NodeProcess, world: World) -> None:
-    server, path = Server(node.http), path_of("streams", world.stream)
+    server, path = HttpNode(node.http), path_of("streams", world.stream)
     config = {"table.format": "delta", "table.location": str(world.location), "table.decode": "json"}
     server.patch(path, {"config": config})
     world.produce([b'{"a": 1}'] * 8)

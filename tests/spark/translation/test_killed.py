@@ -14,9 +14,9 @@ from tests.cli.command import command_environment, run
 from tests.clients import until
 from tests.spark.translation.world import World
 
-from duramen.client.http import Server, path_of
+from duramen.client.http import HttpNode, path_of
 from duramen.node.process import NodeProcess
-from duramen.spark.tables.port import Table
+from duramen.spark.tables.port import LakeTable
 from duramen.spark.tables.registry import open_table
 
 _PATIENCE_S = 300.0
@@ -38,7 +38,7 @@ def running(node: NodeProcess, log: Path, *words: str) -> Iterator[subprocess.Po
         process.wait()
 
 
-def has(table: Table, records: int, process: subprocess.Popen[bytes]) -> bool:
+def has(table: LakeTable, records: int, process: subprocess.Popen[bytes]) -> bool:
     """Whether the table has so many, or nobody will bring them."""
     return sum(table.ends().values()) >= records or process.poll() is not None
 
@@ -49,7 +49,7 @@ def test_killed_with_9_while_it_writes_each_offset_is_there_once(
 ) -> None:
     config = {"table.format": "delta", "table.location": str(world.location), "table.decode": "json",
               "table.max.lag.ms": "1s"}  # fmt: skip
-    Server(node.http).patch(path_of("streams", world.stream), {"config": config})
+    HttpNode(node.http).patch(path_of("streams", world.stream), {"config": config})
     table = open_table(world.declaration())
     log = tmp_path / "log"
     with running(node, log, world.stream) as process:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RecordsLost
-from duramen.client.marked import Ended, Marked
-from duramen.spark.read.splits import Share
-from duramen.spark.tables.port import Span
-from duramen.spark.translation.plan import PIECE_BYTES, Filled, Piece, Plan, piece_records
+from duramen.client.marked import EndedAt, MarkedUpTo
+from duramen.spark.read.splits import ReadSplit
+from duramen.spark.tables.port import TableSpan
+from duramen.spark.translation.plan import PIECE_BYTES, Filled, RoundPiece, RoundPlan, piece_records
 from duramen.spark.translation.plan import plan as plan_round
 
 BOUNDS = st.dictionaries(
@@ -20,9 +20,9 @@ BOUNDS = st.dictionaries(
 )
 
 
-def plan(ends: dict[int, int], bounds: dict[int, tuple[int, int]], **more: Any) -> Plan:
+def plan(ends: dict[int, int], bounds: dict[int, tuple[int, int]], **more: Any) -> RoundPlan:
     """Of a stream without transactions."""
-    marked = {at: Marked(end, [], []) for at, (_, end) in bounds.items()}
+    marked = {at: MarkedUpTo(end, [], []) for at, (_, end) in bounds.items()}
     return plan_round(Filled(ends, {}, {}), bounds, marked, **more)
 
 
@@ -31,7 +31,7 @@ def test_rounds_go_to_the_end_in_bounded_pieces(
     bounds: dict[int, tuple[int, int]], data: st.DataObject, piece: int, slots: int, whole: bool
 ) -> None:
     ends = {at: data.draw(st.integers(first, end)) for at, (first, end) in bounds.items() if data.draw(st.booleans())}
-    read: dict[int, list[Span]] = {at: [] for at in bounds}
+    read: dict[int, list[TableSpan]] = {at: [] for at in bounds}
     where = dict(ends)
     for _ in range(10_000):
         made = plan(where, bounds, piece=piece, slots=slots, whole=whole)
@@ -65,11 +65,11 @@ def test_what_is_gone_before_it_was_in_the_table_stops_it_unless_it_is_skipped()
     with pytest.raises(RecordsLost, match=r"partition 1: the records 5 to 19 are gone from the log \(retention\)"):
         plan({1: 5}, {1: (20, 30)}, piece=100, slots=1)
     made = plan({1: 5}, {1: (20, 30)}, piece=100, slots=1, skip_lost=True)
-    assert made.spans == [Span(1, 5, 30)]
-    assert made.tasks == [[Piece(Span(1, 20, 30), None, 20)]]
-    assert made.lost == [Span(1, 5, 20)]
+    assert made.spans == [TableSpan(1, 5, 30)]
+    assert made.tasks == [[RoundPiece(TableSpan(1, 20, 30), None, 20)]]
+    assert made.lost == [TableSpan(1, 5, 20)]
     emptied = plan({1: 5}, {1: (20, 20)}, piece=100, slots=1, skip_lost=True)
-    assert (emptied.spans, emptied.tasks, emptied.behind) == ([Span(1, 5, 20)], [], False)
+    assert (emptied.spans, emptied.tasks, emptied.behind) == ([TableSpan(1, 5, 20)], [], False)
 
 
 def test_a_log_that_ends_before_its_table_lost_records() -> None:
@@ -80,8 +80,8 @@ def test_a_log_that_ends_before_its_table_lost_records() -> None:
 def test_no_task_is_idle_while_another_has_two_pieces() -> None:
     made = plan({}, dict.fromkeys(range(4), (0, 300)), piece=1000, slots=2)
     assert [[one.span for one in task] for task in made.tasks] == [
-        [Span(0, 0, 300), Span(1, 0, 300)],
-        [Span(2, 0, 300), Span(3, 0, 300)],
+        [TableSpan(0, 0, 300), TableSpan(1, 0, 300)],
+        [TableSpan(2, 0, 300), TableSpan(3, 0, 300)],
     ]
     small = plan({}, dict.fromkeys(range(4), (0, 30)), piece=1000, slots=4)
     assert [len(task) for task in small.tasks] == [4]
@@ -94,40 +94,42 @@ def test_pieces_have_about_the_same_bytes_whatever_the_records_are() -> None:
     assert piece_records(None) == PIECE_BYTES // 1024
 
 
-def marked(whole: bool, most: int, **state: dict[int, int]) -> Plan:
+def marked(whole: bool, most: int, **state: dict[int, int]) -> RoundPlan:
     """Of two partitions: transaction 1 has markers at 4 and 6, transaction 2 at 8 and 9; a third is open."""
     found = {
-        0: Marked(20, [(9, 11)], [Ended(4, 7, 1, 1, True), Ended(8, 8, 2, 2, True)]),
-        1: Marked(10, [], [Ended(6, 7, 0, 1, True), Ended(9, 8, 3, 2, True)]),
+        0: MarkedUpTo(20, [(9, 11)], [EndedAt(4, 7, 1, 1, True), EndedAt(8, 8, 2, 2, True)]),
+        1: MarkedUpTo(10, [], [EndedAt(6, 7, 0, 1, True), EndedAt(9, 8, 3, 2, True)]),
     }
     filled = Filled(**{"ends": {}, "begins": {}, "floors": {}} | state)
     return plan_round(filled, {0: (0, 20), 1: (0, 10)}, found, piece=most, slots=1, whole=whole)
 
 
 def test_a_round_has_each_transaction_wholly_or_not() -> None:
-    assert marked(False, 100).spans == [Span(0, 0, 20), Span(1, 0, 10)]
+    assert marked(False, 100).spans == [TableSpan(0, 0, 20), TableSpan(1, 0, 10)]
     made = marked(False, 12)
-    assert made.spans == [Span(0, 0, 4), Span(1, 0, 6)], "six of each partition would have one marker of two"
+    assert made.spans == [TableSpan(0, 0, 4), TableSpan(1, 0, 6)], "six of each partition would have one marker of two"
     assert made.behind
     made = marked(False, 8, ends={0: 4, 1: 6})
-    assert made.spans == [Span(0, 4, 8), Span(1, 6, 9)]
+    assert made.spans == [TableSpan(0, 4, 8), TableSpan(1, 6, 9)]
     made = marked(False, 2, ends={0: 4, 1: 6})
-    assert made.spans == [Span(0, 4, 5), Span(1, 6, 7)]
+    assert made.spans == [TableSpan(0, 4, 5), TableSpan(1, 6, 7)]
 
 
 def test_tasks_begin_where_the_transactions_do_that_end_in_their_piece() -> None:
     [[first, second]] = marked(False, 10, ends={0: 4, 1: 6}).tasks
-    assert first == Piece(Span(0, 4, 9), Share(1), 4)
-    assert second == Piece(Span(1, 6, 10), Share(0), 6)
+    assert first == RoundPiece(TableSpan(0, 4, 9), ReadSplit(1), 4)
+    assert second == RoundPiece(TableSpan(1, 6, 10), ReadSplit(0), 6)
     [[first], [second]] = marked(True, 10, ends={0: 4, 1: 6}).tasks
-    assert first == Piece(Span(0, 4, 14), Share(1), 1), "what was applied already tells what comes too late"
-    assert second == Piece(Span(1, 6, 10), Share(0), 0)
+    assert first == RoundPiece(TableSpan(0, 4, 14), ReadSplit(1), 1), (
+        "what was applied already tells what comes too late"
+    )
+    assert second == RoundPiece(TableSpan(1, 6, 10), ReadSplit(0), 0)
 
 
 def test_transactions_that_began_before_the_table_are_left_out_and_of_older_tables_what_they_have() -> None:
     [[first, second]] = marked(False, 100, begins={0: 0, 1: 1}).tasks
-    assert (first.share, second.share) == (Share(0, 0, (4,)), Share(0, 0, (6,)))
+    assert (first.share, second.share) == (ReadSplit(0, 0, (4,)), ReadSplit(0, 0, (6,)))
     [[first, second]] = marked(True, 100, begins={0: 0, 1: 1}).tasks
-    assert (first.share, second.share) == (Share(0), Share(0, 1))
+    assert (first.share, second.share) == (ReadSplit(0), ReadSplit(0, 1))
     [[first, second]] = marked(False, 100, ends={0: 3, 1: 2}, floors={0: 3, 1: 2}).tasks
-    assert (first.share, second.share) == (Share(3, 3), Share(2, 2))
+    assert (first.share, second.share) == (ReadSplit(3, 3), ReadSplit(2, 2))

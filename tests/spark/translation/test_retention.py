@@ -10,14 +10,14 @@ from tests.clients import until
 from tests.spark.translation.world import World, transactional
 
 from duramen.base.errors import ConfigInvalid, RecordsLost
-from duramen.client import Admin, Cluster, TopicPartition
+from duramen.client import BrokerCluster, StreamAdmin, TopicPartition
 from duramen.client.consumer import Consumer
 from duramen.node.process import NodeProcess
 from duramen.spark.tables.registry import open_dead_letters, open_table
 from duramen.spark.translation import task
-from duramen.spark.translation.log import Log
-from duramen.spark.translation.round import Outcome
-from duramen.spark.translation.table_writer import Keeper
+from duramen.spark.translation.log import SourceLog
+from duramen.spark.translation.round import RoundOutcome
+from duramen.spark.translation.table_writer import TableWriter
 
 NONE: dict[str, Any] = {"decode": "none"}
 KEPT = {"retention.records": "10", "segment.bytes": "200", "segment.jitter.ms": "0", "file.delete.delay.ms": "0"}
@@ -30,10 +30,10 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 
 @pytest.fixture
-def world(node: NodeProcess, cluster: Cluster, tmp_path: Path) -> World:
+def world(node: NodeProcess, cluster: BrokerCluster, tmp_path: Path) -> World:
     """A stream of which retention keeps ten records, and thirty for its table."""
     table = {"table.format": "delta", "table.location": str(tmp_path / "table"), "table.retention.multiple": "3"}
-    Admin(cluster).create_stream("held", 1, KEPT | table)
+    StreamAdmin(cluster).create_stream("held", 1, KEPT | table)
     return World(node.kafka, cluster, "held", tmp_path / "table")
 
 
@@ -48,15 +48,15 @@ def write(world: World, count: int) -> None:
         world.produce([b"x" * 100] * 5, partitions=1)
 
 
-def attend(world: World) -> Outcome:
+def attend(world: World) -> RoundOutcome:
     """What a job does of the table in one turn, with all that it tells."""
 
     def tables(_: object) -> Any:
         return open_table(world.declaration(**NONE)), open_dead_letters(world.declaration(**NONE))
 
     round_ = world.rounds(tables, lambda tasks: [task.run(one) for one in tasks], 2, **NONE)
-    made = Keeper(
-        Log(world.kafka, world.stream, world.stream_id), round_, lambda: open_table(world.declaration(**NONE)),
+    made = TableWriter(
+        SourceLog(world.kafka, world.stream, world.stream_id), round_, lambda: open_table(world.declaration(**NONE)),
         keep_ms=1_000_000,
     )  # fmt: skip
     made.stop_at_the_end()
@@ -65,9 +65,9 @@ def attend(world: World) -> Outcome:
 
 
 @pytest.fixture
-def bare(world: World, cluster: Cluster, tmp_path: Path) -> World:
+def bare(world: World, cluster: BrokerCluster, tmp_path: Path) -> World:
     """The same without a table: what retention does there shows that it has looked."""
-    Admin(cluster).create_stream("bare", 1, KEPT)
+    StreamAdmin(cluster).create_stream("bare", 1, KEPT)
     return World(world.kafka, cluster, "bare", tmp_path / "none")
 
 
@@ -109,13 +109,13 @@ def test_the_beginning_of_what_is_open_stays(world: World, bare: World) -> None:
 @pytest.mark.long
 def test_a_stream_that_is_no_table_any_more_is_not_held(world: World) -> None:
     write(world, 25)
-    Admin(world.cluster).set_stream_configs(world.stream, {"table.retention.multiple": "1"})
+    StreamAdmin(world.cluster).set_stream_configs(world.stream, {"table.retention.multiple": "1"})
     until(lambda: start(world) > 10)
-    Admin(world.cluster).set_stream_configs(world.stream, {"table.retention.multiple": "3"})
+    StreamAdmin(world.cluster).set_stream_configs(world.stream, {"table.retention.multiple": "3"})
     before = start(world)
     write(world, 15)
     with pytest.raises(ConfigInvalid, match=r"table\.kept\.offsets"):
-        Admin(world.cluster).set_stream_configs(world.stream, {"table.kept.offsets": "0:-1"})
+        StreamAdmin(world.cluster).set_stream_configs(world.stream, {"table.kept.offsets": "0:-1"})
     assert start(world) == before
-    Admin(world.cluster).set_stream_configs(world.stream, {"table.format": "none"})
+    StreamAdmin(world.cluster).set_stream_configs(world.stream, {"table.format": "none"})
     until(lambda: start(world) > before)

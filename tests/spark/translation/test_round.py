@@ -6,11 +6,11 @@ import pytest
 from tests.spark.translation.world import Killed, Points, World, transactional, write
 
 from duramen.base.errors import RecordsLost, StreamNotFound, TableForeign
-from duramen.client import Admin, Cluster
-from duramen.client.http import Server, path_of
+from duramen.client import BrokerCluster, StreamAdmin
+from duramen.client.http import HttpNode, path_of
 from duramen.node.process import NodeProcess
-from duramen.spark.translation.log import Log, record_bytes
-from duramen.spark.translation.round import Outcome
+from duramen.spark.translation.log import SourceLog, record_bytes
+from duramen.spark.translation.round import RoundOutcome
 
 GOOD = [b'{"a": %d}' % number for number in range(40)]
 MIXED = [b'{"a": %d}' % number if number % 5 else b"not json %d" % number for number in range(40)]
@@ -30,7 +30,7 @@ def test_everything_is_in_the_table_once_with_its_columns(world: World) -> None:
 
 
 def test_the_first_round_knows_how_large_records_are(world: World) -> None:
-    log = Log(world.kafka, world.stream, world.stream_id)
+    log = SourceLog(world.kafka, world.stream, world.stream_id)
     assert record_bytes(world.cluster, log, {0: 0, 1: 0}) is None
     world.produce([b"x" * 3000] * 40)
     found = record_bytes(world.cluster, log, {0: 0, 1: 0})
@@ -86,7 +86,7 @@ def test_killed_while_the_columns_change_each_offset_is_there_once(world: World)
 
 def test_of_two_jobs_one_is_first_and_the_other_goes_on_behind_it(world: World) -> None:
     world.produce(GOOD)
-    rounds: list[Outcome] = []
+    rounds: list[RoundOutcome] = []
 
     def other() -> None:
         if len(rounds) < 2:
@@ -154,7 +154,7 @@ def test_what_retention_took_stops_the_table_or_is_skipped(node: NodeProcess, wo
     world.produce(GOOD)
     world.to_the_end()
     world.produce(GOOD)
-    server = Server(node.http)
+    server = HttpNode(node.http)
     server.post(f"{path_of('streams', world.stream)}/records/delete", {"before": 30, "partition": 0})
     with pytest.raises(RecordsLost, match="partition 0: the records 20 to 29 are gone from the log"):
         world.round()
@@ -165,11 +165,11 @@ def test_what_retention_took_stops_the_table_or_is_skipped(node: NodeProcess, wo
     ]
 
 
-def test_a_stream_made_anew_is_not_taken_for_the_old_one(cluster: Cluster, world: World) -> None:
+def test_a_stream_made_anew_is_not_taken_for_the_old_one(cluster: BrokerCluster, world: World) -> None:
     world.produce(GOOD)
     world.to_the_end()
-    Admin(cluster).delete_stream(world.stream)
-    Admin(cluster).create_stream(world.stream, 2)
+    StreamAdmin(cluster).delete_stream(world.stream)
+    StreamAdmin(cluster).create_stream(world.stream, 2)
     with pytest.raises(StreamNotFound, match="was deleted and created again"):
         world.round()
     world.stream_id = str(cluster.topic(world.stream, fresh=True).id)

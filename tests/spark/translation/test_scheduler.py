@@ -1,10 +1,10 @@
 """Whose turn it is: in time for its lag, one round at a time, and nobody waits for those that fail."""
 
-from duramen.spark.translation.scheduler import Turns
+from duramen.spark.translation.scheduler import RoundScheduler
 
 
 def test_streams_are_due_at_once_then_twice_in_their_lag() -> None:
-    turns = Turns()
+    turns = RoundScheduler()
     turns.know({"a": 10_000, "b": 1000}, 100.0)
     assert turns.take(100.0, 8) == ["a", "b"]
     assert turns.take(100.0, 8) == []
@@ -19,7 +19,7 @@ def test_streams_are_due_at_once_then_twice_in_their_lag() -> None:
 
 
 def test_no_more_are_at_work_than_may_be() -> None:
-    turns = Turns()
+    turns = RoundScheduler()
     turns.know({"a": 1000, "b": 1000, "c": 1000}, 0.0)
     assert turns.take(0.0, 2) == ["a", "b"]
     assert turns.wait_s(0.0, 2) is None
@@ -29,7 +29,7 @@ def test_no_more_are_at_work_than_may_be() -> None:
 
 
 def test_one_that_fails_waits_longer_each_time_and_the_others_do_not() -> None:
-    turns = Turns()
+    turns = RoundScheduler()
     turns.know({"bad": 1000, "good": 1000}, 0.0)
     now_s, pauses = 0.0, []
     for _ in range(9):
@@ -48,7 +48,7 @@ def test_one_that_fails_waits_longer_each_time_and_the_others_do_not() -> None:
 
 
 def test_a_table_that_is_no_more_has_no_turn_even_where_it_is_at_work() -> None:
-    turns = Turns()
+    turns = RoundScheduler()
     turns.know({"a": 1000}, 0.0)
     assert turns.take(0.0, 8) == ["a"]
     turns.know({}, 0.0)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.translation.world import World, transactional, write
 
 from duramen.client import Producer
-from duramen.client.http import Server, path_of
+from duramen.client.http import HttpNode, path_of
 from duramen.node.process import NodeProcess
 from duramen.spark.translation.creation import open_tables
 from duramen.spark.translation.run import SparkRunner
@@ -26,7 +26,7 @@ class Lake:
     def __init__(self, node: NodeProcess, world: World, **config: str) -> None:
         self.node = node
         self.world = world
-        self._server = Server(node.http)
+        self._server = HttpNode(node.http)
         self._path = path_of("streams", world.stream)
         wish = {"table.format": "delta", "table.location": str(world.location), "table.decode": "json", **config}
         self._server.patch(self._path, {"config": wish})

@@ -16,7 +16,7 @@ from tests.spark.translation.transacting import Row, Writers, options, query_of,
 from tests.spark.translation.world import World
 
 from duramen.base.errors import RecordsLost, TableAhead
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
 from duramen.spark.read import cold_tables as coldtables
@@ -43,9 +43,11 @@ def test_available_now_ends_though_the_table_goes_on(node: NodeProcess, world: W
     assert list(running) == []
 
 
-def test_a_table_that_is_behind_its_query_is_waited_for(node: NodeProcess, world: World, cluster: Cluster) -> None:
+def test_a_table_that_is_behind_its_query_is_waited_for(
+    node: NodeProcess, world: World, cluster: BrokerCluster
+) -> None:
     """A checkpoint of a query that read the log too: what the table lacks of it does not come once more."""
-    Admin(cluster).create_stream(f"{world.stream}-other", 2)
+    StreamAdmin(cluster).create_stream(f"{world.stream}-other", 2)
     other = World(node.kafka, cluster, f"{world.stream}-other", world.location.with_name("other"))
     worlds = (world, other)
     for one in worlds:
@@ -136,9 +138,9 @@ def test_a_query_that_an_upserted_table_and_the_log_left_behind_says_so(node: No
         list(query.run_to_now())
 
 
-def joined(node: NodeProcess, cluster: Cluster, world: World) -> Writers:
+def joined(node: NodeProcess, cluster: BrokerCluster, world: World) -> Writers:
     """Transactions over an upserted table, which has had one more, and another stream with a table."""
-    Admin(cluster).create_stream(f"{world.stream}-other", 2)
+    StreamAdmin(cluster).create_stream(f"{world.stream}-other", 2)
     other = World(node.kafka, cluster, f"{world.stream}-other", world.location.with_name("other"))
     Lake(node, world, **UPSERTED)
     Lake(node, other, **{"table.decode": "none"})
@@ -150,7 +152,7 @@ def joined(node: NodeProcess, cluster: Cluster, world: World) -> Writers:
 
 
 def test_an_upserted_table_is_taken_as_it_was_when_the_others_had_as_much(
-    node: NodeProcess, cluster: Cluster, world: World
+    node: NodeProcess, cluster: BrokerCluster, world: World
 ) -> None:
     """Transactions go on: it is never at the same ones as the other table."""
     writers = joined(node, cluster, world)
@@ -166,7 +168,7 @@ def test_an_upserted_table_is_taken_as_it_was_when_the_others_had_as_much(
 
 
 def test_available_now_never_ends_in_silence_where_a_table_is_ahead_of_the_others(
-    node: NodeProcess, cluster: Cluster, world: World, monkeypatch: pytest.MonkeyPatch
+    node: NodeProcess, cluster: BrokerCluster, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writers = joined(node, cluster, world)
     writers.work()

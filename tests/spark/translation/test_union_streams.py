@@ -13,7 +13,7 @@ from tests.spark.translation.transacting import Row, Writers, options
 from tests.spark.translation.world import World
 
 from duramen.base.errors import TableAhead
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 from duramen.spark.read import cold_tables as coldtables
 from duramen.spark.tables.registry import open_table
@@ -24,8 +24,8 @@ UPSERTED = {"table.decode": "none", "table.upsert.by": "key"}
 
 
 @pytest.fixture
-def other(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path) -> World:
-    Admin(cluster).create_stream(f"{stream_name}-other", 2)
+def other(node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path) -> World:
+    StreamAdmin(cluster).create_stream(f"{stream_name}-other", 2)
     return World(node.kafka, cluster, f"{stream_name}-other", tmp_path / "other")
 
 

@@ -17,7 +17,7 @@ from duramen.client import Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.tables.columns import COMMIT, RAW_FIELDS
 from duramen.spark.tables.delta.table import DeltaFormat
-from duramen.spark.tables.files import Layout, write_rows
+from duramen.spark.tables.files import FileLayout, write_rows
 from duramen.spark.tables.registry import open_table
 
 
@@ -252,7 +252,7 @@ def earlier_version(world: World) -> None:
     made = pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(values, RAW_FIELDS, strict=True)], schema=schema
     )
-    [file] = write_rows(table.place, Layout(), 0, [made])
+    [file] = write_rows(table.place, FileLayout(), 0, [made])
     id_ = f"duramen:{world.stream_id}"
     moved = [Transaction(f"{id_}:0", 2), Transaction(f"{id_}:begin:0", 0), Transaction(f"{id_}:partitions", 1)]
     delta = DeltaTable(str(world.location))

@@ -17,20 +17,20 @@ from tests.spark.read.test_transaction_boundaries import World as Logs
 from tests.spark.translation.world import Killed, Points, WatchedTable
 
 from duramen.client import TopicPartition
-from duramen.codec.batch import NewRecord
+from duramen.codec.batch import BatchInput
 from duramen.spark.read.splits import Floors
 from duramen.spark.read.transaction_boundaries import cut
 from duramen.spark.tables.columns import COMMIT
-from duramen.spark.tables.port import Declaration, Span, State, Storage, Table
+from duramen.spark.tables.port import Declaration, LakeTable, Storage, TableSnapshot, TableSpan
 from duramen.spark.tables.reader import read_file
 from duramen.spark.tables.registry import open_dead_letters, open_table
 from duramen.spark.tables.rounds import commit_round, plan_round
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 from duramen.spark.translation import log as log_module
 from duramen.spark.translation import task
-from duramen.spark.translation.log import Log
+from duramen.spark.translation.log import SourceLog
 from duramen.spark.translation.plan import Filled, plan
-from duramen.spark.translation.task import Task
+from duramen.spark.translation.task import TranslationTask
 
 RANDOMS = st.integers(0, (1 << 32) - 1).map(random.Random)
 KEYS = 4
@@ -39,10 +39,10 @@ KEYS = 4
 class KeyedLogs(Logs):
     """With keys, tombstones and values that are no JSON."""
 
-    def record(self, at: TopicPartition, offset: int) -> NewRecord:
+    def record(self, at: TopicPartition, offset: int) -> BatchInput:
         mixed = random.Random(f"{at.partition} {offset}")
         value = mixed.choice([b'{"a": 1}', b"bad", None])
-        return NewRecord(0, b"k%d" % mixed.randrange(KEYS), value)
+        return BatchInput(0, b"k%d" % mixed.randrange(KEYS), value)
 
 
 class Broker:
@@ -82,8 +82,10 @@ def expected(world: KeyedLogs, at: TopicPartition, end: int, *, upsert: bool) ->
     return {offset: found[offset] for offset in newest.values() if world.record(at, offset).value is not None}
 
 
-def rows(table: Table, state: State, spans: Sequence[Span] | None = None) -> dict[tuple[int, int], int | None]:
-    place = Place(table.declaration.storage)
+def rows(
+    table: LakeTable, state: TableSnapshot, spans: Sequence[TableSpan] | None = None
+) -> dict[tuple[int, int], int | None]:
+    place = TableLocation(table.declaration.storage)
     found = [
         row
         for file in state.files
@@ -118,8 +120,8 @@ class Job:
             assert not made.behind
             return False
         work = plan_round(self.table, self.dead)
-        log = Log("127.0.0.1:9092", "s", "")
-        done = [task.run(Task(log, work, pieces)) for pieces in made.tasks]
+        log = SourceLog("127.0.0.1:9092", "s", "")
+        done = [task.run(TranslationTask(log, work, pieces)) for pieces in made.tasks]
         for one in done:
             one.check()
         table: Any = WatchedTable(self.table, points)
@@ -140,7 +142,7 @@ class Job:
         assert rows(self.table, state) == self.expected(state.ends)
         for ends in state.rounds:
             if not upsert:
-                spans = [Span(partition, 0, end) for partition, end in ends.items()]
+                spans = [TableSpan(partition, 0, end) for partition, end in ends.items()]
                 assert rows(self.table, state, spans) == self.expected(ends)
             self.require_whole(ends)
         if self.declaration.upsert:

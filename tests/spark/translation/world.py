@@ -7,15 +7,15 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Producer as Librdkafka
 
-from duramen.client import Cluster, Producer
-from duramen.spark.tables.port import DataFile, Declaration, Span, Storage, Table
+from duramen.client import BrokerCluster, Producer
+from duramen.spark.tables.port import DataFile, Declaration, LakeTable, Storage, TableSpan
 from duramen.spark.tables.reader import read_file
 from duramen.spark.tables.registry import open_dead_letters, open_table
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 from duramen.spark.translation import task
-from duramen.spark.translation.log import Log
-from duramen.spark.translation.round import Outcome, Round, Runner
-from duramen.spark.translation.task import Done, Task
+from duramen.spark.translation.log import SourceLog
+from duramen.spark.translation.round import Round, RoundOutcome, Runner
+from duramen.spark.translation.task import TaskResult, TranslationTask
 
 
 class Killed(Exception):
@@ -44,7 +44,7 @@ class Points:
 class WatchedTable:
     """A table whose every change passes two of these points."""
 
-    def __init__(self, table: Table, points: Points) -> None:
+    def __init__(self, table: LakeTable, points: Points) -> None:
         self._table = table
         self._points = points
 
@@ -55,7 +55,7 @@ class WatchedTable:
         self._points.around(lambda: self._table.evolve(schema))
 
     def commit(
-        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
+        self, files: Sequence[DataFile], spans: Sequence[TableSpan], removed: Collection[str] = (), newest: int = -1
     ) -> None:
         self._points.around(lambda: self._table.commit(files, spans, removed, newest))
 
@@ -63,7 +63,7 @@ class WatchedTable:
 class World:
     """A stream, its table, and the rounds that anybody makes."""
 
-    def __init__(self, kafka: str, cluster: Cluster, stream: str, location: Path) -> None:
+    def __init__(self, kafka: str, cluster: BrokerCluster, stream: str, location: Path) -> None:
         self.kafka = kafka
         self.cluster = cluster
         self.stream = stream
@@ -94,15 +94,15 @@ class World:
         slots: int = 2,
         skip_lost: bool = False,
         **changes: Any,
-    ) -> Outcome:
+    ) -> RoundOutcome:
         """One round, of a job that has just been started. `between` happens when tasks are done, before the commit."""
         watched = points or Points()
 
-        def tables(declaration: Declaration) -> tuple[Table, Table]:
+        def tables(declaration: Declaration) -> tuple[LakeTable, LakeTable]:
             made = [WatchedTable(one(declaration), watched) for one in (open_table, open_dead_letters)]
             return made[0], made[1]
 
-        def runner(tasks: Sequence[Task]) -> Sequence[Done]:
+        def runner(tasks: Sequence[TranslationTask]) -> Sequence[TaskResult]:
             done = watched.around(lambda: [task.run(one) for one in tasks])
             between()
             return list(done)
@@ -111,14 +111,14 @@ class World:
 
     def rounds(
         self,
-        tables: Callable[[Declaration], tuple[Table, Table]],
+        tables: Callable[[Declaration], tuple[LakeTable, LakeTable]],
         runner: Runner,
         slots: int,
         *,
         skip_lost: bool = False,
         **changes: Any,
     ) -> Round:
-        log = Log(self.kafka, self.stream, self.stream_id, skip_lost)
+        log = SourceLog(self.kafka, self.stream, self.stream_id, skip_lost)
         return Round(self.declaration(**changes), log, tables, runner, slots)
 
     def to_the_end(self, **more: Any) -> None:
@@ -129,7 +129,7 @@ class World:
         """What the table has, by partition and offset."""
         declaration = self.declaration(**changes)
         table = open_dead_letters(declaration) if dead else open_table(declaration)
-        place = Place(table.declaration.storage)
+        place = TableLocation(table.declaration.storage)
         found = [
             row
             for file in table.scan()

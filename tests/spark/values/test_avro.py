@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import OptionInvalid, ServerUnreachable
 from duramen.spark.values.avro import AvroDecoder
-from duramen.spark.values.registry import Registry
+from duramen.spark.values.registry import SchemaRegistry
 
 FLIGHT = {
     "type": "record",
@@ -149,7 +149,7 @@ def test_each_value_is_read_with_the_schema_that_it_names() -> None:
     old, new, odd = record(("a", "int")), record(("b", "string"), ("a", "long")), record(("a", "string"))
     answers = {1: answer(old), 2: answer(new), 3: answer(odd), 4: answer("x", schemaType="JSON"), 5: answer("nothing")}
     with registry(answers) as url:
-        decoder = AvroDecoder(registry=Registry(url))
+        decoder = AvroDecoder(registry=SchemaRegistry(url))
         values = [
             prefixed(1, old, {"a": 1}),
             prefixed(2, new, {"b": "x", "a": 1 << 40}),
@@ -173,11 +173,11 @@ def test_each_value_is_read_with_the_schema_that_it_names() -> None:
 def test_a_registry_that_does_not_answer_is_no_bad_record() -> None:
     value = prefixed(1, record(("a", "int")), {"a": 1})
     with registry({1: (503, b"")}) as url, pytest.raises(ServerUnreachable, match="answered 503"):
-        decoded(AvroDecoder(registry=Registry(url)), [value])
+        decoded(AvroDecoder(registry=SchemaRegistry(url)), [value])
     with pytest.raises(ServerUnreachable, match="did not answer"):
-        decoded(AvroDecoder(registry=Registry(url)), [value])
+        decoded(AvroDecoder(registry=SchemaRegistry(url)), [value])
     with pytest.raises(OptionInvalid, match="has to be a URL"):
-        Registry("registry:8081")
+        SchemaRegistry("registry:8081")
 
 
 VALUE = written(FLIGHT, ROW)

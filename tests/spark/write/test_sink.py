@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException, StreamingQueryEx
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from duramen.client import Admin, Cluster, Consumer, Producer
+from duramen.client import BrokerCluster, Consumer, Producer, StreamAdmin
 from duramen.client import TopicPartition as At
 from duramen.codec.compression import CODECS
 from duramen.codec.partitioner import partition_of
@@ -64,10 +64,10 @@ def test_batch_writes_every_column(spark: SparkSession, node: NodeProcess, strea
 
 
 def test_batch_takes_the_stream_from_a_column(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str
 ) -> None:
     for name in ("a", "b"):
-        Admin(cluster).create_stream(f"{stream_name}-{name}", 1)
+        StreamAdmin(cluster).create_stream(f"{stream_name}-{name}", 1)
     frame = spark.createDataFrame(
         [(f"{stream_name}-a", "1"), (f"{stream_name}-b", "2"), (f"{stream_name}-a", "3")], "topic string, value string"
     )
@@ -85,10 +85,10 @@ def test_save_is_short_for_topic(spark: SparkSession, node: NodeProcess, stream:
 
 
 def test_stream_to_stream(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, tmp_path: Path
 ) -> None:
     target = f"{stream}-copy"
-    Admin(cluster).create_stream(target, 2)
+    StreamAdmin(cluster).create_stream(target, 2)
     for step in range(2):
         with Producer(cluster) as producer:
             for number in range(500 * step, 500 * step + 500):
@@ -178,7 +178,7 @@ def test_what_cannot_be_written_is_said_in_one_line(
 
 
 def test_a_stream_query_without_a_topic_ends(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, tmp_path: Path
 ) -> None:
     with Producer(cluster) as producer:
         producer.produce(stream, b"x")

@@ -11,8 +11,8 @@ from hypothesis.stateful import initialize, precondition, rule
 from tests.storage.jobs import JobsMachine
 
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
-from duramen.codec.batch import NewRecord, batches, check, encode, stamp
-from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.codec.batch import BatchInput, batches, check, encode, stamp
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.log.replication import Replicated
 from duramen.storage.segment.reader import Slice
@@ -33,13 +33,13 @@ def followed(doubles: StoreOnDoubles, config: LogConfig = CONFIG, *, bulk: bool 
     return log
 
 
-def bring(doubles: StoreOnDoubles, log: Log, value: bytes, offset: int, epoch: int = 1) -> Appended:
+def bring(doubles: StoreOnDoubles, log: Log, value: bytes, offset: int, epoch: int = 1) -> AppendOutcome:
     """A batch of one record comes from the leader of that epoch."""
     if epoch > log.takeovers.latest_epoch:
         doubles.store.follow(log, epoch, 9, lambda _: None)
-    batch = encode([NewRecord(1, None, value)])
+    batch = encode([BatchInput(1, None, value)])
     stamp(batch, offset, epoch)
-    appended = Appended((value,))
+    appended = AppendOutcome((value,))
     doubles.store.append_ordered(log, memoryview(bytes(batch)), check(batch), appended.done)
     return appended
 
@@ -161,7 +161,7 @@ def test_who_begins_to_lead_appends_through_the_write_ahead_log() -> None:
     assert log.replicated is not None
     log.replicated.leader_epoch = doubles.store.node_epoch
     together: list[list[int] | DuramenError] = []
-    batch = encode([NewRecord(1, None, b"b")])
+    batch = encode([BatchInput(1, None, b"b")])
     doubles.store.append_together(
         [(log, batch, check(batch))],
         doubles.store.node_epoch,
@@ -268,7 +268,7 @@ class BulkMachine(JobsMachine):
     def restarted(self) -> None:
         self.undelivered.clear()
         self.cutting = 0
-        self.appends: list[Appended] = []
+        self.appends: list[AppendOutcome] = []
         self.log = followed(self.doubles, bulk=self.bulk)
 
     @rule(count=st.integers(1, 4), size=st.integers(0, 300))

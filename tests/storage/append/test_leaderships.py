@@ -1,8 +1,8 @@
 """A log that follows other nodes: its leader stands before the first batch of each, whatever a loss of power takes."""
 
 from duramen.base.errors import DuramenError
-from duramen.codec.batch import NewRecord, check, encode
-from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.codec.batch import BatchInput, check, encode
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
 from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import Log
 
@@ -13,9 +13,9 @@ def follow(hand: StoreOnDoubles, log: Log, epoch: int, leader_id: int) -> None:
     assert answers == [None]
 
 
-def append(hand: StoreOnDoubles, log: Log, epoch: int, value: bytes) -> Appended:
-    batch = encode([NewRecord(0, None, value)])
-    appended = Appended((value,))
+def append(hand: StoreOnDoubles, log: Log, epoch: int, value: bytes) -> AppendOutcome:
+    batch = encode([BatchInput(0, None, value)])
+    appended = AppendOutcome((value,))
     hand.store.append(log, batch, check(batch), epoch, appended.done)
     return appended
 

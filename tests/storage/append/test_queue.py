@@ -1,12 +1,12 @@
 """In which order what waits goes on: batches keep theirs, whatever they wait for, and a cut comes in its turn."""
 
 from duramen.base.errors import DuramenError
-from duramen.codec.batch import NewRecord, check, encode
-from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.codec.batch import BatchInput, check, encode
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
 
 
-def _without_room(store: StoreOnDoubles) -> tuple[Log, list[Appended]]:
+def _without_room(store: StoreOnDoubles) -> tuple[Log, list[AppendOutcome]]:
     """A log, and batches of one producer that wait for room, in the order of their sequences."""
     log = store.log()
     store.append(log, b"first")
@@ -82,14 +82,14 @@ def test_who_is_answered_when_a_log_is_let_go_on_does_not_overtake_those_who_wai
     store.append(log, b"0", producer=(7, 0, 0))
     store.settle()
     answers: list[DuramenError | None] = []
-    late: list[Appended] = []
+    late: list[AppendOutcome] = []
 
     def answered(base_offset: int, error: DuramenError | None) -> None:
         assert (base_offset, error) == (0, None)
         late.append(store.append(log, b"2", producer=(7, 0, 2)))
 
     store.store.truncate(log, 1, store.store.node_epoch, answers.append)
-    repeated = encode([NewRecord(store.clock.wall_ms(), None, b"0")], producer_id=7, producer_epoch=0, base_sequence=0)
+    repeated = encode([BatchInput(store.clock.wall_ms(), None, b"0")], producer_id=7, producer_epoch=0, base_sequence=0)
     store.store.append(log, repeated, check(repeated), store.store.node_epoch, answered)
     waited = store.append(log, b"1", producer=(7, 0, 1))
     _settle(store)

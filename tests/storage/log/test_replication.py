@@ -3,9 +3,9 @@
 import pytest
 
 from duramen.base.errors import DuramenError, NotLeader, OutOfOrderSequence
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, check, encode, header, stamp
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, check, encode, header, stamp
 from duramen.codec.markers import encode_marker
-from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.log.refused_batches import NEW_LEADER_MS
 from duramen.storage.log.replication import Replicated
@@ -22,7 +22,7 @@ def replicated(store: StoreOnDoubles, config: LogConfig | None = None, *, leads:
 def in_transaction(store: StoreOnDoubles, log: Log, *, end: bool) -> None:
     epoch = store.store.node_epoch
     batch = encode(
-        [NewRecord(1, None, b"t")], attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0
+        [BatchInput(1, None, b"t")], attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0
     )
     if end:
         batch = encode_marker(1, 0, commit=True, coordinator_epoch=0, now_ms=1)
@@ -30,12 +30,12 @@ def in_transaction(store: StoreOnDoubles, log: Log, *, end: bool) -> None:
     store.settle()
 
 
-def ordered(store: StoreOnDoubles, log: Log, offset: int, epoch: int, *, sequence: int = -1) -> Appended:
+def ordered(store: StoreOnDoubles, log: Log, offset: int, epoch: int, *, sequence: int = -1) -> AppendOutcome:
     """A batch as it comes from a leader, of a producer where it has a sequence."""
     producer_id = -1 if sequence < 0 else 7
-    batch = encode([NewRecord(1, None, b"o")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    batch = encode([BatchInput(1, None, b"o")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     stamp(batch, offset, epoch)
-    appended = Appended((b"o",))
+    appended = AppendOutcome((b"o",))
     store.store.append_ordered(log, memoryview(bytes(batch)), check(batch), appended.done)
     return appended
 
@@ -148,7 +148,7 @@ def test_what_waited_for_another_leadership_is_refused() -> None:
     assert ordered_now(store, log).error is None
 
 
-def ordered_now(store: StoreOnDoubles, log: Log) -> Appended:
+def ordered_now(store: StoreOnDoubles, log: Log) -> AppendOutcome:
     found = ordered(store, log, log.end_offset, 0)
     store.settle()
     return found
@@ -178,7 +178,7 @@ def test_each_batch_that_is_in_the_log_is_told() -> None:
 
 def from_producer(store: StoreOnDoubles, log: Log, sequence: int) -> DuramenError | None:
     """What a producer is answered to a batch with that sequence."""
-    batch = encode([NewRecord(1, None, b"p")], producer_id=7, producer_epoch=0, base_sequence=sequence)
+    batch = encode([BatchInput(1, None, b"p")], producer_id=7, producer_epoch=0, base_sequence=sequence)
     answers: list[DuramenError | None] = []
     store.store.append(log, batch, check(batch), store.store.node_epoch, lambda _, error: answers.append(error))
     store.settle()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, batches, check, encode, header
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, batches, check, encode, header
 from duramen.codec.markers import encode_marker
 from duramen.sim.machine.store import StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
@@ -109,7 +109,7 @@ class Run:
         self.hand.store.append(self.log, batch, header(batch), self.hand.store.node_epoch, None)
 
     def write(self, producer: int) -> None:
-        record = NewRecord(self.hand.clock.wall_ms(), None, b"v")
+        record = BatchInput(self.hand.clock.wall_ms(), None, b"v")
         if producer:
             sequence = self.sequences.get(producer, 0)
             self.sequences[producer] = sequence + 1
@@ -235,7 +235,7 @@ def test_a_marker_with_a_newer_epoch_fences_the_older_one() -> None:
     run = Run(LogConfig())
     run.step("write", 1)
     run.append(encode_marker(1, 1, commit=True, coordinator_epoch=0, now_ms=0))
-    late = encode([NewRecord(0, None, b"v")], attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0,
+    late = encode([BatchInput(0, None, b"v")], attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0,
                   base_sequence=1)  # fmt: skip
     errors: list[object] = []
     run.hand.store.append(run.log, late, header(late), 1, lambda _, error: errors.append(error))
@@ -248,7 +248,7 @@ def test_a_marker_with_a_newer_epoch_fences_the_older_one() -> None:
 
 
 def plain() -> bytearray:
-    return encode([NewRecord(0, None, b"together")])
+    return encode([BatchInput(0, None, b"together")])
 
 
 def append_together(hand: StoreOnDoubles, logs: list[Log]) -> list[tuple[list[int], object]]:

@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duramen.base.errors import LogDamaged
-from duramen.codec.batch import Header, NewRecord, Record, batches, check, encode, records
+from duramen.codec.batch import BatchInput, DecodedRecord, Header, batches, check, encode, records
 from duramen.sim.machine.disk import Crashed
-from duramen.sim.machine.store import SMALL, Appended, StoreOnDoubles
+from duramen.sim.machine.store import SMALL, AppendOutcome, StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
-from duramen.storage.planning.compaction import CompactionLimits, Rules
+from duramen.storage.planning.compaction import CompactionConfig, CompactionLimits
 from duramen.storage.store import StoreLimits
 
-COMPACT = LogConfig(segment_bytes=4000, compact=True, compaction=Rules(min_dirty_ratio=0, delete_retention_ms=60_000))
+COMPACT = LogConfig(
+    segment_bytes=4000, compact=True, compaction=CompactionConfig(min_dirty_ratio=0, delete_retention_ms=60_000)
+)
 ROUNDS = "duramen_compactions_total"
 FAILURES = "duramen_compaction_failures_total"
 
@@ -26,13 +28,13 @@ Row = tuple[bytes, bytes | None]
 
 def put(
     doubles: StoreOnDoubles, log: Log, *rows: Row, codec: int = 0, producer: tuple[int, int] | None = None
-) -> Appended:
+) -> AppendOutcome:
     producer_id, sequence = producer if producer is not None else (-1, -1)
     batch = encode(
-        (NewRecord(doubles.clock.wall_ms(), key, value) for key, value in rows),
+        (BatchInput(doubles.clock.wall_ms(), key, value) for key, value in rows),
         codec=codec, producer_id=producer_id, producer_epoch=min(producer_id, 0), base_sequence=sequence,
     )  # fmt: skip
-    appended = Appended(())
+    appended = AppendOutcome(())
     doubles.store.append(log, batch, check(batch), doubles.store.node_epoch, appended.done)
     return appended
 
@@ -64,7 +66,7 @@ def compact(doubles: StoreOnDoubles) -> None:
     doubles.settle()
 
 
-def everything(doubles: StoreOnDoubles, log: Log) -> list[Record]:
+def everything(doubles: StoreOnDoubles, log: Log) -> list[DecodedRecord]:
     """Every record from the log start on, by fetches of each size that a client may ask for."""
     at, found = log.start_offset, []
     while at < log.high_watermark:
@@ -89,7 +91,7 @@ def state(rows: list[Row], start: int = 0) -> dict[bytes, tuple[int, bytes]]:
     return found
 
 
-def read_state(found: list[Record]) -> dict[bytes, tuple[int, bytes]]:
+def read_state(found: list[DecodedRecord]) -> dict[bytes, tuple[int, bytes]]:
     kept: dict[bytes, tuple[int, bytes]] = {}
     for record in found:
         if record.value is None:
@@ -99,7 +101,7 @@ def read_state(found: list[Record]) -> dict[bytes, tuple[int, bytes]]:
     return kept
 
 
-def check_log(doubles: StoreOnDoubles, log: Log, rows: list[Row]) -> list[Record]:
+def check_log(doubles: StoreOnDoubles, log: Log, rows: list[Row]) -> list[DecodedRecord]:
     found = everything(doubles, log)
     assert log.end_offset == len(rows)
     assert all((record.key, record.value) == rows[record.offset] for record in found)

@@ -10,7 +10,7 @@ from duramen.sim.machine.store import StoreOnDoubles
 from duramen.storage.log.floors import floors_of
 from duramen.storage.log.log import Log, LogConfig, StreamFloor
 from duramen.storage.maintenance.due import DueLogs
-from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
+from duramen.storage.planning.retention import RetentionLimits, RetentionSegmentFacts, new_start
 
 LOGS: Final = 3
 CONFIGS = [
@@ -31,8 +31,8 @@ CHANGES = st.one_of(
 
 def left(log: Log, now_ms: int) -> int:
     """Where a look at the log would have it begin."""
-    facts = [SegmentFacts(one.base_offset, end, one.size, one.max_timestamp) for one, end in log.with_ends()]
-    limits = Limits(log.config.retention_ms, log.config.retention_bytes, log.config.retention_records)
+    facts = [RetentionSegmentFacts(one.base_offset, end, one.size, one.max_timestamp) for one, end in log.with_ends()]
+    limits = RetentionLimits(log.config.retention_ms, log.config.retention_bytes, log.config.retention_records)
     return new_start(facts, limits, floors_of(log), log.start_offset, now_ms)
 
 

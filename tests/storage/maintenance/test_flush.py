@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 from tests.storage.jobs import JobsMachine
 
-from duramen.sim.machine.store import Appended, StoreOnDoubles
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.segment.segment import Segment
 from duramen.storage.store import StoreLimits
@@ -208,7 +208,7 @@ class FlushingMachine(JobsMachine):
     def restarted(self) -> None:
         self.undelivered.clear()
         self.known = [len(values) for values in self.values]
-        self.ends: list[list[tuple[Appended, Segment, int, int]]] = [[] for _ in range(LOGS)]
+        self.ends: list[list[tuple[AppendOutcome, Segment, int, int]]] = [[] for _ in range(LOGS)]
         self.sync_fails = False
 
         def interfere(call: str, path: str, size: int) -> int:

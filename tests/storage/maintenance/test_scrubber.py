@@ -10,7 +10,7 @@ from duramen.codec.batch import HEADER_BYTES
 from duramen.sim.machine.disk import MemoryFile
 from duramen.sim.machine.store import StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
-from duramen.storage.segment.damage import Cause
+from duramen.storage.segment.damage import DamageCause
 from duramen.storage.segment.index import ENTRY_BYTES, INDEX_HEADER_BYTES
 
 FAST = 1 << 40
@@ -52,9 +52,15 @@ def test_sound_segments_are_read_and_nothing_is_said() -> None:
 @pytest.mark.parametrize("cold", [False, True])
 @pytest.mark.parametrize(
     ("place", "cause"),
-    [(500, Cause.BATCH_CRC), (7, Cause.OFFSET), (14, Cause.BLOCK_CRC), (10, Cause.HEADER), (16, Cause.HEADER)],
+    [
+        (500, DamageCause.BATCH_CRC),
+        (7, DamageCause.OFFSET),
+        (14, DamageCause.BLOCK_CRC),
+        (10, DamageCause.HEADER),
+        (16, DamageCause.HEADER),
+    ],
 )
-def test_each_kind_of_byte_is_found_before_it_is_read(place: int, cause: Cause, cold: bool) -> None:
+def test_each_kind_of_byte_is_found_before_it_is_read(place: int, cause: DamageCause, cold: bool) -> None:
     doubles, log = checkpointed([1000] * 300)
     segment = log.segments[1]
     doubles.files.cold = cold
@@ -62,7 +68,7 @@ def test_each_kind_of_byte_is_found_before_it_is_read(place: int, cause: Cause, 
     doubles.files.corrupt(segment.path + ".log", 50 * 1070 + place)
     (reported,) = scrub(doubles)
     assert reported.startswith(f"{segment.path}.log: bytes 53500 to 54570 (offsets {victim} to {victim}) are damaged")
-    assert [one.cause for one in segment.damage] in ([cause], [Cause.BLOCK_CRC])
+    assert [one.cause for one in segment.damage] in ([cause], [DamageCause.BLOCK_CRC])
     assert doubles.metrics.counter("duramen_damaged_ranges_total").value == 1
     with pytest.raises(LogDamaged, match=f"offsets {victim} to {victim}"):
         batch_of(doubles, log, victim)
@@ -78,7 +84,7 @@ def test_a_segment_cut_short_or_missing_is_found() -> None:
     doubles.files.unlink(log.segments[1].path + ".log")
     assert len(scrub(doubles)) == 2
     causes = [[one.cause for one in segment.damage] for segment in log.segments[:2]]
-    assert causes == [[Cause.CUT_SHORT], [Cause.MISSING_FILE]]
+    assert causes == [[DamageCause.CUT_SHORT], [DamageCause.MISSING_FILE]]
     first = log.segments[2].base_offset
     assert readable(doubles, log)[1] == list(range(50_000 // 1070, first))
 
@@ -228,7 +234,7 @@ def test_blocks_that_the_disk_does_not_give_are_said_and_not_given_up() -> None:
     reported = scrub(doubles)
     doubles.files.interfere = None
     assert reported
-    assert all(Cause.UNREADABLE.words in one for one in reported)
+    assert all(DamageCause.UNREADABLE.words in one for one in reported)
     assert readable(doubles, log)[1] == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from duramen.base.errors import LogDamaged, StorageFailed
 from duramen.sim.machine.disk import Crashed, MemoryFileSystem
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import LogConfig
 from duramen.storage.segment.reader import Blocked, Slice
 from duramen.storage.store import StoreLimits
@@ -44,7 +44,7 @@ def checkpoint(doubles: StoreOnDoubles) -> None:
     doubles.advance(61_000)
 
 
-def history(doubles: StoreOnDoubles, disk: BadDisk) -> list[Appended]:
+def history(doubles: StoreOnDoubles, disk: BadDisk) -> list[AppendOutcome]:
     """Synced records in two logs, then more across a few blocks and rolls, and a checkpoint whose sync fails once."""
     chance = random.Random(5)
     appends = []
@@ -60,7 +60,7 @@ def history(doubles: StoreOnDoubles, disk: BadDisk) -> list[Appended]:
     return appends
 
 
-def check(doubles: StoreOnDoubles, appends: list[Appended]) -> None:
+def check(doubles: StoreOnDoubles, appends: list[AppendOutcome]) -> None:
     for number in range(2):
         acknowledged = expected_values([append for append in appends[number::2] if append.acknowledged])
         content = doubles.values(doubles.log(number))
@@ -124,7 +124,7 @@ def rewriting_calls() -> tuple[int, int]:
     return before, doubles.files.calls
 
 
-def history_until(doubles: StoreOnDoubles, disk: BadDisk) -> list[Appended]:
+def history_until(doubles: StoreOnDoubles, disk: BadDisk) -> list[AppendOutcome]:
     appends = [doubles.append(doubles.log(number % 2), bytes([number]) * 3000) for number in range(40)]
     doubles.settle()
     checkpoint(doubles)
@@ -396,7 +396,7 @@ def test_damage_of_synced_bytes_is_no_part_of_a_new_file_unless_it_is_known() ->
 class TestDurabilityOs:
     CONFIG = LogConfig(durability="os")
 
-    def failed(self, *, drop: bool) -> tuple[StoreOnDoubles, list[Appended], list[Appended]]:
+    def failed(self, *, drop: bool) -> tuple[StoreOnDoubles, list[AppendOutcome], list[AppendOutcome]]:
         doubles = StoreOnDoubles(WIDE)
         disk = BadDisk(doubles.files)
         if not drop:

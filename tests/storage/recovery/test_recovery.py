@@ -6,7 +6,7 @@ import pytest
 
 from duramen.base.errors import DirectoryUnusable, LogDamaged
 from duramen.sim.machine.disk import Crashed, MemoryFileSystem
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.store import StoreLimits
 from duramen.storage.wal.frames import FRAME_HEADER_BYTES
@@ -16,7 +16,7 @@ ONE_WAL_FILE = StoreLimits(
 )
 
 
-def history(doubles: StoreOnDoubles, appends: list[Appended], seed: int) -> None:
+def history(doubles: StoreOnDoubles, appends: list[AppendOutcome], seed: int) -> None:
     """A busy while: appends to three logs, rolls, copies, checkpoints, and a log that is deleted."""
     chance = random.Random(seed)
     for number in range(60):
@@ -34,7 +34,7 @@ def history(doubles: StoreOnDoubles, appends: list[Appended], seed: int) -> None
     doubles.settle()
 
 
-def check(doubles: StoreOnDoubles, appends: list[Appended]) -> None:
+def check(doubles: StoreOnDoubles, appends: list[AppendOutcome]) -> None:
     for number in range(3):
         log = doubles.store.log(doubles.log(number).key)
         assert log is not None
@@ -59,7 +59,7 @@ def test_a_crash_in_every_call_that_reaches_the_disk(survives: str) -> None:
     for call in range(1, CALLS + 1):
         doubles = StoreOnDoubles()
         doubles.files.crash_at = doubles.files.calls + call
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         with pytest.raises(Crashed):
             history(doubles, appends, 1)
         doubles.files.crash_at = None
@@ -72,9 +72,9 @@ def test_a_crash_in_every_call_that_reaches_the_disk(survives: str) -> None:
 
 
 def test_a_crash_in_every_call_of_a_recovery() -> None:
-    def crashed() -> tuple[StoreOnDoubles, list[Appended]]:
+    def crashed() -> tuple[StoreOnDoubles, list[AppendOutcome]]:
         doubles = StoreOnDoubles()
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         history(doubles, appends, 2)
         appends.extend(doubles.append(doubles.log(number % 3), bytes([number])) for number in range(60))
         doubles.worker.run_soon()
@@ -95,7 +95,7 @@ def test_a_crash_in_every_call_of_a_recovery() -> None:
 
 
 def test_a_tail_torn_at_every_byte_of_the_last_three_unsynced_batches() -> None:
-    def written() -> tuple[StoreOnDoubles, list[Appended], int, int]:
+    def written() -> tuple[StoreOnDoubles, list[AppendOutcome], int, int]:
         doubles = StoreOnDoubles(ONE_WAL_FILE)
         synced = [doubles.append(doubles.log(), b"synced %d" % number) for number in range(3)]
         doubles.settle()
@@ -206,9 +206,9 @@ def test_a_gap_in_a_log_is_damage_at_every_start_until_the_log_begins_behind_it(
 
 
 class TestCheckpoints:
-    def busy(self) -> tuple[StoreOnDoubles, list[Appended]]:
+    def busy(self) -> tuple[StoreOnDoubles, list[AppendOutcome]]:
         doubles = StoreOnDoubles()
-        appends: list[Appended] = []
+        appends: list[AppendOutcome] = []
         history(doubles, appends, 3)
         appends += [doubles.append(doubles.log(number % 3), b"more") for number in range(9)]
         doubles.settle()

@@ -8,7 +8,7 @@ import pytest
 from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID
 from duramen.codec.batch import header
 from duramen.sim.machine.disk import Crashed
-from duramen.sim.machine.store import Appended, StoreOnDoubles, expected_values
+from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.empty_log import hold_place
 from duramen.storage.log.log import LogConfig, LogKey
 from duramen.storage.recovery.recovery import wal_salt
@@ -17,7 +17,7 @@ from duramen.storage.wal.frames import find_generation
 SMALL_SEGMENTS = LogConfig(segment_bytes=4000)
 
 
-def written(durability: str = "sync") -> tuple[StoreOnDoubles, list[Appended]]:
+def written(durability: str = "sync") -> tuple[StoreOnDoubles, list[AppendOutcome]]:
     """Three logs of several segments in two epochs, the second not in any checkpoint, all of it copied."""
     config = SMALL_SEGMENTS._replace(durability=durability)
     doubles = StoreOnDoubles()
@@ -44,7 +44,7 @@ def kept_files(doubles: StoreOnDoubles) -> set[str]:
     return {path for path in doubles.files.paths() if path.startswith("logs/")}
 
 
-def check(doubles: StoreOnDoubles, appends: list[Appended]) -> None:
+def check(doubles: StoreOnDoubles, appends: list[AppendOutcome]) -> None:
     for number in range(3):
         assert doubles.values(doubles.log(number)) == expected_values(appends[number:300:3])
     assert doubles.values(doubles.log(3)) == [b"a new log"]

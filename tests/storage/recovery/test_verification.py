@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from duramen.sim.machine.store import SMALL, StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.recovery.recovery import wal_salt
-from duramen.storage.recovery.verification import Finding, verify, verify_segment
+from duramen.storage.recovery.verification import DamageFinding, verify, verify_segment
 from duramen.storage.recovery.wal_files import scan_wal, wal_slots
 from duramen.storage.wal.wal import wal_path
 
 
-def looked_at(doubles: StoreOnDoubles) -> list[Finding]:
+def looked_at(doubles: StoreOnDoubles) -> list[DamageFinding]:
     """What is found in the directory; no byte is announced that is not looked at."""
     expected: list[int] = []
     seen: list[int] = []

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.storage.segments import Whole, segment_of
 
 from duramen.base.ports import Buffer
-from duramen.codec.batch import HEADER_BYTES, NewRecord, encode
+from duramen.codec.batch import HEADER_BYTES, BatchInput, encode
 from duramen.codec.crc import crc32c
 from duramen.sim.machine.disk import MemoryFile
 from duramen.storage.segment.bit_flips import flipped_bytes
-from duramen.storage.segment.checks import Expected, SegmentCheck, examine_block, look_at
-from duramen.storage.segment.damage import Cause, Damage, merged
+from duramen.storage.segment.checks import ExpectedSegment, SegmentCheck, examine_block, look_at
+from duramen.storage.segment.damage import Damage, DamageCause, merged
 from duramen.storage.segment.index import BLOCK_BYTES, SegmentIndex
 
 STEP = 10_000
@@ -25,7 +25,7 @@ def check(
     whole: Whole, data: bytes | bytearray | None = None, *, indexed: bool = True, gaps: bool = False, step: int = STEP
 ) -> list[Damage]:
     """What is found in the bytes of `data`, or in the sound ones."""
-    expected = Expected(len(whole.data), whole.base_offset, whole.end_offset, whole.end_offset if gaps else 0)
+    expected = ExpectedSegment(len(whole.data), whole.base_offset, whole.end_offset, whole.end_offset if gaps else 0)
     looking = SegmentCheck(whole.file(data), expected, whole.known if indexed else None)
     while looking.step(step):
         pass
@@ -68,7 +68,7 @@ def test_records_that_compaction_took_are_not_missing(sizes: list[int], gaps: li
     whole = random_segment(sizes, 7, gaps)
     assert check(whole, indexed=indexed, gaps=True) == []
     if any(gaps[: len(sizes)]):
-        assert {one.cause for one in check(whole, indexed=indexed)} == {Cause.MISSING}
+        assert {one.cause for one in check(whole, indexed=indexed)} == {DamageCause.MISSING}
 
 
 @given(SIZES, st.lists(st.integers(0, 3), min_size=30, max_size=30), st.data())
@@ -106,10 +106,10 @@ def small(count: int, epochs: Sequence[int] = ()) -> Whole:
 
 @pytest.mark.parametrize(
     ("place", "cause"),
-    [(3, Cause.OFFSET), (7, Cause.OFFSET), (10, Cause.HEADER), (14, Cause.BLOCK_CRC), (16, Cause.HEADER),
-     (18, Cause.BATCH_CRC), (30, Cause.BATCH_CRC), (500, Cause.BATCH_CRC)],
+    [(3, DamageCause.OFFSET), (7, DamageCause.OFFSET), (10, DamageCause.HEADER), (14, DamageCause.BLOCK_CRC),
+     (16, DamageCause.HEADER), (18, DamageCause.BATCH_CRC), (30, DamageCause.BATCH_CRC), (500, DamageCause.BATCH_CRC)],
 )  # fmt: skip
-def test_the_cause_is_named(place: int, cause: Cause) -> None:
+def test_the_cause_is_named(place: int, cause: DamageCause) -> None:
     whole = small(200)
     (found,) = check(whole, whole.flipped(whole.starts[100] + place))
     assert found == Damage(*of_batch(whole, 100), cause)
@@ -138,13 +138,15 @@ def test_a_file_cut_short_is_damaged_from_there_on(indexed: bool, at: int) -> No
     found = check(whole, whole.data[:size], indexed=indexed)
     number = whole.batch_at(size)
     assert ranges(found) == [(whole.starts[number], len(whole.data), number, 199)]
-    assert found[0].cause is Cause.CUT_SHORT
+    assert found[0].cause is DamageCause.CUT_SHORT
 
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_an_older_copy_is_cut_short_or_does_not_match(indexed: bool) -> None:
     whole, other = small(200), small(200, epochs=[2] * 200)
-    assert [one.cause for one in check(whole, whole.data[: whole.starts[150]], indexed=indexed)] == [Cause.CUT_SHORT]
+    assert [one.cause for one in check(whole, whole.data[: whole.starts[150]], indexed=indexed)] == [
+        DamageCause.CUT_SHORT
+    ]
     if indexed:
         found = check(whole, other.data)
         assert (found[0].first_offset, found[-1].last_offset) == (0, 199)
@@ -163,7 +165,7 @@ def test_zeros_in_the_middle(indexed: bool) -> None:
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_a_batch_inside_of_a_record_is_not_taken_for_one_of_the_log(indexed: bool) -> None:
-    inside = bytes(encode([NewRecord(5, None, b"inside")], base_offset=3, leader_epoch=1))
+    inside = bytes(encode([BatchInput(5, None, b"inside")], base_offset=3, leader_epoch=1))
     values = [[b"x" * 200], [b"y" * 200], [b"begins " + inside * 5 + b" ends"], [b"z" * 200], [b"last"]]
     whole = segment_of(values)
     for place in (7, 10, 16, 80):
@@ -173,12 +175,12 @@ def test_a_batch_inside_of_a_record_is_not_taken_for_one_of_the_log(indexed: boo
 
 def test_epochs_that_are_not_those_of_the_takeovers_are_found_without_an_index() -> None:
     whole = small(20, epochs=[1] * 10 + [4] * 10)
-    expected = Expected(len(whole.data), 0, 20, epoch_at=lambda offset: 1 if offset < 10 else 4)
+    expected = ExpectedSegment(len(whole.data), 0, 20, epoch_at=lambda offset: 1 if offset < 10 else 4)
     damaged = whole.flipped(whole.starts[9] + 15, 3)
     looking = SegmentCheck(whole.file(damaged), expected)
     while looking.step(STEP):
         pass
-    assert [(one.first_offset, one.last_offset, one.cause) for one in looking.damage] == [(9, 9, Cause.EPOCH)]
+    assert [(one.first_offset, one.last_offset, one.cause) for one in looking.damage] == [(9, 9, DamageCause.EPOCH)]
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -190,11 +192,11 @@ def test_what_another_leader_ordered_does_not_say_which_offsets_are_lost(indexed
     assert len(before.data) < end - start
     damaged = bytearray(whole.data)
     damaged[start:end] = before.data + bytes(end - start - len(before.data))
-    expected = Expected(len(whole.data), 0, whole.end_offset, epoch_at=lambda offset: 8 if offset < 4 else 9)
+    expected = ExpectedSegment(len(whole.data), 0, whole.end_offset, epoch_at=lambda offset: 8 if offset < 4 else 9)
     looking = SegmentCheck(whole.file(damaged), expected, whole.known if indexed else None)
     while looking.step(STEP):
         pass
-    assert looking.damage == [Damage(start, end, 4, 6, Cause.EPOCH)]
+    assert looking.damage == [Damage(start, end, 4, 6, DamageCause.EPOCH)]
 
 
 def test_how_far_damage_goes_behind_a_block_is_known_with_the_block() -> None:
@@ -204,14 +206,14 @@ def test_how_far_damage_goes_behind_a_block_is_known_with_the_block() -> None:
     assert start < BLOCK_BYTES < start + len(before) < end
     damaged = bytearray(whole.data)
     damaged[start:end] = before + bytes(end - start - len(before))
-    expected = Expected(len(whole.data), 0, whole.end_offset, epoch_at=lambda offset: 8 if offset < 2 else 9)
+    expected = ExpectedSegment(len(whole.data), 0, whole.end_offset, epoch_at=lambda offset: 8 if offset < 2 else 9)
     found = examine_block(whole.file(damaged), look_at(whole.known, 0, expected), expected)
     assert [(one.first_offset, one.last_offset) for one in found] == [(2, 3)]
 
 
 def test_ranges_known_to_be_lost_are_not_missing() -> None:
     whole = segment_of([[b"a"], [b"b"], [b"c"]], gaps=[0, 5, 0])
-    expected = Expected(len(whole.data), 0, 8, lost=[(1, 5)])
+    expected = ExpectedSegment(len(whole.data), 0, 8, lost=[(1, 5)])
     looking = SegmentCheck(whole.file(), expected)
     while looking.step(STEP):
         pass
@@ -234,7 +236,7 @@ def test_blocks_that_the_disk_does_not_give_are_damage_or_an_error() -> None:
                 raise OSError(errno.EIO, "Input/output error")
             return super().read(position, size)
 
-    expected = Expected(len(whole.data), 0, 300)
+    expected = ExpectedSegment(len(whole.data), 0, 300)
     with pytest.raises(OSError, match="Input/output"):
         SegmentCheck(Broken(), expected, whole.known).step(10**6)
     looking = SegmentCheck(Broken(), expected, whole.known, steady=True)
@@ -242,14 +244,14 @@ def test_blocks_that_the_disk_does_not_give_are_damage_or_an_error() -> None:
         pass
     first, last = whole.batch_at(broken.start), whole.batch_at(broken.stop - 1)
     assert (looking.damage[0].first_offset, looking.damage[-1].last_offset) == (first, last)
-    assert {one.cause for one in looking.damage} == {Cause.UNREADABLE}
+    assert {one.cause for one in looking.damage} == {DamageCause.UNREADABLE}
 
 
 @given(SIZES)
 @settings(deadline=None, max_examples=30)
 def test_the_index_that_is_made_is_the_one_that_was_lost(sizes: list[int]) -> None:
     whole = random_segment(sizes, 50, [])
-    looking = SegmentCheck(whole.file(), Expected(len(whole.data), 50, whole.end_offset))
+    looking = SegmentCheck(whole.file(), ExpectedSegment(len(whole.data), 50, whole.end_offset))
     while looking.step(STEP):
         pass
     entries = whole.known.entries
@@ -267,17 +269,17 @@ def test_the_byte_that_was_changed_is_among_those_found(content: bytes, data: st
 
 
 def test_ranges_that_overlap_are_one() -> None:
-    one, two = Damage(0, 10, 0, 1, Cause.OFFSET), Damage(5, 20, 1, 3, Cause.HEADER)
-    assert merged([two, one, one]) == [Damage(0, 20, 0, 3, Cause.OFFSET)]
-    assert merged([Damage(0, 10, 0, -1, Cause.HEADER), Damage(10, 20, 0, 3, Cause.CUT_SHORT)]) == [
-        Damage(0, 20, 0, 3, Cause.CUT_SHORT)
+    one, two = Damage(0, 10, 0, 1, DamageCause.OFFSET), Damage(5, 20, 1, 3, DamageCause.HEADER)
+    assert merged([two, one, one]) == [Damage(0, 20, 0, 3, DamageCause.OFFSET)]
+    assert merged([Damage(0, 10, 0, -1, DamageCause.HEADER), Damage(10, 20, 0, 3, DamageCause.CUT_SHORT)]) == [
+        Damage(0, 20, 0, 3, DamageCause.CUT_SHORT)
     ]
-    apart = [Damage(0, 10, 0, 0, Cause.HEADER), Damage(10, 20, 1, 1, Cause.HEADER)]
+    apart = [Damage(0, 10, 0, 0, DamageCause.HEADER), Damage(10, 20, 1, 1, DamageCause.HEADER)]
     assert merged(apart) == apart
 
 
 def test_an_index_of_nothing_makes_an_empty_one() -> None:
-    looking = SegmentCheck(segment_of([[b"x"]]).file(), Expected(0, 0, 0))
+    looking = SegmentCheck(segment_of([[b"x"]]).file(), ExpectedSegment(0, 0, 0))
     assert not looking.step(STEP)
     assert looking.index.encode(0, 1) == SegmentIndex().encode(0, 1)
 
@@ -287,11 +289,11 @@ def test_an_offset_changed_to_one_that_compaction_took_costs_not_the_batch_befor
     for step in (1, STEP):
         for mask in (1, 7):
             (found,) = check(whole, whole.flipped(whole.starts[3] + 7, mask), gaps=True, step=step)
-            assert found == Damage(*of_batch(whole, 3), Cause.OFFSET)
+            assert found == Damage(*of_batch(whole, 3), DamageCause.OFFSET)
 
 
 @pytest.mark.parametrize(("number", "mask"), [(0, 2), (1, 1), (1, 2), (1, 128)])
 def test_of_the_first_two_epochs_the_wrong_one_is_the_damage(number: int, mask: int) -> None:
     whole = small(3, epochs=[129, 129, 129])
     (found,) = check(whole, whole.flipped(whole.starts[number] + 15, mask), indexed=False)
-    assert found == Damage(*of_batch(whole, number), Cause.EPOCH)
+    assert found == Damage(*of_batch(whole, number), DamageCause.EPOCH)

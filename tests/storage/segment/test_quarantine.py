@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duramen.base.errors import LogDamaged
-from duramen.codec.batch import HEADER_BYTES, TRANSACTIONAL, NewRecord, batches, check, encode
+from duramen.codec.batch import HEADER_BYTES, TRANSACTIONAL, BatchInput, batches, check, encode
 from duramen.sim.machine.store import StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
-from duramen.storage.segment.damage import Cause
+from duramen.storage.segment.damage import DamageCause
 from duramen.storage.segment.reader import Blocked
 from duramen.storage.store import StoreLimits
 
@@ -89,7 +89,7 @@ def test_it_is_reported_once_with_file_bytes_and_offsets() -> None:
             batch_of(doubles, log, offset)
     doubles.store.quarantine.report_to(reported.append)
     where = f"{log.active.path}.log: bytes 53500 to 54570 (offsets 50 to 50) are damaged"
-    assert reported == [f"{where}: {Cause.BATCH_CRC.words}; it is not served, what lies around it is"]
+    assert reported == [f"{where}: {DamageCause.BATCH_CRC.words}; it is not served, what lies around it is"]
     doubles.files.corrupt(log.active.path + ".log", 52 * 1070 + 500)
     found, lost = readable(doubles, log)
     assert lost == [50, 52], "what changes in a block that was looked into is found too"
@@ -211,7 +211,7 @@ def test_a_length_that_leads_to_a_later_batch_by_chance_costs_one_batch() -> Non
 def test_a_damaged_batch_that_is_not_decided_costs_readers_of_what_is_committed_no_neighbour(byte: int) -> None:
     doubles, log = log_of([1000] * 5)
     batch = encode(
-        [NewRecord(doubles.clock.wall_ms(), None, b"open" * 100)],
+        [BatchInput(doubles.clock.wall_ms(), None, b"open" * 100)],
         attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0,
     )  # fmt: skip
     start = log.active.size
@@ -246,7 +246,7 @@ def test_a_file_that_is_missing_costs_its_segment() -> None:
             lost.append(offset)
     assert lost == list(range(40, 80))
     assert log.plan_skip(50) == 80
-    assert [one.cause for one in log.segments[1].damage] == [Cause.MISSING_FILE]
+    assert [one.cause for one in log.segments[1].damage] == [DamageCause.MISSING_FILE]
 
 
 @pytest.mark.parametrize("durability", ["sync", "os"])

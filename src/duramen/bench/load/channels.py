@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from duramen.base.errors import RequestInvalid
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_request, response_body_start
 from duramen.codec.kafka.produce import (
@@ -25,7 +25,7 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.codec.nats import Parser, ServerError, Signal, encode_pub
 from duramen.codec.varint import encode_uvarint
 
-__all__ = ["Channel", "KafkaChannel", "NatsChannel"]
+__all__ = ["KafkaChannel", "LoadChannel", "NatsChannel"]
 
 _CLIENT_ID: Final = "duramen-bench"
 _ALL: Final = -1
@@ -34,7 +34,7 @@ _PARTITION_BYTES: Final = 33  # of an answer without an error: numbers (30), no 
 _PONG: Final = b"PONG\r\n"
 
 
-class Channel(Protocol):
+class LoadChannel(Protocol):
     """One side of a connection: what to send for a message, and what answers mean."""
 
     frame: bytes
@@ -50,7 +50,7 @@ class KafkaChannel:
     """Produce requests with one record for each of some partitions of a topic, acks=all."""
 
     def __init__(self, version: int, topic: str, value_bytes: int, partitions: Sequence[int] = (0,)) -> None:
-        record = NewRecord(int(1000 * time.time()), None, os.urandom(value_bytes))
+        record = BatchInput(int(1000 * time.time()), None, os.urandom(value_bytes))
         batch = memoryview(encode([record]))
         data = [PartitionData(index, batch) for index in partitions]
         request = ProduceRequest(None, _ALL, _TIMEOUT_MS, [TopicData(topic, data)])

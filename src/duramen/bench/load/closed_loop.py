@@ -10,14 +10,14 @@ from duramen.base.errors import RequestTimedOut
 from duramen.bench.contenders import Contender
 from duramen.bench.load.connections import CHUNK_BYTES, Line, lost, open_line
 
-__all__ = ["Flight", "fly"]
+__all__ = ["ClosedLoopResult", "fly"]
 
 _SILENCE_S: Final = 30.0
 _JOINED_BYTES: Final = 256 * 1024
 _NS: Final = 1_000_000_000
 
 
-class Flight(NamedTuple):
+class ClosedLoopResult(NamedTuple):
     """What came of it: acknowledged requests, in how many seconds, and how long each took, in µs."""
 
     requests: int
@@ -149,7 +149,7 @@ def fly(
     duration_s: float | None = None,
     messages: int | None = None,
     partitions: Sequence[Sequence[int]] = ((0,),),
-) -> Flight:
+) -> ClosedLoopResult:
     """Keep `in_flight` requests of single records on each connection, for a time or for so many messages.
 
     Connection i writes to the partitions at i, round and round. What comes in the first `warm_s` is not counted.
@@ -169,7 +169,7 @@ def fly(
             line.socket.close()
 
 
-def _fly(loop: _Loop, warm_s: float, duration_s: float | None, messages: int | None) -> Flight:
+def _fly(loop: _Loop, warm_s: float, duration_s: float | None, messages: int | None) -> ClosedLoopResult:
     if warm_s:
         loop.begin(None)
         warm_until_ns = time.monotonic_ns() + int(warm_s * _NS)
@@ -187,4 +187,4 @@ def _fly(loop: _Loop, warm_s: float, duration_s: float | None, messages: int | N
         end_ns = began_ns + int((duration_s or 1.0) * _NS)
         while time.monotonic_ns() < end_ns or loop.acknowledged == before:
             loop.step(again=True)
-    return Flight(loop.acknowledged - before, (time.monotonic_ns() - began_ns) / _NS, loop.took_us)
+    return ClosedLoopResult(loop.acknowledged - before, (time.monotonic_ns() - began_ns) / _NS, loop.took_us)

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import ServerUnreachable
 from duramen.bench.contenders import Contender
-from duramen.bench.load.channels import Channel, KafkaChannel, NatsChannel
-from duramen.bench.load.nats import NatsConnection
+from duramen.bench.load.channels import KafkaChannel, LoadChannel, NatsChannel
+from duramen.bench.load.nats import BenchNatsConnection
 from duramen.client.cluster import parse_servers
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.versions import ApiKey
 
 __all__ = ["CHUNK_BYTES", "Line", "lost", "open_line"]
@@ -22,18 +22,18 @@ class Line(NamedTuple):
     """A connection that does not block, and what is said on it."""
 
     socket: socket.socket
-    channel: Channel
+    channel: LoadChannel
 
 
 def open_line(contender: Contender, value_bytes: int, partitions: Sequence[int] = (0,)) -> Line:
     """A new connection to a contender. Raises ServerUnreachable."""
     if contender.door == "nats":
-        connection = NatsConnection(contender.address)
-        channel: Channel = NatsChannel(contender.topic, connection.inbox, value_bytes)
+        connection = BenchNatsConnection(contender.address)
+        channel: LoadChannel = NatsChannel(contender.topic, connection.inbox, value_bytes)
         connection.socket.setblocking(False)
         return Line(connection.socket, channel)
     ((host, port),) = parse_servers(contender.address)
-    negotiating = Connection(host, port, client_id="duramen-bench", timeout_s=_TIMEOUT_S)
+    negotiating = BrokerConnection(host, port, client_id="duramen-bench", timeout_s=_TIMEOUT_S)
     try:
         version = negotiating.version(ApiKey.PRODUCE)
     finally:

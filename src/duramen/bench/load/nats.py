@@ -21,13 +21,13 @@ from duramen.codec.nats import (
     encode_sub,
 )
 
-__all__ = ["NatsConnection"]
+__all__ = ["BenchNatsConnection"]
 
 _TIMEOUT_S: Final = 30.0
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
-class NatsConnection:
+class BenchNatsConnection:
     """Connected and subscribed to `inbox`, a subject of its own. Every call may raise ServerUnreachable."""
 
     def __init__(self, address: str) -> None:

@@ -7,20 +7,20 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import DuramenError
-from duramen.client.connection import Connection
-from duramen.codec.batch import NewRecord, encode
+from duramen.client.connection import BrokerConnection
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.kafka import produce
 from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Layout", "Prober", "acknowledged_s", "agreed"]
+__all__ = ["ProbedLayout", "Prober", "acknowledged_s", "agreed"]
 
 _ANSWER_S: Final = 2.0
 _AGAIN_S: Final = 0.001
 _NOBODY: Final = UUID(int=0)
 
 
-class Layout(NamedTuple):
+class ProbedLayout(NamedTuple):
     """What a node says of a stream: the controller, and each partition's leader and number of in-sync replicas."""
 
     controller: int
@@ -35,16 +35,16 @@ class Prober:
         host, _, port = address.rpartition(":")
         self._address = host, int(port)
         self._stream = stream
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> BrokerConnection:
         if self._connection is None:
-            self._connection = Connection(*self._address, client_id="bench", timeout_s=_ANSWER_S)
+            self._connection = BrokerConnection(*self._address, client_id="bench", timeout_s=_ANSWER_S)
         return self._connection
 
     def write(self, partition: int = 0) -> bool:
         """Whether all in-sync replicas acknowledge a record."""
-        batch = memoryview(encode([NewRecord(0, None, b"x")]))
+        batch = memoryview(encode([BatchInput(0, None, b"x")]))
         topics = [TopicData(self._stream, [PartitionData(partition, batch)])]
         request = ProduceRequest(None, -1, int(1000 * _ANSWER_S), topics)
         try:
@@ -57,7 +57,7 @@ class Prober:
             return False
         return topic.partitions[0].error_code == 0
 
-    def layout(self) -> Layout | None:
+    def layout(self) -> ProbedLayout | None:
         """What this node says of the stream, which is created where it is missing; None without an answer."""
         wish = {"topics": [{"name": self._stream, "topic_id": _NOBODY}], "allow_auto_topic_creation": True}
         try:
@@ -68,7 +68,7 @@ class Prober:
         found = {one["partition_index"]: one for one in answer["topics"][0]["partitions"]}
         if not found or any(one["leader_id"] < 0 for one in found.values()):
             return None
-        return Layout(
+        return ProbedLayout(
             answer["controller_id"],
             {number: one["leader_id"] for number, one in found.items()},
             {number: len(one["isr_nodes"]) for number, one in found.items()},
@@ -81,7 +81,7 @@ class Prober:
             connection.close()
 
 
-def agreed(probers: Collection[Prober]) -> Layout | None:
+def agreed(probers: Collection[Prober]) -> ProbedLayout | None:
     """What all nodes say, once it is the same and as many replicas of each partition are in sync; else None."""
     first, *others = [prober.layout() for prober in probers]
     is_whole = first is not None and all(count == len(probers) for count in first.in_sync.values())

@@ -15,13 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from duramen.base.errors import ServerUnreachable
 
-__all__ = ["Worker", "end_at_once"]
+__all__ = ["LoadWorker", "end_at_once"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Worker:
+class LoadWorker:
     """Runs one job after another; each is a step of the bar, which counts to `steps`."""
 
     def __init__(self, console: Console, steps: int) -> None:

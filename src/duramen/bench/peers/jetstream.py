@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 
 from duramen.base.errors import DependencyMissing, DuramenError, RequestTimedOut, ServerUnreachable
 from duramen.bench.contenders import Contender
-from duramen.bench.load.nats import NatsConnection
+from duramen.bench.load.nats import BenchNatsConnection
 from duramen.bench.peers import servers
 from duramen.bench.peers.ports import free_ports
 from duramen.codec.nats import encode_pub, parse_header_block
@@ -53,7 +53,7 @@ class JetStream:
         deadline_s = time.monotonic() + _START_S
         while True:
             try:
-                with NatsConnection(self.address) as connection:
+                with BenchNatsConnection(self.address) as connection:
                     connection.request("$JS.API.INFO", {})
             except DuramenError as error:
                 if time.monotonic() > deadline_s or self._process.poll() is not None:
@@ -71,7 +71,7 @@ class JetStream:
     def stream(self, name: str) -> Contender:
         """A new stream in files, bound to a subject of its own."""
         subject = f"bench.{name}"
-        with NatsConnection(self.address) as connection:
+        with BenchNatsConnection(self.address) as connection:
             wish = {"name": name, "subjects": [subject], "storage": "file", "num_replicas": 1}
             connection.request(f"$JS.API.STREAM.CREATE.{name}", wish)
         mode = "sync always" if self._sync == "always" else "default sync"
@@ -79,13 +79,13 @@ class JetStream:
 
     def remove(self, contender: Contender) -> None:
         """Delete a stream."""
-        with NatsConnection(self.address) as connection:
+        with BenchNatsConnection(self.address) as connection:
             connection.request(f"$JS.API.STREAM.DELETE.{contender.stream}", {})
 
 
 def subscribe(contender: Contender, messages: int, silence_s: float = 60.0) -> float:
     """Seconds until `messages` from the start of a stream are pushed to a consumer. Raises RequestTimedOut …"""
-    with NatsConnection(contender.address) as control, NatsConnection(contender.address) as connection:
+    with BenchNatsConnection(contender.address) as control, BenchNatsConnection(contender.address) as connection:
         began_s = time.monotonic()
         control.request(
             f"$JS.API.CONSUMER.CREATE.{contender.stream}",

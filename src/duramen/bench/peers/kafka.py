@@ -16,7 +16,7 @@ from duramen.base.errors import DependencyMissing, DuramenError, ServerUnreachab
 from duramen.bench.contenders import Contender
 from duramen.bench.peers import servers
 from duramen.bench.peers.ports import free_ports
-from duramen.client import Admin, Cluster
+from duramen.client import BrokerCluster, StreamAdmin
 from duramen.spark.cache import cache_directory
 from duramen.spark.launching.java import find_java
 
@@ -124,7 +124,7 @@ class ApacheKafka:
         deadline_s = time.monotonic() + _START_S
         while True:
             try:
-                with Cluster(self.address, timeout_s=2.0) as cluster:
+                with BrokerCluster(self.address, timeout_s=2.0) as cluster:
                     cluster.topics([])
             except DuramenError as error:
                 if time.monotonic() > deadline_s or self._process.poll() is not None:
@@ -145,8 +145,8 @@ class ApacheKafka:
     def topic(self, name: str, flush: Flush, partitions: int = 1) -> Contender:
         """A new topic."""
         config = {} if flush == "lazy" else {"flush.messages": "1"}
-        with Cluster(self.address) as cluster:
-            Admin(cluster).create_stream(name, partitions, config)
+        with BrokerCluster(self.address) as cluster:
+            StreamAdmin(cluster).create_stream(name, partitions, config)
         return Contender("kafka", flush, "kafka", self.address, name, name, self.address)
 
 

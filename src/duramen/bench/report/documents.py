@@ -10,7 +10,7 @@ from pathlib import Path
 from duramen import __version__
 from duramen.bench.latency import LatencyCell
 from duramen.bench.load.percentiles import Latencies
-from duramen.bench.report.targets import Outcome
+from duramen.bench.report.targets import TargetOutcome
 from duramen.bench.throughput import ThroughputCell
 
 __all__ = ["latency_document", "machine", "targets_document", "throughput_document", "write_document"]
@@ -65,7 +65,7 @@ def throughput_document(cells: Sequence[ThroughputCell]) -> list[dict[str, objec
     ]
 
 
-def targets_document(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
+def targets_document(outcomes: Sequence[TargetOutcome]) -> list[dict[str, object]]:
     """One object a target; `met` is null where it was not measured."""
     return [dict(outcome._asdict()) for outcome in outcomes]
 

@@ -7,7 +7,7 @@ from rich.table import Table
 from duramen.bench.contenders import SYNCED
 from duramen.bench.latency import BARE, BARE_SYNCED, LatencyCell
 from duramen.bench.report.sizes import size_name
-from duramen.bench.report.targets import Outcome
+from duramen.bench.report.targets import TargetOutcome
 from duramen.bench.throughput import ThroughputCell
 
 __all__ = ["latency_table", "targets_table", "throughput_table"]
@@ -105,7 +105,7 @@ def _ratio(cells: Sequence[ThroughputCell], cell: ThroughputCell, name: str) -> 
     return f"{cell.published_hz / found[0].published_hz:.2f} x {found[0].published_hz:,.0f}" if found else ""
 
 
-def targets_table(outcomes: Sequence[Outcome]) -> Table:
+def targets_table(outcomes: Sequence[TargetOutcome]) -> Table:
     """A row for each target."""
     table = Table(title="Targets")
     for name in ("target", "wanted", "measured", ""):

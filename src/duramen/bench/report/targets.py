@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from duramen.base.errors import RequestInvalid
 
-__all__ = ["Outcome", "Rounds", "at_least", "at_most", "not_measured", "told"]
+__all__ = ["Rounds", "TargetOutcome", "at_least", "at_most", "not_measured", "told"]
 
 
-class Outcome(NamedTuple):
+class TargetOutcome(NamedTuple):
     """One target: what was wanted and measured, as text, and whether it is met; None where nothing was measured.
 
     `short` says by how much it falls short, or why it was not measured; empty where it is met.
@@ -23,33 +23,35 @@ class Outcome(NamedTuple):
     short: str
 
 
-def at_least(target: str, ratio: float, wanted: float, than: str, absolute: str) -> Outcome:
+def at_least(target: str, ratio: float, wanted: float, than: str, absolute: str) -> TargetOutcome:
     """A ratio to something else that is to be at least so much; `absolute` has the figures behind it."""
     met = ratio >= wanted
     short = "" if met else f"{100 * (1 - ratio / wanted):.0f} % short"
-    return Outcome(target, f"at least {wanted:g} x {than}", f"{ratio:.2f} x ({absolute})", met, short)
+    return TargetOutcome(target, f"at least {wanted:g} x {than}", f"{ratio:.2f} x ({absolute})", met, short)
 
 
-def at_most(target: str, value: float, wanted: float, unit: str, absolute: str = "", limit: str = "") -> Outcome:
+def at_most(target: str, value: float, wanted: float, unit: str, absolute: str = "", limit: str = "") -> TargetOutcome:
     """A figure that is to be at most so much; `limit` says what that stands for."""
     met = value <= wanted or math.isclose(value, wanted)  # sums of hundredths are a little off
     short = "" if met else f"{_figure(value - wanted)} {unit} over"
     text = f"{_figure(value)} {unit}" + (f" ({absolute})" if absolute else "")
-    return Outcome(target, f"at most {_figure(wanted)} {unit}" + (f" ({limit})" if limit else ""), text, met, short)
+    return TargetOutcome(
+        target, f"at most {_figure(wanted)} {unit}" + (f" ({limit})" if limit else ""), text, met, short
+    )
 
 
 def _figure(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def not_measured(target: str, wanted: str, why: str) -> Outcome:
+def not_measured(target: str, wanted: str, why: str) -> TargetOutcome:
     """A target of which this run says nothing."""
-    return Outcome(target, wanted, "", None, why)
+    return TargetOutcome(target, wanted, "", None, why)
 
 
-def told(what: str, measured: str) -> Outcome:
+def told(what: str, measured: str) -> TargetOutcome:
     """A figure of which nothing was wanted but that it is told."""
-    return Outcome(what, "", measured, None, "")
+    return TargetOutcome(what, "", measured, None, "")
 
 
 class Rounds:

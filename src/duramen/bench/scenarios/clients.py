@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from duramen.bench.contenders import Contender
-from duramen.bench.field import Field
+from duramen.bench.field import BenchServers
 from duramen.bench.load import librdkafka
 from duramen.bench.load.idle import create_topics, hold_connections, resident_mib
 from duramen.bench.load.members import gather
@@ -12,9 +12,9 @@ from duramen.bench.load.percentiles import Latencies
 from duramen.bench.load.schedule import Schedule
 from duramen.bench.load.tail import tail
 from duramen.bench.load.transactions import transact
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.sizes import size_name
-from duramen.bench.report.targets import Outcome, Rounds, at_least, at_most, not_measured
+from duramen.bench.report.targets import Rounds, TargetOutcome, at_least, at_most, not_measured
 from duramen.bench.scenarios.effort import Effort
 
 __all__ = ["measure", "steps"]
@@ -41,7 +41,7 @@ def steps(effort: Effort) -> int:
     return effort.rounds * (2 * 2 * len(_SIZES) * len(_PARTITIONS) + 2 + 2 * len(_MEMBERS) + 3 + 2) + 2
 
 
-def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+def measure(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     """Everything, memory of the idle brokers first and after the same load last."""
     idle = _memory(field)
     outcomes = _throughput(field, worker, effort)
@@ -54,7 +54,7 @@ def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
     return outcomes
 
 
-def _turns(field: Field, number: int, partitions: int = 1, *, synced: bool = False) -> list[Contender]:
+def _turns(field: BenchServers, number: int, partitions: int = 1, *, synced: bool = False) -> list[Contender]:
     """New topics of everybody, in the order of this round."""
     found = [field.ours("sync", partitions=partitions), field.kafka(synced=False, partitions=partitions)]
     if synced:
@@ -64,7 +64,7 @@ def _turns(field: Field, number: int, partitions: int = 1, *, synced: bool = Fal
     return contenders[turn:] + contenders[:turn]
 
 
-def _rounds(field: Field, effort: Effort, job: Callable[[Contender], float], partitions: int = 1) -> Rounds:
+def _rounds(field: BenchServers, effort: Effort, job: Callable[[Contender], float], partitions: int = 1) -> Rounds:
     rounds = Rounds()
     for number in range(effort.rounds):
         for contender in _turns(field, number, partitions):
@@ -73,7 +73,7 @@ def _rounds(field: Field, effort: Effort, job: Callable[[Contender], float], par
     return rounds
 
 
-def _throughput(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+def _throughput(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     outcomes = []
     for size, records in zip(_SIZES, (effort.small_records, effort.large_records), strict=True):
         for partitions in _PARTITIONS:
@@ -91,7 +91,7 @@ def _throughput(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
     return outcomes
 
 
-def _transactions(field: Field, worker: Worker, effort: Effort) -> Outcome:
+def _transactions(field: BenchServers, worker: LoadWorker, effort: Effort) -> TargetOutcome:
     def job(contender: Contender) -> float:
         what = f"transactions, {contender.name}"
         return worker.run(what, transact, contender, _SIZES[0], _TRANSACTION_RECORDS, effort.full_s)
@@ -100,7 +100,7 @@ def _transactions(field: Field, worker: Worker, effort: Effort) -> Outcome:
     return _faster(target, _rounds(field, effort, job), "a second")
 
 
-def _groups(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+def _groups(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     outcomes = []
     for members in _MEMBERS:
 
@@ -112,7 +112,7 @@ def _groups(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
     return outcomes
 
 
-def _tailing(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+def _tailing(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     rounds = {50.0: Rounds(), 99.0: Rounds()}
     warm, schedule = Schedule(_TAIL_HZ, _WARM_S), Schedule(_TAIL_HZ, effort.paced_s)
     for number in range(effort.rounds):
@@ -126,14 +126,14 @@ def _tailing(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
     return [_smaller(f"{target}, p{point:g}", figures, _LATENCY, SYNCED, "ms") for point, figures in rounds.items()]
 
 
-def _creating(field: Field, worker: Worker, effort: Effort) -> Outcome:
+def _creating(field: BenchServers, worker: LoadWorker, effort: Effort) -> TargetOutcome:
     def job(contender: Contender) -> float:
         return worker.run(f"creating {_TOPICS:,} topics, {contender.name}", create_topics, contender, _TOPICS)
 
     return _smaller(f"{_TOPICS:,} topics are created", _rounds(field, effort, job), 1.0, LAZY, "s")
 
 
-def _memory(field: Field) -> Rounds:
+def _memory(field: BenchServers) -> Rounds:
     rounds = Rounds()
     for name, pid in ((OURS, field.process_id), (LAZY, field.kafka_process_id)):
         if pid is not None:
@@ -141,7 +141,7 @@ def _memory(field: Field) -> Rounds:
     return rounds
 
 
-def _connections(field: Field, worker: Worker) -> Rounds:
+def _connections(field: BenchServers, worker: LoadWorker) -> Rounds:
     rounds = Rounds()
     for contender in _turns(field, 0):
         pid = field.process_id if contender.name == OURS else field.kafka_process_id
@@ -151,7 +151,7 @@ def _connections(field: Field, worker: Worker) -> Rounds:
     return rounds
 
 
-def _faster(target: str, rounds: Rounds, unit: str) -> Outcome:
+def _faster(target: str, rounds: Rounds, unit: str) -> TargetOutcome:
     medians = rounds.medians
     absolute = f"{medians[OURS]:,.0f} {unit}"
     if LAZY not in medians:
@@ -159,7 +159,7 @@ def _faster(target: str, rounds: Rounds, unit: str) -> Outcome:
     return at_least(target, rounds.ratio(OURS, LAZY), 1.0, LAZY, f"{absolute}, {LAZY} {medians[LAZY]:,.0f}")
 
 
-def _smaller(target: str, rounds: Rounds, wanted: float, than: str, unit: str) -> Outcome:
+def _smaller(target: str, rounds: Rounds, wanted: float, than: str, unit: str) -> TargetOutcome:
     medians = rounds.medians
     absolute = ", ".join(f"{name} {figure:.3g} {unit}" for name, figure in medians.items())
     if than not in medians:

@@ -14,9 +14,9 @@ from duramen.bench.load.librdkafka import read_for
 from duramen.bench.load.open_loop import pace
 from duramen.bench.load.percentiles import Latencies
 from duramen.bench.load.schedule import Schedule
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.ours import Ours
-from duramen.bench.report.targets import Outcome, at_most, not_measured
+from duramen.bench.report.targets import TargetOutcome, at_most, not_measured
 from duramen.bench.system import cached_bytes, drop_cached
 
 __all__ = ["measure", "steps"]
@@ -38,7 +38,7 @@ def steps(rounds: int) -> int:
     return 1 + 2 * rounds
 
 
-def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, *, rounds: int, scale: float) -> list[TargetOutcome]:
     """In turns without and with the consumer; before it begins, nothing that it reads is in memory."""
     with Ours(directory / "cold", nats=False) as ours:
         long = ours.stream("long", "sync", "kafka", config={"segment.bytes": _SEGMENT_BYTES})
@@ -73,7 +73,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
     ]
 
 
-def _slower(alone_ms: Sequence[float | None], beside_ms: Sequence[float | None], read: int) -> Outcome:
+def _slower(alone_ms: Sequence[float | None], beside_ms: Sequence[float | None], read: int) -> TargetOutcome:
     target = f"p99 of {_RATE_HZ:g} records a second while a consumer reads cold data"
     pairs = [(a, b) for a, b in zip(alone_ms, beside_ms, strict=True) if a is not None and b is not None]
     if not pairs:
@@ -83,7 +83,7 @@ def _slower(alone_ms: Sequence[float | None], beside_ms: Sequence[float | None],
     return at_most(target, median(b / a for a, b in pairs), _WANTED, "x", figures, "without it")
 
 
-def _paced(worker: Worker, contender: Contender, scale: float) -> float | None:
+def _paced(worker: LoadWorker, contender: Contender, scale: float) -> float | None:
     warm, schedule = Schedule(_RATE_HZ, _WARM_S * scale), Schedule(_RATE_HZ, _PACED_S * scale)
     took_us = worker.run(f"{_RATE_HZ:g} records a second", pace, contender, _SMALL_BYTES, warm, schedule)
     return Latencies(took_us).at_ms(_PERCENTILE)

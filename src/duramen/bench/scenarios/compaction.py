@@ -15,8 +15,8 @@ from duramen.bench.contenders import Contender
 from duramen.bench.load.open_loop import pace
 from duramen.bench.load.percentiles import Latencies
 from duramen.bench.load.schedule import Schedule
-from duramen.bench.load.worker import Worker
-from duramen.bench.report.targets import Outcome, at_most, not_measured
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import TargetOutcome, at_most, not_measured
 from duramen.bench.scenarios.effort import Effort
 from duramen.node.process import NodeProcess
 
@@ -42,7 +42,7 @@ def steps(effort: Effort) -> int:
     return 2 * effort.rounds
 
 
-def measure(directory: Path, worker: Worker, effort: Effort) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     """The p99 with compaction by that without."""
     schedule = Schedule(_RATE_HZ, effort.paced_s)
     took_us: dict[bool, list[int]] = {False: [], True: []}
@@ -72,7 +72,7 @@ def _wanted() -> str:
     return f"at most {_WANTED:g} x without"
 
 
-def _outcome(without: Latencies, during: Latencies) -> Outcome:
+def _outcome(without: Latencies, during: Latencies) -> TargetOutcome:
     without_ms, during_ms = without.at_ms(99), during.at_ms(99)
     if without_ms is None or during_ms is None:
         return not_measured(_TARGET, _wanted(), f"{during.count} samples are too few")

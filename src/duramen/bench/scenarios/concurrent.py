@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from duramen.bench.contenders import Contender
-from duramen.bench.field import Field
-from duramen.bench.load.closed_loop import Flight, fly
-from duramen.bench.load.worker import Worker
-from duramen.bench.report.targets import Outcome, Rounds, at_least, not_measured
+from duramen.bench.field import BenchServers
+from duramen.bench.load.closed_loop import ClosedLoopResult, fly
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import Rounds, TargetOutcome, at_least, not_measured
 from duramen.bench.scenarios.effort import Effort
 
 __all__ = ["measure", "steps"]
@@ -46,7 +46,7 @@ def steps(effort: Effort) -> int:
     return effort.rounds * (3 + 3 + 3 + 2)
 
 
-def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+def measure(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     """All four loads."""
     ours, kafka = [field.ours("sync"), field.ours("os")], field.kafka(synced=True)
     through_kafka = [*ours, kafka]
@@ -65,13 +65,13 @@ def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
     ]
 
 
-def _rounds(worker: Worker, effort: Effort, load: _Load, contenders: Sequence[Contender | None]) -> Rounds:
+def _rounds(worker: LoadWorker, effort: Effort, load: _Load, contenders: Sequence[Contender | None]) -> Rounds:
     rounds = Rounds()
     taking_part = [one for one in contenders if one is not None]
     for number in range(effort.rounds):
         turn = number % len(taking_part)
         for contender in taking_part[turn:] + taking_part[:turn]:
-            found: Flight = worker.run(
+            found: ClosedLoopResult = worker.run(
                 f"{load.name}, {contender.name}", fly, contender, _RECORD_BYTES,
                 warm_s=min(_WARM_S, effort.full_s), duration_s=effort.full_s, **load.options,
             )  # fmt: skip
@@ -79,7 +79,7 @@ def _rounds(worker: Worker, effort: Effort, load: _Load, contenders: Sequence[Co
     return rounds
 
 
-def _outcome(load: _Load, rounds: Rounds, wanted: float, than: str, option: str) -> Outcome:
+def _outcome(load: _Load, rounds: Rounds, wanted: float, than: str, option: str) -> TargetOutcome:
     medians = rounds.medians
     unit = "batches/s" if load.weight > 1 else "acknowledged/s"
     absolute = f"{medians['duramen sync']:,.0f} {unit}, os {medians['duramen os']:,.0f}"

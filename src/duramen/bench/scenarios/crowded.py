@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Final
 
 from duramen.bench.contenders import Contender
-from duramen.bench.load.closed_loop import Flight, fly
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.closed_loop import ClosedLoopResult, fly
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.ours import Ours
 from duramen.bench.report.sizes import size_name
-from duramen.bench.report.targets import Outcome, Rounds, at_least, at_most, not_measured
+from duramen.bench.report.targets import Rounds, TargetOutcome, at_least, at_most, not_measured
 from duramen.bench.system import written_bytes
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 
 __all__ = ["measure", "steps"]
 
@@ -32,7 +32,7 @@ def steps(rounds: int) -> int:
     return 1 + 2 * rounds * len(_SIZES)
 
 
-def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, *, rounds: int, scale: float) -> list[TargetOutcome]:
     """Both durabilities in turns; `scale` makes it shorter. What others write to the disk meanwhile counts as ours."""
     outcomes = []
     with Ours(directory / "crowded", nats=False) as ours:
@@ -48,7 +48,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
     return outcomes
 
 
-def _warm(worker: Worker, ours: Ours, scale: float) -> None:
+def _warm(worker: LoadWorker, ours: Ours, scale: float) -> None:
     """Have the write-ahead log's files made: they are written with zeros once, and then used again and again."""
     messages = max(1, int(_WARM_BYTES * min(1.0, scale)) // _WARM_BATCH_BYTES)
     stream = ours.stream("warm", "sync", "kafka")
@@ -56,7 +56,7 @@ def _warm(worker: Worker, ours: Ours, scale: float) -> None:
     time.sleep(_SETTLE_S * min(1.0, scale))
 
 
-def _outcomes(size: int, rates: Rounds, written: Rounds) -> list[Outcome]:
+def _outcomes(size: int, rates: Rounds, written: Rounds) -> list[TargetOutcome]:
     name = f"batches of {size_name(size)} to {_LOGS:,} logs"
     absolute = f"{rates.medians[_SYNC]:,.0f} batches/s, os {rates.medians[_OS]:,.0f}"
     rate = at_least(name, rates.ratio(_SYNC, _OS), _WANTED, _OS, absolute)
@@ -69,7 +69,7 @@ def _outcomes(size: int, rates: Rounds, written: Rounds) -> list[Outcome]:
 
 def _round(
     directory: Path,
-    worker: Worker,
+    worker: LoadWorker,
     contender: Contender,
     size: int,
     scale: float,
@@ -79,14 +79,14 @@ def _round(
     partitions = [range(first, first + _A_REQUEST) for first in range(0, _LOGS, _A_REQUEST)]
     before = written_bytes(directory)
     # Nothing of it is warming up: every batch that was acknowledged has been written and counts.
-    found: Flight = worker.run(
+    found: ClosedLoopResult = worker.run(
         f"{size_name(size)} to {_LOGS:,} logs, {contender.name}", fly, contender, size,
         connections=len(partitions), partitions=partitions, warm_s=0.0, duration_s=_LOAD_S * scale,
     )  # fmt: skip
     time.sleep(_SETTLE_S * min(1.0, scale))
     after = written_bytes(directory)
     batches = found.requests * _A_REQUEST
-    batch_bytes = len(encode([NewRecord(0, None, bytes(size))]))
+    batch_bytes = len(encode([BatchInput(0, None, bytes(size))]))
     rates.add(contender.name, batches / found.seconds)
     if before is not None and after is not None:
         written.add(contender.name, (after - before) / (batches * batch_bytes))

@@ -13,9 +13,9 @@ from typing import Final
 
 from duramen.base.errors import DuramenError
 from duramen.bench.load.prober import Prober, acknowledged_s, agreed
-from duramen.bench.load.worker import Worker
-from duramen.bench.report.targets import Outcome, at_most, not_measured
-from duramen.client.http import Server
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import TargetOutcome, at_most, not_measured
+from duramen.client.http import HttpNode
 from duramen.node.processes import NodeProcesses
 
 __all__ = ["measure", "steps"]
@@ -37,7 +37,7 @@ def steps(rounds: int) -> int:
     return rounds * len(_CASES)
 
 
-def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, *, rounds: int, scale: float) -> list[TargetOutcome]:
     """Let a leader go `rounds` times in each way; `scale` says nothing here."""
     del scale
     outcomes = []
@@ -54,7 +54,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
     return outcomes
 
 
-def _outcome(name: str, found: Sequence[float], wanted_ms: float) -> Outcome:
+def _outcome(name: str, found: Sequence[float], wanted_ms: float) -> TargetOutcome:
     if not found:
         return not_measured(name, f"at most {wanted_ms:g} ms", "no such round came about")
     ordered = sorted(found)
@@ -103,7 +103,7 @@ def _mend(nodes: NodeProcesses, how: str, gone: Sequence[int]) -> None:
 
 def _move(nodes: NodeProcesses, asked: int, leader: int) -> None:
     wish = {"partitions": [{"stream": _STREAM, "partition": 0}], "leader": leader}
-    Server(nodes.nodes[asked].http).post("/v1/cluster/elections", wish)
+    HttpNode(nodes.nodes[asked].http).post("/v1/cluster/elections", wish)
 
 
 def _longest_gap_ms(nodes: NodeProcesses, clients: dict[int, Prober], leader: int) -> float:

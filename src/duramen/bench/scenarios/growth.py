@@ -16,10 +16,10 @@ from duramen.bench.load.closed_loop import fly
 from duramen.bench.load.open_loop import pace
 from duramen.bench.load.percentiles import Latencies
 from duramen.bench.load.schedule import Schedule
-from duramen.bench.load.worker import Worker
-from duramen.bench.report.targets import Outcome, at_most, not_measured, told
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import TargetOutcome, at_most, not_measured, told
 from duramen.bench.several import NODES, Several
-from duramen.client.cluster import Patience
+from duramen.client.cluster import RetryPatience
 from duramen.storage.log.log import LOGS_DIRECTORY
 
 __all__ = ["measure", "steps"]
@@ -45,7 +45,9 @@ def steps(rounds: int) -> int:
     return _STREAMS + 3 + 2 * rounds
 
 
-def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joined: Path | None = None) -> list[Outcome]:
+def measure(
+    directory: Path, worker: LoadWorker, *, rounds: int, scale: float, joined: Path | None = None
+) -> list[TargetOutcome]:
     """Streams of 10 GB with two replicas, one of which the new node takes over; `scale` makes it less.
 
     The new node's data lies in `joined`, else beside the others'.
@@ -89,7 +91,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
 
 
 def _copy(
-    several: Several, worker: Worker, live: Contender, replicas: dict[str, list[int]]
+    several: Several, worker: LoadWorker, live: Contender, replicas: dict[str, list[int]]
 ) -> tuple[float, list[float | None]]:
     """Seconds until the new node has everything, and the p99 of producers meanwhile. Raises DuramenError."""
     server = several.server(NODES[0])
@@ -110,7 +112,9 @@ def _copy(
     return ended_s - began_s, beside_ms
 
 
-def _copy_plainly(place: Path, bytes_per_s: float, worker: Worker, live: Contender) -> tuple[float, list[float | None]]:
+def _copy_plainly(
+    place: Path, bytes_per_s: float, worker: LoadWorker, live: Contender
+) -> tuple[float, list[float | None]]:
     """Seconds that a plain copy of the new node's logs takes, and the p99 of producers meanwhile. Raises OSError."""
     felt_ms: list[float | None] = []
     with PlainCopy(sorted(place.rglob("*.log")), place, bytes_per_s) as copy:
@@ -125,13 +129,13 @@ def _logs(directory: Path) -> set[Path]:
 
 def _wait_until_gone(directory: Path, held: set[Path]) -> None:
     """Wait until replicas that the new node has taken over are removed, which is felt too. Raises RequestTimedOut."""
-    patience = Patience(_PATIENCE_S)
+    patience = RetryPatience(_PATIENCE_S)
     while len(held - _logs(directory)) < _STREAMS:
         patience.pause(RequestTimedOut(f"replicas that were taken over are still in {directory}"))
     os.sync()
 
 
-def _slower(alone_ms: list[float | None], beside_ms: list[float | None]) -> Outcome:
+def _slower(alone_ms: list[float | None], beside_ms: list[float | None]) -> TargetOutcome:
     target = f"p99 of {_RATE_HZ:g} records a second while a new node copies"
     alone, beside = _middle(alone_ms), _middle(beside_ms)
     if alone is None or beside is None:
@@ -150,7 +154,7 @@ def _middle(figures_ms: list[float | None]) -> float | None:
     return median(found) if found else None
 
 
-def _paced(worker: Worker, stream: Contender) -> float | None:
+def _paced(worker: LoadWorker, stream: Contender) -> float | None:
     warm, schedule = Schedule(_RATE_HZ, _WARM_S), Schedule(_RATE_HZ, _PACED_S)
     took_us = worker.run(f"{_RATE_HZ:g} records a second", pace, stream, _SMALL_BYTES, warm, schedule)
     return Latencies(took_us).at_ms(99.0)

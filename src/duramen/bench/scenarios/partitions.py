@@ -11,11 +11,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import NewTopic
 
 from duramen.base.errors import DuramenError, RequestInvalid
-from duramen.bench.load.worker import Worker
-from duramen.bench.report.targets import Outcome, at_most, told
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import TargetOutcome, at_most, told
 from duramen.bench.several import NODES, Several
 from duramen.bench.system import cpu_s, use
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.versions import ApiKey
 
 __all__ = ["measure", "steps"]
@@ -38,7 +38,7 @@ def steps(rounds: int) -> int:
     return 1 + 4 * rounds
 
 
-def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, *, rounds: int, scale: float) -> list[TargetOutcome]:
     """30,000 partitions with three replicas, fewer by `scale`.
 
     Each round kills a node twice, one that controls too, and starts it while the others are busy with its end; stops
@@ -75,7 +75,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
     count = streams * _OF_A_STREAM
     rate = count / took_s
     return [
-        Outcome(
+        TargetOutcome(
             "partitions made", f"at least {_WANTED_HZ:g} a second",
             f"{rate:,.0f} a second ({count:,} in {took_s:.1f} s, {_OF_A_STREAM} a stream)", rate >= _WANTED_HZ,
             "" if rate >= _WANTED_HZ else f"{100 * (1 - rate / _WANTED_HZ):.0f} % short",
@@ -90,7 +90,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
     ]  # fmt: skip
 
 
-def _longest(target: str, found: list[float]) -> Outcome:
+def _longest(target: str, found: list[float]) -> TargetOutcome:
     return at_most(target, max(found), _WANTED_S, "s", f"the longest of {len(found)}")
 
 
@@ -206,7 +206,7 @@ def _in_sync(several: Several, streams: list[str]) -> bool:
 def _layout(several: Several, asked_node: int, streams: list[str]) -> list[tuple[int, int]]:
     """The leader of each partition of these streams as a node says, and how many are in sync."""
     host, _, port = several.processes.nodes[asked_node].kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id="bench", timeout_s=_PATIENCE_S)
+    connection = BrokerConnection(host, int(port), client_id="bench", timeout_s=_PATIENCE_S)
     try:
         wish = {"topics": [{"name": name, "topic_id": _NOBODY} for name in streams], "allow_auto_topic_creation": False}
         answer = connection.request(ApiKey.METADATA, wish)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from duramen.base.errors import ServerUnreachable
-from duramen.bench.load.closed_loop import Flight, fly
+from duramen.bench.load.closed_loop import ClosedLoopResult, fly
 from duramen.bench.load.open_loop import pace
 from duramen.bench.load.percentiles import Latencies
 from duramen.bench.load.schedule import Schedule
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.ours import Ours
-from duramen.bench.report.targets import Outcome, at_most
+from duramen.bench.report.targets import TargetOutcome, at_most
 
 __all__ = ["measure", "steps"]
 
@@ -34,7 +34,7 @@ def steps() -> int:
     return 1
 
 
-def measure(directory: Path, worker: Worker, *, duration_s: float) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, *, duration_s: float) -> list[TargetOutcome]:
     """Small batches to a thousand logs for so long, as fast as they are acknowledged; beside them a probe."""
     partitions = [range(first, first + _A_REQUEST) for first in range(0, _LOGS, _A_REQUEST)]
     with (
@@ -48,7 +48,7 @@ def measure(directory: Path, worker: Worker, *, duration_s: float) -> list[Outco
         )  # fmt: skip
         warm, schedule = Schedule(_PROBE_HZ, _WARM_S), Schedule(_PROBE_HZ, duration_s)
         found = Latencies(worker.run(f"a load of {duration_s:g} s", pace, probe, _PROBE_BYTES, warm, schedule))
-        load: Flight = loading.result()
+        load: ClosedLoopResult = loading.result()
         metrics = dict(_metrics(ours.process.http))
         ours.process.kill()  # stopping in order would sync all of it, to be thrown away
     p99_ms = found.at_ms(99.0)

@@ -12,9 +12,9 @@ import psutil
 from duramen.base.errors import ServerUnreachable
 from duramen.base.units import MIB
 from duramen.bench.load import librdkafka
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.ours import Ours
-from duramen.bench.report.targets import Outcome, at_most
+from duramen.bench.report.targets import TargetOutcome, at_most
 from duramen.bench.scenarios.effort import Effort
 from duramen.bench.system import cpu_s
 
@@ -35,7 +35,7 @@ def steps(effort: Effort) -> int:
     return 2 * effort.starts + 2 * _CPU_ROUNDS
 
 
-def measure(directory: Path, worker: Worker, effort: Effort) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     """Start-up with and without NATS, memory, CPU; each on nodes of its own."""
     with tempfile.TemporaryDirectory(dir=directory, ignore_cleanup_errors=True) as own:
         ready = _starts(Path(own) / "bare", worker, effort, nats=False)
@@ -51,7 +51,7 @@ def _spread(found: list[float]) -> str:
     return f"{min(found):.2f}-{max(found):.2f} of {len(found)} starts"
 
 
-def _starts(directory: Path, worker: Worker, effort: Effort, *, nats: bool) -> list[float]:
+def _starts(directory: Path, worker: LoadWorker, effort: Effort, *, nats: bool) -> list[float]:
     """Seconds from the start of the process until /readyz says yes."""
     found = []
     for number in range(effort.starts):
@@ -76,7 +76,7 @@ def _check_ready(address: str) -> None:
         raise ServerUnreachable(f"the node at {address} said that it is ready, and /readyz answers {status}")
 
 
-def _use(directory: Path, worker: Worker, effort: Effort) -> list[Outcome]:
+def _use(directory: Path, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     cpu_in_s, cpu_out_s = [], []
     with Ours(directory, nats=True) as ours:
         process = psutil.Process(ours.process.pid)

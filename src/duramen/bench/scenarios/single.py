@@ -2,13 +2,13 @@
 
 from duramen.bench.bare import pace_writes
 from duramen.bench.contenders import Contender
-from duramen.bench.field import Field
+from duramen.bench.field import BenchServers
 from duramen.bench.load.open_loop import pace
 from duramen.bench.load.percentiles import Latencies
 from duramen.bench.load.schedule import Schedule
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.sizes import size_name
-from duramen.bench.report.targets import Outcome, at_most, not_measured
+from duramen.bench.report.targets import TargetOutcome, at_most, not_measured
 from duramen.bench.scenarios.effort import Effort
 
 __all__ = ["measure", "steps"]
@@ -25,7 +25,7 @@ def steps(effort: Effort) -> int:
     return len(_SIZES) * effort.rounds * 4
 
 
-def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+def measure(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     """p50 against T, and p99 against Kafka's, of each size."""
     contenders = {
         one.name: one for one in (field.ours("sync"), field.ours("os"), field.kafka(synced=True)) if one is not None
@@ -37,7 +37,7 @@ def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
 
 
 def _sample(
-    field: Field, worker: Worker, effort: Effort, contenders: dict[str, Contender], size: int
+    field: BenchServers, worker: LoadWorker, effort: Effort, contenders: dict[str, Contender], size: int
 ) -> dict[str, Latencies]:
     schedule, warm = Schedule(_RATE_HZ, effort.paced_s), Schedule(_WARM_HZ, min(_WARM_S, effort.paced_s))
     took_us: dict[str, list[int]] = {name: [] for name in (_BARE, *contenders)}
@@ -52,7 +52,7 @@ def _sample(
     return {name: Latencies(found) for name, found in took_us.items()}
 
 
-def _outcomes(size: int, found: dict[str, Latencies]) -> list[Outcome]:
+def _outcomes(size: int, found: dict[str, Latencies]) -> list[TargetOutcome]:
     ours, bare = found[_OURS], found[_BARE]
     name = f"single records at {_RATE_HZ:g}/s, {size_name(size)}"
     outcomes = []

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Final
 
 from duramen.bench.contenders import Contender
-from duramen.bench.load.closed_loop import Flight, fly
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.closed_loop import ClosedLoopResult, fly
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.ours import Ours
-from duramen.bench.report.targets import Outcome, Rounds, at_least
+from duramen.bench.report.targets import Rounds, TargetOutcome, at_least
 from duramen.bench.slow_node import program
 
 __all__ = ["measure", "steps"]
@@ -27,7 +27,7 @@ def steps(rounds: int) -> int:
     return 2 * rounds * len(_DELAYS_MS)
 
 
-def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, *, rounds: int, scale: float) -> list[TargetOutcome]:
     """One client and fifty in turns, each with one request in flight, on each of the disks."""
     outcomes = []
     for delay_ms in _DELAYS_MS:
@@ -50,8 +50,8 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
     return outcomes
 
 
-def _rate_hz(worker: Worker, stream: Contender, name: str, delay_ms: float, scale: float) -> float:
-    found: Flight = worker.run(
+def _rate_hz(worker: LoadWorker, stream: Contender, name: str, delay_ms: float, scale: float) -> float:
+    found: ClosedLoopResult = worker.run(
         f"{name}, {delay_ms:g} ms a sync", fly, stream, _RECORD_BYTES,
         connections=_CLIENTS if name == _ALL else 1, warm_s=_WARM_S * scale, duration_s=_LOAD_S * scale,
     )  # fmt: skip

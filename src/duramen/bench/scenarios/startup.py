@@ -11,8 +11,8 @@ from duramen.base.units import MIB
 from duramen.bench.contenders import Contender
 from duramen.bench.hoard import Hoard, make_hoard, stream_name
 from duramen.bench.load.closed_loop import fly
-from duramen.bench.load.worker import Worker
-from duramen.bench.report.targets import Outcome, at_most
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import TargetOutcome, at_most
 from duramen.bench.system import Use, use
 from duramen.node.process import NodeProcess
 
@@ -46,7 +46,7 @@ def steps(rounds: int) -> int:
     return 5 + 3 * rounds + (len(_TAILS_MIB) + 1) * rounds
 
 
-def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, *, rounds: int, scale: float) -> list[TargetOutcome]:
     """Start `rounds` times on each directory; `scale` makes fewer logs."""
     logs, many = max(1, int(_LOGS * scale)), max(_STREAMS, int(_MANY_LOGS * scale))
     large = Hoard(logs, 1, _MIB_A_LOG)
@@ -61,7 +61,7 @@ def _named(hoard: Hoard) -> str:
     return f"{hoard.logs:,} logs of {hoard.streams:,} streams, {hoard.size / 1e9:,.1f} GB"
 
 
-def _made(directory: Path, worker: Worker, hoard: Hoard) -> NodeProcess:
+def _made(directory: Path, worker: LoadWorker, hoard: Hoard) -> NodeProcess:
     data_dir = directory / "hoard"
     shutil.rmtree(data_dir, ignore_errors=True)
     worker.say(f"making {_named(hoard)}")
@@ -80,7 +80,7 @@ def _ready_s(node: NodeProcess) -> float:
     return time.monotonic() - began_s
 
 
-def _clean(directory: Path, worker: Worker, hoard: Hoard, rounds: int, wanted_s: float) -> list[Outcome]:
+def _clean(directory: Path, worker: LoadWorker, hoard: Hoard, rounds: int, wanted_s: float) -> list[TargetOutcome]:
     node = _made(directory, worker, hoard)
     name = _named(hoard)
     ready_s: list[float] = []
@@ -132,7 +132,7 @@ def _write_all(node: NodeProcess, hoard: Hoard) -> Use:
     return most
 
 
-def _killed(directory: Path, worker: Worker, hoard: Hoard, rounds: int) -> list[Outcome]:
+def _killed(directory: Path, worker: LoadWorker, hoard: Hoard, rounds: int) -> list[TargetOutcome]:
     """Ready again after kill -9: by the tail that is not in synced segments, and whatever the log before it is."""
     small = hoard._replace(batches=1)
     ready_s = _ready_by_tail(directory, worker, hoard, _TAILS_MIB, rounds)
@@ -153,7 +153,7 @@ def _killed(directory: Path, worker: Worker, hoard: Hoard, rounds: int) -> list[
 
 
 def _ready_by_tail(
-    directory: Path, worker: Worker, hoard: Hoard, tails_mib: Sequence[int], rounds: int
+    directory: Path, worker: LoadWorker, hoard: Hoard, tails_mib: Sequence[int], rounds: int
 ) -> dict[int, float]:
     node = _made(directory, worker, hoard)
     node.start(_START_S)

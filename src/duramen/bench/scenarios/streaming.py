@@ -1,11 +1,11 @@
 """One librdkafka producer and one librdkafka consumer, beside Apache Kafka as it comes."""
 
 from duramen.bench.contenders import Contender
-from duramen.bench.field import Field
+from duramen.bench.field import BenchServers
 from duramen.bench.load import librdkafka
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.sizes import size_name
-from duramen.bench.report.targets import Outcome, Rounds, at_least, not_measured
+from duramen.bench.report.targets import Rounds, TargetOutcome, at_least, not_measured
 from duramen.bench.scenarios.effort import Effort
 
 __all__ = ["measure", "steps"]
@@ -19,7 +19,7 @@ def steps(effort: Effort) -> int:
     return len(_SIZES) * effort.rounds * 4
 
 
-def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+def measure(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     """Producing and consuming, of each size."""
     outcomes = []
     for size in _SIZES:
@@ -36,7 +36,9 @@ def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
     return outcomes
 
 
-def _round(worker: Worker, contender: Contender, size: int, records: int, producing: Rounds, consuming: Rounds) -> None:
+def _round(
+    worker: LoadWorker, contender: Contender, size: int, records: int, producing: Rounds, consuming: Rounds
+) -> None:
     what = f"{records:,} records of {size_name(size)}, {contender.name}"
     took_s = worker.run(f"producing {what}", librdkafka.publish, contender, size, records)
     producing.add(contender.name, records / took_s)
@@ -44,7 +46,7 @@ def _round(worker: Worker, contender: Contender, size: int, records: int, produc
     consuming.add(contender.name, records / took_s)
 
 
-def _outcome(target: str, rounds: Rounds, size: int) -> Outcome:
+def _outcome(target: str, rounds: Rounds, size: int) -> TargetOutcome:
     medians = rounds.medians
     ours = medians["duramen sync"]
     absolute = f"{ours / 1000:,.0f} k records/s, {ours * size / 1e6:,.0f} MB/s"

@@ -8,8 +8,8 @@ from duramen.bench.load.closed_loop import fly
 from duramen.bench.load.open_loop import pace
 from duramen.bench.load.percentiles import Latencies
 from duramen.bench.load.schedule import Schedule
-from duramen.bench.load.worker import Worker
-from duramen.bench.report.targets import Outcome, Rounds, at_most, told
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import Rounds, TargetOutcome, at_most, told
 from duramen.bench.several import NODES, Several
 
 __all__ = ["measure", "steps"]
@@ -30,7 +30,7 @@ def steps(rounds: int) -> int:
     return 2 * rounds * len(_TOPOLOGIES)
 
 
-def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+def measure(directory: Path, worker: LoadWorker, *, rounds: int, scale: float) -> list[TargetOutcome]:
     """Both topologies in turns, one partition with three replicas each; `scale` makes it shorter."""
     sent, rates, p50_ms = Rounds(), Rounds(), Rounds()
     with Several(directory / "topology") as several:
@@ -51,7 +51,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
 
 
 def _round(
-    several: Several, worker: Worker, name: str, stream: Contender, scale: float, sent: Rounds, rates: Rounds,
+    several: Several, worker: LoadWorker, name: str, stream: Contender, scale: float, sent: Rounds, rates: Rounds,
     p50_ms: Rounds,
 ) -> None:  # fmt: skip
     before = several.metric(NODES[0], _SENT)

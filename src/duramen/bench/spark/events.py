@@ -14,10 +14,10 @@ from confluent_kafka import Producer
 
 from duramen.base.errors import RequestInvalid, RequestTimedOut
 from duramen.bench.load.percentiles import Latencies
-from duramen.bench.load.worker import Worker
-from duramen.bench.report.targets import Outcome, Rounds, at_least, at_most, not_measured
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import Rounds, TargetOutcome, at_least, at_most, not_measured
 from duramen.bench.spark.reads import PEER
-from duramen.bench.spark.sides import PARTITIONS, Side, both, environment, process
+from duramen.bench.spark.sides import PARTITIONS, BenchSide, both, environment, process
 
 __all__ = ["measure_events", "steps"]
 
@@ -32,7 +32,7 @@ _TARGET: Final = f"Spark, event to sink at {_RATE_HZ:,} records/s"
 
 class _Way(NamedTuple):
     name: str
-    side: Side
+    side: BenchSide
     tuned: bool
 
 
@@ -41,7 +41,9 @@ def steps(rounds: int, *, peer: bool) -> int:
     return rounds * (3 if peer else 1)
 
 
-def measure_events(directory: Path, worker: Worker, *, rounds: int, seconds: float, peer: bool) -> list[Outcome]:
+def measure_events(
+    directory: Path, worker: LoadWorker, *, rounds: int, seconds: float, peer: bool
+) -> list[TargetOutcome]:
     """Each way has `seconds` of events in every round, after three times as many that warm it up.
 
     Raises RequestInvalid.
@@ -104,7 +106,7 @@ def _last_line(log: Path) -> str:
     return " ".join([line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:])
 
 
-def _load(side: Side, said: IO[str], seconds: float) -> int:
+def _load(side: BenchSide, said: IO[str], seconds: float) -> int:
     """Send events at the rate from when the query shows the first; returns when the first that counts was sent."""
     # Otherwise as it comes: it waits 5 ms for more to send, as Kafka's own does since 4.0.
     producer = Producer({"bootstrap.servers": side.servers, "acks": "all"})

@@ -11,9 +11,9 @@ import psutil
 from confluent_kafka import Producer
 
 from duramen.base.errors import RequestInvalid
-from duramen.bench.load.worker import Worker
-from duramen.bench.report.targets import Outcome, at_most
-from duramen.bench.spark.sides import PARTITIONS, VALUE_BYTES, Side, both, environment, process
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import TargetOutcome, at_most
+from duramen.bench.spark.sides import PARTITIONS, VALUE_BYTES, BenchSide, both, environment, process
 
 __all__ = ["measure_memory"]
 
@@ -23,7 +23,7 @@ _MIB: Final = 1 << 20
 _GROWTH_PERCENT: Final = 5.0
 
 
-def measure_memory(directory: Path, worker: Worker, *, minutes: float) -> list[Outcome]:
+def measure_memory(directory: Path, worker: LoadWorker, *, minutes: float) -> list[TargetOutcome]:
     """Memory of the Python processes, and of the JVM behind its garbage: its growth over the second half of the run.
 
     The first half is left out: pools and caches fill up in it. Raises RequestInvalid.
@@ -45,7 +45,7 @@ def measure_memory(directory: Path, worker: Worker, *, minutes: float) -> list[O
     return outcomes
 
 
-def _watched(side: Side, places: Path, seconds: float) -> Sequence[tuple[int, int]]:
+def _watched(side: BenchSide, places: Path, seconds: float) -> Sequence[tuple[int, int]]:
     command = process(side, "drained", cores=2, runs=1, places=places)
     with (
         (places / "memory.log").open("w") as errors,
@@ -62,7 +62,7 @@ def _watched(side: Side, places: Path, seconds: float) -> Sequence[tuple[int, in
             query.kill()
 
 
-def _loaded(side: Side, said: IO[str], query: psutil.Process, seconds: float) -> Sequence[tuple[int, int]]:
+def _loaded(side: BenchSide, said: IO[str], query: psutil.Process, seconds: float) -> Sequence[tuple[int, int]]:
     producer = Producer({"bootstrap.servers": side.servers, "acks": "all", "linger.ms": 20})
     padding = " " * (VALUE_BYTES - 20)
     producer.produce(side.stream, str(time.time_ns()), partition=0)

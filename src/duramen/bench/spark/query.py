@@ -121,27 +121,31 @@ def _delta(spark: SparkSession, asked: Asked) -> None:
         writer = _stream(spark, asked, "earliest").writeStream.trigger(availableNow=True)
         writer.option("checkpointLocation", asked["checkpoint"]).format("delta").start(asked["into"]).awaitTermination()
         return
-    from duramen.spark.pipelines.batches import BatchWriter
-    from duramen.spark.pipelines.checkpoints import Checkpoint
+    from duramen.spark.pipelines.batches import TableBatchWriter
+    from duramen.spark.pipelines.checkpoints import PipelineCheckpoint
     from duramen.spark.pipelines.copy import copied_frame
     from duramen.spark.pipelines.delta import DeltaCopySink
     from duramen.spark.tables.port import Storage
 
     storage = Storage(asked["into"])
     columns = to_arrow_schema(_stream(spark, asked, "earliest").schema)
-    sink = BatchWriter(DeltaCopySink(storage, "bench/delta", columns), Checkpoint(Path(asked["checkpoint"])))
+    sink = TableBatchWriter(
+        DeltaCopySink(storage, "bench/delta", columns), PipelineCheckpoint(Path(asked["checkpoint"]))
+    )
     writer = copied_frame(_stream_reader(spark, asked, "earliest"), storage).writeStream.foreachBatch(sink)
     writer.option("checkpointLocation", asked["checkpoint"]).trigger(availableNow=True).start().awaitTermination()
 
 
 def _delta_rows(spark: SparkSession, asked: Asked) -> None:
     """The same as pipelines do it where SQL comes in between: rows go through Java."""
-    from duramen.spark.pipelines.batches import BatchWriter
-    from duramen.spark.pipelines.checkpoints import Checkpoint
+    from duramen.spark.pipelines.batches import TableBatchWriter
+    from duramen.spark.pipelines.checkpoints import PipelineCheckpoint
     from duramen.spark.pipelines.delta import DeltaSink
     from duramen.spark.tables.port import Storage
 
-    into = BatchWriter(DeltaSink(Storage(asked["into"]), "bench/delta", None), Checkpoint(Path(asked["checkpoint"])))
+    into = TableBatchWriter(
+        DeltaSink(Storage(asked["into"]), "bench/delta", None), PipelineCheckpoint(Path(asked["checkpoint"]))
+    )
     writer = _stream(spark, asked, "earliest").writeStream.trigger(availableNow=True)
     writer.option("checkpointLocation", asked["checkpoint"]).foreachBatch(into).start().awaitTermination()
 
@@ -149,10 +153,10 @@ def _delta_rows(spark: SparkSession, asked: Asked) -> None:
 def _table(spark: SparkSession, asked: Asked) -> None:
     """A stream declared to be a Delta table, and filled: as `duramen table enable` and `table run --once` do it."""
     from duramen.base.catalogue_tables import KEPT_OFFSETS
-    from duramen.client.http import Server, path_of
+    from duramen.client.http import HttpNode, path_of
     from duramen.spark.translation.creation import JobOptions, make_job
 
-    server, stream = Server(asked["http"]), asked["stream"]
+    server, stream = HttpNode(asked["http"]), asked["stream"]
     config = {"table.format": "delta", "table.location": _table_location(asked), KEPT_OFFSETS: ""}
     server.patch(path_of("streams", stream), {"config": config})
     options = JobOptions((stream,), asked["servers"], {}, 1, skip_lost=False, keep_ms=_KEEP_MS)

@@ -15,11 +15,11 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from duramen.base.errors import RequestInvalid
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.peers.spark_kafka import CONNECTOR_VERSION
-from duramen.bench.report.targets import Outcome, Rounds, at_least, not_measured
-from duramen.bench.spark.sides import VALUE_BYTES, Side, both, fill, run, with_delta
-from duramen.client.http import Server, path_of
+from duramen.bench.report.targets import Rounds, TargetOutcome, at_least, not_measured
+from duramen.bench.spark.sides import VALUE_BYTES, BenchSide, both, fill, run, with_delta
+from duramen.client.http import HttpNode, path_of
 from duramen.spark.declared import KEYS
 
 __all__ = ["PEER", "WORKS", "measure_reading", "steps"]
@@ -49,7 +49,7 @@ PEER: Final = f"Spark {CONNECTOR_VERSION}'s own Kafka source from Apache Kafka"
 
 class _Way(NamedTuple):
     name: str
-    side: Side
+    side: BenchSide
     our_java: bool
 
 
@@ -60,7 +60,7 @@ def steps(rounds: int, works: int, *, peer: bool) -> int:
 
 def measure_reading(
     directory: Path,
-    worker: Worker,
+    worker: LoadWorker,
     *,
     records: int,
     rounds: int,
@@ -68,7 +68,7 @@ def measure_reading(
     works: Sequence[str] = tuple(WORKS),
     runs: int = 3,
     cores: int = 2,
-) -> list[Outcome]:
+) -> list[TargetOutcome]:
     """Rows a second of the sources over `records` in each of their brokers, in `rounds` of `runs` warm runs.
 
     Needs Maven for the peer; without it the outcomes only say how quick ours is. Raises DependencyMissing,
@@ -95,7 +95,7 @@ def measure_reading(
     return [_outcome(work, found[work], peer=peer) for work in works]
 
 
-def _outcome(work: str, found: Rounds, *, peer: bool) -> Outcome:
+def _outcome(work: str, found: Rounds, *, peer: bool) -> TargetOutcome:
     target, wanted = WORKS[work]
     rates = found.medians
     if not peer:
@@ -118,9 +118,9 @@ def _rate(way: _Way, work: str, records: int, runs: int, cores: int, places: Pat
 
 
 @contextmanager
-def _table_for_a_while(side: Side) -> Iterator[None]:
+def _table_for_a_while(side: BenchSide) -> Iterator[None]:
     """A stream that is declared to be a table meanwhile is none behind it, or reads would look for the table."""
     try:
         yield
     finally:
-        Server(side.http).patch(path_of("streams", side.stream), {"config": dict.fromkeys(KEYS)})
+        HttpNode(side.http).patch(path_of("streams", side.stream), {"config": dict.fromkeys(KEYS)})

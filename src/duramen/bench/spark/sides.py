@@ -31,7 +31,7 @@ __all__ = [
     "KEY_BYTES",
     "PARTITIONS",
     "VALUE_BYTES",
-    "Side",
+    "BenchSide",
     "both",
     "environment",
     "fill",
@@ -58,7 +58,7 @@ _DELTA: Final[Mapping[str, str]] = {
 }
 
 
-class Side(NamedTuple):
+class BenchSide(NamedTuple):
     """A source and the broker that it reads; `connector` is None for ours, which has an HTTP door too."""
 
     name: str
@@ -78,13 +78,13 @@ class Side(NamedTuple):
         return sys.executable if self.connector is None else str(self.connector.python)
 
 
-def with_delta(side: Side) -> Side:
+def with_delta(side: BenchSide) -> BenchSide:
     """The same, the peer with Delta's own writer, which is there for another Spark. Raises DependencyMissing."""
     return side if side.connector is None else side._replace(connector=fetch_formats())
 
 
 @contextmanager
-def both(directory: Path, stream: str, *, peer: bool) -> Iterator[Sequence[Side]]:
+def both(directory: Path, stream: str, *, peer: bool) -> Iterator[Sequence[BenchSide]]:
     """Ours, and with `peer` Spark's own source on Apache Kafka, each with an empty stream of `PARTITIONS`.
 
     Raises DependencyMissing, ServerUnreachable.
@@ -93,14 +93,14 @@ def both(directory: Path, stream: str, *, peer: bool) -> Iterator[Sequence[Side]
     with ExitStack() as stack:
         ours = stack.enter_context(Ours(directory / "duramen", nats=False))
         servers = ours.stream(stream, "sync", "kafka", PARTITIONS).records
-        sides = [Side("duramen", servers, stream, None, ours.process.http)]
+        sides = [BenchSide("duramen", servers, stream, None, ours.process.http)]
         if connector is not None:
             kafka = stack.enter_context(ApacheKafka(directory / "kafka"))
-            sides.append(Side("kafka", kafka.topic(stream, "lazy", PARTITIONS).records, stream, connector))
+            sides.append(BenchSide("kafka", kafka.topic(stream, "lazy", PARTITIONS).records, stream, connector))
         yield sides
 
 
-def fill(side: Side, records: int) -> None:
+def fill(side: BenchSide, records: int) -> None:
     """Write records with keys and values of random bytes, one partition after another's turn.
 
     Raises RequestInvalid, RequestTimedOut.
@@ -130,7 +130,7 @@ def fill(side: Side, records: int) -> None:
         raise RequestInvalid(f"{side.servers} refused {len(failures)} records: {failures[0]}")
 
 
-def environment(side: Side) -> dict[str, str]:
+def environment(side: BenchSide) -> dict[str, str]:
     """The variables of its process."""
     made = {**os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": side.python}
     home = None if side.connector is not None else lean_home(made)
@@ -138,7 +138,7 @@ def environment(side: Side) -> dict[str, str]:
 
 
 def process(
-    side: Side, work: str, *, cores: int, runs: int, places: Path, tuned: bool = False, our_java: bool = False
+    side: BenchSide, work: str, *, cores: int, runs: int, places: Path, tuned: bool = False, our_java: bool = False
 ) -> list[str]:
     """The command of the process that does `work` so often.
 
@@ -173,7 +173,7 @@ def process(
 
 
 def run(
-    side: Side, work: str, *, cores: int, runs: int, places: Path, our_java: bool = False
+    side: BenchSide, work: str, *, cores: int, runs: int, places: Path, our_java: bool = False
 ) -> tuple[list[float], list[Any]]:
     """Seconds of each run, and what each found. Raises RequestInvalid."""
     command = process(side, work, cores=cores, runs=runs, places=places, our_java=our_java)

@@ -13,14 +13,14 @@ from confluent_kafka import Producer
 
 from duramen.base.errors import RequestInvalid, RequestTimedOut
 from duramen.bench.load.percentiles import Latencies
-from duramen.bench.load.worker import Worker
+from duramen.bench.load.worker import LoadWorker
 from duramen.bench.ours import Ours
-from duramen.bench.report.targets import Outcome, at_least, at_most
-from duramen.bench.spark.sides import PARTITIONS, Side, environment, process
-from duramen.client import Cluster
+from duramen.bench.report.targets import TargetOutcome, at_least, at_most
+from duramen.bench.spark.sides import PARTITIONS, BenchSide, environment, process
+from duramen.client import BrokerCluster
 from duramen.spark.tables.port import Declaration, Storage
 from duramen.spark.tables.registry import find_table, open_dead_letters, open_table
-from duramen.spark.translation.log import Log, bounds, newest_wait_ms
+from duramen.spark.translation.log import SourceLog, bounds, newest_wait_ms
 from duramen.spark.translation.round import Round
 from duramen.spark.translation.task import run
 
@@ -38,7 +38,7 @@ _FLUSH_S: Final = 120.0
 _WARM_S: Final = 40.0
 
 
-def measure_translating(directory: Path, worker: Worker, *, scale: float) -> list[Outcome]:
+def measure_translating(directory: Path, worker: LoadWorker, *, scale: float) -> list[TargetOutcome]:
     """MiB of records a second of one core, the lag of a job at 10 MiB/s, and the age of the newest row that is read.
 
     Raises ServerUnreachable, RequestInvalid, RequestTimedOut.
@@ -63,7 +63,7 @@ def _declared(ours: Ours, directory: Path, name: str, decode: str) -> tuple[str,
     location = str(directory / f"table-{name}")
     config = {"table.format": "delta", "table.location": location, "table.decode": decode}
     servers = ours.stream(name, "os", "kafka", PARTITIONS, config).records
-    with Cluster(servers) as cluster:
+    with BrokerCluster(servers) as cluster:
         stream_id = str(cluster.topic(name).id)
     return servers, Declaration("delta", Storage(location), name, stream_id, decode)
 
@@ -73,12 +73,12 @@ def _rate(ours: Ours, directory: Path, decode: str, records: int) -> float:
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 20, "batch.size": 500_000})
     _send(producer, declaration.stream, records)
     _flush(producer, servers)
-    log = Log(servers, declaration.stream, declaration.stream_id)
+    log = SourceLog(servers, declaration.stream, declaration.stream_id)
     rounds = Round(
         declaration, log, lambda one: (open_table(one), open_dead_letters(one)), lambda tasks: list(map(run, tasks)), 1
     )
     began_s, read_bytes = time.process_time(), 0
-    with Cluster(servers) as cluster:
+    with BrokerCluster(servers) as cluster:
         while True:
             outcome = rounds.run(cluster)
             read_bytes += outcome.records * _RECORD_BYTES
@@ -86,10 +86,10 @@ def _rate(ours: Ours, directory: Path, decode: str, records: int) -> float:
                 return read_bytes / _MIB / (time.process_time() - began_s)
 
 
-def _behind(ours: Ours, directory: Path, seconds: float) -> list[Outcome]:
+def _behind(ours: Ours, directory: Path, seconds: float) -> list[TargetOutcome]:
     servers, declaration = _declared(ours, directory, "behind", "none")
     command = [sys.executable, "-m", "duramen", "table", "run", declaration.stream, "--master", "local[2]"]
-    side = Side("duramen", servers, declaration.stream, None)
+    side = BenchSide("duramen", servers, declaration.stream, None)
     with (
         (directory / "job.log").open("w") as said,
         subprocess.Popen([*command, "--server", ours.process.http], stderr=said, env=environment(side)) as job,
@@ -114,10 +114,10 @@ def _behind(ours: Ours, directory: Path, seconds: float) -> list[Outcome]:
 def _loaded(servers: str, declaration: Declaration, seconds: float) -> list[float]:
     """How long the first record that the table lacks has waited, a few times a second, in ms."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 20})
-    log = Log(servers, declaration.stream, declaration.stream_id)
+    log = SourceLog(servers, declaration.stream, declaration.stream_id)
     lags_ms: list[float] = []
     began_s, sent = time.monotonic(), 0
-    with Cluster(servers) as cluster:
+    with BrokerCluster(servers) as cluster:
         while (passed_s := time.monotonic() - began_s) < _WARM_S + seconds:
             due = int(passed_s * _LOAD_MIB_S * _MIB / _RECORD_BYTES)
             _send(producer, declaration.stream, due - sent)
@@ -134,7 +134,7 @@ def _loaded(servers: str, declaration: Declaration, seconds: float) -> list[floa
     return lags_ms
 
 
-def _ages(side: Side, directory: Path) -> Sequence[float]:
+def _ages(side: BenchSide, directory: Path) -> Sequence[float]:
     """How old the newest row is of a read that begins right after it was acknowledged, in ms."""
     producer = Producer({"bootstrap.servers": side.servers, "acks": "all", "linger.ms": 0})
     ages_ms = []

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from duramen.base.errors import NotLeader
 from duramen.base.ids import Position
-from duramen.replication.replication_wait import Outcome
+from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.storage.store import AppendDone
 
 __all__ = ["UNKNOWN", "Absent"]
@@ -37,7 +37,9 @@ class Absent(NamedTuple):
         self.check_leads()
         return done
 
-    def wait_replicated(self, record: Position, done: Callable[[Outcome], None], deadline_ms: int) -> None:
+    def wait_replicated(
+        self, record: Position, done: Callable[[ReplicationWaitOutcome], None], deadline_ms: int
+    ) -> None:
         del record, done, deadline_ms
         self.check_leads()
 

@@ -13,7 +13,7 @@ from duramen.base.ports import Buffer
 from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, batches
 from duramen.codec.batch_filter import rebuild
 from duramen.codec.crc import crc32c
-from duramen.replication.messages import Batch
+from duramen.replication.messages import ReplicaBatch
 from duramen.storage.leader_epochs import Takeover, TakeoverTable
 
 __all__ = ["NO_EPOCH", "bytes_of", "empty", "follow_up"]
@@ -23,37 +23,37 @@ _LARGEST_OFFSETS: Final = 1 << 30
 _NOTHING: Final = Header(0, 0, NO_EPOCH, 2, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 
 
-def follow_up(end: Position, takeovers: Iterable[Takeover], records: Buffer) -> tuple[Batch, ...]:
+def follow_up(end: Position, takeovers: Iterable[Takeover], records: Buffer) -> tuple[ReplicaBatch, ...]:
     """The batches behind `end` that the bytes of an answer hold; `takeovers` are those behind it. Raises BatchCorrupt.
 
     What is cut off at the end of the bytes is left out.
     """
     epochs = TakeoverTable([(end.leader_epoch, -1, end.offset), *takeovers])
     whole = memoryview(records)
-    found: list[Batch] = []
+    found: list[ReplicaBatch] = []
     offset = end.offset
     for position, head in batches(records):
         data = whole[position : position + head.size]
         _check(data, head, offset)
         found += _holes(epochs, offset, head.base_offset)
-        found.append(Batch(head.leader_epoch, head.base_offset, head.last_offset_delta + 1, data))
+        found.append(ReplicaBatch(head.leader_epoch, head.base_offset, head.last_offset_delta + 1, data))
         offset = head.next_offset
     return tuple(found)
 
 
-def bytes_of(batch: Batch) -> memoryview:
+def bytes_of(batch: ReplicaBatch) -> memoryview:
     """The record batch of one that `follow_up` or `empty` made."""
     if not isinstance(batch.payload, memoryview):
         raise TypeError(f"{batch} has no bytes")
     return batch.payload
 
 
-def empty(first_offset: int, end_offset: int, epoch: int) -> Iterator[Batch]:
+def empty(first_offset: int, end_offset: int, epoch: int) -> Iterator[ReplicaBatch]:
     """Batches without records in the place of these offsets; more than one where they are very many."""
     while first_offset < end_offset:
         offsets = min(end_offset - first_offset, _LARGEST_OFFSETS)
         head = _NOTHING._replace(base_offset=first_offset, leader_epoch=epoch, last_offset_delta=offsets - 1)
-        yield Batch(epoch, first_offset, offsets, memoryview(rebuild(head, b"", ())))
+        yield ReplicaBatch(epoch, first_offset, offsets, memoryview(rebuild(head, b"", ())))
         first_offset += offsets
 
 
@@ -66,7 +66,7 @@ def _check(data: memoryview, head: Header, offset: int) -> None:
         raise BatchCorrupt(f"the batch at offset {head.base_offset} does not match its CRC")
 
 
-def _holes(epochs: TakeoverTable, offset: int, end_offset: int) -> Iterator[Batch]:
+def _holes(epochs: TakeoverTable, offset: int, end_offset: int) -> Iterator[ReplicaBatch]:
     if offset == end_offset:
         return
     parts = [offset, *(row.first_offset for row in epochs if offset < row.first_offset < end_offset), end_offset]

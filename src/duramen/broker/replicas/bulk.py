@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from duramen.replication.messages import Batch
+from duramen.replication.messages import ReplicaBatch
 
 __all__ = ["BULK", "BulkBytes"]
 
@@ -14,7 +14,7 @@ class BulkBytes(NamedTuple):
     begin: int
     end: int
 
-    def is_much(self, batches: Sequence[Batch], size: int, high_watermark: int, *, bulk: bool) -> bool:
+    def is_much(self, batches: Sequence[ReplicaBatch], size: int, high_watermark: int, *, bulk: bool) -> bool:
         """Whether that much is lacking: an answer had these batches, of so many bytes in all, committed up to there.
 
         It is guessed by the records that are lacking and how large these were; `bulk` says what it was so far, which an

@@ -12,23 +12,23 @@ from duramen.metadata.state import ControllerState
 from duramen.metadata.stream_rules import rules_of
 from duramen.replication.partition import PartitionConfig, Topology
 
-__all__ = ["PATIENCE", "Patience", "config_of"]
+__all__ = ["PATIENCE", "ReplicaPatience", "config_of"]
 
 _TOPOLOGY: Final = "replication.topology"
 _MIN_SYNCED: Final = "min.synced.nodes"
 
 
-class Patience(NamedTuple):
+class ReplicaPatience(NamedTuple):
     """What makes a replica late (`replica.lag.time.max.ms`), and slow (`replica.eject.latency.ms`, None: nothing)."""
 
     lag_time_max_ms: int = 30_000
     eject_latency_ms: int | None = None
 
 
-PATIENCE: Final = Patience()
+PATIENCE: Final = ReplicaPatience()
 
 
-def config_of(state: ControllerState, stream_id: StreamId, patience: Patience = PATIENCE) -> PartitionConfig:
+def config_of(state: ControllerState, stream_id: StreamId, patience: ReplicaPatience = PATIENCE) -> PartitionConfig:
     """How the partitions of a stream are replicated; as the defaults say where it is not known."""
     stream = state.stream_by_id(stream_id)
 

@@ -7,23 +7,25 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, Clock
 from duramen.broker.replicas.bulk import BULK, BulkBytes
-from duramen.broker.replicas.repair import Peers
-from duramen.broker.replicas.throttle.throttle import Pace
+from duramen.broker.replicas.repair import RepairPeers
+from duramen.broker.replicas.throttle.throttle import CatchUpThrottle
 from duramen.metadata.partitions import PartitionId
 from duramen.replication.effects import Effect
-from duramen.replication.messages import AlterPartition, Fetch, FetchAnswer
-from duramen.replication.timeouts import TIMEOUTS, Timeouts
+from duramen.replication.messages import AlterPartition, ReplicaFetch, ReplicaFetchAnswer
+from duramen.replication.timeouts import TIMEOUTS, ReplicaTimeouts
 from duramen.storage.store import Store
 
-__all__ = ["FETCH_BYTES", "Kit", "Outside"]
+__all__ = ["FETCH_BYTES", "ReplicaDependencies", "ReplicaEffects"]
 
 FETCH_BYTES: Final = 1 << 20
 
 
-class Outside(Protocol):
+class ReplicaEffects(Protocol):
     """What replicas need of those around them."""
 
-    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+    def send(
+        self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]
+    ) -> None:
         """Send a message to a node, behind an answer the bytes of whole record batches; it may be lost."""
 
     def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
@@ -45,7 +47,7 @@ class Outside(Protocol):
         """Something that an operator must hear of."""
 
 
-class Kit(NamedTuple):
+class ReplicaDependencies(NamedTuple):
     """`broker_epoch` is that of the node's registration; `fetch_bytes` of batches go into an answer, or one batch.
 
     `pace` is that of answers to replicas that are not in sync, `bulk` how much a replica lacks that takes it in bulk.
@@ -57,9 +59,9 @@ class Kit(NamedTuple):
     store: Store
     clock: Clock
     deadlines: Deadlines
-    outside: Outside
-    timeouts: Timeouts = TIMEOUTS
+    outside: ReplicaEffects
+    timeouts: ReplicaTimeouts = TIMEOUTS
     fetch_bytes: int = FETCH_BYTES
-    pace: Pace | None = None
+    pace: CatchUpThrottle | None = None
     bulk: BulkBytes = BULK
-    peers: Peers | None = None
+    peers: RepairPeers | None = None

@@ -9,7 +9,7 @@ from duramen.base.ports import Buffer
 from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.codec.batch import header
-from duramen.replication.messages import Batch
+from duramen.replication.messages import ReplicaBatch
 from duramen.storage.log.log import Log
 from duramen.storage.log.producers import ANY_ID, NO_ID
 from duramen.storage.segment.reader import Blocked, Slice
@@ -40,7 +40,7 @@ class ReplicaLog:
 
     # -- writing ------------------------------------------------------------------------------------
 
-    def came(self, batches: Sequence[Batch], size: int, high_watermark: int) -> None:
+    def came(self, batches: Sequence[ReplicaBatch], size: int, high_watermark: int) -> None:
         """An answer had these batches, of so many bytes in all, of a log that is committed up to there."""
         self._take_in_bulk(bulk=self._bulk.is_much(batches, size, high_watermark, bulk=self._log.bulk))
 
@@ -63,7 +63,7 @@ class ReplicaLog:
         if self._log.bulk != bulk:
             self._store.take_in_bulk(self._log, bulk=bulk)
 
-    def append(self, batch: Batch, leader_id: int, done: Done) -> None:
+    def append(self, batch: ReplicaBatch, leader_id: int, done: Done) -> None:
         """Write a batch that `leader_id` has ordered to the end, as it is; `done(None)` once it is synced."""
         if batch.epoch > self._entered:
             self._entered = batch.epoch

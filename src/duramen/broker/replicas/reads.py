@@ -5,21 +5,23 @@ from functools import partial
 
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer
-from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.log import ReplicaLog
-from duramen.broker.replicas.throttle.throttle import Pace
+from duramen.broker.replicas.throttle.throttle import CatchUpThrottle
 from duramen.metadata.partitions import PartitionId
-from duramen.replication.effects import Serve
-from duramen.replication.machine import Machine
+from duramen.replication.effects import ServeReplicaFetch
+from duramen.replication.machine import ReplicaMachine
 from duramen.storage.log.log import Log
 
-__all__ = ["Serving"]
+__all__ = ["ReplicaReads"]
 
 
-class Serving:
+class ReplicaReads:
     """Answers fetches. What is being read must not be cut: `when_idle` says when nothing is."""
 
-    def __init__(self, kit: Kit, place: PartitionId, machine: Machine, log: Log, replica_log: ReplicaLog) -> None:
+    def __init__(
+        self, kit: ReplicaDependencies, place: PartitionId, machine: ReplicaMachine, log: Log, replica_log: ReplicaLog
+    ) -> None:
         self._kit = kit
         self._place = place
         self._machine = machine
@@ -27,8 +29,8 @@ class Serving:
         self._replica_log = replica_log
         self._reading = 0
         self._idle: list[Callable[[], None]] = []
-        self._unwritten: list[Serve] = []
-        self._postponed: dict[int, Serve] = {}  # the newest of each node whose turn is to come
+        self._unwritten: list[ServeReplicaFetch] = []
+        self._postponed: dict[int, ServeReplicaFetch] = {}  # the newest of each node whose turn is to come
         self._over = False
 
     def end(self) -> None:
@@ -44,7 +46,7 @@ class Serving:
         else:
             action()
 
-    def serve(self, serve: Serve) -> None:
+    def serve(self, serve: ServeReplicaFetch) -> None:
         """Send an answer with what there is from the asked end on."""
         asked = serve.answer.asked
         if self._log.end_offset <= asked.end.offset < self._machine.history.end_offset:
@@ -63,7 +65,7 @@ class Serving:
         else:
             self._postponed[serve.node_id] = serve  # it has asked again
 
-    def _turn(self, node_id: int, pace: Pace) -> None:
+    def _turn(self, node_id: int, pace: CatchUpThrottle) -> None:
         serve = self._postponed.pop(node_id, None)
         if serve is None or self._machine.state.leader_epoch != serve.answer.leader_epoch:
             pace.spent(0)
@@ -74,7 +76,7 @@ class Serving:
         """Whether what follows is in a file: who asks for that lacks more than what was written just now."""
         return offset < self._log.end_offset and self._log.active.pending_start(offset) is None
 
-    def _begin(self, serve: Serve, pace: Pace | None) -> None:
+    def _begin(self, serve: ServeReplicaFetch, pace: CatchUpThrottle | None) -> None:
         self._reading += 1
         offset, most_bytes = serve.answer.asked.end.offset, self._kit.fetch_bytes
         if pace is not None:
@@ -87,7 +89,7 @@ class Serving:
         for serve in waiting:
             self.serve(serve)
 
-    def _read(self, serve: Serve, pace: Pace | None, found: list[Buffer] | DuramenError) -> None:
+    def _read(self, serve: ServeReplicaFetch, pace: CatchUpThrottle | None, found: list[Buffer] | DuramenError) -> None:
         self._reading -= 1
         if pace is not None:
             pace.spent(0 if isinstance(found, DuramenError) else sum(map(len, found)))

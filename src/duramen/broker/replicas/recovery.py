@@ -10,18 +10,18 @@ from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
 from duramen.broker.replicas.batches import NO_EPOCH
 from duramen.codec.batch import Header
 from duramen.metadata.partitions import PartitionState
-from duramen.replication.replica import Kept
+from duramen.replication.replica import ReplicaDiskState
 from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import Log
 from duramen.storage.segment.reader import Blocked
 from duramen.storage.store import Store
 
-__all__ = ["Gaps", "gaps_of", "look", "lost_ranges", "takeovers_of"]
+__all__ = ["DamagePolicy", "gaps_of", "look", "lost_ranges", "takeovers_of"]
 
-LookDone = Callable[[Kept | DuramenError], None]
+LookDone = Callable[[ReplicaDiskState | DuramenError], None]
 
 
-class Gaps(Enum):
+class DamagePolicy(Enum):
     """What becomes of a log that has lost records to damage."""
 
     REFUSED = "nobody is known to have the records: the replica takes no part"
@@ -29,13 +29,13 @@ class Gaps(Enum):
     KEPT = "nobody else has what is behind them: reads of the gap fail, and the rest goes on"
 
 
-def gaps_of(state: PartitionState, node_id: int) -> Gaps:
+def gaps_of(state: PartitionState, node_id: int) -> DamagePolicy:
     """What becomes of gaps in the log of this node's replica, when the partition is like this."""
     holders = {*state.isr, *state.elr}
     if holders == {node_id}:
-        return Gaps.KEPT
+        return DamagePolicy.KEPT
     led = state.leader is not None and state.leader != node_id
-    return Gaps.CUT if led and node_id not in holders else Gaps.REFUSED
+    return DamagePolicy.CUT if led and node_id not in holders else DamagePolicy.REFUSED
 
 
 def lost_ranges(log: Log) -> list[tuple[int, int]]:
@@ -50,7 +50,7 @@ def lost_ranges(log: Log) -> list[tuple[int, int]]:
     return sorted((max(first, log.start_offset), last) for first, last in found if last >= log.start_offset)
 
 
-def look(store: Store, log: Log, done: LookDone, gaps: Gaps = Gaps.REFUSED) -> None:
+def look(store: Store, log: Log, done: LookDone, gaps: DamagePolicy = DamagePolicy.REFUSED) -> None:
     """Find what is kept of `log`, to which nobody appends: once all that a replica before this one ordered is synced.
 
     `done` gets StorageFailed, or LogDamaged where the log has lost records: it would be counted on for them.
@@ -61,10 +61,10 @@ def look(store: Store, log: Log, done: LookDone, gaps: Gaps = Gaps.REFUSED) -> N
             done(error)
             return
         lost = lost_ranges(log)
-        if not lost or gaps is Gaps.KEPT:
+        if not lost or gaps is DamagePolicy.KEPT:
             store.drop_empty_leaderships(log)
             _look_for_filler(store, log, begun)
-        elif gaps is Gaps.CUT:
+        elif gaps is DamagePolicy.CUT:
             _cut_before(store, log, lost[0][0], done)
         else:
             named = ", ".join(f"{first} to {last}" for first, last in lost)
@@ -72,7 +72,7 @@ def look(store: Store, log: Log, done: LookDone, gaps: Gaps = Gaps.REFUSED) -> N
             done(LogDamaged(f"{log.directory} has lost the offsets {named} to damage: {why}"))
 
     def begun(error: DuramenError | None) -> None:
-        done(error if error is not None else Kept(takeovers_of(log), log.start_offset, log.end_offset))
+        done(error if error is not None else ReplicaDiskState(takeovers_of(log), log.start_offset, log.end_offset))
 
     store.when_settled(log, settled)
 

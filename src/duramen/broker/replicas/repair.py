@@ -21,20 +21,20 @@ from duramen.storage.segment.damage import Damage
 from duramen.storage.segment.segment import Segment
 from duramen.storage.store import Store
 
-__all__ = ["Outcome", "Peers", "Piece", "Repair", "read_range"]
+__all__ = ["Repair", "RepairOutcome", "RepairPeers", "RepairPiece", "read_range"]
 
 _PIECE_BYTES: Final = 1 << 20
 _LARGEST_BYTES: Final = 3 << 20
 
 
-class Piece(NamedTuple):
+class RepairPiece(NamedTuple):
     """What a node has of a range: whole batches from its start on; `data` is None where they are too large to send."""
 
     has: bool
     data: bytes | None = b""
 
 
-class Peers(Protocol):
+class RepairPeers(Protocol):
     """The controller and the other nodes, as the repair of replicas needs them."""
 
     def report_damage(self, place: PartitionId, done: Callable[[], None]) -> None:
@@ -44,12 +44,12 @@ class Peers(Protocol):
         """Have `Replicas.told` called with what is known of the partition."""
 
     def fetch_range(
-        self, node_id: int, place: PartitionId, first: int, last: int, done: Callable[[Piece | None], None]
+        self, node_id: int, place: PartitionId, first: int, last: int, done: Callable[[RepairPiece | None], None]
     ) -> None:
         """Ask a node for batches from `first` on, up to the one that holds `last`; None where it does not answer."""
 
 
-class Outcome(Enum):
+class RepairOutcome(Enum):
     """What a repair came to."""
 
     WHOLE = "every damaged range is repaired"
@@ -65,18 +65,18 @@ class _Range(NamedTuple):
     damage: Damage | None
 
 
-def read_range(store: Store, log: Log, first: int, last: int, done: Callable[[Piece], None]) -> None:
+def read_range(store: Store, log: Log, first: int, last: int, done: Callable[[RepairPiece], None]) -> None:
     """What the log has of a range, for another node."""
 
     def read(found: list[Buffer] | DuramenError) -> None:
         data = b"" if isinstance(found, DuramenError) else b"".join(bytes(piece) for piece in found)
         end = max((at + head.size for at, head in batches(data) if head.base_offset <= last), default=0)
-        done(Piece(has=end > 0, data=data[:end] if end <= _LARGEST_BYTES else None))
+        done(RepairPiece(has=end > 0, data=data[:end] if end <= _LARGEST_BYTES else None))
 
     if log.start_offset <= first < log.end_offset:
         ReplicaLog(store, log).read(first, _PIECE_BYTES, read)
     else:
-        done(Piece(has=False))
+        done(RepairPiece(has=False))
 
 
 class Repair:
@@ -85,11 +85,11 @@ class Repair:
     def __init__(
         self,
         store: Store,
-        peers: Peers,
+        peers: RepairPeers,
         place: PartitionId,
         log: Log,
         nodes: Sequence[int],
-        done: Callable[[Outcome], None],
+        done: Callable[[RepairOutcome], None],
     ) -> None:
         self._store = store
         self._peers = peers
@@ -99,7 +99,7 @@ class Repair:
         self._done = done
         self._segments = [(segment, end) for segment, end in log.with_ends() if segment.damage]
         self._gaps = [_Range(first, last, None) for first, last in log.damage if last >= log.start_offset]
-        self._found: set[Outcome] = set()
+        self._found: set[RepairOutcome] = set()
 
     def begin(self) -> None:
         """Ask for what is lacking."""
@@ -108,10 +108,10 @@ class Repair:
         elif self._segments:
             segment, end_offset = self._segments.pop()
             self._collect(segment, [_range(damage, end_offset) for damage in segment.damage], [])
-        elif Outcome.LACKING in self._found:
-            self._done(Outcome.LACKING)
+        elif RepairOutcome.LACKING in self._found:
+            self._done(RepairOutcome.LACKING)
         else:
-            self._done(Outcome.UNFIT if self._found else Outcome.WHOLE)
+            self._done(RepairOutcome.UNFIT if self._found else RepairOutcome.WHOLE)
 
     def _collect(self, segment: Segment, left: list[_Range], patches: list[Patch]) -> None:
         """Fetch the ranges of a segment, then patch all of them at once: they may share blocks."""
@@ -130,16 +130,16 @@ class Repair:
 
     def _patched(self, patched: bool) -> None:
         if not patched:
-            self._found.add(Outcome.UNFIT)
+            self._found.add(RepairOutcome.UNFIT)
         self.begin()
 
     def _fetch(self, lost: _Range, done: Callable[[bytes | None], None]) -> None:
         _Fetch(self._peers, self._place, self._log, lost, self._nodes, partial(self._fetched, done)).ask()
 
-    def _fetched(self, done: Callable[[bytes | None], None], found: bytes | Outcome) -> None:
-        if isinstance(found, Outcome):
+    def _fetched(self, done: Callable[[bytes | None], None], found: bytes | RepairOutcome) -> None:
+        if isinstance(found, RepairOutcome):
             self._found.add(found)
-        done(None if isinstance(found, Outcome) else found)
+        done(None if isinstance(found, RepairOutcome) else found)
 
 
 class _Fetch:
@@ -147,12 +147,12 @@ class _Fetch:
 
     def __init__(
         self,
-        peers: Peers,
+        peers: RepairPeers,
         place: PartitionId,
         log: Log,
         lost: _Range,
         nodes: Sequence[int],
-        done: Callable[[bytes | Outcome], None],
+        done: Callable[[bytes | RepairOutcome], None],
     ) -> None:
         self._peers = peers
         self._place = place
@@ -160,7 +160,7 @@ class _Fetch:
         self._lost = lost
         self._left = list(nodes)
         self._done = done
-        self._outcome = Outcome.LACKING
+        self._outcome = RepairOutcome.LACKING
         self._data = b""
         self._offset = lost.first
 
@@ -172,19 +172,19 @@ class _Fetch:
         else:
             self._done(self._outcome)
 
-    def _took(self, piece: Piece | None) -> None:
+    def _took(self, piece: RepairPiece | None) -> None:
         damage = self._lost.damage
         if piece is None or not piece.has:
             self._next()
         elif damage is None or not can_patch(damage) or piece.data is None or not self._fits(piece.data):
-            self._outcome = Outcome.UNFIT
+            self._outcome = RepairOutcome.UNFIT
             self._next()
         elif self._offset <= self._lost.last:
             self.ask()
         elif len(self._data) == damage.end - damage.start:
             self._done(self._data)
         else:
-            self._outcome = Outcome.UNFIT
+            self._outcome = RepairOutcome.UNFIT
             self._next()
 
     def _next(self) -> None:

@@ -23,53 +23,60 @@ from duramen.base.ids import Position
 from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.batches import follow_up
-from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.log import ReplicaLog
-from duramen.broker.replicas.reads import Serving
-from duramen.broker.replicas.throttle.latency import Timing
+from duramen.broker.replicas.reads import ReplicaReads
+from duramen.broker.replicas.throttle.latency import AckLatencyTimer
 from duramen.metadata.partitions import PartitionId
 from duramen.replication.effects import (
-    Append,
-    Commit,
-    Cut,
+    AdvanceHighWatermark,
+    AppendRecords,
     Effect,
-    MoveLeader,
-    Propose,
+    ProposeInSyncSet,
     Release,
     Restart,
-    Send,
-    Serve,
+    SendReplicaMessage,
+    ServeReplicaFetch,
     Settle,
     Show,
     StartAt,
+    TransferLeadership,
+    TruncateRecords,
 )
-from duramen.replication.machine import Behind, Machine
-from duramen.replication.messages import Fetch, FetchAnswer, Message, Refusal
-from duramen.replication.partition import PartitionConfig, PartitionState
-from duramen.replication.replica import Kept
-from duramen.replication.replication_wait import Outcome
+from duramen.replication.machine import Behind, ReplicaMachine
+from duramen.replication.messages import Message, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition
+from duramen.replication.replica import ReplicaDiskState
+from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.rpc.effect_runner import Agenda
 from duramen.storage.log.replication import Replicated
 from duramen.storage.store import AppendDone
 
 __all__ = ["Replica"]
 
-Released = Callable[[Refusal | None], None]
+Released = Callable[[ReplicaRefusal | None], None]
 
 _REFUSED: Final = {
-    Refusal.NOT_ENOUGH_REPLICAS: NotEnoughReplicas,
-    Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND: NotEnoughReplicasAfterAppend,
+    ReplicaRefusal.NOT_ENOUGH_REPLICAS: NotEnoughReplicas,
+    ReplicaRefusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND: NotEnoughReplicasAfterAppend,
 }
 
 
 class Replica:
     """The replica of `partition` at `place`, which begins with what `opening` found: `kept`."""
 
-    def __init__(self, kit: Kit, place: PartitionId, partition: Partition, kept: Kept, config: PartitionConfig) -> None:
+    def __init__(
+        self,
+        kit: ReplicaDependencies,
+        place: PartitionId,
+        partition: Partition,
+        kept: ReplicaDiskState,
+        config: PartitionConfig,
+    ) -> None:
         self._kit = kit
         self._place = place
         self._partition = partition
-        self._machine = Machine(
+        self._machine = ReplicaMachine(
             kit.node_id,
             kit.broker_epoch,
             kept,
@@ -81,13 +88,13 @@ class Replica:
         self._state = Replicated(self._machine.shown_offset, log.end_offset, self._appended)
         log.replicated = self._state
         self._log = ReplicaLog(kit.store, log, kit.bulk)
-        self._serving = Serving(kit, place, self._machine, log, self._log)
-        self._agenda: Agenda[Effect] = Agenda(self._machine.take, self._do, (Cut, Restart))
+        self._serving = ReplicaReads(kit, place, self._machine, log, self._log)
+        self._agenda: Agenda[Effect] = Agenda(self._machine.take, self._do, (TruncateRecords, Restart))
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._acks: dict[Released, None] = {}  # who waits with acks=all, to be told if the replica ends
-        self._waits: dict[Callable[[Outcome], None], None] = {}  # who waits for a record
+        self._waits: dict[Callable[[ReplicationWaitOutcome], None], None] = {}  # who waits for a record
         self._told_soon = False
-        self._timing = Timing(log, kit.clock, kit.pace)
+        self._timing = AckLatencyTimer(log, kit.clock, kit.pace)
         self._over: DuramenError | None = None
         partition.waiting[self._synced] = None
         partition.role = self
@@ -100,7 +107,7 @@ class Replica:
         return self._partition
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> ReplicaMachine:
         """The machine, to be asked and not to be told."""
         return self._machine
 
@@ -111,7 +118,7 @@ class Replica:
 
     @property
     def deposed(self) -> bool:
-        """See `Machine.deposed`."""
+        """See `ReplicaMachine.deposed`."""
         return self._machine.deposed
 
     def behind(self) -> list[Behind]:
@@ -132,14 +139,14 @@ class Replica:
 
     @property
     def latest_offset(self) -> int | None:
-        """See `Machine.latest_offset`."""
+        """See `ReplicaMachine.latest_offset`."""
         return self._machine.latest_offset
 
     def check_leads(self) -> None:
         """Raise NotLeader, also where another may lead since long, or why this replica does nothing any more."""
         self.check_holds()
         if not self.leads:
-            raise self._refused(Refusal.NOT_LEADER)
+            raise self._refused(ReplicaRefusal.NOT_LEADER)
 
     def check_holds(self) -> None:
         """Raise why nobody may read here: NotLeader where the leader is cut off, or what ended this replica."""
@@ -177,31 +184,33 @@ class Replica:
             return
         machine = self._machine
         if self._over is not None or not machine.leads or machine.state.leader_epoch != epoch:
-            done(-1, self._over or self._refused(Refusal.NOT_LEADER))
+            done(-1, self._over or self._refused(ReplicaRefusal.NOT_LEADER))
         elif base_offset < machine.high_watermark:
             done(base_offset, None)
         elif machine.refusal() is not None:
-            done(base_offset, self._refused(Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+            done(base_offset, self._refused(ReplicaRefusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         else:
             released = partial(self._released, epoch, base_offset, done)
             self._acks[released] = None
             machine.wait(base_offset, released)
 
-    def _released(self, epoch: int, base_offset: int, done: AppendDone, refusal: Refusal | None) -> None:
+    def _released(self, epoch: int, base_offset: int, done: AppendDone, refusal: ReplicaRefusal | None) -> None:
         if refusal is None:
             done(base_offset, None)
         else:
             done(base_offset if self._state.leader_epoch == epoch else -1, self._refused(refusal))
 
-    def _refused(self, refusal: Refusal) -> DuramenError:
+    def _refused(self, refusal: ReplicaRefusal) -> DuramenError:
         state, name = self._machine.state, self._named
-        if refusal is Refusal.NOT_LEADER:
+        if refusal is ReplicaRefusal.NOT_LEADER:
             known = "nobody does" if state.leader_id is None else f"node {state.leader_id} does"
             return NotLeader(f"this node does not lead {name}: {known} in epoch {state.leader_epoch}")
         in_sync = ", ".join(map(str, sorted(state.in_sync)))
         return _REFUSED[refusal](f"{refusal.value} (in sync with {name}: {in_sync})")
 
-    def wait_replicated(self, record: Position, done: Callable[[Outcome], None], deadline_ms: int) -> None:
+    def wait_replicated(
+        self, record: Position, done: Callable[[ReplicationWaitOutcome], None], deadline_ms: int
+    ) -> None:
         """`done` is told when this replica has the record of that epoch at that offset, or that it was cut.
 
         Where the replica ends before, that is TIMED_OUT. Raises why it does nothing any more.
@@ -215,8 +224,8 @@ class Replica:
 
     # -- what others say ----------------------------------------------------------------------------
 
-    def told(self, state: PartitionState, live: Collection[int]) -> None:
-        """The controller's log says so, and which nodes are live; see `Machine.told`."""
+    def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
+        """The controller's log says so, and which nodes are live; see `ReplicaMachine.told`."""
         if self._over is None:
             self._timing.forget()
         self._meet(partial(self._machine.told, state, live), stirs=self._machine.minds(state))
@@ -241,11 +250,11 @@ class Replica:
         self._meet(partial(self._machine.unreachable, node_id, since_ms), stirs=self._machine.awaits_others)
 
     def heard_by_controller(self, *, lately: bool) -> None:
-        """See `Machine.heard_by_controller`."""
+        """See `ReplicaMachine.heard_by_controller`."""
         self._meet(partial(self._machine.heard_by_controller, lately=lately), stirs=self._machine.awaits_others)
 
     def moved(self, leader_epoch: int) -> None:
-        """See `Machine.moved`."""
+        """See `ReplicaMachine.moved`."""
         self._meet(partial(self._machine.moved, leader_epoch), stirs=True)
 
     def _meet(self, happens: Callable[[], None], *, stirs: bool) -> None:
@@ -263,9 +272,9 @@ class Replica:
         if self._over is not None:
             return
         self._tick()
-        if isinstance(message, FetchAnswer):
+        if isinstance(message, ReplicaFetchAnswer):
             self._log.forget_producers(message.forgotten_id)
-        if isinstance(message, FetchAnswer) and len(records):
+        if isinstance(message, ReplicaFetchAnswer) and len(records):
             try:
                 message = message._replace(batches=follow_up(message.asked.end, message.takeovers, records))
             except BatchCorrupt as error:
@@ -279,8 +288,8 @@ class Replica:
             self._fail(error)
         self._go_on()
 
-    def lost(self, message: Fetch | FetchAnswer) -> None:
-        """See `Machine.lost`."""
+    def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
+        """See `ReplicaMachine.lost`."""
         if self._over is None:
             self._tick()
             self._machine.lost(message)
@@ -356,38 +365,38 @@ class Replica:
     def _do(self, effect: Effect) -> None:
         outside = self._kit.outside
         match effect:  # what comes most often first
-            case Send(node_id, message):
-                if isinstance(message, FetchAnswer):
+            case SendReplicaMessage(node_id, message):
+                if isinstance(message, ReplicaFetchAnswer):
                     message = message._replace(forgotten_id=self._partition.log.producers.forgotten_id)
                 outside.send(self._place, node_id, message, ())
-            case Serve():
+            case ServeReplicaFetch():
                 self._serving.serve(effect)
-            case Commit() | Show():
+            case AdvanceHighWatermark() | Show():
                 self._show()
-            case Append():
+            case AppendRecords():
                 self._log.append(effect.batch, effect.leader_id, self._written)
             case Release(waiter, refusal):
                 self._release(waiter, refusal)
-            case Cut() | Restart():
+            case TruncateRecords() | Restart():
                 self._agenda.wait()
                 self._serving.when_idle(partial(self._cut, effect))
                 return
             case StartAt(start_offset):
                 self._log.start_at(start_offset)
-            case Propose(proposal):
+            case ProposeInSyncSet(proposal):
                 outside.propose(self._place, proposal)
-            case MoveLeader(leader_epoch):
+            case TransferLeadership(leader_epoch):
                 outside.move_leader(self._place, leader_epoch)
             case Settle(waiter, outcome):
                 self._settle(waiter, outcome)
         outside.carried_out(self._place, effect)
 
-    def _release(self, waiter: object, refusal: Refusal | None) -> None:
+    def _release(self, waiter: object, refusal: ReplicaRefusal | None) -> None:
         if isinstance(waiter, partial) and waiter in self._acks:
             del self._acks[waiter]
             waiter(refusal)
 
-    def _settle(self, waiter: object, outcome: Outcome) -> None:
+    def _settle(self, waiter: object, outcome: ReplicationWaitOutcome) -> None:
         if isinstance(waiter, partial) and waiter in self._waits:
             del self._waits[waiter]
             waiter(outcome)
@@ -438,16 +447,16 @@ class Replica:
             machine.synced(Position(machine.history.epoch_at(synced_offset - 1), synced_offset))
         self._go_on()
 
-    def _cut(self, effect: Cut | Restart) -> None:
+    def _cut(self, effect: TruncateRecords | Restart) -> None:
         if self._over is not None:
             return
         done = partial(self._was_cut, effect)
-        if isinstance(effect, Cut):
+        if isinstance(effect, TruncateRecords):
             self._log.cut(effect.end_offset, done)
         else:
             self._log.restart(effect.start_offset, self._state.high_watermark, done)
 
-    def _was_cut(self, effect: Cut | Restart, error: DuramenError | None) -> None:
+    def _was_cut(self, effect: TruncateRecords | Restart, error: DuramenError | None) -> None:
         if self._over is not None:
             return
         if error is not None:
@@ -476,7 +485,7 @@ class Replica:
         self._alarm.move(None)
         acks, self._acks = self._acks, {}
         for released in acks:
-            released(Refusal.NOT_LEADER)
+            released(ReplicaRefusal.NOT_LEADER)
         waits, self._waits = self._waits, {}
         for settled in waits:
-            settled(Outcome.TIMED_OUT)
+            settled(ReplicationWaitOutcome.TIMED_OUT)

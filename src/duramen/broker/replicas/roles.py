@@ -14,16 +14,16 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import Absent
-from duramen.broker.replicas.dependencies import Kit
-from duramen.broker.replicas.recovery import Gaps, gaps_of, look, lost_ranges
-from duramen.broker.replicas.repair import Outcome, Repair
+from duramen.broker.replicas.dependencies import ReplicaDependencies
+from duramen.broker.replicas.recovery import DamagePolicy, gaps_of, look, lost_ranges
+from duramen.broker.replicas.repair import Repair, RepairOutcome
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.throttle.sweeps import Sweeps
 from duramen.metadata import partitions as controller
 from duramen.metadata.partitions import PartitionId
-from duramen.replication.messages import Fetch, FetchAnswer, Message
-from duramen.replication.partition import PartitionConfig, PartitionState
-from duramen.replication.replica import Kept
+from duramen.replication.messages import Message, ReplicaFetch, ReplicaFetchAnswer
+from duramen.replication.partition import PartitionConfig, ReplicatedPartition
+from duramen.replication.replica import ReplicaDiskState
 from duramen.storage.log.log import Log
 
 __all__ = ["Replicas", "state_of"]
@@ -33,7 +33,7 @@ _EARLY: Final = 65_536
 """Partitions of which a fetch waits for the replica: what comes of more counts as lost."""
 _RETRY_MS: Final = 10_000
 """After so long the others are asked again for what a damaged replica lacks."""
-_NONE: Final[Mapping[int, Fetch]] = MappingProxyType({})
+_NONE: Final[Mapping[int, ReplicaFetch]] = MappingProxyType({})
 
 PartitionOf = Callable[[PartitionId], Partition]
 """Its partition, with a log that is there."""
@@ -42,9 +42,9 @@ ConfigOf = Callable[[PartitionId], PartitionConfig]
 """What the configs of its stream say now."""
 
 
-def state_of(state: controller.PartitionState, observers: tuple[int, ...] = ()) -> PartitionState:
+def state_of(state: controller.PartitionState, observers: tuple[int, ...] = ()) -> ReplicatedPartition:
     """A partition of the controller's as its replicas know it, and those that only follow."""
-    return PartitionState(
+    return ReplicatedPartition(
         state.leader, state.leader_epoch, state.partition_epoch, state.replicas, _set_of(state.isr), observers,
         len(state.adding),
     )  # fmt: skip
@@ -61,13 +61,15 @@ class Replicas:
     Only what that says behind the node's registration, under the kit's broker epoch, may be told.
     """
 
-    def __init__(self, kit: Kit, partition_of: PartitionOf, config_of: ConfigOf) -> None:
+    def __init__(self, kit: ReplicaDependencies, partition_of: PartitionOf, config_of: ConfigOf) -> None:
         self._kit = kit
         self._partition_of = partition_of
         self._config_of = config_of
         self._replicas: dict[PartitionId, Replica] = {}
-        self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
-        self._early: dict[PartitionId, dict[int, Fetch]] = {}  # of nodes that knew of a partition before this one
+        self._opening: dict[PartitionId, ReplicatedPartition] = {}  # the newest that was told of those
+        self._early: dict[
+            PartitionId, dict[int, ReplicaFetch]
+        ] = {}  # of nodes that knew of a partition before this one
         self._held: set[PartitionId] = set()  # damaged: closed until they are told of again
         self._tried: set[PartitionId] = set()  # that cannot be repaired: opened as they are
         self._live: Collection[int] = ()
@@ -180,14 +182,14 @@ class Replicas:
         replica = self._replicas.get(place)
         if replica is not None:
             replica.receive(message, records)
-        elif isinstance(message, Fetch) and not message.reports:
+        elif isinstance(message, ReplicaFetch) and not message.reports:
             self._wait_for_replica(place, message)
 
-    def _wait_for_replica(self, place: PartitionId, fetch: Fetch) -> None:
+    def _wait_for_replica(self, place: PartitionId, fetch: ReplicaFetch) -> None:
         if not self._over and (place in self._early or len(self._early) < _EARLY):
             self._early.setdefault(place, {})[fetch.node_id] = fetch
 
-    def lost(self, place: PartitionId, message: Fetch | FetchAnswer) -> None:
+    def lost(self, place: PartitionId, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
         """What a replica wanted to say could not be sent."""
         replica = self._replicas.get(place)
         if replica is not None:
@@ -211,18 +213,23 @@ class Replicas:
 
         self._sweeps.begin(self._replicas, act)
 
-    def _open(self, place: PartitionId, gaps: Gaps) -> None:
+    def _open(self, place: PartitionId, gaps: DamagePolicy) -> None:
         log = self._partition_of(place).log
         lost = lost_ranges(log)
-        if lost and gaps is not Gaps.REFUSED and place not in self._tried and self._others(self._opening[place]):
+        if (
+            lost
+            and gaps is not DamagePolicy.REFUSED
+            and place not in self._tried
+            and self._others(self._opening[place])
+        ):
             self._repair(place, log, gaps)
             return
         self._tried.discard(place)
-        if lost and gaps is Gaps.CUT:
+        if lost and gaps is DamagePolicy.CUT:
             named = f"{log.directory} has lost records to damage from offset {lost[0][0]} on"
             self._kit.outside.report(f"{named}: it is cut there, and fetched again from its leader")
 
-        def found(kept: Kept | DuramenError) -> None:
+        def found(kept: ReplicaDiskState | DuramenError) -> None:
             if place not in self._opening:
                 return
             partition = self._partition_of(place)
@@ -231,7 +238,7 @@ class Replicas:
             state = self._opening.pop(place)
             if isinstance(kept, DuramenError):
                 self._kit.outside.failed(place, kept)
-                if gaps is Gaps.REFUSED and isinstance(kept, LogDamaged) and self._kit.node_id in state.in_sync:
+                if gaps is DamagePolicy.REFUSED and isinstance(kept, LogDamaged) and self._kit.node_id in state.in_sync:
                     self._report(place)
                 return
             replica = self._replicas[place] = Replica(self._kit, place, partition, kept, self._config_of(place))
@@ -243,30 +250,30 @@ class Replicas:
                 replica.receive(fetch)
             if lost_ranges(log):
                 # Damage that was found meanwhile, or that nobody can repair now.
-                self._look_later(place) if gaps is Gaps.KEPT else self.damaged(place)
+                self._look_later(place) if gaps is DamagePolicy.KEPT else self.damaged(place)
 
         look(self._kit.store, log, found, gaps)
 
     # -- damage -------------------------------------------------------------------------------------
 
-    def _others(self, state: PartitionState) -> list[int]:
+    def _others(self, state: ReplicatedPartition) -> list[int]:
         """The other replicas, the leader first."""
         if self._kit.peers is None:
             return []
         others = [node_id for node_id in state.replicas if node_id != self._kit.node_id]
         return sorted(others, key=lambda node_id: node_id != state.leader_id)
 
-    def _repair(self, place: PartitionId, log: Log, gaps: Gaps) -> None:
+    def _repair(self, place: PartitionId, log: Log, gaps: DamagePolicy) -> None:
         """Repair a log before its replica begins."""
 
-        def done(outcome: Outcome) -> None:
+        def done(outcome: RepairOutcome) -> None:
             if self._opening.pop(place, None) is None or self._over:
                 return
-            if outcome is Outcome.WHOLE:
+            if outcome is RepairOutcome.WHOLE:
                 self._kit.outside.report(
                     f"{log.directory} is repaired from other replicas: it follows its leader again"
                 )
-            elif outcome is Outcome.LACKING and gaps is Gaps.CUT:
+            elif outcome is RepairOutcome.LACKING and gaps is DamagePolicy.CUT:
                 # Cut there, it would lose what is sound behind the damage, which the others may lack.
                 self._kit.outside.report(f"{_named(log)} cannot be repaired yet: {outcome.value}")
                 self._held.add(place)
@@ -278,7 +285,9 @@ class Replicas:
 
         self._ask_others(place, log, self._opening[place], done)
 
-    def _ask_others(self, place: PartitionId, log: Log, state: PartitionState, done: Callable[[Outcome], None]) -> None:
+    def _ask_others(
+        self, place: PartitionId, log: Log, state: ReplicatedPartition, done: Callable[[RepairOutcome], None]
+    ) -> None:
         if self._kit.peers is not None:
             Repair(self._kit.store, self._kit.peers, place, log, self._others(state), done).begin()
 
@@ -292,8 +301,8 @@ class Replicas:
             return
         log, state = replica.partition.log, replica.machine.state
 
-        def done(outcome: Outcome) -> None:
-            if outcome is Outcome.WHOLE:
+        def done(outcome: RepairOutcome) -> None:
+            if outcome is RepairOutcome.WHOLE:
                 self._kit.outside.report(f"{log.directory} is repaired from other replicas")
             else:
                 self._look_later(place)

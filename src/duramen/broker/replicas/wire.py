@@ -20,7 +20,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.metadata.partitions import PartitionId
-from duramen.replication.messages import Fetch, FetchAnswer
+from duramen.replication.messages import ReplicaFetch, ReplicaFetchAnswer
 
 __all__ = ["Said", "decode", "encode"]
 
@@ -34,13 +34,13 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 class _Asked(NamedTuple):
     stream: _StreamKey
     partition: _Count
-    fetch: Fetch
+    fetch: ReplicaFetch
 
 
 class _Answered(NamedTuple):
     stream: _StreamKey
     partition: _Count
-    answer: FetchAnswer
+    answer: ReplicaFetchAnswer
     size: _Count
 
 
@@ -53,7 +53,7 @@ class Said(NamedTuple):
     """A message for the replica of a partition, and the batches that come with an answer."""
 
     place: PartitionId
-    message: Fetch | FetchAnswer
+    message: ReplicaFetch | ReplicaFetchAnswer
     records: Sequence[Buffer] = ()
 
 
@@ -69,7 +69,7 @@ def encode(said: Sequence[Said]) -> list[Buffer]:
     bodies: list[Buffer] = []
     forgotten: list[int | None] = []
     for (stream_id, partition), message, records in said:
-        if isinstance(message, Fetch):
+        if isinstance(message, ReplicaFetch):
             fetches.append(_Asked(stream_id.bytes, partition, message))
         else:
             *fields, _, forgotten_id = message

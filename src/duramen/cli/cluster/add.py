@@ -3,7 +3,7 @@
 import click
 
 from duramen.cli.cluster.nodes import node_argument
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 
 __all__ = ["command"]
 
@@ -11,7 +11,7 @@ __all__ = ["command"]
 @click.command("add")
 @node_argument
 @server_option
-def command(node_id: int, server: Server) -> None:
+def command(node_id: int, server: NodeAddress) -> None:
     """Let node NODE vote in the quorum of the controller.
 
     Start it first, with a live node among its seeds: it takes part and follows by itself. Voters should be 3 or 5;

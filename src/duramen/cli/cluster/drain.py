@@ -3,7 +3,7 @@
 import click
 
 from duramen.cli.cluster.nodes import node_argument, node_path
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 
 __all__ = ["command"]
 
@@ -11,7 +11,7 @@ __all__ = ["command"]
 @click.command("drain")
 @node_argument
 @server_option
-def command(node_id: int, server: Server) -> None:
+def command(node_id: int, server: NodeAddress) -> None:
     """Let leaders leave node NODE, and none come to it, until it is restarted.
 
     It keeps its replicas: `duramen cluster rebalance --without NODE` moves them. A node that is stopped in order drains

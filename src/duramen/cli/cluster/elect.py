@@ -9,7 +9,7 @@ from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.confirmation import check_askable, confirm, yes_option
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import plain, table, terminal_width
 from duramen.client.http import path_of
 
@@ -33,7 +33,7 @@ def command(
     unclean: bool,
     yes: bool,
     format_: str,
-    server: Server,
+    server: NodeAddress,
 ) -> None:
     """Elect the leader of a PARTITION of STREAM, of all its partitions, or of all partitions there are."""
     if leader is not None and (unclean or stream is None):
@@ -77,7 +77,7 @@ def _warn(found: list[dict[str, Any]]) -> None:
         click.echo("What only nodes have that were not reached is lost too: how many records is not known.", err=True)
 
 
-def _partitions(server: Server, stream: str, partition: int | None) -> list[int]:
+def _partitions(server: NodeAddress, stream: str, partition: int | None) -> list[int]:
     if partition is not None:
         return [partition]
     return [part["partition"] for part in server.get(path_of("streams", stream))["partitions"]]

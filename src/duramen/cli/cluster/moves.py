@@ -9,7 +9,7 @@ import click
 from duramen.base.errors import LeaderUnavailable, NotController, OutcomeUnknown, ServerUnreachable
 from duramen.cli.cluster.places import leaderless_text
 from duramen.cli.progress import Bar
-from duramen.cli.server import Server
+from duramen.cli.server import NodeAddress
 
 __all__ = ["carry_out"]
 
@@ -18,7 +18,7 @@ _LOOK_S: Final = 0.2
 _PATIENCE_S: Final = 30.0  # how long the controller, or the node asked, may not answer
 
 
-def carry_out(server: Server, plan: Sequence[Mapping[str, Any]], at_once: int) -> dict[str, int]:
+def carry_out(server: NodeAddress, plan: Sequence[Mapping[str, Any]], at_once: int) -> dict[str, int]:
     """Carry a plan out; how many moves were `done` and `void`, and how many leaders were `elected` in the end.
 
     Interrupted, it begins no more and says what goes on. Raises LeaderUnavailable where all that is left has had no
@@ -62,7 +62,7 @@ def _goes_on(step: Mapping[str, Any]) -> bool:
     return bool(leaderless < step["moving"] + step["waiting"])
 
 
-def _begin(server: Server, moves: Sequence[Mapping[str, Any]], at_once: int) -> Mapping[str, Any]:
+def _begin(server: NodeAddress, moves: Sequence[Mapping[str, Any]], at_once: int) -> Mapping[str, Any]:
     """A step of the plan; where nobody answers it is asked again for a while, which does no harm."""
     until_s = time.monotonic() + _PATIENCE_S
     while True:

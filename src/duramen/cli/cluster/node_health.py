@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from duramen.base.errors import DuramenError
 from duramen.base.units import format_bytes, format_ms
-from duramen.cli.server import Server
+from duramen.cli.server import NodeAddress
 from duramen.cli.tables import plain
 
 __all__ = ["HEALTH_HEADER", "HEALTH_RIGHT", "ask_health", "health_row"]
@@ -22,7 +22,7 @@ _NO_HTTP: Final = "it has no HTTP address"
 _NO_LAG: Final = {"partitions": 0, "records": 0, "unheard": 0, "seconds": 0.0}
 
 
-def ask_health(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def ask_health(server: NodeAddress, nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Of each node that `server` tells of in `/v1/cluster/nodes`: `id`, `version`, `health`, `lag` and `error`.
 
     `error` says why it does not answer.
@@ -53,10 +53,10 @@ def ask_health(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[dict[
 
 def _ask(node: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
     address = node["endpoints"].get("http")
-    return ({}, _NO_HTTP) if address is None else _asked(Server(address))
+    return ({}, _NO_HTTP) if address is None else _asked(NodeAddress(address))
 
 
-def _asked(server: Server) -> tuple[Mapping[str, Any], str | None]:
+def _asked(server: NodeAddress) -> tuple[Mapping[str, Any], str | None]:
     try:
         return server.get("/v1/node", timeout_s=_ANSWER_S), None
     except DuramenError as error:

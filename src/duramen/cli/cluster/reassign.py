@@ -12,7 +12,7 @@ from duramen.cli.cluster.nodes import LARGEST_ID, PARTITION
 from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.client.http import path_of
 
 __all__ = ["command"]
@@ -46,7 +46,7 @@ def command(
     factor: int | None,
     cancel: bool,
     format_: str,
-    server: Server,
+    server: NodeAddress,
 ) -> None:
     """Give PARTITION of STREAM other replicas; without arguments list the reassignments under way.
 
@@ -72,7 +72,7 @@ def command(
         click.echo(f"Every partition that is named has {factor} replicas.", err=True)
 
 
-def _of_factor(server: Server, stream: str, partition: int | None, factor: int) -> list[object]:
+def _of_factor(server: NodeAddress, stream: str, partition: int | None, factor: int) -> list[object]:
     found = server.get(path_of("streams", stream))["partitions"]
     named = [one for one in found if partition in (None, one["partition"])]
     if not named:
@@ -81,7 +81,7 @@ def _of_factor(server: Server, stream: str, partition: int | None, factor: int) 
     return [{"stream": stream, "partition": index, "replicas": members} for index, members in wanted.items()]
 
 
-def _list(server: Server, format_: str) -> None:
+def _list(server: NodeAddress, format_: str) -> None:
     found: Sequence[dict[str, Any]] = server.get(_PATH)["reassignments"]
     if format_ == JSON:
         print_json(found)

@@ -11,7 +11,7 @@ from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.cluster.places import leaderless_text, named_places
 from duramen.cli.confirmation import check_askable, confirm, yes_option
 from duramen.cli.output import JSON, format_option, print_json
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import table, terminal_width
 
 __all__ = ["command"]
@@ -36,7 +36,7 @@ def command(
     cancel: bool,
     yes: bool,
     format_: str,
-    server: Server,
+    server: NodeAddress,
 ) -> None:
     """Spread replicas and leaders over the nodes: plan, show the plan, and carry it out.
 
@@ -111,7 +111,7 @@ def _print_end(end: Mapping[str, int], format_: str) -> None:
     click.echo(f"{end['done']} moves are done, and {end['elected']} leaders moved{void}.")
 
 
-def _cancel(server: Server, *, yes: bool, format_: str) -> None:
+def _cancel(server: NodeAddress, *, yes: bool, format_: str) -> None:
     found = server.get(_REASSIGNMENTS)["reassignments"]
     if not found:
         if format_ == JSON:

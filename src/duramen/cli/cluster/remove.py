@@ -4,7 +4,7 @@ import click
 
 from duramen.cli.cluster.nodes import node_argument, node_path
 from duramen.cli.confirmation import check_askable, confirm, yes_option
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 
 __all__ = ["command"]
 
@@ -13,7 +13,7 @@ __all__ = ["command"]
 @node_argument
 @yes_option
 @server_option
-def command(node_id: int, yes: bool, server: Server) -> None:
+def command(node_id: int, yes: bool, server: NodeAddress) -> None:
     """Take node NODE out of the cluster, and its vote from it.
 
     Move its replicas first with `duramen cluster rebalance --without NODE`, then stop it. A node that is live, or holds

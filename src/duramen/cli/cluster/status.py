@@ -10,7 +10,7 @@ from duramen.base.units import format_ms
 from duramen.cli.cluster.node_health import HEALTH_HEADER, HEALTH_RIGHT, ask_health, health_row
 from duramen.cli.cluster.places import named_places
 from duramen.cli.output import JSON, format_option, print_json, print_table
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import plain
 
 __all__ = ["command"]
@@ -19,7 +19,7 @@ __all__ = ["command"]
 @click.command("status")
 @format_option
 @server_option
-def command(format_: str, server: Server) -> None:
+def command(format_: str, server: NodeAddress) -> None:
     """Show the cluster: its quorum, its nodes and how each of them is, and the partitions that need a look.
 
     LAG is what a node lacks of the partitions that others lead, as they say; `>=`: a leader has not heard of it yet.

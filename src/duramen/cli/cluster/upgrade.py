@@ -4,7 +4,7 @@ import click
 
 from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.output import JSON, format_option, print_json, print_table
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import plain
 
 __all__ = ["command"]
@@ -17,7 +17,7 @@ _PATH = "/v1/cluster/feature-level"
 @yes_option
 @format_option
 @server_option
-def command(dry_run: bool, yes: bool, format_: str, server: Server) -> None:
+def command(dry_run: bool, yes: bool, format_: str, server: NodeAddress) -> None:
     """Raise the feature level to the highest that all nodes know, once all run a new version.
 
     Nodes of an older version cannot take part after that, and the level never goes down.

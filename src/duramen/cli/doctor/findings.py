@@ -2,12 +2,12 @@
 
 from typing import Literal, NamedTuple
 
-__all__ = ["Finding", "State"]
+__all__ = ["DoctorFinding", "State"]
 
 State = Literal["ok", "note", "missing"]
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """One thing that was looked at. `missing` is what a command cannot do without; `advice` says what to do."""
 
     name: str

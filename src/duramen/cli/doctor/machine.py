@@ -12,7 +12,7 @@ from typing import Final
 
 from duramen.base.catalogue import BROKER
 from duramen.base.units import format_bytes
-from duramen.cli.doctor.findings import Finding
+from duramen.cli.doctor.findings import DoctorFinding
 
 __all__ = ["clock", "disk", "open_files", "space"]
 
@@ -34,17 +34,17 @@ _TIMEX_BYTES: Final = 512  # more than a struct timex has anywhere
 _TIME_ERROR: Final = 5  # adjtimex(2): the clock is not synchronized
 
 
-def open_files() -> Finding:
+def open_files() -> DoctorFinding:
     """How many files a process may have open."""
     if sys.platform == "win32":
-        return Finding("open files", "ok", "not limited")
+        return DoctorFinding("open files", "ok", "not limited")
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = soft != resource.RLIM_INFINITY and soft < _FEW_FILES
     advice = f"every connection and every open segment takes one: ulimit -n {_FEW_FILES} or more" if few else ""
     names = ["unlimited" if limit == resource.RLIM_INFINITY else str(limit) for limit in (soft, hard)]
-    return Finding("open files", "note" if few else "ok", f"{names[0]}, can be raised to {names[1]}", advice)
+    return DoctorFinding("open files", "note" if few else "ok", f"{names[0]}, can be raised to {names[1]}", advice)
 
 
 def _existing(path: Path) -> Path:
@@ -54,29 +54,29 @@ def _existing(path: Path) -> Path:
     return place
 
 
-def disk(data_dir: Path) -> Finding:
+def disk(data_dir: Path) -> DoctorFinding:
     """How long a small write takes until it is on disk, there where the data lies or will lie."""
     place = _existing(data_dir)
     try:
         took_ms = _syncs_ms(place)
     except OSError as error:
         advice = "give another directory with --data-dir, or make this one writable"
-        return Finding("disk", "missing", f"{place} cannot be written: {error.strerror}", advice)
+        return DoctorFinding("disk", "missing", f"{place} cannot be written: {error.strerror}", advice)
     middle_ms = median(took_ms)
     usual = next((words for bound_ms, words in _USUAL if middle_ms < bound_ms), "slow")
     kind = _file_system(place)
     found = f"{middle_ms:.2f} ms to write and sync 4 KiB (median of {len(took_ms)}) in {place}"
     found += f", which is {kind}: {usual}" if kind else f": {usual}"
     if kind in _IN_MEMORY:
-        return Finding(
+        return DoctorFinding(
             "disk", "note", found, "that is memory, not a disk: give --data-dir a place that survives a reboot"
         )
     if kind in _ON_A_NETWORK:
-        return Finding("disk", "note", found, "that is a network's: what a sync means there is up to its server")
+        return DoctorFinding("disk", "note", found, "that is a network's: what a sync means there is up to its server")
     if middle_ms >= _SLOW_SYNC_MS:
         advice = "acknowledgements with durability=sync wait for this: use a faster disk, or durability=os where it may"
-        return Finding("disk", "note", found, advice)
-    return Finding("disk", "ok", found)
+        return DoctorFinding("disk", "note", found, advice)
+    return DoctorFinding("disk", "ok", found)
 
 
 def _syncs_ms(place: Path) -> list[float]:
@@ -113,7 +113,7 @@ def _unescaped(mount: str) -> str:
     return mount
 
 
-def space(data_dir: Path) -> Finding:
+def space(data_dir: Path) -> DoctorFinding:
     """How much the disk has left."""
     place = _existing(data_dir)
     usage = shutil.disk_usage(place)
@@ -125,22 +125,22 @@ def space(data_dir: Path) -> Finding:
             f"the write-ahead log alone may take {format_bytes(needed)}: make room, or start with less:"
             " --wal-max-bytes 256MiB"
         )
-        return Finding("disk space", "note", found, advice)
-    return Finding("disk space", "ok", found)
+        return DoctorFinding("disk space", "note", found, advice)
+    return DoctorFinding("disk space", "ok", found)
 
 
-def clock() -> Finding:
+def clock() -> DoctorFinding:
     """Whether the clock is kept right, as the kernel of Linux knows (adjtimex(2))."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     state = _adjtimex() if sys.platform == "linux" else None
     if state is None:
-        return Finding(
+        return DoctorFinding(
             "clock", "note", f"{now}; cannot tell whether it is synchronised", "compare it with another clock"
         )
     if state == _TIME_ERROR:
         advice = "timestamps and retention go by it: run chrony or systemd-timesyncd, or see that the host does"
-        return Finding("clock", "note", f"{now}, not synchronised as far as the kernel knows", advice)
-    return Finding("clock", "ok", f"{now}, synchronised")
+        return DoctorFinding("clock", "note", f"{now}, not synchronised as far as the kernel knows", advice)
+    return DoctorFinding("clock", "ok", f"{now}, synchronised")
 
 
 def _adjtimex() -> int | None:

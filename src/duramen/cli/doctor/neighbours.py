@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
 from duramen.base.catalogue import BROKER
-from duramen.cli.doctor.findings import Finding
+from duramen.cli.doctor.findings import DoctorFinding
 
 __all__ = ["Neighbour", "door_ports", "who_answers"]
 
@@ -147,7 +147,7 @@ _CLUSTER: Final[tuple[tuple[str, Callable[[Neighbour, str], str]], ...]] = (
 )
 
 
-def door_ports() -> list[Finding]:
+def door_ports() -> list[DoctorFinding]:
     """Whether each address that a node would listen on is free, or who answers there.
 
     The doors for other nodes are looked at where their addresses are set.
@@ -156,23 +156,23 @@ def door_ports() -> list[Finding]:
     return [_door(name, advise) for name, advise in (*_DOORS, *of_cluster)]
 
 
-def _door(setting: str, advise: Callable[[Neighbour, str], str]) -> Finding:
+def _door(setting: str, advise: Callable[[Neighbour, str], str]) -> DoctorFinding:
     name = f"{setting.removesuffix('.listen').replace('.', ' ')} port"
     address = os.environ.get(BROKER[setting].environment_name) or BROKER[setting].default_text
     # Of several addresses the first says enough.
     host, _, port = address.partition(",")[0].strip().rpartition(":")
     host = host.strip("[]")
     if not (port.isascii() and port.isdigit() and host):
-        return Finding(
+        return DoctorFinding(
             name, "missing", f"{address!r} is no address", f"{BROKER[setting].environment_name} must be HOST:PORT"
         )
     if port == "0":
-        return Finding(name, "ok", f"{address}: any port that is free")
+        return DoctorFinding(name, "ok", f"{address}: any port that is free")
     found = who_answers(host, int(port))
     if found.kind == "nobody":
-        return Finding(name, "ok", f"{address} is free")
+        return DoctorFinding(name, "ok", f"{address} is free")
     if found.kind == "forbidden":
-        return Finding(name, "note", f"{address} cannot be listened on: {found.said}", advise(found, address))
+        return DoctorFinding(name, "note", f"{address} cannot be listened on: {found.said}", advise(found, address))
     if found.kind == "duramen":
-        return Finding(name, "ok", f"{address} is taken by {found.said}")
-    return Finding(name, "note", f"{address} is taken by {found.said}", advise(found, address))
+        return DoctorFinding(name, "ok", f"{address} is taken by {found.said}")
+    return DoctorFinding(name, "note", f"{address} is taken by {found.said}", advise(found, address))

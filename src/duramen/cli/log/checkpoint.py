@@ -9,7 +9,7 @@ import msgspec
 
 from duramen.cli.log.files import FileUnreadable
 from duramen.cli.output import JSON, print_json
-from duramen.storage.checkpoint import Checkpoint, read_checkpoint
+from duramen.storage.checkpoint import NodeCheckpoint, read_checkpoint
 from duramen.storage.log.state import LogState
 
 __all__ = ["dump_checkpoint"]
@@ -47,7 +47,7 @@ def dump_checkpoint(path: Path, format_: str) -> None:
         )
 
 
-def _head(checkpoint: Checkpoint) -> dict[str, object]:
+def _head(checkpoint: NodeCheckpoint) -> dict[str, object]:
     return {
         "directory_id": str(UUID(bytes=checkpoint.directory_id)),
         "node_epoch": checkpoint.node_epoch,

@@ -12,7 +12,7 @@ from duramen.cli.output import JSON, print_json, print_table
 from duramen.cli.progress import Bar
 
 if TYPE_CHECKING:
-    from duramen.node.salvage import Cut, Salvaged, SalvagedLog
+    from duramen.node.salvage import Salvaged, SalvagedEnd, SalvagedLog
 
 __all__ = ["LOST", "rewrite"]
 
@@ -22,7 +22,7 @@ LOST: Final = 3
 _LACKING: Final = {False: "no replica here", True: "not in sync here: the newest records may be lost"}
 
 
-def rewrite(source: Path, target: Path, format_: str, cut: "Cut | None" = None) -> int:
+def rewrite(source: Path, target: Path, format_: str, cut: "SalvagedEnd | None" = None) -> int:
     """Make the new directory and say what became of it; returns the exit code."""
     from duramen.node.salvage import salvage
 

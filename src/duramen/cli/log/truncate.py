@@ -25,6 +25,6 @@ def command(source: Path, target: Path, stream: str, partition: int, end_offset:
     printed. Groups that have read further start over as their `auto.offset.reset` says. The exit code is 0 where only
     that is gone which was to go, and 3 where something else is or may be lost.
     """
-    from duramen.node.salvage import Cut
+    from duramen.node.salvage import SalvagedEnd
 
-    return rewrite(source, target, format_, Cut(stream, partition, end_offset))
+    return rewrite(source, target, format_, SalvagedEnd(stream, partition, end_offset))

@@ -9,7 +9,7 @@ from duramen.base.errors import DirectoryUnusable, DuramenError
 from duramen.base.units import format_bytes
 from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.progress import Bar
-from duramen.storage.recovery.verification import Finding, Verified, verify, verify_segment
+from duramen.storage.recovery.verification import DamageFinding, Verified, verify, verify_segment
 from duramen.storage.segment.segment import parse_segment_name
 
 __all__ = ["DAMAGED", "NotVerifiable", "command"]
@@ -55,7 +55,7 @@ def _verify_directory(path: Path, bar: Bar, only: str = "") -> Verified:
     with hold(path, damaged=True) as held:
         found = verify(held.files, held.id, expect=bar.expect, advance=bar.advance, only=only)
         if held.id is None and not only:
-            found.findings.insert(0, Finding("duramen.json", "directory", held.problem))
+            found.findings.insert(0, DamageFinding("duramen.json", "directory", held.problem))
         return found
 
 

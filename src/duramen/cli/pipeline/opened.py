@@ -11,7 +11,7 @@ from duramen.base.errors import PipelineInvalid
 
 if TYPE_CHECKING:
     from duramen.spark.pipelines.checkpoints import Checkpoints
-    from duramen.spark.pipelines.definition.model import Declared
+    from duramen.spark.pipelines.definition.model import PipelineModel
     from duramen.spark.pipelines.definition.problems import Problems
 
 __all__ = [
@@ -52,7 +52,7 @@ def checkpoints_option(function: _F) -> _F:
     )(function)  # fmt: skip
 
 
-def read(file: Path) -> tuple["Declared", "Problems"]:
+def read(file: Path) -> tuple["PipelineModel", "Problems"]:
     """The pipeline of a file. Raises PipelineInvalid where it is none, with each problem said; OSError."""
     declared, problems = look(file)
     if problems.errors():
@@ -60,7 +60,7 @@ def read(file: Path) -> tuple["Declared", "Problems"]:
     return declared, problems
 
 
-def look(file: Path) -> tuple["Declared", "Problems"]:
+def look(file: Path) -> tuple["PipelineModel", "Problems"]:
     """What there is of the pipeline of a file, and its problems. Raises PipelineInvalid where it is none; OSError."""
     from duramen.spark.pipelines.definition.loader import load
     from duramen.spark.pipelines.definition.problems import Problems
@@ -73,7 +73,7 @@ def look(file: Path) -> tuple["Declared", "Problems"]:
     return declared, problems
 
 
-def checkpoints_of(declared: "Declared", given: Path | None) -> "Checkpoints":
+def checkpoints_of(declared: "PipelineModel", given: Path | None) -> "Checkpoints":
     """The checkpoints of a pipeline."""
     from duramen.spark.pipelines.checkpoints import Checkpoints
 

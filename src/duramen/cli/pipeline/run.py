@@ -21,7 +21,7 @@ from duramen.cli.pipeline.opened import (
 )
 
 if TYPE_CHECKING:
-    from duramen.spark.pipelines.run import Watcher
+    from duramen.spark.pipelines.run import PipelineWatcher
 
 __all__ = ["command"]
 
@@ -88,7 +88,7 @@ def _told_to_stop() -> Iterator[threading.Event]:
 
 
 @contextlib.contextmanager
-def _watcher() -> "Iterator[Watcher]":
+def _watcher() -> "Iterator[PipelineWatcher]":
     from duramen.cli.pipeline.watch import LineWatcher, ScreenWatcher
 
     if not sys.stdout.isatty():

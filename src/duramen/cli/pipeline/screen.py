@@ -5,7 +5,7 @@ from typing import Final
 
 from duramen.base.units import format_ms
 from duramen.cli.tables import plain, table
-from duramen.spark.pipelines.status import QueryStatus, Status
+from duramen.spark.pipelines.status import PipelineStatus, QueryStatus
 
 __all__ = ["HEADER", "cells", "render"]
 
@@ -13,7 +13,7 @@ HEADER: Final = ("QUERY", "STATE", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH TIME
 _LOST: Final = "its application is gone without a word"
 
 
-def render(status: Status, width: int | None = None) -> str:
+def render(status: PipelineStatus, width: int | None = None) -> str:
     """All of it; `width` is what a line may have."""
     since = datetime.fromtimestamp(status.started_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     state = _LOST if status.state == "lost" else status.state

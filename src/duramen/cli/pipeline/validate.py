@@ -10,7 +10,7 @@ from duramen.base.errors import ServerUnreachable
 from duramen.cli.pipeline.opened import file_argument, look, master_option, say_problems, say_starting
 
 if TYPE_CHECKING:
-    from duramen.spark.pipelines.definition.model import Declared
+    from duramen.spark.pipelines.definition.model import PipelineModel
     from duramen.spark.pipelines.definition.problems import Problems
 
 __all__ = ["command"]
@@ -52,7 +52,7 @@ def _names_master() -> bool:
     return click.get_current_context().get_parameter_source("master") is not ParameterSource.DEFAULT
 
 
-def _unreachable(declared: "Declared", problems: "Problems") -> ServerUnreachable | None:
+def _unreachable(declared: "PipelineModel", problems: "Problems") -> ServerUnreachable | None:
     """Have the brokers say whether the streams are there; returns why they cannot be asked."""
     from duramen.spark.pipelines.checks import check_streams
 

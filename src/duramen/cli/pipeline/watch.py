@@ -10,7 +10,7 @@ import msgspec
 
 from duramen.cli.pipeline.screen import render
 from duramen.cli.tables import plain
-from duramen.spark.pipelines.status import QueryStatus, Status
+from duramen.spark.pipelines.status import PipelineStatus, QueryStatus
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -25,7 +25,7 @@ class LineWatcher:
         self._told: dict[str, QueryStatus] = {}
         self._writing = threading.Lock()  # rows come from threads of Spark's
 
-    def status(self, status: Status) -> None:
+    def status(self, status: PipelineStatus) -> None:
         """Say what has changed."""
         for query in status.queries:
             if query != self._told.get(query.query):
@@ -47,7 +47,7 @@ class ScreenWatcher:
     def __init__(self, live: "Live") -> None:
         self._live = live
 
-    def status(self, status: Status) -> None:
+    def status(self, status: PipelineStatus) -> None:
         """Show it."""
         from rich.text import Text
 

@@ -14,9 +14,9 @@ from duramen.base.positions import POSITION_FORMS, At, Position, parse_position
 from duramen.cli.names import GroupName, StreamName
 from duramen.cli.progress import Bar
 from duramen.cli.records.formats import FORMATS, TEXT, Printer, printer
-from duramen.cli.records.reader import Chunk, Reader, Share
-from duramen.cli.server import Server, find_stream, server_option
-from duramen.client import Cluster, Consumer, Member, Topic, TopicPartition
+from duramen.cli.records.reader import GroupShare, RecordChunk, StreamRecords
+from duramen.cli.server import NodeAddress, find_stream, server_option
+from duramen.client import BrokerCluster, Consumer, GroupMembership, TopicLeaders, TopicPartition
 from duramen.client.places import FOREVER, check_places, partitions_of, places
 
 __all__ = ["command"]
@@ -45,7 +45,7 @@ class _Output:
         self._print = print_record
         self._is_pipe = stat.S_ISFIFO(os.fstat(1).st_mode) or stat.S_ISSOCK(os.fstat(1).st_mode)
 
-    def write(self, chunk: Chunk) -> int:
+    def write(self, chunk: RecordChunk) -> int:
         """Write the chunk, as far as it may; returns the offset behind what is out."""
         taken = chunk.records[: self.left]
         if taken:
@@ -82,12 +82,12 @@ def _ends(
 
 
 def _read_alone(
-    consumer: Consumer, topic: Topic, partition: int | None, offset: Position, until: Position, output: _Output,
+    consumer: Consumer, topic: TopicLeaders, partition: int | None, offset: Position, until: Position, output: _Output,
     *, follow: bool,
 ) -> None:  # fmt: skip
     """Read each partition from `offset` on."""
     wanted = partitions_of(topic, partition)
-    reader = Reader(consumer, topic, follow=follow)
+    reader = StreamRecords(consumer, topic, follow=follow)
     bounds = consumer.bounds(wanted)
     firsts = places(consumer, offset, bounds)
     check_places(firsts, bounds)
@@ -105,11 +105,18 @@ def _read_alone(
 
 
 def _read_for_group(
-    cluster: Cluster, topic: Topic, group: str, offset: Position, until: Position, output: _Output, *, follow: bool
+    cluster: BrokerCluster,
+    topic: TopicLeaders,
+    group: str,
+    offset: Position,
+    until: Position,
+    output: _Output,
+    *,
+    follow: bool,
 ) -> None:
     """Read what the group gives this member of it, from where the group is."""
     consumer = Consumer(cluster)
-    reader = Reader(consumer, topic, follow=follow)
+    reader = StreamRecords(consumer, topic, follow=follow)
     ends = _ends(consumer, consumer.bounds(partitions_of(topic, None)), until, follow=follow)
 
     def begin(assigned: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]) -> None:
@@ -128,7 +135,7 @@ def _read_for_group(
             )  # fmt: skip
         reader.read(firsts, {at: FOREVER if follow else ends.get(at, 0) for at in assigned})
 
-    with Share(cluster, reader, Member(cluster, group, [topic.name]), group) as share:
+    with GroupShare(cluster, reader, GroupMembership(cluster, group, [topic.name]), group) as share:
         while output.left:
             output.check()
             share.keep(lambda *shared: reader.patiently(lambda: begin(*shared)))
@@ -182,7 +189,7 @@ def command(
     follow: bool,
     format_: str,
     key_separator: str | None,
-    server: Server,
+    server: NodeAddress,
 ) -> None:
     """Print the records of STREAM, from the start to the end as it is when the command begins.
 
@@ -200,7 +207,7 @@ def command(
     print_record = printer(format_, None if key_separator is None else key_separator.encode())
     timeout_s = _SILENT_S if follow else _TIMEOUT_S
     bar = Bar("reading", None, wanted=not follow and not sys.stdout.isatty())
-    with Cluster(server.kafka(), client_id="duramen-cli", timeout_s=timeout_s) as cluster, bar:
+    with BrokerCluster(server.kafka(), client_id="duramen-cli", timeout_s=timeout_s) as cluster, bar:
         topic = find_stream(cluster, stream)
         if partition is None and len(topic.leaders) > 1:
             for name, position in (("an --offset", offset), ("an --until", until)):

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from duramen.base.errors import InputInvalid
-from duramen.codec.batch import Headers, Record
+from duramen.codec.batch import DecodedRecord, Headers
 from duramen.codec.jsonbytes import bytes_of, json_of
 
-__all__ = ["FORMATS", "JSON", "RAW", "TEXT", "Entry", "Parser", "Printer", "parser", "printer"]
+__all__ = ["FORMATS", "JSON", "RAW", "TEXT", "Parser", "Printer", "ProducedRecord", "parser", "printer"]
 
 TEXT: Final = "text"
 JSON: Final = "json"
@@ -22,7 +22,7 @@ _LARGEST_TIMESTAMP: Final = (1 << 63) - 1
 _FIELDS: Final = ("partition", "timestamp", "key", "value", "headers", "topic", "offset")
 
 
-class Entry(NamedTuple):
+class ProducedRecord(NamedTuple):
     """A record to be written; None where the producer decides."""
 
     value: bytes | None
@@ -32,10 +32,10 @@ class Entry(NamedTuple):
     timestamp_ms: int | None = None
 
 
-Parser = Callable[[bytes], Entry]
+Parser = Callable[[bytes], ProducedRecord]
 """From a line without its end. Raises InputInvalid."""
 
-Printer = Callable[[str, int, Record], bytes]
+Printer = Callable[[str, int, DecodedRecord], bytes]
 """From a stream's name, a partition and a record to what is printed, its end included."""
 
 
@@ -44,12 +44,12 @@ def parser(format_: str, separator: bytes | None) -> Parser:
     if format_ == JSON:
         return _from_json
     if separator is None:
-        return Entry
+        return ProducedRecord
     between = separator
 
-    def split(line: bytes) -> Entry:
+    def split(line: bytes) -> ProducedRecord:
         key, found, value = line.partition(between)
-        return Entry(value, key) if found else Entry(line)
+        return ProducedRecord(value, key) if found else ProducedRecord(line)
 
     return split
 
@@ -64,22 +64,22 @@ def printer(format_: str, separator: bytes | None) -> Printer:
         return _as_text
     between = separator
 
-    def with_key(_: str, __: int, record: Record) -> bytes:
+    def with_key(_: str, __: int, record: DecodedRecord) -> bytes:
         value = record.value or b""
         return value + b"\n" if record.key is None else b"%b%b%b\n" % (record.key, between, value)
 
     return with_key
 
 
-def _as_text(_: str, __: int, record: Record) -> bytes:
+def _as_text(_: str, __: int, record: DecodedRecord) -> bytes:
     return (record.value or b"") + b"\n"
 
 
-def _as_raw(_: str, __: int, record: Record) -> bytes:
+def _as_raw(_: str, __: int, record: DecodedRecord) -> bytes:
     return record.value or b""
 
 
-def _as_json(stream: str, partition: int, record: Record) -> bytes:
+def _as_json(stream: str, partition: int, record: DecodedRecord) -> bytes:
     document = {
         "topic": stream,
         "partition": partition,
@@ -92,7 +92,7 @@ def _as_json(stream: str, partition: int, record: Record) -> bytes:
     return msgspec.json.encode(document) + b"\n"
 
 
-def _from_json(line: bytes) -> Entry:
+def _from_json(line: bytes) -> ProducedRecord:
     try:
         document = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -104,7 +104,7 @@ def _from_json(line: bytes) -> Entry:
             raise InputInvalid(f"{name!r} is no field of a record; there are {', '.join(_FIELDS)}")
     if "value" not in document:
         raise InputInvalid('it has no "value"; a record without one says "value": null')
-    return Entry(
+    return ProducedRecord(
         _bytes(document, "value"),
         _bytes(document, "key"),
         _headers(document.get("headers")),

@@ -13,10 +13,10 @@ from duramen.base.errors import BatchTooLarge, DuramenError, StreamNotFound
 from duramen.base.units import format_bytes
 from duramen.cli.names import StreamName
 from duramen.cli.progress import Bar
-from duramen.cli.records.formats import FORMATS, JSON, RAW, TEXT, Entry, parser
-from duramen.cli.server import Server, find_stream, server_option
+from duramen.cli.records.formats import FORMATS, JSON, RAW, TEXT, ProducedRecord, parser
+from duramen.cli.server import NodeAddress, find_stream, server_option
 from duramen.cli.standard import input_descriptor
-from duramen.client import Admin, Cluster, Producer, Topic
+from duramen.client import BrokerCluster, Producer, StreamAdmin, TopicLeaders
 from duramen.codec.batch import HEADER_BYTES, encode_record
 
 __all__ = ["command"]
@@ -82,7 +82,7 @@ class _Writing:
     """Records on their way into one stream."""
 
     def __init__(
-        self, producer: Producer, stream: Topic, limit_bytes: int, partition: int | None, headers: _Headers
+        self, producer: Producer, stream: TopicLeaders, limit_bytes: int, partition: int | None, headers: _Headers
     ) -> None:
         """`limit_bytes` is what the stream allows a batch. Raises StreamNotFound where there is no such partition."""
         self._producer = producer
@@ -101,7 +101,7 @@ class _Writing:
 
     def write_whole(self, content: bytes) -> None:
         """All of the input as one record. Raises BatchTooLarge …"""
-        entry = self._checked(Entry(content), len(content))
+        entry = self._checked(ProducedRecord(content), len(content))
         self._produce(entry)
 
     def write_lines(self, pieces: Iterator[Sequence[bytes]], format_: str, separator: bytes | None) -> None:
@@ -122,7 +122,7 @@ class _Writing:
                     raise
                 self._produce(entry)
 
-    def _checked(self, entry: Entry, size: int) -> Entry:
+    def _checked(self, entry: ProducedRecord, size: int) -> ProducedRecord:
         """A record that was read from `size` bytes, complete. Raises BatchTooLarge or StreamNotFound."""
         if self._partition is not None:
             entry = entry._replace(partition=self._partition)
@@ -138,7 +138,7 @@ class _Writing:
                 )
         return entry
 
-    def _produce(self, entry: Entry) -> None:
+    def _produce(self, entry: ProducedRecord) -> None:
         self._producer.produce(
             self._stream.name, entry.value, key=entry.key, partition=entry.partition, headers=entry.headers,
             timestamp_ms=entry.timestamp_ms,
@@ -194,7 +194,7 @@ def command(
     partition: int | None,
     header: _Headers,
     acks: str,
-    server: Server,
+    server: NodeAddress,
 ) -> None:
     """Write standard input to STREAM, a record for each line.
 
@@ -208,9 +208,9 @@ def command(
     if key_separator is not None and (format_ != TEXT or not key_separator):
         raise click.UsageError("--key-separator is some text, and goes with --format text")
     descriptor = input_descriptor()
-    with Cluster(server.kafka(), client_id="duramen-cli") as cluster, _bar(descriptor) as bar:
+    with BrokerCluster(server.kafka(), client_id="duramen-cli") as cluster, _bar(descriptor) as bar:
         topic = find_stream(cluster, stream)
-        limit_bytes = int(Admin(cluster).stream_configs(stream, [_SIZE_SETTING])[_SIZE_SETTING] or 0)
+        limit_bytes = int(StreamAdmin(cluster).stream_configs(stream, [_SIZE_SETTING])[_SIZE_SETTING] or 0)
         batch_bytes = min(_BATCH_BYTES, limit_bytes - HEADER_BYTES)
         producer = Producer(cluster, batch_bytes=batch_bytes, acks=_ACKS[acks])
         writing = _Writing(producer, topic, limit_bytes, partition, header)

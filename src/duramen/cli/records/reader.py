@@ -18,11 +18,11 @@ from duramen.base.errors import (
     ServerUnreachable,
     StreamNotFound,
 )
-from duramen.client import Cluster, Consumer, Member, Topic, TopicPartition
+from duramen.client import BrokerCluster, Consumer, GroupMembership, TopicLeaders, TopicPartition
 from duramen.client.places import FOREVER
-from duramen.codec.batch import CONTROL, Record, batches, records
+from duramen.codec.batch import CONTROL, DecodedRecord, batches, records
 
-__all__ = ["Chunk", "Reader", "Share"]
+__all__ = ["GroupShare", "RecordChunk", "StreamRecords"]
 
 _WAIT_MS: Final = 500
 _TOPIC_S: Final = 5.0  # how often a follower looks whether the stream has more partitions
@@ -32,18 +32,18 @@ _LEAVING_S: Final = 5.0
 _T = TypeVar("_T")
 
 
-class Chunk(NamedTuple):
+class RecordChunk(NamedTuple):
     """Records of one partition; what comes behind them begins at `next_offset`."""
 
     at: TopicPartition
-    records: Sequence[Record]
+    records: Sequence[DecodedRecord]
     next_offset: int
 
 
-class Reader:
+class StreamRecords:
     """Reads partitions of one stream from where they are up to their ends, whichever has something first."""
 
-    def __init__(self, consumer: Consumer, topic: Topic, *, follow: bool) -> None:
+    def __init__(self, consumer: Consumer, topic: TopicLeaders, *, follow: bool) -> None:
         """A follower waits for a node that does not answer, and says so."""
         self.positions: dict[TopicPartition, int] = {}
         """What is still to be read. Those that answered last stand last, so that none waits behind the others."""
@@ -58,7 +58,7 @@ class Reader:
         self._ends = dict(ends)
         self.positions = {at: first for at, first in firsts.items() if first < ends[at]}
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[RecordChunk]:
         """What there is next, of several partitions; may be nothing. Raises StreamNotFound, RecordsLost …"""
         if not self.positions:
             time.sleep(_WAIT_MS / 1000)
@@ -86,7 +86,7 @@ class Reader:
             del self.positions[fetched.at]
             if fetched.next_offset < end:
                 self.positions[fetched.at] = fetched.next_offset
-            yield Chunk(fetched.at, taken, min(fetched.next_offset, end))
+            yield RecordChunk(fetched.at, taken, min(fetched.next_offset, end))
 
     def patiently(self, call: Callable[[], _T]) -> _T:
         """What `call` returns; a follower waits for a node that does not answer, and says so once."""
@@ -137,10 +137,10 @@ class Reader:
         return error
 
 
-class Share:
+class GroupShare:
     """The part of a stream that a consumer group gives to this member of it; a context in which it is a member."""
 
-    def __init__(self, cluster: Cluster, reader: Reader, member: Member, group: str) -> None:
+    def __init__(self, cluster: BrokerCluster, reader: StreamRecords, member: GroupMembership, group: str) -> None:
         self._cluster = cluster
         self._reader = reader
         self._member = member

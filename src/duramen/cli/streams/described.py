@@ -10,7 +10,7 @@ from duramen.base.errors import CoordinatorLoading, GroupNotFound, LeaderUnavail
 from duramen.base.units import format_bytes, format_ms, moment
 from duramen.cli.output import print_table
 from duramen.cli.progress import Bar
-from duramen.cli.server import Server
+from duramen.cli.server import NodeAddress
 from duramen.cli.tables import plain
 from duramen.client.http import path_of
 
@@ -22,7 +22,7 @@ _UNHEARD: Final = (CoordinatorLoading, LeaderUnavailable, NotCoordinator, Outcom
 """Who coordinates a group does not answer, or is not known."""
 
 
-def groups_reading(server: Server, stream: str) -> tuple[list[dict[str, Any]], str]:
+def groups_reading(server: NodeAddress, stream: str) -> tuple[list[dict[str, Any]], str]:
     """The groups that have committed offsets of a stream: id, state, and these offsets with their lag.
 
     And why some may be missing; empty where they are all there.

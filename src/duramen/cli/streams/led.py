@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from duramen.base.errors import NotLeader
-from duramen.client.http import Server
+from duramen.client.http import HttpNode
 
 __all__ = ["leader_of"]
 
 
-def leader_of(server: Server, part: Mapping[str, Any]) -> Server:
+def leader_of(server: HttpNode, part: Mapping[str, Any]) -> HttpNode:
     """The node that leads a partition, as `server` tells of it. Raises NotLeader."""
     if part["leads"]:
         return server

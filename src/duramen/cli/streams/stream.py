@@ -9,7 +9,7 @@ from duramen.base.units import format_bytes
 from duramen.cli.confirmation import check_askable, confirm, yes_option
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.deletion import delete_all
 from duramen.cli.streams.described import groups_reading, print_stream
 from duramen.cli.streams.led import leader_of
@@ -81,7 +81,7 @@ def _create(
     replication_factor: int | None,
     configs: dict[str, str],
     format_: str,
-    server: Server,
+    server: NodeAddress,
 ) -> None:
     """Create the stream NAME; one that exists with the same definition is as good."""
     wish: dict[str, object] = {"name": name, "subjects": list(subjects), "config": configs}
@@ -104,7 +104,7 @@ def _create(
 @click.option("--internal", is_flag=True, help="Show the broker's own streams too.")
 @format_option
 @server_option
-def _list(internal: bool, format_: str, server: Server) -> None:
+def _list(internal: bool, format_: str, server: NodeAddress) -> None:
     """List the streams there are."""
     listed = led(server, lambda node: list(node.listed(_STREAMS, "streams")))
     streams = [stream for stream in listed if internal or not stream["internal"]]
@@ -132,7 +132,7 @@ def _list(internal: bool, format_: str, server: Server) -> None:
 @click.argument("name", type=StreamName())
 @format_option
 @server_option
-def _describe(name: str, format_: str, server: Server) -> None:
+def _describe(name: str, format_: str, server: NodeAddress) -> None:
     """Show the stream NAME: its partitions, what NATS could not bring it, and the groups that read it."""
     (stream,) = led(server, lambda node: [node.get(path_of("streams", name))])
     stream["groups"], stream["groups_missing"] = groups_reading(server, name)
@@ -148,7 +148,7 @@ def _describe(name: str, format_: str, server: Server) -> None:
 @click.option("--delete-config", "deleted", metavar="KEY", multiple=True, help="Set it back to its default.")
 @format_option
 @server_option
-def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], format_: str, server: Server) -> None:
+def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], format_: str, server: NodeAddress) -> None:
     """Change the settings of the stream NAME."""
     if not configs and not deleted:
         raise click.UsageError("nothing to change; say --config KEY=VALUE or --delete-config KEY")
@@ -166,7 +166,7 @@ def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], format_: 
 @click.argument("total", type=click.IntRange(1))
 @format_option
 @server_option
-def _add_partitions(name: str, total: int, format_: str, server: Server) -> None:
+def _add_partitions(name: str, total: int, format_: str, server: NodeAddress) -> None:
     """Give the stream NAME more partitions, TOTAL in all; none can be taken away again.
 
     Records stay where they are, but a key may go to another partition from now on.
@@ -188,7 +188,9 @@ def _add_partitions(name: str, total: int, format_: str, server: Server) -> None
 @yes_option
 @format_option
 @server_option
-def _delete_records(name: str, before: str, partition: int | None, yes: bool, format_: str, server: Server) -> None:
+def _delete_records(
+    name: str, before: str, partition: int | None, yes: bool, format_: str, server: NodeAddress
+) -> None:
     """Delete the oldest records of the stream NAME, up to an offset; it cannot be undone."""
     if before != "end" and not (before.isascii() and before.isdigit()):
         raise click.UsageError(f"--before is an offset or `end`, not {before!r}")
@@ -222,6 +224,6 @@ def _delete_records(name: str, before: str, partition: int | None, yes: bool, fo
 @yes_option
 @format_option
 @server_option
-def _delete(names: Sequence[str], yes: bool, format_: str, server: Server) -> None:
+def _delete(names: Sequence[str], yes: bool, format_: str, server: NodeAddress) -> None:
     """Delete streams with all their records. JSON is a line for each that is deleted."""
     delete_all(server, "stream", names, "records", yes=yes, format_=format_)

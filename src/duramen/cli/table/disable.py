@@ -6,7 +6,7 @@ from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, STREAM_SETTINGS
 from duramen.base.errors import StreamNoTable
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.client.http import path_of
 
 __all__ = ["command"]
@@ -16,7 +16,7 @@ __all__ = ["command"]
 @click.argument("stream", type=StreamName())
 @format_option
 @server_option
-def command(stream: str, format_: str, server: Server) -> None:
+def command(stream: str, format_: str, server: NodeAddress) -> None:
     """Declare STREAM to be a table no more. Its files stay; enabled again, it goes on where it stood."""
     path = path_of("streams", stream)
     config = server.get(path)["config"]

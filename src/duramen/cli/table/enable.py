@@ -10,7 +10,7 @@ from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, table_problem
 from duramen.base.errors import ConfigInvalid
 from duramen.base.settings import check
 from duramen.cli.names import StreamName
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.table.storage import storage_option
 from duramen.client.http import path_of
 
@@ -49,7 +49,7 @@ def command(
     max_lag: str,
     upsert_by: str | None,
     storage: Mapping[str, str],
-    server: Server,
+    server: NodeAddress,
 ) -> None:
     """Declare STREAM to be a table; `duramen table run` fills it. The table is made now, if it is not there yet."""
     config = {

@@ -9,7 +9,7 @@ from duramen.base.catalogue_tables import NONE, STREAM_SETTINGS
 from duramen.base.settings import config_text
 from duramen.base.units import format_ms
 from duramen.cli.output import JSON, format_option, print_json, print_table
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 
 __all__ = ["command"]
 
@@ -17,7 +17,7 @@ __all__ = ["command"]
 @click.command("list")
 @format_option
 @server_option
-def command(format_: str, server: Server) -> None:
+def command(format_: str, server: NodeAddress) -> None:
     """List the streams that are tables, and where these lie."""
     tables = [_table(stream) for stream in server.listed("/v1/streams", "streams")]
     tables = sorted((one for one in tables if one["table.format"] != NONE), key=lambda one: one["stream"])

@@ -12,13 +12,13 @@ import click
 from duramen.base.units import format_bytes, format_ms, parse_ms
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json_line
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.table.needed import need_tables
 from duramen.cli.table.storage import storage_option
-from duramen.client import Cluster
+from duramen.client import BrokerCluster
 
 if TYPE_CHECKING:
-    from duramen.spark.translation.job import Job
+    from duramen.spark.translation.job import TableJob
     from duramen.spark.translation.metrics import Account
 
 __all__ = ["command"]
@@ -84,7 +84,7 @@ def command(
     spark_log: Path | None,
     storage: Mapping[str, str],
     format_: str,
-    server: Server,
+    server: NodeAddress,
 ) -> int:
     """Keep tables of these streams, or of all that are declared, until SIGTERM or Ctrl-C: one Spark application.
 
@@ -96,7 +96,7 @@ def command(
 
     declared_streams(server, streams, storage)  # what cannot be is said before Spark is started
     brokers = bootstrap_servers or server.kafka()
-    with Cluster(brokers, client_id="duramen-table", timeout_s=_TIMEOUT_S) as cluster:
+    with BrokerCluster(brokers, client_id="duramen-table", timeout_s=_TIMEOUT_S) as cluster:
         cluster.topics([])
     options = JobOptions(tuple(streams), brokers, storage, parallel, skip_lost=skip_lost, keep_ms=keep)
     from duramen.spark.launching.applications import application
@@ -148,7 +148,7 @@ class _Teller:
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(job: "Job") -> Iterator[None]:
+def _stopped_by_signals(job: "TableJob") -> Iterator[None]:
     """SIGINT and SIGTERM end the job once what is under way is over; a second one at once."""
 
     def stop(number: int, _: object) -> None:
@@ -164,7 +164,7 @@ def _stopped_by_signals(job: "Job") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _served(job: "Job", address: str | None) -> Iterator[None]:
+def _served(job: "TableJob", address: str | None) -> Iterator[None]:
     if address is None:
         yield
         return

@@ -9,14 +9,14 @@ import click
 from duramen.base.units import format_bytes, format_ms
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.table.needed import need_tables
 from duramen.cli.table.storage import storage_option
 from duramen.cli.tables import plain
-from duramen.client import Cluster
+from duramen.client import BrokerCluster
 
 if TYPE_CHECKING:
-    from duramen.spark.translation.status import Status
+    from duramen.spark.translation.status import TranslationStatus
 
 __all__ = ["command"]
 
@@ -27,7 +27,7 @@ __all__ = ["command"]
 @format_option
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @server_option
-def command(stream: str | None, storage: Mapping[str, str], format_: str, as_json: bool, server: Server) -> int:
+def command(stream: str | None, storage: Mapping[str, str], format_: str, as_json: bool, server: NodeAddress) -> int:
     """Show how the table of STREAM stands, or all: lag, files, rows, last commit. Ends with 1 if one has an error."""
     need_tables()
     import msgspec
@@ -36,7 +36,7 @@ def command(stream: str | None, storage: Mapping[str, str], format_: str, as_jso
     from duramen.spark.translation.streams import declared_streams
 
     tables = declared_streams(server, [stream] if stream else [], storage)
-    with Cluster(server.kafka(), client_id="duramen-table-status") as cluster:
+    with BrokerCluster(server.kafka(), client_id="duramen-table-status") as cluster:
         found = [
             status_of(table, told, cluster, time.time_ns() // 1_000_000) for _, (table, told) in sorted(tables.items())
         ]
@@ -56,7 +56,7 @@ _HEADER = ("STREAM", "LAG TIME", "LAG RECORDS", "LAG BYTES", "FILES", "ROWS", "S
            "JOB SEEN", "LOCATION")  # fmt: skip
 
 
-def _row(one: "Status") -> tuple[str, ...]:
+def _row(one: "TranslationStatus") -> tuple[str, ...]:
     return (
         one.stream,
         "-" if one.lag_seconds is None else format_ms(1000 * one.lag_seconds),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["Sample", "between", "parse"]
+__all__ = ["MetricsSample", "between", "parse"]
 
 _LINE: Final = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?")
 _LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -15,7 +15,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricsSample:
     """Metrics by name, then by their sorted labels; taken at `time_s`, a monotonic clock's."""
 
     time_s: float
@@ -36,7 +36,7 @@ class Sample:
         return sums
 
 
-def parse(text: str, time_s: float) -> Sample:
+def parse(text: str, time_s: float) -> MetricsSample:
     """A sample from Prometheus' text format (prometheus.io/docs/instrumenting/exposition_formats)."""
     values: dict[str, dict[_Labels, float]] = {}
     for line in text.splitlines():
@@ -45,7 +45,7 @@ def parse(text: str, time_s: float) -> Sample:
             continue
         labels = tuple(sorted((name, _unescaped(value)) for name, value in _LABEL.findall(match[2] or "")))
         values.setdefault(match[1], {})[labels] = float(match[3])
-    return Sample(time_s, values)
+    return MetricsSample(time_s, values)
 
 
 def _unescaped(value: str) -> str:
@@ -54,8 +54,8 @@ def _unescaped(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Between:
-    before: Sample
-    after: Sample
+    before: MetricsSample
+    after: MetricsSample
 
     @property
     def elapsed_s(self) -> float:
@@ -80,7 +80,7 @@ class _Between:
         return _rounded(grown[()] / self.elapsed_s) if grown else None
 
 
-def between(before: Sample, after: Sample) -> dict[str, Any]:
+def between(before: MetricsSample, after: MetricsSample) -> dict[str, Any]:
     """What has happened, as `duramen top --format json` says it; None for what the node does not tell."""
     both = _Between(before, after)
     return {
@@ -152,7 +152,7 @@ def _streams(both: _Between) -> list[dict[str, Any]]:
     ]
 
 
-def _groups(after: Sample) -> list[dict[str, Any]]:
+def _groups(after: MetricsSample) -> list[dict[str, Any]]:
     records = after.by("duramen_group_lag_records", "group", "stream")
     seconds: dict[tuple[str, str], float] = {}
     for labels, value in after.values.get("duramen_group_lag_seconds", {}).items():

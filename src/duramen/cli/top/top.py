@@ -14,9 +14,9 @@ import click
 from duramen.base.errors import DuramenError
 from duramen.cli.cluster.node_health import ask_health
 from duramen.cli.output import JSON, format_option, print_json_line
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import terminal_width
-from duramen.cli.top.samples import Sample, between, parse
+from duramen.cli.top.samples import MetricsSample, between, parse
 from duramen.cli.top.screen import render
 
 __all__ = ["command"]
@@ -34,7 +34,7 @@ _QUIT: Final = b"q"
 @click.option("--once", is_flag=True, help="Print what happens during one interval, and end: -n 1 without the screen.")
 @format_option
 @server_option
-def command(interval_s: float, count: int | None, once: bool, format_: str, server: Server) -> int:
+def command(interval_s: float, count: int | None, once: bool, format_: str, server: NodeAddress) -> int:
     """Watch a node: rates of its streams, lag of its groups, syncs, connections, memory; and how every node is.
 
     JSON is one document a line for each look; while the node does not answer, its `error` says why.
@@ -55,7 +55,7 @@ def command(interval_s: float, count: int | None, once: bool, format_: str, serv
     return 0 if answered else 1
 
 
-def _print(server: Server, document: dict[str, Any], format_: str) -> bool:
+def _print(server: NodeAddress, document: dict[str, Any], format_: str) -> bool:
     """Print one look; returns whether the node answered."""
     if format_ == JSON:
         print_json_line(document)
@@ -66,7 +66,7 @@ def _print(server: Server, document: dict[str, Any], format_: str) -> bool:
     return "error" not in document
 
 
-def _look(server: Server) -> Sample:
+def _look(server: NodeAddress) -> MetricsSample:
     text = server.text("/metrics", _ANSWER_S)
     return parse(text, time.monotonic())
 
@@ -77,7 +77,11 @@ def _sleep(seconds: float) -> bool:
 
 
 def _documents(
-    server: Server, before: Sample, interval_s: float, count: int | None, wait: Callable[[float], bool] = _sleep
+    server: NodeAddress,
+    before: MetricsSample,
+    interval_s: float,
+    count: int | None,
+    wait: Callable[[float], bool] = _sleep,
 ) -> Iterator[dict[str, Any]]:
     """What happens in each interval, until `wait` says that it is enough; a node that goes away is waited for."""
     due_s = before.time_s
@@ -97,7 +101,7 @@ def _documents(
         looks += 1
 
 
-def _watch(server: Server, first: Sample, interval_s: float, count: int | None) -> None:
+def _watch(server: NodeAddress, first: MetricsSample, interval_s: float, count: int | None) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -114,7 +118,7 @@ def _watch(server: Server, first: Sample, interval_s: float, count: int | None) 
             live.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)
 
 
-def _page(document: dict[str, Any], problem: str, server: Server, width: int, height: int) -> str:
+def _page(document: dict[str, Any], problem: str, server: NodeAddress, width: int, height: int) -> str:
     now = datetime.now().astimezone().strftime("%H:%M:%S")
     head = f"{now}  {problem}" if problem else f"{now}  q ends"
     if not document:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, SupportsIndex
 
 from duramen.base.errors import RequestInvalid
-from duramen.client.http import Server, server_address
+from duramen.client.http import HttpNode, server_address
 
 __all__ = [
     "INT32_MAX",
@@ -51,9 +51,9 @@ def text(name: str, value: object) -> str:
     return value
 
 
-def server_of(value: object) -> Server:
+def server_of(value: object) -> HttpNode:
     """The node to ask: HOST:PORT, or what the environment says. Raises SettingInvalid for text that is neither."""
-    return Server(server_address(None if value is None else text("server", value)))
+    return HttpNode(server_address(None if value is None else text("server", value)))
 
 
 def whole(name: str, value: object, low: int, high: int) -> int:

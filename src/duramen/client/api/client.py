@@ -12,12 +12,12 @@ from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.http import Config, Program, Question
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
-from duramen.client.api.reader import Reader, wanted
+from duramen.client.api.reader import RecordReader, wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable
 from duramen.client.api.replication_wait import wait_replicated
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
-from duramen.client.api.writer import Job, Writer, codec_of
-from duramen.client.http import Server
+from duramen.client.api.writer import ProduceJob, RecordWriter, codec_of
+from duramen.client.http import HttpNode
 
 __all__ = ["Client", "Groups", "Streams", "connect"]
 
@@ -48,13 +48,13 @@ class Client:
     ['one', 'two']
     """
 
-    def __init__(self, server: Server, *, timeout_s: float, codec: int) -> None:
+    def __init__(self, server: HttpNode, *, timeout_s: float, codec: int) -> None:
         """Raises ServerUnreachable where no node answers at `server`."""
         self._server = server
         self._timeout_s = timeout_s
         self._kafka = server.kafka_of(server.get("/v1/node"))
         self._lock = threading.Lock()
-        self._writer = Writer(self._kafka, timeout_s=timeout_s, codec=codec)
+        self._writer = RecordWriter(self._kafka, timeout_s=timeout_s, codec=codec)
         self._closed = False
         self.streams = Streams(self)
         """Streams: create, list, describe, alter, delete."""
@@ -111,7 +111,7 @@ class Client:
             return result
 
     def _ask(self, question: Question) -> Any:
-        server = Server(question.server) if question.server else self._server
+        server = HttpNode(question.server) if question.server else self._server
         return server.ask(question.method, question.path, question.document)
 
     def node(self) -> NodeInfo:
@@ -137,7 +137,7 @@ class Client:
         [Place(partition=1, offset=0), Place(partition=1, offset=1)]
         """
         self._check()
-        job = Job(stream, encodable(records, partition))
+        job = ProduceJob(stream, encodable(records, partition))
         if job.records:
             with self._lock:
                 self._writer.write([job])
@@ -202,7 +202,7 @@ class Client:
         what = wanted(stream, offset, until, partition, idle_s)
         return self._batches(reader_of(self._kafka, what, group, timeout_s=self._timeout_s))
 
-    def _batches(self, reader: Reader) -> Iterator[Batch]:
+    def _batches(self, reader: RecordReader) -> Iterator[Batch]:
         try:
             while not reader.done:
                 for batch in reader.next():

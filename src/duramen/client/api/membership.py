@@ -8,12 +8,12 @@ from typing import Final
 
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.client.api.arguments import text
-from duramen.client.api.offset_ranges import Span, find_stream, spans
-from duramen.client.api.reader import Reader, Wanted
+from duramen.client.api.offset_ranges import OffsetRange, find_stream, spans
+from duramen.client.api.reader import RecordReader, WantedRecords
 from duramen.client.api.records import Batch
-from duramen.client.cluster import Cluster, TopicPartition
-from duramen.client.coordinator import Coordinator
-from duramen.client.group import Member
+from duramen.client.cluster import BrokerCluster, TopicPartition
+from duramen.client.coordinator import GroupCoordinatorClient
+from duramen.client.group import GroupMembership
 from duramen.codec.kafka.versions import ApiKey
 
 __all__ = ["GroupReader", "reader_of"]
@@ -23,19 +23,19 @@ _LEAVE_TIMEOUT_S: Final = 2.0
 _PAUSE_S: Final = 0.5
 
 
-class GroupReader(Reader):
+class GroupReader(RecordReader):
     """Reads on where the group has committed; where it has not, at the place that is wanted."""
 
     leaves = True
 
-    def __init__(self, kafka: str, wanted: Wanted, group: str, *, timeout_s: float) -> None:
+    def __init__(self, kafka: str, wanted: WantedRecords, group: str, *, timeout_s: float) -> None:
         """Raises RequestInvalid where a partition is wanted: the group gives them out."""
         if wanted.partition is not None:
             raise RequestInvalid("a group shares out the partitions: leave out partition= or group=")
         super().__init__(kafka, wanted, timeout_s=timeout_s)
         self._kafka = kafka
         self._group = group
-        self._member = Member(self._cluster, group, [wanted.stream], session_timeout_ms=_SESSION_TIMEOUT_MS)
+        self._member = GroupMembership(self._cluster, group, [wanted.stream], session_timeout_ms=_SESSION_TIMEOUT_MS)
         self._ends: dict[TopicPartition, int] = {}
         self._processed: dict[TopicPartition, int] = {}
 
@@ -55,7 +55,7 @@ class GroupReader(Reader):
         committed = self._member.committed()
         for at, span in there.items():
             self._ends.setdefault(at, span.end)
-        self._start({at: Span(committed.get(at, span.first), self._ends[at]) for at, span in there.items()})
+        self._start({at: OffsetRange(committed.get(at, span.first), self._ends[at]) for at, span in there.items()})
 
     def _is_done(self) -> bool:
         if self._positions or self._wanted.end is not None:
@@ -83,8 +83,8 @@ class GroupReader(Reader):
         member = self._member.identity
         if not member.member_id:
             return
-        with contextlib.suppress(DuramenError), Cluster(self._kafka, timeout_s=_LEAVE_TIMEOUT_S) as cluster:
-            coordinator = Coordinator(cluster, self._group)
+        with contextlib.suppress(DuramenError), BrokerCluster(self._kafka, timeout_s=_LEAVE_TIMEOUT_S) as cluster:
+            coordinator = GroupCoordinatorClient(cluster, self._group)
             if self._processed:
                 with contextlib.suppress(DuramenError):
                     coordinator.commit(self._processed, member)
@@ -92,8 +92,8 @@ class GroupReader(Reader):
             coordinator.ask(ApiKey.LEAVE_GROUP, leaving | {"members": [{"member_id": member.member_id}]})
 
 
-def reader_of(kafka: str, wanted: Wanted, group: str | None, *, timeout_s: float) -> Reader:
+def reader_of(kafka: str, wanted: WantedRecords, group: str | None, *, timeout_s: float) -> RecordReader:
     """What reads that, for a group or for itself. Raises RequestInvalid."""
     if group is None:
-        return Reader(kafka, wanted, timeout_s=timeout_s)
+        return RecordReader(kafka, wanted, timeout_s=timeout_s)
     return GroupReader(kafka, wanted, text("group", group), timeout_s=timeout_s)

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple, SupportsIndex, TypeAlias
 from duramen.base.errors import RequestInvalid, StreamNotFound
 from duramen.base.positions import At, Last, Position, Since, parse_position
 from duramen.client.api.arguments import INT64_MAX, refused, whole
-from duramen.client.cluster import Cluster, Topic, TopicPartition
+from duramen.client.cluster import BrokerCluster, TopicLeaders, TopicPartition
 from duramen.client.consumer import Consumer
 from duramen.client.places import FOREVER, check_places, places
 
-__all__ = ["Span", "Where", "find_stream", "parse_where", "spans", "text_of"]
+__all__ = ["OffsetRange", "Where", "find_stream", "parse_where", "spans", "text_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ Where: TypeAlias = str | int | datetime
 """start, end, an offset, -N for the last N of each partition, @TIME as the command line has it, or a datetime."""
 
 
-class Span(NamedTuple):
+class OffsetRange(NamedTuple):
     """From which offset of a partition to read, to before which."""
 
     first: int
@@ -53,7 +53,7 @@ def text_of(where: Where, name: str) -> str:
             return named
 
 
-def find_stream(cluster: Cluster, name: str) -> Topic:
+def find_stream(cluster: BrokerCluster, name: str) -> TopicLeaders:
     """A stream by its name. Raises StreamNotFound saying how to make it."""
     try:
         return cluster.topic(name)
@@ -63,7 +63,7 @@ def find_stream(cluster: Cluster, name: str) -> Topic:
 
 def spans(
     consumer: Consumer, wanted: list[TopicPartition], first: Position, end: Position | None
-) -> dict[TopicPartition, Span]:
+) -> dict[TopicPartition, OffsetRange]:
     """What to read of each partition; without an `end`, for ever. Raises OffsetOutOfRange or RequestInvalid."""
     if len(wanted) > 1 and isinstance(first, At):
         raise RequestInvalid(f"stream {wanted[0].topic} has {len(wanted)} partitions: offset={first.offset} needs a "
@@ -72,4 +72,4 @@ def spans(
     firsts = places(consumer, first, bounds)
     ends = dict.fromkeys(wanted, FOREVER) if end is None else places(consumer, end, bounds)
     check_places(firsts, bounds)
-    return {at: Span(firsts[at], ends[at]) for at in wanted}
+    return {at: OffsetRange(firsts[at], ends[at]) for at in wanted}

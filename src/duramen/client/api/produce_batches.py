@@ -6,12 +6,12 @@ from functools import partial
 from duramen.base.errors import ClientClosed, DuramenError
 from duramen.client.api.records import Place
 from duramen.client.api.thread import OwnThread
-from duramen.client.api.writer import Job, Writer
+from duramen.client.api.writer import ProduceJob, RecordWriter
 
-__all__ = ["Together"]
+__all__ = ["BatchedProduce"]
 
 
-class Together:
+class BatchedProduce:
     """Writes jobs in a thread of its own, all that wait in one go."""
 
     def __init__(self, kafka: str, timeout_s: float, codec: int) -> None:
@@ -20,14 +20,14 @@ class Together:
         self._codec = codec
         self._writer = self._new_writer()
         self._thread = OwnThread("duramen-produce")
-        self._waiting: list[tuple[Job, asyncio.Future[None]]] = []
-        self._current: list[tuple[Job, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[ProduceJob, asyncio.Future[None]]] = []
+        self._current: list[tuple[ProduceJob, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def _new_writer(self) -> Writer:
-        return Writer(self._kafka, timeout_s=self._timeout_s, codec=self._codec)
+    def _new_writer(self) -> RecordWriter:
+        return RecordWriter(self._kafka, timeout_s=self._timeout_s, codec=self._codec)
 
-    async def write(self, job: Job) -> list[Place]:
+    async def write(self, job: ProduceJob) -> list[Place]:
         """Where its records lie. Raises why some are not stored."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()

@@ -7,21 +7,21 @@ from typing import Final, NamedTuple
 from duramen.base.errors import DuramenError, OffsetOutOfRange, RecordsLost
 from duramen.base.positions import Position
 from duramen.client.api.arguments import INT32_MAX, seconds, text, whole
-from duramen.client.api.offset_ranges import Span, Where, find_stream, parse_where, spans
+from duramen.client.api.offset_ranges import OffsetRange, Where, find_stream, parse_where, spans
 from duramen.client.api.records import Batch
-from duramen.client.cluster import Cluster, TopicPartition
+from duramen.client.cluster import BrokerCluster, TopicPartition
 from duramen.client.consumer import Consumer
-from duramen.client.fetched import Fetched
+from duramen.client.fetched import FetchedPartition
 from duramen.client.interrupt import Interrupt
 from duramen.client.places import partitions_of
 from duramen.codec.batch import CONTROL, batches
 
-__all__ = ["Reader", "Wanted", "wanted"]
+__all__ = ["RecordReader", "WantedRecords", "wanted"]
 
 _WAIT_MS: Final = 500
 
 
-class Wanted(NamedTuple):
+class WantedRecords(NamedTuple):
     """What a call wants to read."""
 
     stream: str
@@ -31,9 +31,11 @@ class Wanted(NamedTuple):
     idle_s: float | None
 
 
-def wanted(stream: str, offset: Where, until: Where | None, partition: int | None, idle_s: float | None) -> Wanted:
+def wanted(
+    stream: str, offset: Where, until: Where | None, partition: int | None, idle_s: float | None
+) -> WantedRecords:
     """The arguments of `consume`, checked. Raises RequestInvalid."""
-    return Wanted(
+    return WantedRecords(
         text("stream", stream),
         parse_where(offset, "offset"),
         None if until is None else parse_where(until, "until"),
@@ -42,22 +44,24 @@ def wanted(stream: str, offset: Where, until: Where | None, partition: int | Non
     )
 
 
-class Reader:
+class RecordReader:
     """Reads what is `wanted`, from connections of its own."""
 
     leaves = False
     """Whether `close` talks to the node, and may take some seconds."""
 
-    def __init__(self, kafka: str, wanted: Wanted, *, timeout_s: float, client_id: str = "duramen-python") -> None:
+    def __init__(
+        self, kafka: str, wanted: WantedRecords, *, timeout_s: float, client_id: str = "duramen-python"
+    ) -> None:
         """`kafka` is the address of the Kafka door."""
         self.interrupt = Interrupt()
         """Set from any thread, it ends what is under way here with ClientClosed."""
         self.done = False
         """Whether everything that was wanted has been read."""
         self._wanted = wanted
-        self._cluster = Cluster(kafka, client_id=client_id, timeout_s=timeout_s, interrupt=self.interrupt)
+        self._cluster = BrokerCluster(kafka, client_id=client_id, timeout_s=timeout_s, interrupt=self.interrupt)
         self._consumer = Consumer(self._cluster)
-        self._spans: dict[TopicPartition, Span] | None = None
+        self._spans: dict[TopicPartition, OffsetRange] | None = None
         self._positions: dict[TopicPartition, int] = {}
         self._idle_since = time.monotonic()
 
@@ -92,12 +96,12 @@ class Reader:
         partitions = partitions_of(find_stream(self._cluster, self._wanted.stream), self._wanted.partition)
         self._start(spans(self._consumer, partitions, self._wanted.first, self._wanted.end))
 
-    def _start(self, spans: dict[TopicPartition, Span]) -> None:
+    def _start(self, spans: dict[TopicPartition, OffsetRange]) -> None:
         self._spans = spans
         self._positions = {at: span.first for at, span in spans.items() if span.first < span.end}
         self._idle_since = time.monotonic()
 
-    def _fetch(self) -> list[Fetched]:
+    def _fetch(self) -> list[FetchedPartition]:
         wait_ms = _WAIT_MS
         if self._wanted.idle_s is not None:
             left_s = self._idle_since + self._wanted.idle_s - time.monotonic()
@@ -118,7 +122,7 @@ class Reader:
                     return RecordsLost(f"{at} ends at {high} now, before {position}: was it made anew?")
         return error
 
-    def _take(self, fetched: Fetched) -> Batch | None:
+    def _take(self, fetched: FetchedPartition) -> Batch | None:
         """The batch in what was fetched; whoever answered goes last the next time, so that none waits for others."""
         first, end = self._positions.pop(fetched.at), (self._spans or {})[fetched.at].end
         if fetched.next_offset < end:

@@ -10,17 +10,17 @@ from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid, Stre
 from duramen.client.api.arguments import refused, text
 from duramen.client.api.offset_ranges import find_stream
 from duramen.client.api.records import Encodable, Place
-from duramen.client.cluster import Cluster, TopicPartition
+from duramen.client.cluster import BrokerCluster, TopicPartition
 from duramen.client.gathered import Stretch
 from duramen.client.interrupt import Interrupt
 from duramen.client.places import partitions_of
 from duramen.client.producer import Producer
 from duramen.codec.compression import CODECS
 
-__all__ = ["Job", "Writer", "codec_of"]
+__all__ = ["ProduceJob", "RecordWriter", "codec_of"]
 
 _SEQUENCES: Final = 1 << 31
-_Slot = tuple["Job", int]
+_Slot = tuple["ProduceJob", int]
 
 
 def codec_of(compression: object) -> int:
@@ -32,7 +32,7 @@ def codec_of(compression: object) -> int:
     return CODECS.index(compression)
 
 
-class Job:
+class ProduceJob:
     """Records of one call: afterwards `places` has where they lie, or `error` says why some are not stored."""
 
     def __init__(self, stream: str, records: Sequence[Encodable]) -> None:
@@ -64,7 +64,7 @@ def _explained(error: DuramenError, count: int, stored: int, uncertain: int) -> 
     return type(error)(f"{error}; {what}")
 
 
-class Writer:
+class RecordWriter:
     """Writes the records of calls. After an error it begins anew, with another producer id."""
 
     def __init__(self, kafka: str, *, timeout_s: float, codec: int) -> None:
@@ -74,12 +74,12 @@ class Writer:
         self._kafka = kafka
         self._timeout_s = timeout_s
         self._codec = codec
-        self._cluster: Cluster | None = None
+        self._cluster: BrokerCluster | None = None
         self._producer: Producer | None = None
         self._slots: dict[TopicPartition, list[_Slot]] = {}
         self._starts: dict[TopicPartition, int] = {}
 
-    def write(self, jobs: Sequence[Job]) -> None:
+    def write(self, jobs: Sequence[ProduceJob]) -> None:
         """Store the records of all jobs together. What is wrong with one is no other's error."""
         left = self._attempt(jobs)
         if len(jobs) == 1:
@@ -90,9 +90,9 @@ class Writer:
             for one, error in self._attempt([job]):
                 one.fail(error, 0)
 
-    def _attempt(self, jobs: Sequence[Job]) -> list[tuple[Job, DuramenError]]:
+    def _attempt(self, jobs: Sequence[ProduceJob]) -> list[tuple[ProduceJob, DuramenError]]:
         """Store what is not stored yet; returns the jobs of which some records certainly are not, and why."""
-        left: list[tuple[Job, DuramenError]] = []
+        left: list[tuple[ProduceJob, DuramenError]] = []
         self._slots = {}
         self._starts = {}
         producer: Producer | None = None
@@ -111,10 +111,10 @@ class Writer:
         self,
         error: DuramenError,
         producer: Producer | None,
-        jobs: Sequence[Job],
-        left: list[tuple[Job, DuramenError]],
+        jobs: Sequence[ProduceJob],
+        left: list[tuple[ProduceJob, DuramenError]],
     ) -> None:
-        uncertain: dict[Job, int] = {}
+        uncertain: dict[ProduceJob, int] = {}
         for stretch in () if producer is None else producer.uncertain():
             for job, _ in self._of(stretch):
                 uncertain[job] = uncertain.get(job, 0) + 1
@@ -128,14 +128,14 @@ class Writer:
 
     def _ready(self) -> Producer:
         if self._cluster is None:
-            self._cluster = Cluster(
+            self._cluster = BrokerCluster(
                 self._kafka, client_id="duramen-python", timeout_s=self._timeout_s, interrupt=self.interrupt
             )
         if self._producer is None:
             self._producer = Producer(self._cluster, codec=self._codec, on_stored=self._stored)
         return self._producer
 
-    def _add(self, producer: Producer, job: Job) -> DuramenError | None:
+    def _add(self, producer: Producer, job: ProduceJob) -> DuramenError | None:
         """Hand a job's records over, all or none. Raises what went wrong with the producer."""
         try:
             self._check(job.stream, {record.partition for record in job.records if record.partition is not None})

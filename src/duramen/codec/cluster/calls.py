@@ -7,7 +7,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import Subject
 
-__all__ = ["Answered", "Calls"]
+__all__ = ["Answered", "PendingCalls"]
 
 Answered = Callable[[Buffer | None], None]
 """Called once, with the answer's body, or with None where the connection ended before: it may have been done then."""
@@ -16,7 +16,7 @@ _MOST: Final = 10_000
 _NUMBERS: Final = (1 << 32) - 1
 
 
-class Calls:
+class PendingCalls:
     """What was asked and is not answered. A number is used again only when all others were."""
 
     __slots__ = ("_last", "_waiting")

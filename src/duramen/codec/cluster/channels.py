@@ -9,10 +9,10 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["LARGEST_BODY_BYTES", "Channel", "Subject"]
+__all__ = ["LARGEST_BODY_BYTES", "PeerChannel", "Subject"]
 
 
-class Channel(IntEnum):
+class PeerChannel(IntEnum):
     """What a connection is for."""
 
     CONTROL = 1
@@ -41,7 +41,7 @@ class Subject(IntEnum):
 
 _MEBIBYTE: Final = 1024 * 1024
 
-LARGEST_BODY_BYTES: Final[Mapping[Channel, int]] = MappingProxyType(
-    {Channel.CONTROL: 4 * _MEBIBYTE, Channel.METADATA: 64 * _MEBIBYTE, Channel.DATA: 128 * _MEBIBYTE}
+LARGEST_BODY_BYTES: Final[Mapping[PeerChannel, int]] = MappingProxyType(
+    {PeerChannel.CONTROL: 4 * _MEBIBYTE, PeerChannel.METADATA: 64 * _MEBIBYTE, PeerChannel.DATA: 128 * _MEBIBYTE}
 )
 """How large the body of one frame may be."""

@@ -12,7 +12,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.cluster.quorum import NodeId, Whole
 
-__all__ = ["Attempt", "Hello", "Message", "Propose", "ReplicaId", "decode", "encode"]
+__all__ = ["Attempt", "HelloFrame", "Message", "ProposeFrame", "ReplicaId", "decode", "encode"]
 
 Address = Annotated[str, msgspec.Meta(max_length=512, pattern=r"\A[!-~]*\Z")]
 """These are seen in the log: in one line, whatever a peer says."""
@@ -23,7 +23,7 @@ Attempt = tuple[NodeId, UUID, Whole]
 Seeds = Annotated[tuple[Address, ...], msgspec.Meta(max_length=64)]
 
 
-class Hello(msgspec.Struct, array_like=True, frozen=True, tag=1):
+class HelloFrame(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """Who somebody is, and how far."""
 
     sender: ReplicaId
@@ -33,7 +33,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag=1):
     cluster_id: UUID | None
 
 
-class Propose(msgspec.Struct, array_like=True, frozen=True, tag=2):
+class ProposeFrame(msgspec.Struct, array_like=True, frozen=True, tag=2):
     """A cluster that may be."""
 
     attempt: Attempt
@@ -41,7 +41,7 @@ class Propose(msgspec.Struct, array_like=True, frozen=True, tag=2):
     voters: Annotated[tuple[Voter, ...], msgspec.Meta(max_length=64)]
 
 
-Message = Hello | Propose
+Message = HelloFrame | ProposeFrame
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

@@ -14,7 +14,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import Subject
 
-__all__ = ["ALIVE", "HEADER_BYTES", "Frame", "FrameReader", "Kind", "encode_frame"]
+__all__ = ["ALIVE", "HEADER_BYTES", "FrameReader", "PeerFrame", "PeerKind", "encode_frame"]
 
 _HEADER: Final = struct.Struct(">IBBI")
 HEADER_BYTES: Final = _HEADER.size
@@ -22,7 +22,7 @@ HEADER_BYTES: Final = _HEADER.size
 _AHEAD_BYTES: Final = 16 * 1024
 
 
-class Kind(IntEnum):
+class PeerKind(IntEnum):
     """What a frame is."""
 
     MESSAGE = 1
@@ -32,22 +32,22 @@ class Kind(IntEnum):
     """Says only that the sender is there."""
 
 
-class Frame(NamedTuple):
+class PeerFrame(NamedTuple):
     """What is said; the body is the reader's no more."""
 
-    kind: Kind
+    kind: PeerKind
     subject: Subject
     number: int
     body: Buffer
 
 
-ALIVE: Final = _HEADER.pack(0, Kind.ALIVE, 0, 0)
+ALIVE: Final = _HEADER.pack(0, PeerKind.ALIVE, 0, 0)
 
-_KINDS: Final = {int(kind): kind for kind in Kind}
+_KINDS: Final = {int(kind): kind for kind in PeerKind}
 _SUBJECTS: Final = {int(subject): subject for subject in Subject}
 
 
-def encode_frame(kind: Kind, subject: Subject, number: int, body: Sequence[Buffer]) -> list[Buffer]:
+def encode_frame(kind: PeerKind, subject: Subject, number: int, body: Sequence[Buffer]) -> list[Buffer]:
     """The frame, its body in as many pieces as it was handed in."""
     return [_HEADER.pack(sum(map(len, body)), kind, subject, number), *body]
 
@@ -65,7 +65,7 @@ class FrameReader:
         self._largest_bytes = largest_bytes
         self._ahead = bytearray(_AHEAD_BYTES)
         self._held = 0  # bytes of `_ahead` that belong to a header which is not whole
-        self._head: tuple[Kind, Subject, int] | None = None
+        self._head: tuple[PeerKind, Subject, int] | None = None
         self._body = bytearray()
         self._filled = 0
 
@@ -75,7 +75,7 @@ class FrameReader:
             return memoryview(self._body)[self._filled :]
         return memoryview(self._ahead)[self._held :]
 
-    def filled(self, count: int) -> list[Frame]:
+    def filled(self, count: int) -> list[PeerFrame]:
         """So many bytes of `space` are there now: the frames that are whole with them.
 
         Raises RequestInvalid for what is no frame, or one that is too large.
@@ -85,7 +85,7 @@ class FrameReader:
             return self._whole()
         end = self._held + count
         at = 0
-        frames: list[Frame] = []
+        frames: list[PeerFrame] = []
         while end - at >= HEADER_BYTES:
             size, *words = _HEADER.unpack_from(self._ahead, at)
             head = self._checked(size, *words)
@@ -96,7 +96,7 @@ class FrameReader:
             piece = self._ahead[at : at + came]
             at += came
             if came == size:
-                frames.append(Frame(*head, piece))
+                frames.append(PeerFrame(*head, piece))
             else:
                 self._head, self._filled = head, came
                 self._body = bytearray(size)
@@ -105,21 +105,21 @@ class FrameReader:
         self._ahead[: self._held] = self._ahead[at:end]
         return frames
 
-    def _whole(self) -> list[Frame]:
+    def _whole(self) -> list[PeerFrame]:
         if self._head is None or self._filled < len(self._body):
             return []
-        frame = Frame(*self._head, self._body)
+        frame = PeerFrame(*self._head, self._body)
         self._head, self._body, self._filled = None, bytearray(), 0
         return [frame]
 
-    def _checked(self, size: int, kind: int, subject: int, number: int) -> tuple[Kind, Subject, int] | None:
+    def _checked(self, size: int, kind: int, subject: int, number: int) -> tuple[PeerKind, Subject, int] | None:
         """What the header says; None where there is nothing to it."""
         if size > self._largest_bytes:
             raise RequestInvalid(f"a frame of {size} bytes, and {self._largest_bytes} are the most there may be")
-        if (size, kind, subject, number) == (0, Kind.ALIVE, 0, 0):
+        if (size, kind, subject, number) == (0, PeerKind.ALIVE, 0, 0):
             return None
-        if kind not in _KINDS or kind == Kind.ALIVE or subject not in _SUBJECTS:
+        if kind not in _KINDS or kind == PeerKind.ALIVE or subject not in _SUBJECTS:
             raise RequestInvalid(f"a frame of kind {kind} about {subject}, which there is not")
-        if (kind == Kind.MESSAGE) != (number == 0):
+        if (kind == PeerKind.MESSAGE) != (number == 0):
             raise RequestInvalid(f"a frame of kind {kind} with the number {number}")
         return _KINDS[kind], _SUBJECTS[subject], number

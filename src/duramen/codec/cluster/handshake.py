@@ -23,9 +23,20 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.ports import Buffer
-from duramen.codec.cluster.channels import Channel
+from duramen.codec.cluster.channels import PeerChannel
 
-__all__ = ["ANYBODY", "NONCE_BYTES", "VERSION", "Handshake", "Identity", "Peer", "Reason", "Refusal", "Side", "State"]
+__all__ = [
+    "ANYBODY",
+    "NONCE_BYTES",
+    "VERSION",
+    "Handshake",
+    "HandshakeIdentity",
+    "HandshakeReason",
+    "HandshakeRefusal",
+    "HandshakeSide",
+    "HandshakeState",
+    "Peer",
+]
 
 VERSION: Final = 1
 NONCE_BYTES: Final = 32
@@ -41,14 +52,14 @@ _WELCOME: Final = 0
 _NO_PROOF: Final = bytes(_PROOF_BYTES)
 
 
-class Side(Enum):
+class HandshakeSide(Enum):
     """Who of the two somebody is."""
 
     DIALER = "dialer"
     LISTENER = "listener"
 
 
-class State(Enum):
+class HandshakeState(Enum):
     """What is awaited of the peer, or how it ended."""
 
     HELLO = "its hello"
@@ -57,7 +68,7 @@ class State(Enum):
     REFUSED = "there will be no connection"
 
 
-class Reason(IntEnum):
+class HandshakeReason(IntEnum):
     """Why there is no connection. The first ones travel in a verdict."""
 
     SECRET = 1
@@ -71,14 +82,14 @@ class Reason(IntEnum):
     LOST = 103
 
 
-class Refusal(NamedTuple):
+class HandshakeRefusal(NamedTuple):
     """Why there is no connection, and that in words which are true for both sides."""
 
-    reason: Reason
+    reason: HandshakeReason
     text: str
 
 
-class Identity(NamedTuple):
+class HandshakeIdentity(NamedTuple):
     """Who a node is; `cluster_id` is None as long as it belongs to no cluster."""
 
     node_id: int
@@ -89,24 +100,24 @@ class Identity(NamedTuple):
 class Peer(NamedTuple):
     """Who is at the other end, and what the connection is for."""
 
-    identity: Identity
-    channel: Channel
+    identity: HandshakeIdentity
+    channel: PeerChannel
 
 
 class _Hello(NamedTuple):
     oldest: int
     newest: int
-    identity: Identity
+    identity: HandshakeIdentity
     looked_for: int
-    channel: Channel
+    channel: PeerChannel
 
 
-_TABLE: Final[Mapping[tuple[Side, State], tuple[int, State]]] = MappingProxyType(
+_TABLE: Final[Mapping[tuple[HandshakeSide, HandshakeState], tuple[int, HandshakeState]]] = MappingProxyType(
     {
-        (Side.DIALER, State.HELLO): (_HELLO.size, State.PROOF),
-        (Side.DIALER, State.PROOF): (_VERDICT.size, State.PROVEN),
-        (Side.LISTENER, State.HELLO): (_HELLO.size, State.PROOF),
-        (Side.LISTENER, State.PROOF): (_PROOF_BYTES, State.PROVEN),
+        (HandshakeSide.DIALER, HandshakeState.HELLO): (_HELLO.size, HandshakeState.PROOF),
+        (HandshakeSide.DIALER, HandshakeState.PROOF): (_VERDICT.size, HandshakeState.PROVEN),
+        (HandshakeSide.LISTENER, HandshakeState.HELLO): (_HELLO.size, HandshakeState.PROOF),
+        (HandshakeSide.LISTENER, HandshakeState.PROOF): (_PROOF_BYTES, HandshakeState.PROVEN),
     }
 )
 """How many bytes a side takes in a state, and the state that follows where it finds no fault with them."""
@@ -117,14 +128,14 @@ class Handshake:
 
     def __init__(
         self,
-        side: Side,
-        me: Identity,
+        side: HandshakeSide,
+        me: HandshakeIdentity,
         secret: bytes,
         nonce: bytes,
         *,
-        channel: Channel = Channel.CONTROL,
+        channel: PeerChannel = PeerChannel.CONTROL,
         looked_for: int = ANYBODY,
-        rival: Callable[[Identity], bool] = lambda _: False,
+        rival: Callable[[HandshakeIdentity], bool] = lambda _: False,
     ) -> None:
         """`nonce` is 32 bytes that were never used before; `channel` and `looked_for` are what a dialer wants.
 
@@ -133,8 +144,8 @@ class Handshake:
         if len(nonce) != NONCE_BYTES:
             raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
         self.side: Final = side
-        self.state = State.HELLO
-        self.refusal: Refusal | None = None
+        self.state = HandshakeState.HELLO
+        self.refusal: HandshakeRefusal | None = None
         self.peer: Peer | None = None
         self.version = VERSION
         self.me: Final = me
@@ -144,9 +155,9 @@ class Handshake:
         self._wants = (looked_for, channel)
         self._held = bytearray()
         self._out: list[bytes] = []
-        self._hellos: dict[Side, bytes] = {}
+        self._hellos: dict[HandshakeSide, bytes] = {}
         self._spoken = (VERSION, VERSION)  # by the peer
-        if side is Side.DIALER:
+        if side is HandshakeSide.DIALER:
             self._greet(looked_for, channel)
 
     @property
@@ -166,33 +177,33 @@ class Handshake:
         if len(data) > self.wanted_bytes:
             raise ValueError(f"{len(data)} bytes where {self.wanted_bytes} are wanted")
         self._held += data
-        if self.state is State.HELLO and not _MAGIC.startswith(self._held[: len(_MAGIC)]):
-            self._refuse(Reason.STRANGE)
-        elif self.state is State.HELLO and len(self._held) >= _PREFACE.size and not self._agree():
-            self._refuse(Reason.VERSION)
+        if self.state is HandshakeState.HELLO and not _MAGIC.startswith(self._held[: len(_MAGIC)]):
+            self._refuse(HandshakeReason.STRANGE)
+        elif self.state is HandshakeState.HELLO and len(self._held) >= _PREFACE.size and not self._agree():
+            self._refuse(HandshakeReason.VERSION)
         elif self.wanted_bytes == 0 and (step := _TABLE.get((self.side, self.state))) is not None:
             message = bytes(self._held)
             self._held.clear()
-            if self.state is State.HELLO:
+            if self.state is HandshakeState.HELLO:
                 self._take_hello(message)
-            elif self.side is Side.LISTENER:
+            elif self.side is HandshakeSide.LISTENER:
                 self._take_proof(message)
             else:
                 self._take_verdict(message)
-            if self.state is not State.REFUSED:
+            if self.state is not HandshakeState.REFUSED:
                 self.state = step[1]
 
     def expire(self) -> None:
         """The time allowed for it is over."""
-        self._refuse(Reason.SILENT)
+        self._refuse(HandshakeReason.SILENT)
 
     def lose(self) -> None:
         """The connection is gone."""
-        self._refuse(Reason.LOST)
+        self._refuse(HandshakeReason.LOST)
 
     # -- what is said -------------------------------------------------------------------------------
 
-    def _greet(self, looked_for: int, channel: Channel) -> None:
+    def _greet(self, looked_for: int, channel: PeerChannel) -> None:
         node_id, directory_id, cluster_id = self.me
         cluster = bytes(16) if cluster_id is None else cluster_id.bytes
         hello = _HELLO.pack(
@@ -201,9 +212,9 @@ class Handshake:
         self._hellos[self.side] = hello
         self._out.append(hello)
 
-    def _proof(self, side: Side, reason: int = _WELCOME) -> bytes:
+    def _proof(self, side: HandshakeSide, reason: int = _WELCOME) -> bytes:
         name = f"duramen cluster {self.version} {side.value}\n".encode()
-        said = (name, self._hellos[Side.DIALER], self._hellos[Side.LISTENER], bytes([reason]))
+        said = (name, self._hellos[HandshakeSide.DIALER], self._hellos[HandshakeSide.LISTENER], bytes([reason]))
         return hmac.digest(self._secret, b"".join(said), "sha256")
 
     # -- what is heard ------------------------------------------------------------------------------
@@ -218,32 +229,34 @@ class Handshake:
     def _take_hello(self, message: bytes) -> None:
         hello = _read_hello(message)
         if hello is None:
-            self._refuse(Reason.STRANGE)
+            self._refuse(HandshakeReason.STRANGE)
             return
-        if self.side is Side.LISTENER:
+        if self.side is HandshakeSide.LISTENER:
             self._wants = (hello.looked_for, hello.channel)
             self._greet(ANYBODY, hello.channel)
         self._hellos[_other(self.side)] = message
         self.peer = Peer(hello.identity, self._wants[1])
-        if self.side is Side.DIALER:
-            self._out.append(self._proof(Side.DIALER))
+        if self.side is HandshakeSide.DIALER:
+            self._out.append(self._proof(HandshakeSide.DIALER))
 
     def _take_proof(self, proof: bytes) -> None:
-        if not hmac.compare_digest(proof, self._proof(Side.DIALER)):
-            self._out.append(_VERDICT.pack(Reason.SECRET, _NO_PROOF))
-            self._refuse(Reason.SECRET)
+        if not hmac.compare_digest(proof, self._proof(HandshakeSide.DIALER)):
+            self._out.append(_VERDICT.pack(HandshakeReason.SECRET, _NO_PROOF))
+            self._refuse(HandshakeReason.SECRET)
             return
         reason = self._fault()
-        self._out.append(_VERDICT.pack(reason, self._proof(Side.LISTENER, reason)))
+        self._out.append(_VERDICT.pack(reason, self._proof(HandshakeSide.LISTENER, reason)))
         if reason != _WELCOME:
-            self._refuse(Reason(reason))
+            self._refuse(HandshakeReason(reason))
 
     def _take_verdict(self, verdict: bytes) -> None:
         reason, proof = _VERDICT.unpack(verdict)
-        if reason == Reason.SECRET or not hmac.compare_digest(proof, self._proof(Side.LISTENER, reason)):
-            self._refuse(Reason.SECRET)
+        if reason == HandshakeReason.SECRET or not hmac.compare_digest(
+            proof, self._proof(HandshakeSide.LISTENER, reason)
+        ):
+            self._refuse(HandshakeReason.SECRET)
         elif (found := reason or self._fault()) != _WELCOME:
-            self._refuse(Reason(found) if found in _TEXTS else Reason.STRANGE)
+            self._refuse(HandshakeReason(found) if found in _TEXTS else HandshakeReason.STRANGE)
 
     def _fault(self) -> int:
         """What keeps two nodes with the same secret apart, if anything."""
@@ -252,28 +265,30 @@ class Handshake:
             raise RuntimeError("the peer has said nothing yet")
         identity = peer.identity
         if self.me.cluster_id is not None and identity.cluster_id not in (None, self.me.cluster_id):
-            return Reason.CLUSTER
+            return HandshakeReason.CLUSTER
         if identity.node_id == self.me.node_id:
-            return Reason.ITSELF if identity.directory_id == self.me.directory_id else Reason.DUPLICATE
+            return (
+                HandshakeReason.ITSELF if identity.directory_id == self.me.directory_id else HandshakeReason.DUPLICATE
+            )
         if self._wants[0] not in (ANYBODY, self._ends()[1].node_id):
-            return Reason.NODE
-        return Reason.DUPLICATE if self._rival(identity) else _WELCOME
+            return HandshakeReason.NODE
+        return HandshakeReason.DUPLICATE if self._rival(identity) else _WELCOME
 
     # -- refusing -----------------------------------------------------------------------------------
 
-    def _refuse(self, reason: Reason) -> None:
-        if self.state in (State.PROVEN, State.REFUSED):
+    def _refuse(self, reason: HandshakeReason) -> None:
+        if self.state in (HandshakeState.PROVEN, HandshakeState.REFUSED):
             return
-        if reason is Reason.VERSION and self.side is Side.LISTENER:
-            self._greet(ANYBODY, Channel.CONTROL)  # so that the dialer learns which versions there are
-        self.state = State.REFUSED
+        if reason is HandshakeReason.VERSION and self.side is HandshakeSide.LISTENER:
+            self._greet(ANYBODY, PeerChannel.CONTROL)  # so that the dialer learns which versions there are
+        self.state = HandshakeState.REFUSED
         self._held.clear()
-        self.refusal = Refusal(reason, _TEXTS[reason](self))
+        self.refusal = HandshakeRefusal(reason, _TEXTS[reason](self))
 
-    def _ends(self) -> tuple[Identity, Identity]:
+    def _ends(self) -> tuple[HandshakeIdentity, HandshakeIdentity]:
         """The dialer and the listener."""
         other = self.me if self.peer is None else self.peer.identity
-        return (self.me, other) if self.side is Side.DIALER else (other, self.me)
+        return (self.me, other) if self.side is HandshakeSide.DIALER else (other, self.me)
 
     def _clusters_text(self) -> str:
         dialer, listener = self._ends()
@@ -302,27 +317,27 @@ class Handshake:
 def _read_hello(message: bytes) -> _Hello | None:
     """A hello with which nothing is wrong."""
     _, oldest, newest, node_id, directory, cluster, looked_for, channel, _ = _HELLO.unpack(message)
-    if node_id < 0 or looked_for < ANYBODY or channel not in iter(Channel):
+    if node_id < 0 or looked_for < ANYBODY or channel not in iter(PeerChannel):
         return None
     cluster_id = UUID(bytes=cluster) if any(cluster) else None
-    identity = Identity(node_id, UUID(bytes=directory), cluster_id)
-    return _Hello(oldest, newest, identity, looked_for, Channel(channel))
+    identity = HandshakeIdentity(node_id, UUID(bytes=directory), cluster_id)
+    return _Hello(oldest, newest, identity, looked_for, PeerChannel(channel))
 
 
-def _other(side: Side) -> Side:
-    return Side.LISTENER if side is Side.DIALER else Side.DIALER
+def _other(side: HandshakeSide) -> HandshakeSide:
+    return HandshakeSide.LISTENER if side is HandshakeSide.DIALER else HandshakeSide.DIALER
 
 
 _TEXTS: Final[Mapping[int, Callable[[Handshake], str]]] = MappingProxyType(
     {
-        Reason.SECRET: lambda _: "the two nodes do not have the same cluster secret",
-        Reason.CLUSTER: Handshake._clusters_text,
-        Reason.NODE: Handshake._node_text,
-        Reason.DUPLICATE: Handshake._duplicate_text,
-        Reason.ITSELF: lambda one: f"node {one.me.node_id} has dialed itself",
-        Reason.VERSION: Handshake._versions_text,
-        Reason.STRANGE: lambda _: "what it says is not the protocol between Duramen's nodes",
-        Reason.SILENT: lambda _: "it did not prove the cluster secret in time",
-        Reason.LOST: lambda _: "it closed the connection before the cluster secret was proven",
+        HandshakeReason.SECRET: lambda _: "the two nodes do not have the same cluster secret",
+        HandshakeReason.CLUSTER: Handshake._clusters_text,
+        HandshakeReason.NODE: Handshake._node_text,
+        HandshakeReason.DUPLICATE: Handshake._duplicate_text,
+        HandshakeReason.ITSELF: lambda one: f"node {one.me.node_id} has dialed itself",
+        HandshakeReason.VERSION: Handshake._versions_text,
+        HandshakeReason.STRANGE: lambda _: "what it says is not the protocol between Duramen's nodes",
+        HandshakeReason.SILENT: lambda _: "it did not prove the cluster secret in time",
+        HandshakeReason.LOST: lambda _: "it closed the connection before the cluster secret was proven",
     }
 )

@@ -12,22 +12,22 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
 
 __all__ = [
-    "AddVoter",
-    "Batch",
-    "BeginEpoch",
-    "ChangeVoters",
-    "EndEpoch",
-    "Fetch",
-    "FetchAnswer",
-    "FetchSnapshot",
+    "AddVoterFrame",
+    "BeginEpochFrame",
+    "ChangeVotersFrame",
+    "EndEpochFrame",
+    "EntriesFrame",
+    "FetchAnswerFrame",
+    "FetchFrame",
+    "FetchSnapshotFrame",
     "Message",
-    "RemoveVoter",
+    "RemoveVoterFrame",
     "ReplicaId",
     "SnapshotChunk",
-    "Told",
-    "UpdateVoter",
-    "Vote",
-    "VoteAnswer",
+    "ToldFrame",
+    "UpdateVoterFrame",
+    "VoteAnswerFrame",
+    "VoteFrame",
     "Voter",
     "decode",
     "encode",
@@ -45,7 +45,7 @@ End = tuple[Whole, Whole]
 """The epoch of the last entry, and the offset behind it."""
 
 
-class Batch(msgspec.Struct, array_like=True, frozen=True):
+class EntriesFrame(msgspec.Struct, array_like=True, frozen=True):
     """Entries next to each other; the payload is a Kafka record batch."""
 
     epoch: Whole
@@ -55,7 +55,7 @@ class Batch(msgspec.Struct, array_like=True, frozen=True):
     voters: Voters | None
 
 
-class Vote(msgspec.Struct, array_like=True, frozen=True, tag=1):
+class VoteFrame(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """Asks for a vote."""
 
     sender: ReplicaId
@@ -65,7 +65,7 @@ class Vote(msgspec.Struct, array_like=True, frozen=True, tag=1):
     pre: bool
 
 
-class VoteAnswer(msgspec.Struct, array_like=True, frozen=True, tag=2):
+class VoteAnswerFrame(msgspec.Struct, array_like=True, frozen=True, tag=2):
     """Gives or denies it."""
 
     sender: ReplicaId
@@ -76,14 +76,14 @@ class VoteAnswer(msgspec.Struct, array_like=True, frozen=True, tag=2):
     pre: bool
 
 
-class BeginEpoch(msgspec.Struct, array_like=True, frozen=True, tag=3):
+class BeginEpochFrame(msgspec.Struct, array_like=True, frozen=True, tag=3):
     """The sender leads."""
 
     sender: ReplicaId
     epoch: Whole
 
 
-class EndEpoch(msgspec.Struct, array_like=True, frozen=True, tag=4):
+class EndEpochFrame(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """The sender leads no more."""
 
     sender: ReplicaId
@@ -91,7 +91,7 @@ class EndEpoch(msgspec.Struct, array_like=True, frozen=True, tag=4):
     successors: Annotated[tuple[ReplicaId, ...], msgspec.Meta(max_length=64)]
 
 
-class Told(msgspec.Struct, array_like=True, frozen=True, tag=5):
+class ToldFrame(msgspec.Struct, array_like=True, frozen=True, tag=5):
     """What does not suit is answered with this."""
 
     sender: ReplicaId
@@ -99,7 +99,7 @@ class Told(msgspec.Struct, array_like=True, frozen=True, tag=5):
     leader: ReplicaId | None
 
 
-class Fetch(msgspec.Struct, array_like=True, frozen=True, tag=6):
+class FetchFrame(msgspec.Struct, array_like=True, frozen=True, tag=6):
     """Asks for what follows."""
 
     sender: ReplicaId
@@ -110,19 +110,19 @@ class Fetch(msgspec.Struct, array_like=True, frozen=True, tag=6):
     number: Whole
 
 
-class FetchAnswer(msgspec.Struct, array_like=True, frozen=True, tag=7):
+class FetchAnswerFrame(msgspec.Struct, array_like=True, frozen=True, tag=7):
     """Gives it; `asked` is the fetch that it answers."""
 
     sender: ReplicaId
     epoch: Whole
-    asked: Fetch
+    asked: FetchFrame
     high_watermark: Whole
     diverging: End | None
     snapshot: End | None
-    batches: tuple[Batch, ...]
+    batches: tuple[EntriesFrame, ...]
 
 
-class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag=8):
+class FetchSnapshotFrame(msgspec.Struct, array_like=True, frozen=True, tag=8):
     """Asks for a snapshot, from a position in its bytes on."""
 
     sender: ReplicaId
@@ -142,43 +142,43 @@ class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag=9):
     data: bytes
 
 
-class AddVoter(msgspec.Struct, array_like=True, frozen=True, tag=1):
+class AddVoterFrame(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """A change of the voters."""
 
     voter: Voter
 
 
-class RemoveVoter(msgspec.Struct, array_like=True, frozen=True, tag=2):
+class RemoveVoterFrame(msgspec.Struct, array_like=True, frozen=True, tag=2):
     """A change of the voters."""
 
     replica: ReplicaId
 
 
-class UpdateVoter(msgspec.Struct, array_like=True, frozen=True, tag=3):
+class UpdateVoterFrame(msgspec.Struct, array_like=True, frozen=True, tag=3):
     """A change of the voters."""
 
     voter: Voter
 
 
-class ChangeVoters(msgspec.Struct, array_like=True, frozen=True, tag=10):
+class ChangeVotersFrame(msgspec.Struct, array_like=True, frozen=True, tag=10):
     """Asks for a change of the voters."""
 
     sender: ReplicaId
     epoch: Whole
-    change: AddVoter | RemoveVoter | UpdateVoter
+    change: AddVoterFrame | RemoveVoterFrame | UpdateVoterFrame
 
 
 Message = (
-    Vote
-    | VoteAnswer
-    | BeginEpoch
-    | EndEpoch
-    | Told
-    | Fetch
-    | FetchAnswer
-    | FetchSnapshot
+    VoteFrame
+    | VoteAnswerFrame
+    | BeginEpochFrame
+    | EndEpochFrame
+    | ToldFrame
+    | FetchFrame
+    | FetchAnswerFrame
+    | FetchSnapshotFrame
     | SnapshotChunk
-    | ChangeVoters
+    | ChangeVotersFrame
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import RequestInvalid
-from duramen.codec.kafka.leaders import NO_TAGS, Leader, NodeEndpoint, endpoint_tags, leader_tags
+from duramen.codec.kafka.leaders import NO_TAGS, LeaderHint, NodeEndpoint, endpoint_tags, leader_tags
 from duramen.codec.kafka.schema import LARGEST_ELEMENTS, LARGEST_TAGS, LARGEST_TEXT_BYTES
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
@@ -124,7 +124,7 @@ class PartitionAnswer(NamedTuple):
     size: int
     aborted: Sequence[tuple[int, int]] | None = None  # producer id, first offset; None: what is not committed too
     preferred_replica: int = -1
-    leader: Leader | None = None
+    leader: LeaderHint | None = None
 
 
 class TopicAnswer(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from duramen.codec.varint import encode_uvarint
 
-__all__ = ["NO_TAGS", "Leader", "NodeEndpoint", "endpoint_tags", "leader_tags"]
+__all__ = ["NO_TAGS", "LeaderHint", "NodeEndpoint", "endpoint_tags", "leader_tags"]
 
 NO_TAGS: Final = b"\0"
 
@@ -14,7 +14,7 @@ _LEADER: Final = struct.Struct(">iiB")
 _ENDPOINTS_TAG: Final = 0
 
 
-class Leader(NamedTuple):
+class LeaderHint(NamedTuple):
     """The leader of a partition and its epoch, as far as they are known."""
 
     node_id: int
@@ -30,7 +30,7 @@ class NodeEndpoint(NamedTuple):
     rack: str | None
 
 
-def leader_tags(tag: int, leader: Leader | None) -> bytes:
+def leader_tags(tag: int, leader: LeaderHint | None) -> bytes:
     """The tagged fields of a partition: its leader under that number, or none."""
     if leader is None:
         return NO_TAGS

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from duramen.base.errors import RequestInvalid
-from duramen.codec.kafka.leaders import NO_TAGS, Leader, NodeEndpoint, endpoint_tags, leader_tags
+from duramen.codec.kafka.leaders import NO_TAGS, LeaderHint, NodeEndpoint, endpoint_tags, leader_tags
 from duramen.codec.kafka.schema import LARGEST_ELEMENTS, LARGEST_TAGS, LARGEST_TEXT_BYTES
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
@@ -86,7 +86,7 @@ class PartitionResponse(NamedTuple):
     start_offset: int = -1
     message: str | None = None
     record_errors: Sequence[tuple[int, str | None]] = ()
-    leader: Leader | None = None
+    leader: LeaderHint | None = None
 
 
 class TopicResponse(NamedTuple):

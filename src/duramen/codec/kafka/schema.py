@@ -20,7 +20,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
-__all__ = ["LARGEST_ELEMENTS", "LARGEST_TAGS", "LARGEST_TEXT_BYTES", "Field", "Message", "Schema"]
+__all__ = ["LARGEST_ELEMENTS", "LARGEST_TAGS", "LARGEST_TEXT_BYTES", "Message", "Schema", "SchemaField"]
 
 Message = dict[str, Any]
 
@@ -46,7 +46,7 @@ _FIXED: Final[Mapping[str, struct.Struct]] = {
 _NULL_UUID = uuid.UUID(int=0)
 
 
-class Field(NamedTuple):
+class SchemaField(NamedTuple):
     """A line of a table: what versions `low` to `high` have; `tag` is -1 where it is no tagged field."""
 
     name: str
@@ -58,7 +58,7 @@ class Field(NamedTuple):
     tag: int
     default: Any
     once: bool
-    fields: tuple["Field", ...]
+    fields: tuple["SchemaField", ...]
 
 
 class _Input:
@@ -149,7 +149,7 @@ class Schema:
 # -- reading the tables -------------------------------------------------------------------------------
 
 
-def _parse(lines: list[str]) -> tuple[Field, ...]:
+def _parse(lines: list[str]) -> tuple[SchemaField, ...]:
     fields = []
     while lines:
         line = lines.pop(0)
@@ -161,7 +161,7 @@ def _parse(lines: list[str]) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def _parse_line(words: list[str], nested: tuple[Field, ...]) -> Field:
+def _parse_line(words: list[str], nested: tuple[SchemaField, ...]) -> SchemaField:
     name, kind, *rest = words
     nullable = kind.endswith("?")
     kind = kind.removesuffix("?")
@@ -188,7 +188,7 @@ def _parse_line(words: list[str], nested: tuple[Field, ...]) -> Field:
         default = {"string": "", "bytes": b"", "uuid": _NULL_UUID, "bool": False, "struct": {}}.get(kind, 0)
     elif default is None and is_array and not nullable:
         default = ()
-    return Field(name, kind, is_array, nullable, low, high, tag, default, once, nested)
+    return SchemaField(name, kind, is_array, nullable, low, high, tag, default, once, nested)
 
 
 def _literal(word: str) -> int | bool:
@@ -198,7 +198,7 @@ def _literal(word: str) -> int | bool:
 # -- compiling ----------------------------------------------------------------------------------------
 
 
-def _struct_codec(fields: tuple[Field, ...], version: int, *, flexible: bool) -> _Codec:
+def _struct_codec(fields: tuple[SchemaField, ...], version: int, *, flexible: bool) -> _Codec:
     present = [field for field in fields if field.low <= version <= field.high]
     plain = [(field, _field_codec(field, version, flexible=flexible)) for field in present if field.tag < 0]
     tagged = {
@@ -233,7 +233,9 @@ def _struct_codec(fields: tuple[Field, ...], version: int, *, flexible: bool) ->
     return _Codec(decode, encode, smallest)
 
 
-def _encode_tags(message: Mapping[str, Any], tagged: Mapping[int, tuple[Field, _Codec]], out: list[bytes]) -> None:
+def _encode_tags(
+    message: Mapping[str, Any], tagged: Mapping[int, tuple[SchemaField, _Codec]], out: list[bytes]
+) -> None:
     given = [
         (tag, codec, message[field.name])
         for tag, (field, codec) in sorted(tagged.items())
@@ -247,7 +249,7 @@ def _encode_tags(message: Mapping[str, Any], tagged: Mapping[int, tuple[Field, _
         out += (encode_uvarint(tag), encode_uvarint(len(body)), body)
 
 
-def _field_codec(field: Field, version: int, *, flexible: bool) -> _Codec:
+def _field_codec(field: SchemaField, version: int, *, flexible: bool) -> _Codec:
     if field.kind == "struct":
         element = _struct_codec(field.fields, version, flexible=flexible)
         if field.nullable and not field.is_array:
@@ -296,7 +298,7 @@ def _length_codec(layout: str, *, flexible: bool) -> tuple[Callable[[_Input], in
     return (lambda source: int(packed.unpack(source.take(packed.size))[0])), packed.pack, packed.size
 
 
-def _sized_codec(field: Field, *, flexible: bool) -> _Codec:
+def _sized_codec(field: SchemaField, *, flexible: bool) -> _Codec:
     text = field.kind == "string"
     layout = "h" if text else "i"
     null = _null_of(field)
@@ -324,7 +326,7 @@ def _sized_codec(field: Field, *, flexible: bool) -> _Codec:
     return _Codec(decode, encode, smallest)
 
 
-def _null_of(field: Field) -> Callable[[], None]:
+def _null_of(field: SchemaField) -> Callable[[], None]:
     def null() -> None:
         if not field.nullable:
             raise ValueError(f"{field.name} is null")
@@ -342,7 +344,7 @@ def _different(source: _Input, count: int, decode: Decoder) -> list[Any]:
     return list(found.values())
 
 
-def _array_codec(field: Field, element: _Codec, *, flexible: bool) -> _Codec:
+def _array_codec(field: SchemaField, element: _Codec, *, flexible: bool) -> _Codec:
     read_length, write_length, smallest = _length_codec("i", flexible=flexible)
     decode_element, encode_element = element.decode, element.encode
     null = _null_of(field)

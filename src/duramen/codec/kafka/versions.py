@@ -5,7 +5,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["APIS", "FEATURES", "Api", "ApiKey", "Feature"]
+__all__ = ["APIS", "FEATURES", "Api", "ApiKey", "FinalizedFeature"]
 
 
 class ApiKey(IntEnum):
@@ -145,7 +145,7 @@ APIS: Mapping[int, Api] = MappingProxyType(
 )
 
 
-class Feature(NamedTuple):
+class FinalizedFeature(NamedTuple):
     """A feature in versions `low` to `high`, of which this cluster uses `finalized`; clients decide by it."""
 
     name: str
@@ -154,8 +154,10 @@ class Feature(NamedTuple):
     finalized: int
 
 
-FEATURES: tuple[Feature, ...] = (
-    Feature("group.version", 0, 1, 1),  # 1: groups of the consumer protocol (KIP-848)
-    Feature("transaction.version", 0, 2, 2),  # 2: partitions join by being written to, ends bump the epoch (KIP-890)
-    Feature("share.version", 0, 1, 1),  # 1: share groups (KIP-932)
+FEATURES: tuple[FinalizedFeature, ...] = (
+    FinalizedFeature("group.version", 0, 1, 1),  # 1: groups of the consumer protocol (KIP-848)
+    FinalizedFeature(
+        "transaction.version", 0, 2, 2
+    ),  # 2: partitions join by being written to, ends bump the epoch (KIP-890)
+    FinalizedFeature("share.version", 0, 1, 1),  # 1: share groups (KIP-932)
 )

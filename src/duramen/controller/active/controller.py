@@ -11,14 +11,14 @@ from duramen.controller.quorum.applier import ControllerView
 from duramen.controller.quorum.runner import Runner
 from duramen.metadata.state import ControllerState
 from duramen.raft.effects import Became, Commit, Effect, Install
-from duramen.raft.roles import Role
+from duramen.raft.roles import RaftRole
 from duramen.rpc.controller.requests import Request
 from duramen.rpc.controller.responses import When
 
-__all__ = ["Controller", "Watcher"]
+__all__ = ["Controller", "ControllerListener"]
 
 
-class Watcher(Protocol):
+class ControllerListener(Protocol):
     """Who has to hear of what changes."""
 
     def leader_changed(self) -> None:
@@ -40,7 +40,7 @@ class Controller:
         self._worker = worker
         self._kit = kit
         self._active: ActiveController | None = None
-        self._watchers: list[Watcher] = []
+        self._watchers: list[ControllerListener] = []
         self._waiting: list[tuple[int, Callable[[], None]]] = []
         self._connected: set[int] = {kit.node_id}
         self._closed: dict[int, None] = {}  # nodes to which there was a connection, and is none; in order
@@ -103,7 +103,7 @@ class Controller:
         else:
             self._waiting.append((offset, done))
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: ControllerListener) -> None:
         """Tell it of what changes from here on."""
         self._watchers.append(watcher)
 
@@ -138,7 +138,7 @@ class Controller:
     def _depose(self) -> None:
         active = self._active
         machine = self._runner.machine
-        if active is not None and (self._over or machine.role is not Role.LEADER or machine.epoch != active.epoch):
+        if active is not None and (self._over or machine.role is not RaftRole.LEADER or machine.epoch != active.epoch):
             self._active = None
             active.end()
 
@@ -172,7 +172,7 @@ class Controller:
     def _is_ready(self) -> bool:
         """Whether this node leads and has applied all that was committed before: the first entry of its epoch is."""
         machine = self._runner.machine
-        return machine.role is Role.LEADER and self._runner.applied.epoch == machine.epoch
+        return machine.role is RaftRole.LEADER and self._runner.applied.epoch == machine.epoch
 
     def _not_controller(self) -> NotController:
         leader_id = self.leader_id

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from duramen.base.errors import NodeNotFound
 from duramen.controller.active.pending_changes import Draft
 from duramen.controller.active.sessions import NodeSessions
-from duramen.metadata.alter_partition import Proposal, Refusal, alter_partition
+from duramen.metadata.alter_partition import AlterPartitionRefusal, InSyncProposal, alter_partition
 from duramen.metadata.decisions import allocate_producer_ids
 from duramen.metadata.fencing import fence, leave, let_go
 from duramen.metadata.heartbeats import heartbeat, registered_node, unwritable_node
@@ -67,9 +67,9 @@ def alter_partitions(request: AlterPartitions, draft: Draft) -> IsrAnswers:
     return IsrAnswers(tuple(_alter(proposal, draft) for proposal in request.proposals))
 
 
-def _alter(proposal: Proposal, draft: Draft) -> Isr:
+def _alter(proposal: InSyncProposal, draft: Draft) -> Isr:
     altered = alter_partition(draft.state, proposal)
-    if isinstance(altered, Refusal):
+    if isinstance(altered, AlterPartitionRefusal):
         return Isr(altered)
     draft.add(altered.events)
     return Isr(None, draft.state.partitions.get(proposal.place), altered.new_leader)

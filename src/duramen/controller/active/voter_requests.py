@@ -14,21 +14,21 @@ from duramen.base.errors import (
     VotersUnsettled,
 )
 from duramen.controller.quorum.runner import Runner
-from duramen.raft.voter_changes import AddVoter, Refusal, RemoveVoter
+from duramen.raft.voter_changes import VoterAddition, VoterChangeRefusal, VoterRemoval
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.responses import Answer, Done, When
 
 __all__ = ["VoterChanges", "refusal_error"]
 
-_ERRORS: Final[Mapping[Refusal, type[DuramenError]]] = MappingProxyType(
+_ERRORS: Final[Mapping[VoterChangeRefusal, type[DuramenError]]] = MappingProxyType(
     {
-        Refusal.NOT_LEADER: NotController,
-        Refusal.NOT_READY: VotersUnsettled,
-        Refusal.UNDERWAY: VotersUnsettled,
-        Refusal.NOT_CAUGHT_UP: VotersUnsettled,
-        Refusal.DUPLICATE: VoterDuplicate,
-        Refusal.UNKNOWN: VoterNotFound,
-        Refusal.LAST: RequestInvalid,
+        VoterChangeRefusal.NOT_LEADER: NotController,
+        VoterChangeRefusal.NOT_READY: VotersUnsettled,
+        VoterChangeRefusal.UNDERWAY: VotersUnsettled,
+        VoterChangeRefusal.NOT_CAUGHT_UP: VotersUnsettled,
+        VoterChangeRefusal.DUPLICATE: VoterDuplicate,
+        VoterChangeRefusal.UNKNOWN: VoterNotFound,
+        VoterChangeRefusal.LAST: RequestInvalid,
     }
 )
 
@@ -43,10 +43,10 @@ class VoterChanges:
     def ask(self, request: requests.AddVoter | requests.RemoveVoter, done: When) -> None:
         """Change the voters; `done` as of any request."""
         if isinstance(request, requests.AddVoter):
-            end = self._runner.change(AddVoter(request.voter))
+            end = self._runner.change(VoterAddition(request.voter))
         else:
-            end = self._runner.change(RemoveVoter(request.replica))
-        if isinstance(end, Refusal):
+            end = self._runner.change(VoterRemoval(request.replica))
+        if isinstance(end, VoterChangeRefusal):
             done(refusal_error(end))
         else:
             self._waiting.append((end.offset, done))
@@ -68,6 +68,6 @@ class VoterChanges:
             done(OutcomeUnknown("this node led the quorum no more before the change of the voters was committed"))
 
 
-def refusal_error(refusal: Refusal) -> DuramenError:
+def refusal_error(refusal: VoterChangeRefusal) -> DuramenError:
     """Why the voters are not changed, as an error."""
     return _ERRORS[refusal](refusal.value)

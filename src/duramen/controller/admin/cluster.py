@@ -23,16 +23,16 @@ from duramen.base.hosts import host_port
 from duramen.controller.admin.replica_survey import Survey
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId
-from duramen.metadata.rebalance import Move, Progress, progress
+from duramen.metadata.rebalance import MovesProgress, ReplicaMove, progress
 from duramen.metadata.registration import unregister
 from duramen.metadata.state import ControllerState
-from duramen.raft.description import Described
+from duramen.raft.description import QuorumDescription
 from duramen.raft.voters import ReplicaId, Voter
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.requests import Request
 from duramen.rpc.controller.responses import Answer, Observed, Outcome, Planned, Stepped, When
 
-__all__ = ["CLUSTER_ENDPOINT", "WITHIN_MS", "Asking", "ClusterOffice", "Elected", "Look", "endpoint_of"]
+__all__ = ["CLUSTER_ENDPOINT", "WITHIN_MS", "ClusterAdmin", "ControllerClient", "Elected", "Look", "endpoint_of"]
 
 WITHIN_MS: Final = 10_000
 """How long what is asked may take where nothing else is said."""
@@ -46,7 +46,7 @@ Settled = Callable[[DuramenError | None], None]
 """Called with None where it is so, or with why not."""
 
 
-class Asking(Protocol):
+class ControllerClient(Protocol):
     """Who brings a request to the active controller: see `Asker`."""
 
     def ask(self, request: Request, done: When, *, within_ms: int) -> None:
@@ -67,11 +67,14 @@ class Look(NamedTuple):
     from_leader: bool
 
 
-class ClusterOffice:
+class ClusterAdmin:
     """What is asked is decided by whoever leads; what is read is what this node has applied, which may be older."""
 
     def __init__(
-        self, asking: Asking, state: Callable[[], ControllerState], described: Callable[[], Described | None]
+        self,
+        asking: ControllerClient,
+        state: Callable[[], ControllerState],
+        described: Callable[[], QuorumDescription | None],
     ) -> None:
         """`state` is what is committed as this node knows it, `described` the quorum, None before it takes part."""
         self._asking = asking
@@ -211,7 +214,7 @@ class ClusterOffice:
     def plan(
         self,
         without_nodes: Sequence[int],
-        done: Callable[[tuple[Move, ...] | DuramenError], None],
+        done: Callable[[tuple[ReplicaMove, ...] | DuramenError], None],
         *,
         within_ms: int = WITHIN_MS,
     ) -> None:
@@ -231,9 +234,9 @@ class ClusterOffice:
 
     def begin(
         self,
-        moves: Sequence[Move],
+        moves: Sequence[ReplicaMove],
         at_once: int,
-        done: Callable[[Progress | DuramenError], None],
+        done: Callable[[MovesProgress | DuramenError], None],
         *,
         within_ms: int = WITHIN_MS,
     ) -> None:
@@ -241,12 +244,16 @@ class ClusterOffice:
         self._step(requests.BeginMoves(tuple(moves), at_once), done, within_ms)
 
     def cancel(
-        self, moves: Sequence[Move], done: Callable[[Progress | DuramenError], None], *, within_ms: int = WITHIN_MS
+        self,
+        moves: Sequence[ReplicaMove],
+        done: Callable[[MovesProgress | DuramenError], None],
+        *,
+        within_ms: int = WITHIN_MS,
     ) -> None:
         """Take back what is under way of a plan."""
         self._step(requests.CancelMoves(tuple(moves)), done, within_ms)
 
-    def progress(self, moves: Sequence[Move]) -> Progress:
+    def progress(self, moves: Sequence[ReplicaMove]) -> MovesProgress:
         """How far a plan has been carried out, as far as this node knows."""
         return progress(self.state, moves)
 
@@ -338,13 +345,13 @@ class ClusterOffice:
     def _settle(self, request: Request, done: Settled, within_ms: int) -> None:
         self._asking.ask(request, lambda outcome: done(_error(outcome)), within_ms=within_ms)
 
-    def _step(self, request: Request, done: Callable[[Progress | DuramenError], None], within_ms: int) -> None:
+    def _step(self, request: Request, done: Callable[[MovesProgress | DuramenError], None], within_ms: int) -> None:
         def answered(outcome: Outcome) -> None:
             if isinstance(outcome, DuramenError):
                 done(outcome)
             elif isinstance(outcome.value, Stepped):
                 step = outcome.value
-                done(Progress(step.done, step.moving, step.waiting, step.void))
+                done(MovesProgress(step.done, step.moving, step.waiting, step.void))
 
         self._asking.ask(request, answered, within_ms=within_ms)
 
@@ -356,7 +363,7 @@ class _Each:
     """Several requests, a bounded number of them under way; answered in their order."""
 
     def __init__(
-        self, asking: Asking, wanted: Sequence[Request], done: Callable[[list[Outcome]], None], within_ms: int
+        self, asking: ControllerClient, wanted: Sequence[Request], done: Callable[[list[Outcome]], None], within_ms: int
     ) -> None:
         self._asking = asking
         self._wanted = wanted

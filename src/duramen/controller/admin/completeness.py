@@ -6,21 +6,21 @@ from uuid import UUID
 
 import msgspec
 
-from duramen.broker.membership import Standing
+from duramen.broker.membership import NodeMembership
 from duramen.broker.replicas.recovery import lost_ranges, takeovers_of
-from duramen.broker.streams import Streams
-from duramen.controller.admin.replica_survey import Kept, Survey
+from duramen.broker.streams import BrokerStreams
+from duramen.controller.admin.replica_survey import ReplicaCompleteness, Survey
 from duramen.metadata.partitions import PartitionId, without
 from duramen.rpc.caller import Caller, Gathered
 from duramen.rpc.methods import Method
 from duramen.rpc.server import Done as Answered
 
-__all__ = ["SURVEY_REPLICAS", "Completeness", "KeptReplicas", "SurveyReplicas", "Wanted"]
+__all__ = ["SURVEY_REPLICAS", "Completeness", "KeptReplicas", "SurveyReplicas", "SurveyTarget"]
 
 _NO_EPOCH: Final = -1
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True):
+class SurveyTarget(msgspec.Struct, frozen=True, array_like=True):
     """A partition."""
 
     stream_id: bytes
@@ -30,13 +30,13 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
 class SurveyReplicas(msgspec.Struct, frozen=True, array_like=True):
     """A node is asked what its replicas of partitions have."""
 
-    wanted: list[Wanted]
+    wanted: list[SurveyTarget]
 
 
 class KeptReplicas(msgspec.Struct, frozen=True, array_like=True):
     """What each replica has; None where the node has none."""
 
-    kept: list[Kept | None]
+    kept: list[ReplicaCompleteness | None]
 
 
 SURVEY_REPLICAS: Final = Method("survey-replicas", SurveyReplicas, KeptReplicas, idempotent=True)
@@ -47,7 +47,7 @@ Done = Callable[[list[Survey]], None]
 class Completeness:
     """Asks the replicas of partitions what they have."""
 
-    def __init__(self, standing: Callable[[], Standing], streams: Streams, caller: Caller) -> None:
+    def __init__(self, standing: Callable[[], NodeMembership], streams: BrokerStreams, caller: Caller) -> None:
         self._standing = standing
         self._streams = streams
         self._caller = caller
@@ -79,7 +79,7 @@ class Completeness:
             done([one._replace(silent=sorted(mute)) for one, mute in zip(surveys, silent, strict=True)])
 
         requests = {
-            node_id: SurveyReplicas([Wanted(places[at].stream_id.bytes, places[at].partition) for at in ats])
+            node_id: SurveyReplicas([SurveyTarget(places[at].stream_id.bytes, places[at].partition) for at in ats])
             for node_id, ats in by_node.items()
         }
         self._caller.gather(SURVEY_REPLICAS, requests, gathered)
@@ -88,7 +88,7 @@ class Completeness:
         """Tell what replicas here have."""
         done(KeptReplicas([self._look(wish) for wish in request.wanted]))
 
-    def _look(self, wish: Wanted) -> Kept | None:
+    def _look(self, wish: SurveyTarget) -> ReplicaCompleteness | None:
         stream = self._streams.find_id(UUID(bytes=wish.stream_id)) if len(wish.stream_id) == 16 else None
         if stream is None or not 0 <= wish.partition < len(stream.partitions):
             return None
@@ -96,4 +96,4 @@ class Completeness:
         takeovers = takeovers_of(log)
         epoch = takeovers[-1].epoch if takeovers else _NO_EPOCH
         damaged = sum(last - first + 1 for first, last in lost_ranges(log))
-        return Kept(epoch, log.end_offset, log.high_watermark, damaged)
+        return ReplicaCompleteness(epoch, log.end_offset, log.high_watermark, damaged)

@@ -9,7 +9,7 @@ from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId, PartitionState, without
 from duramen.metadata.state import ControllerState
 
-__all__ = ["Faults", "NodeLoad", "faults", "moving", "nodes"]
+__all__ = ["NodeLoad", "PartitionFaults", "faults", "moving", "nodes"]
 
 
 class NodeLoad(NamedTuple):
@@ -30,7 +30,7 @@ class NodeLoad(NamedTuple):
         return "draining" if self.node.draining else "live"
 
 
-class Faults(NamedTuple):
+class PartitionFaults(NamedTuple):
     """Of `partitions` in all: those without a leader, with fewer in sync than hold them, and those that move."""
 
     partitions: int
@@ -62,7 +62,7 @@ def moving(state: ControllerState) -> Iterator[tuple[PartitionId, PartitionState
     return ((place, partition) for place, partition in state.partitions if partition.is_moving)
 
 
-def faults(state: ControllerState) -> Faults:
+def faults(state: ControllerState) -> PartitionFaults:
     """What an operator has to look at."""
     leaderless, under_replicated = [], []
     for place, partition in state.partitions:
@@ -71,4 +71,4 @@ def faults(state: ControllerState) -> Faults:
         if without(without(partition.replicas, partition.adding), partition.isr):
             under_replicated.append(place)
     total = sum(stream.partitions for stream in state.streams.values())
-    return Faults(total, leaderless, under_replicated, [place for place, _ in moving(state)])
+    return PartitionFaults(total, leaderless, under_replicated, [place for place, _ in moving(state)])

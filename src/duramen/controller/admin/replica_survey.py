@@ -7,10 +7,10 @@ import msgspec
 
 from duramen.metadata.partitions import PartitionId
 
-__all__ = ["Kept", "Survey"]
+__all__ = ["ReplicaCompleteness", "Survey"]
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
+class ReplicaCompleteness(msgspec.Struct, frozen=True, array_like=True):
     """What a replica has: the epoch of its last record, its end, and the highest high watermark that it knows.
 
     `damaged_records` are those below its end that it has lost to damage, as far as it knows.
@@ -26,7 +26,7 @@ class Survey(NamedTuple):
     """What the replicas of a partition have, by node; of those in `silent` nothing was heard."""
 
     place: PartitionId
-    kept: dict[int, Kept]
+    kept: dict[int, ReplicaCompleteness]
     silent: Sequence[int]
 
     @property

@@ -6,11 +6,11 @@ from typing import Final
 from duramen.base.errors import DuramenError, RequestInvalid, VoterDuplicate, VoterNotFound
 from duramen.controller.active.admin_requests import grant
 from duramen.controller.active.pending_changes import Draft
-from duramen.controller.admin.cluster import ClusterOffice
+from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.events import StreamCreated
 from duramen.metadata.partitions import PartitionId, PartitionState, difference
 from duramen.metadata.state import ControllerState
-from duramen.raft.description import Described
+from duramen.raft.description import QuorumDescription
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.requests import Request
 from duramen.rpc.controller.responses import Answer, Observed, Outcome, Value, When
@@ -23,7 +23,9 @@ _FIRST_EPOCH: Final = 1
 class AloneAsking:
     """Answers at once. `described` is the quorum of one that this node is."""
 
-    def __init__(self, node_id: int, state: Callable[[], ControllerState], described: Callable[[], Described]) -> None:
+    def __init__(
+        self, node_id: int, state: Callable[[], ControllerState], described: Callable[[], QuorumDescription]
+    ) -> None:
         self._node_id = node_id
         self._state = state
         self._described = described
@@ -72,7 +74,7 @@ class AloneAsking:
 
 
 def alone_office(
-    node_id: int, state: Callable[[], ControllerState], described: Callable[[], Described]
-) -> ClusterOffice:
+    node_id: int, state: Callable[[], ControllerState], described: Callable[[], QuorumDescription]
+) -> ClusterAdmin:
     """The office of a node that is alone."""
-    return ClusterOffice(AloneAsking(node_id, state, described), state, described)
+    return ClusterAdmin(AloneAsking(node_id, state, described), state, described)

@@ -9,7 +9,7 @@ from typing import Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.ports import Clock
-from duramen.broker.membership import Standing
+from duramen.broker.membership import NodeMembership
 from duramen.controller.admin.completeness import Completeness
 from duramen.controller.admin.replica_survey import Survey
 from duramen.metadata.events import Event, PartitionChanged
@@ -28,7 +28,7 @@ class UncleanElections:
     def __init__(
         self,
         node_id: int,
-        standing: Callable[[], Standing],
+        standing: Callable[[], NodeMembership],
         completeness: Completeness,
         clock: Clock,
         deadlines: Deadlines,

@@ -7,10 +7,10 @@ from duramen.broker.min_in_sync import min_in_sync
 from duramen.metadata.features import LATEST_LEVEL
 from duramen.metadata.state import ControllerState
 
-__all__ = ["StreamChange", "Upgrade", "upgrade_of"]
+__all__ = ["Upgrade", "UpgradeChange", "upgrade_of"]
 
 
-class StreamChange(NamedTuple):
+class UpgradeChange(NamedTuple):
     """A stream whose `min.insync.replicas`, which is not set, becomes another."""
 
     stream: str
@@ -24,7 +24,7 @@ class Upgrade(NamedTuple):
     level: int
     highest_level: int
     older: Sequence[int]
-    changes: Sequence[StreamChange]
+    changes: Sequence[UpgradeChange]
 
 
 def upgrade_of(state: ControllerState) -> Upgrade:
@@ -35,6 +35,6 @@ def upgrade_of(state: ControllerState) -> Upgrade:
     for stream in state.streams.values():
         before, after = (min_in_sync(state, stream, level) for level in (state.feature_level, highest))
         if before != after:
-            changes.append(StreamChange(stream.name, before, after))
+            changes.append(UpgradeChange(stream.name, before, after))
     older = sorted(node_id for node_id, level in latest.items() if level < LATEST_LEVEL)
     return Upgrade(state.feature_level, highest, older, sorted(changes))

@@ -8,7 +8,7 @@ from duramen.controller.dependencies import ControlKit
 from duramen.rpc.controller.methods import method_of
 from duramen.rpc.controller.requests import Request
 from duramen.rpc.controller.responses import Answer, Outcome, When
-from duramen.rpc.retry import Leader, Pace, Retrying, Underway
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway
 
 __all__ = ["Asker"]
 
@@ -30,10 +30,10 @@ class Asker:
         """
         timing = self._kit.timing
 
-        def leader() -> Leader:
-            return Leader(self._controller.leader_id, self._controller.epoch)
+        def leader() -> KnownLeader:
+            return KnownLeader(self._controller.leader_id, self._controller.epoch)
 
-        def attempt(known: Leader, left_ms: int, answered: When) -> Underway:
+        def attempt(known: KnownLeader, left_ms: int, answered: When) -> Underway:
             if known.node_id is None:
                 raise _nobody()
             own = known.node_id == self._kit.node_id
@@ -46,7 +46,7 @@ class Asker:
             done(outcome)
 
         asked = Retrying(
-            attempt, leader, Pace(within_ms, timing.retry_ms, timing.retry_most_ms), self._kit.clock,
+            attempt, leader, RetryPace(within_ms, timing.retry_ms, timing.retry_most_ms), self._kit.clock,
             self._kit.deadlines, told, idempotent=method_of(request).idempotent, chance=self._kit.chance,
         )  # fmt: skip
         self._open[asked] = None

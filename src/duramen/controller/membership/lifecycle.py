@@ -13,10 +13,10 @@ from duramen.metadata.registration import Registration
 from duramen.rpc.controller.requests import Beat, Register
 from duramen.rpc.controller.responses import Answer, Beaten, Outcome, Registered
 
-__all__ = ["Lifecycle", "Phase"]
+__all__ = ["Lifecycle", "LifecyclePhase"]
 
 
-class Phase(Enum):
+class LifecyclePhase(Enum):
     """What a node is, as it was last told."""
 
     JOINING = "not registered yet, or not any more"
@@ -41,7 +41,7 @@ class Lifecycle:
         asker: Asker,
         kit: ControlKit,
         *,
-        changed: Callable[[Phase], None] = lambda _: None,
+        changed: Callable[[LifecyclePhase], None] = lambda _: None,
         heard: Callable[[bool], None] = lambda _: None,
         failed: Callable[[DuramenError], None],
     ) -> None:
@@ -54,7 +54,7 @@ class Lifecycle:
         self._heard = heard
         self._answered_ms = self._now_ms  # when the newest heartbeat was sent that was answered
         self._is_heard = True
-        self.phase = Phase.JOINING
+        self.phase = LifecyclePhase.JOINING
         self.epoch = -1
         self._taken_ms: int | None = None  # since when the node's id is taken, as the controller says
         self._told_offset = -1  # up to where the controller was told that all is applied
@@ -107,7 +107,7 @@ class Lifecycle:
 
     def applied(self) -> None:
         """More of the metadata log has taken effect: others may wait for that."""
-        if self.phase is not Phase.JOINING and self._controller.applied_offset > self._told_offset:
+        if self.phase is not LifecyclePhase.JOINING and self._controller.applied_offset > self._told_offset:
             self._sooner(max(self._now_ms, self._told_ms + self._kit.timing.applied_ms))
 
     def closed(self, node_id: int) -> None:
@@ -139,8 +139,8 @@ class Lifecycle:
     def _ask(self) -> None:
         self._asking, self._urgent = True, False
         if self._told_unwritable and not self._unwritable and not self._drains:
-            self._become(Phase.JOINING)  # what its replicas were to write is not there: they begin anew
-        if self.phase is Phase.JOINING:
+            self._become(LifecyclePhase.JOINING)  # what its replicas were to write is not there: they begin anew
+        if self.phase is LifecyclePhase.JOINING:
             register = Register(self._wish, self.epoch if self._told_unwritable else 0)
             self._asker.ask(register, self._registered, within_ms=self._kit.timing.answer_ms)
             return
@@ -167,7 +167,7 @@ class Lifecycle:
             self.epoch, self._told_offset, self._told_unwritable = outcome.value.epoch, -1, False
             self._answered_ms = self._now_ms
             self._wish = self._wish._replace(damaged=False)  # the controller knows
-            self._become(Phase.FENCED)
+            self._become(LifecyclePhase.FENCED)
             self._next(self._kit.timing.heartbeat_ms)
             return
         if self._may_pass(outcome):
@@ -195,10 +195,12 @@ class Lifecycle:
             self._answered_ms = self._told_ms
             self._look_at_session()
             self._become(self._phase_of(outcome.value, beat))
-            self._next(self._kit.timing.applied_ms if self.phase is Phase.DRAINING else self._kit.timing.heartbeat_ms)
+            self._next(
+                self._kit.timing.applied_ms if self.phase is LifecyclePhase.DRAINING else self._kit.timing.heartbeat_ms
+            )
         elif isinstance(outcome, NodeEpochStale | NodeNotFound):
             # Another one took the id while this one was silent, or it was taken out: it asks to take part again.
-            self._become(Phase.JOINING)
+            self._become(LifecyclePhase.JOINING)
             self._next(0)
         else:
             self._next(self._kit.timing.retry_ms)
@@ -209,16 +211,16 @@ class Lifecycle:
             self._is_heard = is_heard
             self._heard(is_heard)
 
-    def _phase_of(self, value: Beaten, beat: Heartbeat) -> Phase:
+    def _phase_of(self, value: Beaten, beat: Heartbeat) -> LifecyclePhase:
         if value.may_stop and beat.wants_shutdown:
-            return Phase.DRAINED
+            return LifecyclePhase.DRAINED
         if beat.wants_shutdown:
-            return Phase.DRAINING
+            return LifecyclePhase.DRAINING
         if value.fenced:
-            return Phase.FENCED
-        return Phase.UNWRITABLE if self._unwritable else Phase.LIVE
+            return LifecyclePhase.FENCED
+        return LifecyclePhase.UNWRITABLE if self._unwritable else LifecyclePhase.LIVE
 
-    def _become(self, phase: Phase) -> None:
+    def _become(self, phase: LifecyclePhase) -> None:
         if phase is not self.phase:
             self.phase = phase
             self._changed(phase)

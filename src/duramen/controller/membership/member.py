@@ -12,27 +12,27 @@ from duramen.base.errors import DuramenError, LogDamaged, StreamNotFound
 from duramen.base.ids import StreamId, stream_id_of
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
 from duramen.broker.changes import Done, ValueDone, settled
-from duramen.broker.membership import Listener
+from duramen.broker.membership import MetadataListener
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.bulk import BULK, BulkBytes
-from duramen.broker.replicas.configs import PATIENCE, Patience, config_of
+from duramen.broker.replicas.configs import PATIENCE, ReplicaPatience, config_of
 from duramen.broker.replicas.observers import READ_REPLICAS, observers_of
 from duramen.broker.replicas.throttle.throttle import UNLIMITED
 from duramen.codec.cluster.channels import Subject
 from duramen.controller.active.admin_requests import create_stream, delete_stream, grant
 from duramen.controller.active.controller import Controller
 from duramen.controller.active.pending_changes import Draft
-from duramen.controller.admin.cluster import ClusterOffice
-from duramen.controller.dependencies import PRODUCERS_MS, TIMING, ControlKit, Timing
+from duramen.controller.admin.cluster import ClusterAdmin
+from duramen.controller.dependencies import PRODUCERS_MS, TIMING, ControlKit, ControllerTiming
 from duramen.controller.membership.client import Asker
 from duramen.controller.membership.event_log import Chronicle
 from duramen.controller.membership.incarnations import IncarnationFile
-from duramen.controller.membership.lifecycle import Lifecycle, Phase
-from duramen.controller.membership.network import Network, ToControllers
+from duramen.controller.membership.lifecycle import Lifecycle, LifecyclePhase
+from duramen.controller.membership.network import PeerNetwork, ToControllers
 from duramen.controller.membership.partition_counters import Tally
 from duramen.controller.membership.publisher import Telling
-from duramen.controller.membership.removed_brokers import Leaving
+from duramen.controller.membership.removed_brokers import RemovedBrokers
 from duramen.controller.membership.repairs import FETCH_RANGE, serve_range
 from duramen.controller.membership.replica_selector import nearest
 from duramen.controller.membership.replicas import Replicating
@@ -64,11 +64,11 @@ from duramen.rpc.caller import Caller
 from duramen.rpc.controller.methods import METHODS, method_of
 from duramen.rpc.controller.requests import Adopt, CreateStream, DeleteStream, Request
 from duramen.rpc.controller.responses import Answer, Outcome, When
-from duramen.rpc.server import Server
+from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import Wires
 from duramen.storage.store import Store
 
-__all__ = ["Member", "MemberKit"]
+__all__ = ["ClusterMember", "MemberKit"]
 
 _CHANGE_MS: Final = 30_000
 _NOBODY: Final = -1
@@ -99,15 +99,15 @@ class MemberKit(NamedTuple):
     deadlines: Deadlines
     randomness: Randomness
     chance: Callable[[int], int]
-    network: Network
+    network: PeerNetwork
     wires_by: Callable[[Callable[[], ControllerState]], Wires]
     report: Callable[[str], None]
     failed: Callable[[DuramenError], None]
     carried_out: Callable[[PartitionId, ReplicaEffect], None] = _nobody
-    patience: Patience = PATIENCE
+    patience: ReplicaPatience = PATIENCE
     sessions: Sessions = SESSIONS
     report_window_ms: int = WINDOW_MS
-    timing: Timing = TIMING
+    timing: ControllerTiming = TIMING
     tell: Callable[[str], None] | None = None
     throttled_rate: int = UNLIMITED
     bulk: BulkBytes = BULK
@@ -116,7 +116,7 @@ class MemberKit(NamedTuple):
     rebalance_ms: int | None = None
 
 
-class Member:
+class ClusterMember:
     """A node of a cluster, from when its replica of the quorum is open."""
 
     def __init__(self, kit: MemberKit) -> None:
@@ -132,15 +132,15 @@ class Member:
         )  # fmt: skip
         self.controller = Controller(kit.runner, kit.view, kit.worker, control)
         wires = kit.wires_by(lambda: self.state)
-        self._not_ready = Server(wires)
+        self._not_ready = RpcServer(wires)
         self._caller = Caller(
-            self.node_id, ToControllers(kit.network), wires, Server(wires), kit.clock, kit.deadlines
+            self.node_id, ToControllers(kit.network), wires, RpcServer(wires), kit.clock, kit.deadlines
         )  # fmt: skip
         for method in METHODS:
             self._caller.server.handle(method, self.controller.ask)
         self._caller.server.handle(FETCH_RANGE, partial(serve_range, kit.store, self._partition_of))
         self.asker = Asker(self.controller, control)
-        self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
+        self.office = ClusterAdmin(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
             kit.wish._replace(damaged=kit.store.damaged),
             self.controller,
@@ -162,13 +162,13 @@ class Member:
         self._telling = Telling(kit.worker.soon, self._tell)
         self.tally = Tally(self.node_id)
         self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell, kit.report)
-        self._listener: Listener | None = None
+        self._listener: MetadataListener | None = None
         self._joining: Done | None = None
         self._begun_epoch = -1
         self._begins = True  # whether the next registration is yet to begin
         self._draining: Callable[[], None] | None = None
         self._heard_ms: dict[int, int] = {}
-        self._leaving = Leaving()
+        self._leaving = RemovedBrokers()
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class Member:
 
     # -- coming and going ---------------------------------------------------------------------------
 
-    def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
+    def start(self, listener: MetadataListener, done: Callable[[DuramenError | None], None]) -> None:
         self._listener = listener
         done(None)
 
@@ -284,7 +284,7 @@ class Member:
 
     def drain(self, done: Callable[[], None]) -> None:
         """Let others lead; `done` once this node may stop without anybody noticing."""
-        if self.lifecycle.phase not in (Phase.JOINING, Phase.DRAINED):
+        if self.lifecycle.phase not in (LifecyclePhase.JOINING, LifecyclePhase.DRAINED):
             self._draining = done
             self.lifecycle.drain()
         else:
@@ -328,10 +328,10 @@ class Member:
         if self._chronicle is not None:
             self._chronicle.stop()
 
-    def _phase_changed(self, phase: Phase) -> None:
-        if phase is not Phase.FENCED:
+    def _phase_changed(self, phase: LifecyclePhase) -> None:
+        if phase is not LifecyclePhase.FENCED:
             self._telling.release()
-        if phase is Phase.JOINING:
+        if phase is LifecyclePhase.JOINING:
             self.replicating.end()
             self._begins = True
         elif self._begins:
@@ -340,10 +340,10 @@ class Member:
             self._kit.store.damaged = False  # the controller knows by now: nobody counts on what may be lost
             self._keep_incarnation()
             self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
-        if phase is Phase.LIVE and self._joining is not None:
+        if phase is LifecyclePhase.LIVE and self._joining is not None:
             joining, self._joining = self._joining, None
             self._adopt(joining)
-        if phase is Phase.DRAINED and self._draining is not None:
+        if phase is LifecyclePhase.DRAINED and self._draining is not None:
             draining, self._draining = self._draining, None
             draining()
 
@@ -371,7 +371,7 @@ class Member:
         """The metadata is known up to the registration: the replicas begin."""
         if epoch == self._begun_epoch:
             self.replicating.begin(epoch)
-            if self.lifecycle.phase is Phase.FENCED:
+            if self.lifecycle.phase is LifecyclePhase.FENCED:
                 self._telling.hold()  # it is to say first that it may be live: clients wait for that
             self._tell_all()
 
@@ -492,7 +492,7 @@ class Member:
         self._caller.server.serve(body, answer)
 
     def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """The broker of another node asks this one's; see `Listener.asked`."""
+        """The broker of another node asks this one's; see `MetadataListener.asked`."""
         if self._listener is not None:
             self._listener.asked(body, answer)
         else:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from duramen.base.errors import NotController
 from duramen.base.metrics import Metrics, Sample
-from duramen.controller.membership.member import Member
+from duramen.controller.membership.member import ClusterMember
 from duramen.metadata.stream_rules import RulesOf
 from duramen.raft.description import UNKNOWN
 from duramen.rpc.controller.responses import Observed
@@ -15,7 +15,7 @@ __all__ = ["ClusterMeasures"]
 class ClusterMeasures:
     """The series of one member."""
 
-    def __init__(self, member: Member, metrics: Metrics) -> None:
+    def __init__(self, member: ClusterMember, metrics: Metrics) -> None:
         self._member = member
         tally, replicating = member.tally, member.replicating
 

@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol
 from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import Subject
 
-__all__ = ["Network", "ToControllers"]
+__all__ = ["PeerNetwork", "ToControllers"]
 
 
-class Network(Protocol):
+class PeerNetwork(Protocol):
     """Ways to the other nodes. Each message is received whole or not at all."""
 
     def ask(
@@ -35,7 +35,7 @@ class Network(Protocol):
 class ToControllers(NamedTuple):
     """The Way to the controllers of other nodes."""
 
-    network: Network
+    network: PeerNetwork
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         """Ask another node's controller: see `rpc.caller.Way`."""

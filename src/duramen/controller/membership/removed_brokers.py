@@ -5,7 +5,7 @@ from typing import Final
 
 from duramen.metadata.nodes import Node
 
-__all__ = ["SHOWN_MS", "Leaving"]
+__all__ = ["SHOWN_MS", "RemovedBrokers"]
 
 SHOWN_MS: Final = 60_000
 """How long a fenced node is still named: longer than a restart takes.
@@ -16,7 +16,7 @@ they look for again.
 """
 
 
-class Leaving:
+class RemovedBrokers:
     """Since when nodes are fenced, as far as this process has seen it."""
 
     __slots__ = ("_since_ms",)

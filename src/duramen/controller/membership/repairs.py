@@ -11,9 +11,9 @@ from duramen.base.errors import DuramenError, NodeEpochStale, NodeNotFound, Requ
 from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
-from duramen.broker.replicas.repair import Piece, read_range
+from duramen.broker.replicas.repair import RepairPiece, read_range
 from duramen.controller.membership.client import Asker
-from duramen.metadata.alter_partition import Member
+from duramen.metadata.alter_partition import InSyncMember
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.controller.requests import ReportDamage
@@ -51,7 +51,7 @@ class Repairs:
 
     def __init__(
         self,
-        node: Member,
+        node: InSyncMember,
         store: Store,
         clock: Clock,
         deadlines: Deadlines,
@@ -90,13 +90,13 @@ class Repairs:
         ask()
 
     def fetch_range(
-        self, node_id: int, place: PartitionId, first: int, last: int, done: Callable[[Piece | None], None]
+        self, node_id: int, place: PartitionId, first: int, last: int, done: Callable[[RepairPiece | None], None]
     ) -> None:
         """See `Peers`."""
 
         def answered(outcome: RangePiece | DuramenError) -> None:
             if not self._is_over():
-                found = None if isinstance(outcome, DuramenError) else Piece(has=outcome.has, data=outcome.data)
+                found = None if isinstance(outcome, DuramenError) else RepairPiece(has=outcome.has, data=outcome.data)
                 self._store.soon(partial(done, found))
 
         self._caller.call(

@@ -10,22 +10,28 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Worker
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.bulk import BULK, BulkBytes
-from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.roles import Replicas, state_of
-from duramen.broker.replicas.throttle.throttle import UNLIMITED, Pace
+from duramen.broker.replicas.throttle.throttle import UNLIMITED, CatchUpThrottle
 from duramen.broker.replicas.wire import Said, decode, encode
 from duramen.controller.membership.client import Asker
-from duramen.controller.membership.network import Network
+from duramen.controller.membership.network import PeerNetwork
 from duramen.controller.membership.repairs import Repairs
 from duramen.metadata import alter_partition
-from duramen.metadata.alter_partition import Member, Proposal
+from duramen.metadata.alter_partition import InSyncMember, InSyncProposal
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.replication.effects import Effect
 from duramen.replication.machine import Behind
-from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
+from duramen.replication.messages import (
+    AlterPartition,
+    AlterPartitionAnswer,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    ReplicaRefusal,
+)
 from duramen.replication.partition import PartitionConfig
-from duramen.replication.timeouts import TIMEOUTS, Timeouts
+from duramen.replication.timeouts import TIMEOUTS, ReplicaTimeouts
 from duramen.rpc.caller import Caller
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.responses import Answer, IsrAnswers, Outcome
@@ -40,9 +46,9 @@ _SAID_AT_ONCE: Final = 256
 _WITHIN_MS: Final = 3_000
 
 _REFUSALS: Final = {
-    alter_partition.Refusal.FENCED_LEADER_EPOCH: Refusal.FENCED_LEADER_EPOCH,
-    alter_partition.Refusal.INVALID_UPDATE_VERSION: Refusal.INVALID_UPDATE_VERSION,
-    alter_partition.Refusal.INELIGIBLE_REPLICA: Refusal.INELIGIBLE_REPLICA,
+    alter_partition.AlterPartitionRefusal.FENCED_LEADER_EPOCH: ReplicaRefusal.FENCED_LEADER_EPOCH,
+    alter_partition.AlterPartitionRefusal.INVALID_UPDATE_VERSION: ReplicaRefusal.INVALID_UPDATE_VERSION,
+    alter_partition.AlterPartitionRefusal.INELIGIBLE_REPLICA: ReplicaRefusal.INELIGIBLE_REPLICA,
 }
 
 
@@ -59,7 +65,7 @@ class Replicating:
         worker: Worker,
         clock: Clock,
         deadlines: Deadlines,
-        network: Network,
+        network: PeerNetwork,
         asker: Asker,
         caller: Caller,
         *,
@@ -72,7 +78,7 @@ class Replicating:
         report: Callable[[str], None],
         carried_out: Callable[[PartitionId, Effect], None],
         tell_again: Callable[[PartitionId], None],
-        timeouts: Timeouts = TIMEOUTS,
+        timeouts: ReplicaTimeouts = TIMEOUTS,
         throttled_rate: int = UNLIMITED,
         bulk: BulkBytes = BULK,
     ) -> None:
@@ -108,7 +114,7 @@ class Replicating:
         self._timeouts = timeouts
         self._throttled_rate = throttled_rate
         self._bulk = bulk
-        self._pace: Pace | None = None
+        self._pace: CatchUpThrottle | None = None
         self._epoch = -1
         self._replicas: Replicas | None = None
         self._said: dict[int, list[Said]] = {}
@@ -136,13 +142,14 @@ class Replicating:
         """Take part, under that registration: what is told from here on lies behind it."""
         self.end()
         self._epoch = broker_epoch
-        self._pace = Pace(self._throttled_rate, self._clock, self._deadlines)
+        self._pace = CatchUpThrottle(self._throttled_rate, self._clock, self._deadlines)
         repairs = Repairs(
-            Member(self._node_id, broker_epoch), self._store, self._clock, self._deadlines, self._caller, self._asker,
+            InSyncMember(self._node_id, broker_epoch), self._store, self._clock, self._deadlines, self._caller,
+            self._asker,
             when_applied=self._when_applied, tell_again=self._tell_again,
             is_over=lambda: self._replicas is None or self._epoch != broker_epoch,
         )  # fmt: skip
-        kit = Kit(
+        kit = ReplicaDependencies(
             self._node_id, broker_epoch, self._store, self._clock, self._deadlines, self,
             timeouts=self._timeouts, pace=self._pace, bulk=self._bulk, peers=repairs,
         )  # fmt: skip
@@ -233,14 +240,16 @@ class Replicating:
             for place, state in followed
             if state.leader == node_id and self._node_id in state.isr
         ]
-        reporter = Member(self._node_id, self._epoch)
+        reporter = InSyncMember(self._node_id, self._epoch)
         for first in range(0, len(reports), _PROPOSALS_AT_ONCE):
             some = tuple(reports[first : first + _PROPOSALS_AT_ONCE])
             self._asker.ask(requests.ReportLeaders(reporter, some), lambda _: None, within_ms=_WITHIN_MS)
 
     # -- what the replicas want of those around them ------------------------------------------------
 
-    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+    def send(
+        self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]
+    ) -> None:
         self.bytes_out += sum(map(len, records))
         self._said.setdefault(node_id, []).append(Said(place, message, records))
         self._flush_soon()
@@ -313,12 +322,12 @@ class Replicating:
     def _tell(self, proposed: Sequence[tuple[PartitionId, AlterPartition]], answers: IsrAnswers) -> None:
         for (place, asked), isr in zip(proposed, answers.answers, strict=True):
             state = None if isr.partition is None else state_of(isr.partition, self._observers_of(place, isr.partition))
-            refusal = None if isr.refusal is None else _REFUSALS.get(isr.refusal, Refusal.NOT_LEADER)
+            refusal = None if isr.refusal is None else _REFUSALS.get(isr.refusal, ReplicaRefusal.NOT_LEADER)
             if self._replicas is not None:
                 self._replicas.receive(place, AlterPartitionAnswer(asked, state, refusal))
 
 
-def _proposal(place: PartitionId, wish: AlterPartition) -> Proposal:
-    leader = Member(wish.node_id, wish.broker_epoch)
-    in_sync = tuple(Member(*one) for one in wish.in_sync)
-    return Proposal(place, leader, wish.leader_epoch, wish.partition_epoch, in_sync)
+def _proposal(place: PartitionId, wish: AlterPartition) -> InSyncProposal:
+    leader = InSyncMember(wish.node_id, wish.broker_epoch)
+    in_sync = tuple(InSyncMember(*one) for one in wish.in_sync)
+    return InSyncProposal(place, leader, wish.leader_epoch, wish.partition_epoch, in_sync)

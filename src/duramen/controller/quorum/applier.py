@@ -8,17 +8,17 @@ from duramen.controller.quorum.snapshots import Snapshot
 from duramen.metadata.events import Event
 from duramen.metadata.snapshot import decode_snapshot, encode_snapshot
 from duramen.metadata.state import ControllerState
-from duramen.raft.epochs import NOTHING, End
-from duramen.raft.messages import Batch
+from duramen.raft.epochs import NOTHING, EpochEnd
+from duramen.raft.messages import EntryBatch
 from duramen.raft.voters import Voters
 
-__all__ = ["Applied", "ControllerView", "View"]
+__all__ = ["ControllerView", "EventsApplied", "MetadataView"]
 
 
-class View(Protocol):
+class MetadataView(Protocol):
     """The state that batches add up to."""
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: EntryBatch) -> None:
         """Take in a committed batch. Raises BatchCorrupt where this version cannot read it."""
 
     def image(self) -> bytes:
@@ -43,7 +43,7 @@ class ControllerView:
         self._on_event = on_event
         self._on_restored = on_restored
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: EntryBatch) -> None:
         apply, on_event, epoch = self.state.apply, self._on_event, batch.epoch
         for event in events_of(batch):
             apply(event)
@@ -57,10 +57,10 @@ class ControllerView:
         self._on_restored()
 
 
-class Applied:
+class EventsApplied:
     """How far a view is, the voters there, and how many bytes of the log it has taken in since its last snapshot."""
 
-    def __init__(self, view: View, founders: Voters) -> None:
+    def __init__(self, view: MetadataView, founders: Voters) -> None:
         self._view = view
         self.end = NOTHING
         self.voters = founders
@@ -74,13 +74,13 @@ class Applied:
         self.end, self.voters = snapshot.end, snapshot.voters
         self.unsaved_bytes = 0
 
-    def apply(self, batches: Iterable[Batch]) -> None:
+    def apply(self, batches: Iterable[EntryBatch]) -> None:
         """Take in committed batches, which follow what is applied. Raises BatchCorrupt."""
         for batch in batches:
             if batch.first != self.end.offset:
                 raise AssertionError(f"the batch at {batch.first} does not follow what is applied up to {self.end}")
             self._view.apply(batch)
-            self.end = End(batch.epoch, batch.first + batch.entries)
+            self.end = EpochEnd(batch.epoch, batch.first + batch.entries)
             self.voters = self.voters if batch.voters is None else batch.voters
             self.unsaved_bytes += len(data_of(batch))
 

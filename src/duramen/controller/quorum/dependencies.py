@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, Protocol
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Clock, Worker
-from duramen.controller.quorum.applier import Applied
+from duramen.controller.quorum.applier import EventsApplied
 from duramen.controller.quorum.ballot_file import BallotFile
 from duramen.controller.quorum.log import MetadataLog
 from duramen.controller.quorum.snapshot_chunks import Wire
@@ -13,10 +13,10 @@ from duramen.controller.quorum.snapshots import SnapshotFiles
 from duramen.raft.effects import Effect
 from duramen.raft.voters import Voters
 
-__all__ = ["LIMITS", "Kit", "Limits", "Outside"]
+__all__ = ["LIMITS", "QuorumDependencies", "QuorumEffects", "QuorumLimits"]
 
 
-class Limits(NamedTuple):
+class QuorumLimits(NamedTuple):
     """`fetch_bytes` of batches in an answer, `batch_bytes` of a proposal, `chunk_bytes` of a snapshot in a message.
 
     `kept_bytes` of the log stay in memory, and a snapshot is made for every `snapshot_bytes` of it that are applied.
@@ -29,10 +29,10 @@ class Limits(NamedTuple):
     snapshot_bytes: int = 8 << 20
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = QuorumLimits()
 
 
-class Outside(Protocol):
+class QuorumEffects(Protocol):
     """What a replica needs of those around it."""
 
     def send(self, node_id: int, message: Wire) -> None:
@@ -48,15 +48,15 @@ class Outside(Protocol):
         """Something that an operator must hear of."""
 
 
-class Kit(NamedTuple):
+class QuorumDependencies(NamedTuple):
     """What a replica has on its disk, and what it works with. `founders` vote where the log names nobody."""
 
     log: MetadataLog
     ballots: BallotFile
     snapshots: SnapshotFiles
     founders: Voters
-    applied: Applied
+    applied: EventsApplied
     worker: Worker
     clock: Clock
     deadlines: Deadlines
-    limits: Limits
+    limits: QuorumLimits

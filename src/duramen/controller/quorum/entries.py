@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from duramen.base.errors import BatchCorrupt
-from duramen.codec.batch import CONTROL, CRC_START, HEADER_BYTES, NewRecord, encode, header, records, stamp
+from duramen.codec.batch import CONTROL, CRC_START, HEADER_BYTES, BatchInput, encode, header, records, stamp
 from duramen.codec.crc import crc32c
 from duramen.codec.plain import plain_values
 from duramen.codec.quorum import (
@@ -22,7 +22,7 @@ from duramen.codec.quorum import (
     encode_control,
 )
 from duramen.metadata.events import Event, decode_events, encode_event
-from duramen.raft.messages import Batch
+from duramen.raft.messages import EntryBatch
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
 __all__ = ["data_of", "encode_events", "events_of", "gap", "is_gap", "leader_of", "payload_of", "read_batch", "written"]
@@ -33,10 +33,10 @@ _NOBODY: Final = -1
 
 def encode_events(events: Sequence[Event], now_ms: int) -> bytes:
     """A record batch of events, without offset and epoch; `now_ms` is the time since 1970."""
-    return bytes(encode(NewRecord(now_ms, None, encode_event(event)) for event in events))
+    return bytes(encode(BatchInput(now_ms, None, encode_event(event)) for event in events))
 
 
-def written(batch: Batch, leader_id: int, voters: Voters, now_ms: int) -> Batch:
+def written(batch: EntryBatch, leader_id: int, voters: Voters, now_ms: int) -> EntryBatch:
     """A batch of a leader as it is written: `payload` is the record batch, stamped.
 
     An entry without a payload is the leader's own: a set of voters, or the first of its epoch, which names `voters`.
@@ -63,12 +63,12 @@ def payload_of(payload: object) -> bytes:
     return payload
 
 
-def data_of(batch: Batch) -> bytes:
+def data_of(batch: EntryBatch) -> bytes:
     """The record batch of one that is written. Raises BatchCorrupt where it is not."""
     return payload_of(batch.payload)
 
 
-def read_batch(data: bytes) -> Batch:
+def read_batch(data: bytes) -> EntryBatch:
     """A record batch as the machine knows it. Raises BatchCorrupt where it is damaged."""
     found = header(data)
     if found.magic != 2 or found.size != len(data) or not HEADER_BYTES < len(data) <= _LARGEST_BYTES:
@@ -79,10 +79,10 @@ def read_batch(data: bytes) -> Batch:
     if found.attributes & CONTROL:
         control = decode_control(data)
         voters = _voters(control.voters) if isinstance(control, VotersSet) else None
-    return Batch(found.leader_epoch, found.base_offset, found.last_offset_delta + 1, data, voters)
+    return EntryBatch(found.leader_epoch, found.base_offset, found.last_offset_delta + 1, data, voters)
 
 
-def events_of(batch: Batch) -> list[Event]:
+def events_of(batch: EntryBatch) -> list[Event]:
     """The events of a batch; none of a control batch. Raises BatchCorrupt."""
     data = data_of(batch)
     if header(data).attributes & CONTROL:
@@ -93,14 +93,14 @@ def events_of(batch: Batch) -> list[Event]:
     return decode_events(values)
 
 
-def leader_of(batch: Batch) -> int:
+def leader_of(batch: EntryBatch) -> int:
     """The id of the leader whose epoch begins with this batch; -1 where it does not say."""
     data = data_of(batch)
     control = decode_control(data) if header(data).attributes & CONTROL else None
     return _NOBODY if control is None or isinstance(control, SnapshotGap) else control.leader_id
 
 
-def is_gap(batch: Batch) -> bool:
+def is_gap(batch: EntryBatch) -> bool:
     """Whether it stands in the place of what a snapshot holds."""
     data = data_of(batch)
     return bool(header(data).attributes & CONTROL) and isinstance(decode_control(data), SnapshotGap)

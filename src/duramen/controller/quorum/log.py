@@ -12,8 +12,8 @@ from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged, OffsetOu
 from duramen.base.ports import Clock
 from duramen.codec.batch import batches, header
 from duramen.controller.quorum.entries import data_of, gap, leader_of, read_batch
-from duramen.raft.epochs import End, EpochTable
-from duramen.raft.messages import Batch
+from duramen.raft.epochs import EpochEnd, EpochTable
+from duramen.raft.messages import EntryBatch
 from duramen.storage.log.log import Log
 from duramen.storage.scan import read_slice
 from duramen.storage.segment.reader import Blocked
@@ -22,7 +22,7 @@ from duramen.storage.store import Store
 __all__ = ["MetadataLog"]
 
 Done = Callable[[DuramenError | None], None]
-BatchesRead = Callable[[tuple[Batch, ...] | DuramenError], None]
+BatchesRead = Callable[[tuple[EntryBatch, ...] | DuramenError], None]
 
 
 class MetadataLog:
@@ -35,13 +35,13 @@ class MetadataLog:
         self._log = log
         self._clock = clock
         self._epochs = EpochTable()
-        self._recent: list[Batch] = []
+        self._recent: list[EntryBatch] = []
         self._recent_bytes = 0
         store.drop_empty_leaderships(log)
         self._led = log.takeovers.latest_epoch  # the newest epoch that was entered
         self._volatile = False  # whether nothing is written any more
 
-    def begin(self, start: End, found: list[Batch]) -> None:
+    def begin(self, start: EpochEnd, found: list[EntryBatch]) -> None:
         """It holds these batches behind the snapshot that ends at `start`."""
         self._epochs.restart(start)
         self._recent.clear()
@@ -50,7 +50,7 @@ class MetadataLog:
             self._note(batch)
 
     @property
-    def end(self) -> End:
+    def end(self) -> EpochEnd:
         """Where it ends, written or synced."""
         return self._epochs.end
 
@@ -70,7 +70,7 @@ class MetadataLog:
 
     # -- writing ------------------------------------------------------------------------------------
 
-    def append(self, batch: Batch, done: Done) -> None:
+    def append(self, batch: EntryBatch, done: Done) -> None:
         """Write a batch to the end; `done(None)` once it is synced. It waits for room on a full disk."""
         if batch.first != self.end.offset:
             raise AssertionError(f"a batch at {batch.first} does not follow what ends at {self.end.offset}")
@@ -100,7 +100,7 @@ class MetadataLog:
         else:
             self._truncate(end_offset, done)
 
-    def restart(self, start: End, done: Done) -> None:
+    def restart(self, start: EpochEnd, done: Done) -> None:
         """Begin anew behind the snapshot that ends at `start`, which is on disk; `done(None)` once that is too.
 
         What is in the snapshot is a gap of the log then: one batch without content, which is let go with all before it.
@@ -150,7 +150,7 @@ class MetadataLog:
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def between(self, first: int, end: int) -> list[Batch]:
+    def between(self, first: int, end: int) -> list[EntryBatch]:
         """The batches from the offset `first` to `end`, which are in memory as long as they are not applied."""
         found = self._recent[self._at(first) : self._at(end)]
         if first < end and (not found or found[0].first != first):
@@ -200,7 +200,7 @@ class MetadataLog:
 
     # -- in memory ----------------------------------------------------------------------------------
 
-    def _note(self, batch: Batch) -> None:
+    def _note(self, batch: EntryBatch) -> None:
         self._epochs.append(batch.epoch, batch.entries)
         self._recent.append(batch)
         self._recent_bytes += len(data_of(batch))
@@ -210,7 +210,7 @@ class MetadataLog:
         return bisect_left(self._recent, offset, key=lambda batch: batch.first)
 
 
-def _fitting(recent: list[Batch], at: int, max_bytes: int) -> tuple[Batch, ...]:
+def _fitting(recent: list[EntryBatch], at: int, max_bytes: int) -> tuple[EntryBatch, ...]:
     end, size = at, 0
     while end < len(recent):
         size += len(data_of(recent[end]))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from duramen.base.errors import DuramenError
 from duramen.base.ids import Position
-from duramen.raft.epochs import End
+from duramen.raft.epochs import EpochEnd
 
 __all__ = ["ProposalDone", "Proposals"]
 
@@ -14,7 +14,7 @@ ProposalDone = Callable[[Position | DuramenError], None]
 
 
 class _Waiting(NamedTuple):
-    end: End
+    end: EpochEnd
     done: ProposalDone
 
 
@@ -27,7 +27,7 @@ class Proposals:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, end: End, done: ProposalDone) -> None:
+    def add(self, end: EpochEnd, done: ProposalDone) -> None:
         """Its last entry is the one before `end`."""
         self._waiting.append(_Waiting(end, done))
 

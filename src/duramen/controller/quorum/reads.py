@@ -3,19 +3,19 @@
 from functools import partial
 
 from duramen.base.errors import DuramenError
-from duramen.controller.quorum.dependencies import Kit, Outside
-from duramen.controller.quorum.snapshot_chunks import Chunk, FetchChunk
-from duramen.raft.machine import Machine
-from duramen.raft.messages import Batch, FetchAnswer, SnapshotAnswer
-from duramen.raft.roles import Role
+from duramen.controller.quorum.dependencies import QuorumDependencies, QuorumEffects
+from duramen.controller.quorum.snapshot_chunks import FetchChunk, SnapshotBytes
+from duramen.raft.machine import RaftMachine
+from duramen.raft.messages import EntryBatch, FetchAnswer, SnapshotAnswer
+from duramen.raft.roles import RaftRole
 
-__all__ = ["Serving"]
+__all__ = ["QuorumReads"]
 
 
-class Serving:
+class QuorumReads:
     """Answers fetches once what they want is read; `end` says that nobody is to be answered any more."""
 
-    def __init__(self, machine: Machine, kit: Kit, outside: Outside) -> None:
+    def __init__(self, machine: RaftMachine, kit: QuorumDependencies, outside: QuorumEffects) -> None:
         self._machine = machine
         self._kit = kit
         self._outside = outside
@@ -33,12 +33,12 @@ class Serving:
     def serve(self, node_id: int, answer: FetchAnswer) -> None:
         """Send the answer with batches."""
 
-        def read(found: tuple[Batch, ...] | DuramenError) -> None:
+        def read(found: tuple[EntryBatch, ...] | DuramenError) -> None:
             if self._over:
                 return
             if isinstance(found, DuramenError):
                 self._outside.report(f"node {node_id} cannot be served from the metadata log: {found}")
-            elif self._machine.role is Role.LEADER and self._machine.epoch == answer.epoch:
+            elif self._machine.role is RaftRole.LEADER and self._machine.epoch == answer.epoch:
                 # Who leads no more may have cut what it read.
                 self._outside.send(node_id, answer._replace(batches=found))
 
@@ -51,7 +51,7 @@ class Serving:
         def read(result: tuple[bytes, int] | BaseException | None) -> None:
             if not self._over and isinstance(result, tuple):
                 data, size_bytes = result
-                chunk = Chunk(answer.sender, answer.epoch, answer.snapshot, position, size_bytes, data)
+                chunk = SnapshotBytes(answer.sender, answer.epoch, answer.snapshot, position, size_bytes, data)
                 self._outside.send(node_id, chunk)
 
         kit = self._kit

@@ -13,30 +13,30 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DirectoryUnusable, DuramenError, LogDamaged, StorageFailed
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header
-from duramen.controller.quorum.applier import Applied, View
+from duramen.controller.quorum.applier import EventsApplied, MetadataView
 from duramen.controller.quorum.ballot_file import BallotFile, Promised
-from duramen.controller.quorum.dependencies import LIMITS, Kit, Limits, Outside
+from duramen.controller.quorum.dependencies import LIMITS, QuorumDependencies, QuorumEffects, QuorumLimits
 from duramen.controller.quorum.entries import is_gap, read_batch
 from duramen.controller.quorum.log import MetadataLog
 from duramen.controller.quorum.runner import Runner
-from duramen.controller.quorum.snapshots import Found, SnapshotFiles
+from duramen.controller.quorum.snapshots import FoundSnapshot, SnapshotFiles
 from duramen.raft.ballots import Ballot
-from duramen.raft.epochs import NOTHING, End
-from duramen.raft.machine import Machine
-from duramen.raft.messages import Batch
-from duramen.raft.replica import Chance, Kept
-from duramen.raft.timeouts import TIMEOUTS, Timeouts
+from duramen.raft.epochs import NOTHING, EpochEnd
+from duramen.raft.machine import RaftMachine
+from duramen.raft.messages import EntryBatch
+from duramen.raft.replica import Chance, RaftDiskState
+from duramen.raft.timeouts import TIMEOUTS, RaftTimeouts
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.storage.log.log import Log
 from duramen.storage.scan import scan_log
 from duramen.storage.store import Store
 
-__all__ = ["Opening", "Plan"]
+__all__ = ["Opening", "QuorumIdentity"]
 
 OpenDone = Callable[[Runner | DuramenError], None]
 
 
-class Plan(NamedTuple):
+class QuorumIdentity(NamedTuple):
     """Who the replica is, and what the quorum is when its disk does not say.
 
     `founders` are the voters with which a log begins that is empty and has no ballot: those that form the cluster, and
@@ -47,8 +47,8 @@ class Plan(NamedTuple):
     founders: Voters = NO_VOTERS
     seeds: tuple[int, ...] = ()
     joins: Voter | None = None
-    timeouts: Timeouts = TIMEOUTS
-    limits: Limits = LIMITS
+    timeouts: RaftTimeouts = TIMEOUTS
+    limits: QuorumLimits = LIMITS
 
 
 class Opening:
@@ -63,9 +63,9 @@ class Opening:
         clock: Clock,
         deadlines: Deadlines,
         *,
-        plan: Plan,
-        view: View,
-        outside: Outside,
+        plan: QuorumIdentity,
+        view: MetadataView,
+        outside: QuorumEffects,
         chance: Chance,
     ) -> None:
         """`view` is empty, and `chance` draws a number from 0 to the one it is given, that not included."""
@@ -80,13 +80,13 @@ class Opening:
         self._view = view
         self._outside = outside
         self._chance = chance
-        self._below: End | None = None  # the end of what the log has of the snapshot's part
-        self._batches: list[Batch] = []
+        self._below: EpochEnd | None = None  # the end of what the log has of the snapshot's part
+        self._batches: list[EntryBatch] = []
 
     def run(self, done: OpenDone) -> None:
         """Open it. `done` gets LogDamaged, DirectoryUnusable or StorageFailed where that must not or cannot be."""
 
-        def read(result: tuple[Promised | None, Found] | BaseException) -> None:
+        def read(result: tuple[Promised | None, FoundSnapshot] | BaseException) -> None:
             if isinstance(result, DuramenError):
                 done(result)
             elif isinstance(result, BaseException):
@@ -96,10 +96,10 @@ class Opening:
 
         self._worker.submit("read", self._read, read)
 
-    def _read(self) -> tuple[Promised | None, Found]:
+    def _read(self) -> tuple[Promised | None, FoundSnapshot]:
         return self._ballots.read(), self._snapshots.newest()
 
-    def _scan(self, promised: Promised | None, found: Found, done: OpenDone) -> None:
+    def _scan(self, promised: Promised | None, found: FoundSnapshot, done: OpenDone) -> None:
         for path in found.damaged:
             self._outside.report(f"{path} is damaged: the snapshot before it is used, if its log is still there")
         start = NOTHING if found.snapshot is None else found.snapshot.end
@@ -122,10 +122,10 @@ class Opening:
         # With an error: damage that the scan could be led over would be a hole in what is committed.
         scan_log(self._store, self._log, 0, partial(self._found, start), scanned)
 
-    def _scanned(self, promised: Promised | None, found: Found, done: OpenDone) -> None:
+    def _scanned(self, promised: Promised | None, found: FoundSnapshot, done: OpenDone) -> None:
         start = NOTHING if found.snapshot is None else found.snapshot.end
         founders = self._founders(promised)
-        applied = Applied(self._view, founders)
+        applied = EventsApplied(self._view, founders)
         try:
             self._judge(promised, start)
             if found.snapshot is not None:
@@ -135,7 +135,7 @@ class Opening:
             return
         self._open(promised, applied, founders, start, done)
 
-    def _cut(self, promised: Promised | None, found: Found, error: LogDamaged, done: OpenDone) -> None:
+    def _cut(self, promised: Promised | None, found: FoundSnapshot, error: LogDamaged, done: OpenDone) -> None:
         """Let the log end before the damage, where other voters have what follows."""
         known = None if promised is None else promised.founders if found.snapshot is None else found.snapshot.voters
         for batch in self._batches:
@@ -168,19 +168,19 @@ class Opening:
                 done(StorageFailed(f"the metadata log could not be deleted: {failure}"))
                 return
             self._log = self._store.ensure(self._log.key, self._log.config)
-            self._scanned(promised, Found(None, ()), done)
+            self._scanned(promised, FoundSnapshot(None, ()), done)
 
         self._outside.report(f"{error}: it begins anew, and is fetched again from the leader")
         self._store.metadata_damaged = True
         self._store.delete(self._log, deleted)
 
-    def _found(self, start: End, head: Header, data: bytes) -> None:
+    def _found(self, start: EpochEnd, head: Header, data: bytes) -> None:
         if head.next_offset <= start.offset:
-            self._below = End(head.leader_epoch, head.next_offset)
+            self._below = EpochEnd(head.leader_epoch, head.next_offset)
         else:
             self._batches.append(read_batch(data))
 
-    def _judge(self, promised: Promised | None, start: End) -> None:
+    def _judge(self, promised: Promised | None, start: EpochEnd) -> None:
         """Raises where the disk contradicts itself."""
         plan, batches = self._plan, self._batches
         if any(is_gap(batch) for batch in batches):
@@ -204,9 +204,11 @@ class Opening:
                 " empty directory, and it takes part as a new replica"
             )
 
-    def _open(self, promised: Promised | None, applied: Applied, founders: Voters, start: End, done: OpenDone) -> None:
+    def _open(
+        self, promised: Promised | None, applied: EventsApplied, founders: Voters, start: EpochEnd, done: OpenDone
+    ) -> None:
         log = MetadataLog(self._store, self._log, self._clock, self._plan.limits.kept_bytes)
-        kit = Kit(
+        kit = QuorumDependencies(
             log, self._ballots, self._snapshots, founders, applied, self._worker, self._clock, self._deadlines,
             self._plan.limits,
         )  # fmt: skip
@@ -250,11 +252,11 @@ class Opening:
         alone = voters.ids == (self._plan.me,)
         return Ballot(least) if alone and ballot.epoch < least else ballot
 
-    def _runner(self, kit: Kit, ballot: Ballot, start: End) -> Runner:
+    def _runner(self, kit: QuorumDependencies, ballot: Ballot, start: EpochEnd) -> Runner:
         plan = self._plan
-        machine = Machine(
+        machine = RaftMachine(
             plan.me,
-            Kept(ballot, start, kit.applied.voters, self._batches, damaged=self._store.metadata_damaged),
+            RaftDiskState(ballot, start, kit.applied.voters, self._batches, damaged=self._store.metadata_damaged),
             now_ms=self._clock.monotonic_ms(),
             chance=self._chance,
             timeouts=plan.timeouts,

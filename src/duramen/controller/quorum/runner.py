@@ -21,20 +21,29 @@ from duramen.base.errors import (
     StorageFull,
 )
 from duramen.controller.quorum.ballot_file import Promised
-from duramen.controller.quorum.dependencies import Kit, Outside
+from duramen.controller.quorum.dependencies import QuorumDependencies, QuorumEffects
 from duramen.controller.quorum.entries import data_of, encode_events, payload_of, read_batch, written
 from duramen.controller.quorum.proposals import ProposalDone, Proposals
-from duramen.controller.quorum.reads import Serving
-from duramen.controller.quorum.snapshot_chunks import Chunk, Download, FetchChunk, Wire
+from duramen.controller.quorum.reads import QuorumReads
+from duramen.controller.quorum.snapshot_chunks import Download, FetchChunk, SnapshotBytes, Wire
 from duramen.controller.quorum.snapshots import decode_snapshot_file, encode_snapshot_file
 from duramen.metadata.events import Event
-from duramen.raft.description import Described, Fetches
+from duramen.raft.description import FetchTimes, QuorumDescription
 from duramen.raft.effects import Append, Became, Commit, Cut, Effect, Install, Persist, Send, Serve, ServeSnapshot
-from duramen.raft.epochs import End
-from duramen.raft.machine import Machine
-from duramen.raft.messages import Batch, Fetch, FetchAnswer, FetchSnapshot, Message, SnapshotAnswer, Vote, VoteAnswer
-from duramen.raft.roles import Role
-from duramen.raft.voter_changes import Change, Refusal
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.machine import RaftMachine
+from duramen.raft.messages import (
+    EntryBatch,
+    Fetch,
+    FetchAnswer,
+    FetchSnapshot,
+    Message,
+    SnapshotAnswer,
+    Vote,
+    VoteAnswer,
+)
+from duramen.raft.roles import RaftRole
+from duramen.raft.voter_changes import Change, VoterChangeRefusal
 from duramen.raft.voters import Voter, Voters
 from duramen.rpc.effect_runner import Agenda
 from duramen.storage.io import is_full, is_passing
@@ -48,15 +57,15 @@ _RETRY_MS: Final = 500
 class Runner:
     """The Quorum port on a machine and a disk. `machine` stands where the kit's log and ballot do."""
 
-    def __init__(self, machine: Machine, kit: Kit, outside: Outside) -> None:
+    def __init__(self, machine: RaftMachine, kit: QuorumDependencies, outside: QuorumEffects) -> None:
         self._machine = machine
         self._kit = kit
         self._outside = outside
         self._agenda: Agenda[Effect] = Agenda(machine.take, self._do, (Cut, Install))
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._proposals = Proposals()
-        self._fetches = Fetches()
-        self._serving = Serving(machine, kit, outside)
+        self._fetches = FetchTimes()
+        self._serving = QuorumReads(machine, kit, outside)
         self._download = Download()
         self._led_epoch: int | None = None  # in which it leads, once all that came before that is carried out
         self._saving = False
@@ -73,12 +82,12 @@ class Runner:
     # -- what is known ------------------------------------------------------------------------------
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> RaftMachine:
         """The machine, to be asked and not to be told."""
         return self._machine
 
     @property
-    def applied(self) -> End:
+    def applied(self) -> EpochEnd:
         """What is below has taken effect."""
         return self._kit.applied.end
 
@@ -103,9 +112,9 @@ class Runner:
 
     def leads(self, epoch: int) -> bool:
         """Whether it leads in that epoch, and does anything at all."""
-        return self._over is None and self._machine.role is Role.LEADER and self._machine.epoch == epoch
+        return self._over is None and self._machine.role is RaftRole.LEADER and self._machine.epoch == epoch
 
-    def describe(self) -> Described:
+    def describe(self) -> QuorumDescription:
         """The quorum as this replica knows it (KIP-836)."""
         return self._fetches.describe(self._machine, self._kit.clock.wall_ms())
 
@@ -126,17 +135,17 @@ class Runner:
             return
         # What the machine says of an earlier role may still wait for the disk, and would end what is proposed now.
         ready = self._led_epoch == self._machine.epoch
-        end = self._machine.propose(payload, len(events)) if ready else Refusal.NOT_LEADER
-        if isinstance(end, Refusal):
+        end = self._machine.propose(payload, len(events)) if ready else VoterChangeRefusal.NOT_LEADER
+        if isinstance(end, VoterChangeRefusal):
             done(self._not_controller())
             return
         self._proposals.add(end, done)
         self._go_on()
 
-    def change(self, change: Change) -> End | Refusal:
+    def change(self, change: Change) -> EpochEnd | VoterChangeRefusal:
         """Change the voters, as the machine does."""
         if self._over is not None:
-            return Refusal.NOT_LEADER
+            return VoterChangeRefusal.NOT_LEADER
         self._tick()
         result = self._machine.change(change)
         self._go_on()
@@ -173,7 +182,7 @@ class Runner:
         if self._over is not None:
             return
         self._tick()
-        if isinstance(message, Chunk):
+        if isinstance(message, SnapshotBytes):
             self._take_chunk(message)
             return
         if isinstance(message, FetchChunk):
@@ -264,8 +273,8 @@ class Runner:
                 if not (self._volatile and isinstance(message, Vote | VoteAnswer)):
                     self._outside.send(node_id, self._outgoing(node_id, message))
             case Became(role, epoch, _):
-                self._led_epoch = epoch if role is Role.LEADER else None
-                if role is not Role.LEADER:
+                self._led_epoch = epoch if role is RaftRole.LEADER else None
+                if role is not RaftRole.LEADER:
                     self._proposals.fail(OutcomeUnknown("this node led the quorum no more before it was committed"))
                 self._fetches.clear()
         self._outside.carried_out(effect)
@@ -296,13 +305,13 @@ class Runner:
         write = partial(self._kit.worker.submit, "read", partial(self._kit.ballots.write, promised), done)
         write()
 
-    def _append(self, batch: Batch) -> None:
+    def _append(self, batch: EntryBatch) -> None:
         entry = written(batch, self._machine.me.node_id, self._machine.voters, self._kit.clock.wall_ms())
-        end = End(entry.epoch, entry.first + entry.entries)
+        end = EpochEnd(entry.epoch, entry.first + entry.entries)
         self._kit.log.append(entry, partial(self._appended, self._agenda.cuts_done, end))
         self._outside.carried_out(Append(entry))
 
-    def _appended(self, cuts: int, end: End, error: DuramenError | None) -> None:
+    def _appended(self, cuts: int, end: EpochEnd, error: DuramenError | None) -> None:
         if self._over is not None or self._volatile:
             return
         if error is not None:
@@ -396,7 +405,7 @@ class Runner:
         data = encode_snapshot_file(snapshot)
         kit.worker.submit("read", partial(kit.snapshots.write, snapshot.end, data), partial(self._saved, snapshot.end))
 
-    def _saved(self, end: End, result: object) -> None:
+    def _saved(self, end: EpochEnd, result: object) -> None:
         self._saving = False
         if self._over is not None:
             return
@@ -410,7 +419,7 @@ class Runner:
 
     # -- snapshots of the leader's --------------------------------------------------------------------
 
-    def _take_chunk(self, chunk: Chunk) -> None:
+    def _take_chunk(self, chunk: SnapshotBytes) -> None:
         if not self._download.take(chunk):
             return
         machine = self._machine

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from duramen.raft.epochs import End
+from duramen.raft.epochs import EpochEnd
 from duramen.raft.messages import FetchSnapshot, Message
 from duramen.raft.voters import ReplicaId
 
-__all__ = ["Chunk", "Download", "FetchChunk", "Wire"]
+__all__ = ["Download", "FetchChunk", "SnapshotBytes", "Wire"]
 
 
 class FetchChunk(NamedTuple):
@@ -16,18 +16,18 @@ class FetchChunk(NamedTuple):
     position: int
 
 
-class Chunk(NamedTuple):
+class SnapshotBytes(NamedTuple):
     """Bytes of a snapshot from `position` on, which has `size_bytes` in all."""
 
     sender: ReplicaId
     epoch: int
-    snapshot: End
+    snapshot: EpochEnd
     position: int
     size_bytes: int
     data: bytes
 
 
-Wire = Message | FetchChunk | Chunk
+Wire = Message | FetchChunk | SnapshotBytes
 """What replicas send each other: the machine's messages, snapshots in chunks."""
 
 
@@ -38,17 +38,17 @@ class Download:
 
     def __init__(self) -> None:
         self._node_id = -1
-        self._snapshot: End | None = None
+        self._snapshot: EpochEnd | None = None
         self._data = bytearray()
 
-    def begin(self, node_id: int, snapshot: End) -> int:
+    def begin(self, node_id: int, snapshot: EpochEnd) -> int:
         """It is wanted from that node; the position to go on from."""
         if (node_id, snapshot) != (self._node_id, self._snapshot):
             self._node_id, self._snapshot = node_id, snapshot
             self._data = bytearray()
         return len(self._data)
 
-    def take(self, chunk: Chunk) -> bool:
+    def take(self, chunk: SnapshotBytes) -> bool:
         """A chunk; whether it was the next that is wanted."""
         if (chunk.sender.node_id, chunk.snapshot) != (self._node_id, self._snapshot):
             return False

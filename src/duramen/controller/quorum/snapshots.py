@@ -15,11 +15,11 @@ from duramen.base.errors import BatchCorrupt
 from duramen.base.ports import FileSystem
 from duramen.codec.crc import crc32c
 from duramen.controller.quorum.small_file import QUORUM_DIRECTORY
-from duramen.raft.epochs import End
+from duramen.raft.epochs import EpochEnd
 from duramen.raft.voters import ReplicaId, Voter, Voters
 from duramen.storage.io import write_all
 
-__all__ = ["Found", "Snapshot", "SnapshotFiles", "decode_snapshot_file", "encode_snapshot_file"]
+__all__ = ["FoundSnapshot", "Snapshot", "SnapshotFiles", "decode_snapshot_file", "encode_snapshot_file"]
 
 _FORMAT: Final = 1
 _MAGIC: Final = b"DURSNAP1"
@@ -32,12 +32,12 @@ _KEPT: Final = 2  # a follower may be in the middle of the older one
 class Snapshot(NamedTuple):
     """What is below `end` comes to this state, and these voters."""
 
-    end: End
+    end: EpochEnd
     voters: Voters
     state: bytes
 
 
-class Found(NamedTuple):
+class FoundSnapshot(NamedTuple):
     """The newest snapshot that is sound, and the paths of those after it that are not."""
 
     snapshot: Snapshot | None
@@ -70,10 +70,10 @@ def decode_snapshot_file(data: bytes) -> Snapshot:
         raise BatchCorrupt(f"a snapshot of the metadata log has the format {format_}; this version knows {_FORMAT}")
     row = msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=_Row)
     voters = Voters(Voter(ReplicaId(node_id, directory), endpoint) for node_id, directory, endpoint in row.voters)
-    return Snapshot(End(row.epoch, row.offset), voters, row.state)
+    return Snapshot(EpochEnd(row.epoch, row.offset), voters, row.state)
 
 
-def _path(end: End) -> str:
+def _path(end: EpochEnd) -> str:
     return f"{QUORUM_DIRECTORY}/{end.offset:020d}-{end.epoch:010d}.snapshot"
 
 
@@ -83,20 +83,20 @@ class SnapshotFiles:
     def __init__(self, files: FileSystem) -> None:
         self._files = files
 
-    def ends(self) -> list[End]:
+    def ends(self) -> list[EpochEnd]:
         """The ends of all there are, newest first."""
         names = (_NAME.fullmatch(name) for name in self._files.names(QUORUM_DIRECTORY))
-        found = [End(int(name[2]), int(name[1])) for name in names if name is not None]
+        found = [EpochEnd(int(name[2]), int(name[1])) for name in names if name is not None]
         return sorted(found, key=lambda end: end.offset, reverse=True)
 
-    def newest(self) -> Found:
+    def newest(self) -> FoundSnapshot:
         """The newest that is sound. What was never finished is removed."""
         for name in self._files.names(QUORUM_DIRECTORY):
             if _NAME.fullmatch(name.removesuffix(_NEW)) and name.endswith(_NEW):
                 self._files.unlink(f"{QUORUM_DIRECTORY}/{name}")
         return self.newest_sound()
 
-    def newest_sound(self) -> Found:
+    def newest_sound(self) -> FoundSnapshot:
         """The newest that is sound. Nothing is changed."""
         damaged: list[str] = []
         for end in self.ends():
@@ -106,11 +106,11 @@ class SnapshotFiles:
                 damaged.append(_path(end))
                 continue
             if snapshot.end == end:
-                return Found(snapshot, tuple(damaged))
+                return FoundSnapshot(snapshot, tuple(damaged))
             damaged.append(_path(end))
-        return Found(None, tuple(damaged))
+        return FoundSnapshot(None, tuple(damaged))
 
-    def write(self, end: End, data: bytes) -> None:
+    def write(self, end: EpochEnd, data: bytes) -> None:
         """Keep a snapshot's bytes; they are on disk when this returns. All but the newest two go."""
         files, new = self._files, _path(end) + _NEW
         files.unlink(new)
@@ -123,7 +123,7 @@ class SnapshotFiles:
         for old in self.ends()[_KEPT:]:
             files.unlink(_path(old))
 
-    def chunk(self, end: End, position: int, size: int) -> tuple[bytes, int] | None:
+    def chunk(self, end: EpochEnd, position: int, size: int) -> tuple[bytes, int] | None:
         """Bytes of a snapshot's file, and how many it has in all; None where it is gone."""
         if not self._files.exists(_path(end)):
             return None
@@ -132,7 +132,7 @@ class SnapshotFiles:
         file.close()
         return data, total
 
-    def _read(self, end: End) -> bytes:
+    def _read(self, end: EpochEnd) -> bytes:
         file = self._files.open(_path(end), read_only=True)
         data = bytes(file.read(0, file.size()))
         file.close()

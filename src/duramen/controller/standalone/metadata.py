@@ -14,11 +14,11 @@ from uuid import UUID
 from duramen.base.errors import DuramenError
 from duramen.base.ids import METADATA_STREAM_ID, Position
 from duramen.base.ports import Clock
-from duramen.codec.batch import Header, NewRecord, check, encode, records
+from duramen.codec.batch import BatchInput, Header, check, encode, records
 from duramen.controller.quorum.port import Quorum
 from duramen.metadata.events import Event, NodeRegistered, StreamDeleted, decode_event, encode_event
 from duramen.metadata.state import ControllerState
-from duramen.raft.description import Described, ReplicaProgress
+from duramen.raft.description import QuorumDescription, ReplicaProgress
 from duramen.raft.voters import ReplicaId, Voter, Voters
 from duramen.storage.log.log import Log, LogConfig, LogKey
 from duramen.storage.scan import scan_log
@@ -44,7 +44,7 @@ class LogQuorum:
 
     def propose(self, events: Sequence[Event], done: Callable[[Position | DuramenError], None]) -> None:
         now_ms = self._clock.wall_ms()
-        batch = encode(NewRecord(now_ms, None, encode_event(event)) for event in events)
+        batch = encode(BatchInput(now_ms, None, encode_event(event)) for event in events)
         epoch = self._store.node_epoch
 
         def appended(base_offset: int, error: DuramenError | None) -> None:
@@ -52,11 +52,11 @@ class LogQuorum:
 
         self._store.append(self.log, batch, check(batch), epoch, appended)
 
-    def describe(self, node_id: int, directory_id: str) -> Described:
+    def describe(self, node_id: int, directory_id: str) -> QuorumDescription:
         """The quorum of one that this node is."""
         me, now_ms, synced = ReplicaId(node_id, directory_id), self._clock.wall_ms(), self.log.synced_offset
         row = ReplicaProgress(me, self.log.end_offset, synced, now_ms, now_ms)
-        return Described(node_id, self._store.node_epoch, synced, (row,), (), Voters([Voter(me)]))
+        return QuorumDescription(node_id, self._store.node_epoch, synced, (row,), (), Voters([Voter(me)]))
 
 
 class Metadata:

@@ -18,7 +18,7 @@ from duramen.base.ids import StreamId, new_stream_id
 from duramen.base.ports import Buffer, Clock, Randomness
 from duramen.broker.changes import Done as DecisionDone
 from duramen.broker.changes import ValueDone
-from duramen.broker.membership import Listener
+from duramen.broker.membership import MetadataListener
 from duramen.broker.partition import Partition, Role
 from duramen.controller.admin.standalone import alone_office
 from duramen.controller.standalone.metadata import LogQuorum, Metadata
@@ -42,12 +42,12 @@ from duramen.rpc.controller import requests
 from duramen.rpc.controller.responses import Block, Created, Done, Value
 from duramen.storage.store import Store
 
-__all__ = ["Alone"]
+__all__ = ["StandaloneNode"]
 
 _ID_BYTES: Final = 16
 
 
-class Alone:
+class StandaloneNode:
     """The Standing of a node whose metadata log no other has: it leads all there is."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Alone:
         self._directory_id = directory_id
         self._clock = clock
         self._randomness = randomness
-        self._listener: Listener | None = None
+        self._listener: MetadataListener | None = None
         quorum = LogQuorum(store, clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._happened)
         self.office = alone_office(
@@ -118,7 +118,7 @@ class Alone:
 
     # -- starting -----------------------------------------------------------------------------------
 
-    def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
+    def start(self, listener: MetadataListener, done: Callable[[DuramenError | None], None]) -> None:
         self._listener = listener
         self._metadata.start(lambda error: done(None if error is None else self._error(error)))
 

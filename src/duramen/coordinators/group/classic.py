@@ -13,7 +13,7 @@ from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupListing
 from duramen.coordinators.group.memory import GroupRoom
-from duramen.coordinators.group.offsets import Offsets
+from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.groups.consumer_classic import CONSUMERS
 from duramen.groups.consumer_table import ConsumerTable, Record
 from duramen.groups.group import Group
@@ -21,24 +21,24 @@ from duramen.groups.members import request_bytes
 from duramen.groups.migration import downgraded
 from duramen.groups.records import GroupKey, encode_group, encode_key
 from duramen.groups.subscription import subscribes_to
-from duramen.groups.topics import Topics
+from duramen.groups.topics import TopicCatalogue
 from duramen.groups.values import (
     GroupState,
     JoinRequest,
     JoinResult,
-    Reply,
-    Store,
+    ReplyEffect,
+    StoreEffect,
     SyncRequest,
     SyncResult,
 )
 
-__all__ = ["ClassicGroups", "JoinDone", "Leaving"]
+__all__ = ["ClassicGroups", "JoinDone", "LeavingMember"]
 
 JoinDone = Callable[[JoinResult | SyncResult | DuramenError], None]
 Done = Callable[[DuramenError | None], None]
 
 
-class Leaving(NamedTuple):
+class LeavingMember(NamedTuple):
     """A member that goes, by its id, its instance id, or both."""
 
     member_id: str
@@ -51,7 +51,7 @@ class ClassicGroups:
     kind = GroupKind.CLASSIC
 
     def __init__(
-        self, offsets: Offsets, clock: Clock, deadlines: Deadlines, settings: Settings, room: GroupRoom
+        self, offsets: GroupOffsets, clock: Clock, deadlines: Deadlines, settings: Settings, room: GroupRoom
     ) -> None:
         self._offsets = offsets
         self._clock = clock
@@ -90,7 +90,7 @@ class ClassicGroups:
     def _settle(self, group: Group) -> None:
         """Carry out what the group wants done, and see to its next deadline."""
         for effect in group.take_effects():
-            if isinstance(effect, Reply):
+            if isinstance(effect, ReplyEffect):
                 effect.token(effect.result)
             else:
                 self._store(group, effect)
@@ -99,7 +99,7 @@ class ClassicGroups:
         if group.untouched and self._groups.get(group.id) is group:
             del self._groups[group.id]
 
-    def _store(self, group: Group, store: Store) -> None:
+    def _store(self, group: Group, store: StoreEffect) -> None:
         def stored(error: DuramenError | None) -> None:
             group.stored(store, error, self._clock.monotonic_ms())
             if self._groups.get(group.id) is group:
@@ -172,7 +172,7 @@ class ClassicGroups:
     def leave(
         self,
         group_id: str,
-        members: Sequence[Leaving],
+        members: Sequence[LeavingMember],
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
         """Members go; answered with one result for each."""
@@ -199,7 +199,7 @@ class ClassicGroups:
         self._forget(group)
         return encode_key(GroupKey(group.id)), None
 
-    def adopt(self, table: ConsumerTable, topics: Topics) -> Record:
+    def adopt(self, table: ConsumerTable, topics: TopicCatalogue) -> Record:
         """Take members of the classic protocol over from a group of the consumer protocol; the group's record."""
         group, snapshot = downgraded(
             table, topics, self._clock.monotonic_ms(), initial_delay_ms=self._initial_delay_ms, max_size=self._max_size
@@ -306,5 +306,5 @@ class ClassicGroups:
 
 def _reply(group: Group) -> None:
     for effect in group.take_effects():
-        if isinstance(effect, Reply):
+        if isinstance(effect, ReplyEffect):
             effect.token(effect.result)

@@ -21,27 +21,27 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
-from duramen.broker.streams import Stream, Streams
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
-from duramen.coordinators.group.classic import ClassicGroups, JoinDone, Leaving
+from duramen.coordinators.group.classic import ClassicGroups, JoinDone, LeavingMember
 from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupListing
 from duramen.coordinators.group.memory import GroupRoom
-from duramen.coordinators.group.offsets import Offsets
+from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.group.topics import StreamTopics
 from duramen.coordinators.group.values import consumer_config
 from duramen.groups import consumer_classic
 from duramen.groups.assignors import ASSIGNORS
 from duramen.groups.consumer_classic import CONSUMERS, names_of
-from duramen.groups.consumer_group import ConsumerGroup
-from duramen.groups.consumer_records import Key, Kind, encode_key
+from duramen.groups.consumer_group import ConsumerGroupMachine
+from duramen.groups.consumer_records import Key, RecordKind, encode_key
 from duramen.groups.consumer_table import ConsumerTable, Record
 from duramen.groups.consumer_values import (
     JOIN_EPOCH,
     ConsumerConfig,
+    ConsumerHeartbeatResult,
     ConsumerMember,
     ConsumerState,
     HeartbeatRequest,
-    HeartbeatResult,
 )
 from duramen.groups.group import Group
 from duramen.groups.members import request_bytes
@@ -55,7 +55,7 @@ _MEMBER_BYTES: Final = 1024
 
 T = TypeVar("T")
 Done = Callable[[DuramenError | None], None]
-HeartbeatDone = Callable[[HeartbeatResult | DuramenError], None]
+HeartbeatDone = Callable[[ConsumerHeartbeatResult | DuramenError], None]
 
 
 class _Held:
@@ -63,7 +63,7 @@ class _Held:
 
     __slots__ = ("alarm", "broken", "ended", "group", "issued", "waiting")
 
-    def __init__(self, group: ConsumerGroup, deadlines: Deadlines, tick: "Callable[[_Held], None]") -> None:
+    def __init__(self, group: ConsumerGroupMachine, deadlines: Deadlines, tick: "Callable[[_Held], None]") -> None:
         """`tick` is called when the group is to be told that time has passed."""
         self.group = group
         self.issued = 0  # how often something was to be stored
@@ -79,7 +79,7 @@ class ConsumerGroups:
     kind = GroupKind.CONSUMER
 
     def __init__(
-        self, offsets: Offsets, streams: Streams, classic: ClassicGroups, clock: Clock, deadlines: Deadlines,
+        self, offsets: GroupOffsets, streams: BrokerStreams, classic: ClassicGroups, clock: Clock, deadlines: Deadlines,
         settings: Settings, configs: Callable[[str], Mapping[str, str]], room: GroupRoom,
         report: Callable[[str], None],
     ) -> None:  # fmt: skip
@@ -120,7 +120,7 @@ class ConsumerGroups:
     # -- groups -------------------------------------------------------------------------------------
 
     def _stored(self, group_id: str) -> bool:
-        return self._offsets.record(OtherKey(group_id, encode_key(Key(Kind.GROUP, group_id)))) is not None
+        return self._offsets.record(OtherKey(group_id, encode_key(Key(RecordKind.GROUP, group_id)))) is not None
 
     def has(self, group_id: str) -> bool:
         """Whether there is a group of this kind with that id."""
@@ -137,22 +137,22 @@ class ConsumerGroups:
                 except BatchCorrupt as error:
                     self._report(f"a record of group {group_id} is left out: {error}")
             held = self._hold(
-                ConsumerGroup.restore(table, self.config_of(group_id), self.topics, self._clock.monotonic_ms())
+                ConsumerGroupMachine.restore(table, self.config_of(group_id), self.topics, self._clock.monotonic_ms())
             )
         if held is not None and held.broken is not None:
             raise CoordinatorLoading(f"group {group_id} is taken in again: {held.broken}")
         return held
 
-    def _new(self, group: ConsumerGroup) -> _Held:
+    def _new(self, group: ConsumerGroupMachine) -> _Held:
         return _Held(group, self._deadlines, self._tick)
 
-    def _hold(self, group: ConsumerGroup) -> _Held:
+    def _hold(self, group: ConsumerGroupMachine) -> _Held:
         held = self._new(group)
         self._held[group.id] = held
         self._settle(held)
         return held
 
-    def get(self, group_id: str) -> ConsumerGroup:
+    def get(self, group_id: str) -> ConsumerGroupMachine:
         """The group. Raises GroupNotFound, CoordinatorLoading."""
         held = self._find(group_id)
         if held is None:
@@ -262,12 +262,14 @@ class ConsumerGroups:
     def _make(self, group_id: str) -> tuple[_Held, Group | None]:
         classic = self._classic.find(group_id)
         if classic is None or classic.is_empty:
-            group = ConsumerGroup(ConsumerTable(group_id), self.config_of(group_id), self.topics)
+            group = ConsumerGroupMachine(ConsumerTable(group_id), self.config_of(group_id), self.topics)
         elif not self._policy.upgrade:
             raise GroupNotFound(f"group {group_id} is a classic one, and group.consumer.migration.policy leaves it so")
         else:
             table = upgraded(classic, self.topics, self.config.max_size)
-            group = ConsumerGroup.restore(table, self.config_of(group_id), self.topics, self._clock.monotonic_ms())
+            group = ConsumerGroupMachine.restore(
+                table, self.config_of(group_id), self.topics, self._clock.monotonic_ms()
+            )
         return self._new(group), classic
 
     # -- members of the classic protocol --------------------------------------------------------------
@@ -290,7 +292,7 @@ class ConsumerGroups:
     def beat(self, group_id: str, member: CommitMember, done: Done) -> None:
         """A sign of life of a member of the classic protocol."""
 
-        def beaten(group: ConsumerGroup, now_ms: int) -> None:
+        def beaten(group: ConsumerGroupMachine, now_ms: int) -> None:
             consumer_classic.heartbeat(group, member.member_id, member.instance_id, member.generation, now_ms)
 
         self._follow(group_id, beaten, done)
@@ -298,12 +300,12 @@ class ConsumerGroups:
     def leave(
         self,
         group_id: str,
-        members: Sequence[Leaving],
+        members: Sequence[LeavingMember],
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
         """Members of either protocol go; answered with one result for each."""
 
-        def left(group: ConsumerGroup, _: int) -> list[DuramenError | None]:
+        def left(group: ConsumerGroupMachine, _: int) -> list[DuramenError | None]:
             results: list[DuramenError | None] = []
             for member in members:
                 try:
@@ -316,7 +318,7 @@ class ConsumerGroups:
         self._follow(group_id, left, done)
 
     def _follow(
-        self, group_id: str, act: Callable[[ConsumerGroup, int], T], done: Callable[[T | DuramenError], None]
+        self, group_id: str, act: Callable[[ConsumerGroupMachine, int], T], done: Callable[[T | DuramenError], None]
     ) -> None:
         """Do something with a group, and answer with its result, or what it raised, once what changed is durable."""
         try:
@@ -358,7 +360,7 @@ class ConsumerGroups:
         snapshot = GroupSnapshot(group.table.epoch, CONSUMERS, group.assignor, None, members)
         return GroupDescription(group_id, group.state, snapshot, self.kind)
 
-    def _member(self, group: ConsumerGroup, member: ConsumerMember) -> MemberSnapshot:
+    def _member(self, group: ConsumerGroupMachine, member: ConsumerMember) -> MemberSnapshot:
         classic = member.classic
         return MemberSnapshot(
             member.id, member.instance_id, member.client_id, member.client_host,

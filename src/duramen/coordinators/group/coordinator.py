@@ -25,25 +25,25 @@ from duramen.base.errors import (
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness
 from duramen.base.settings import Settings
-from duramen.broker.streams import Streams
-from duramen.coordinators.group.classic import ClassicGroups, JoinDone, Leaving
+from duramen.broker.streams import BrokerStreams
+from duramen.coordinators.group.classic import ClassicGroups, JoinDone, LeavingMember
 from duramen.coordinators.group.consumer import ConsumerGroups, HeartbeatDone
 from duramen.coordinators.group.kinds import (
     CommitMember,
     GroupDescription,
     GroupKind,
+    GroupKinds,
     GroupListing,
     GroupsOfKind,
-    Registry,
 )
 from duramen.coordinators.group.memory import GroupRoom
-from duramen.coordinators.group.offsets import Offsets
+from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest
 from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey, OtherKey, decode_key
 from duramen.groups.share_group import ShareGroupState
 from duramen.groups.values import GroupSnapshot, GroupState, JoinRequest, SyncRequest
 
-__all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "Leaving"]
+__all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "LeavingMember"]
 
 _MEMBERS_SHARE: Final = 8  # the members of all groups may take an eighth of memory.limit.bytes
 
@@ -67,8 +67,8 @@ class Coordinator:
 
     def __init__(
         self,
-        offsets: Offsets,
-        streams: Streams,
+        offsets: GroupOffsets,
+        streams: BrokerStreams,
         clock: Clock,
         deadlines: Deadlines,
         randomness: Randomness,
@@ -89,7 +89,7 @@ class Coordinator:
         self._retention_ms = settings.integer("offsets.retention.minutes") * 60_000
         self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
         self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
-        self.kinds = Registry(self._has_offsets)
+        self.kinds = GroupKinds(self._has_offsets)
         self.consumer = ConsumerGroups(
             offsets, streams, self.classic, clock, deadlines, settings, configs, self.room, report
         )
@@ -174,7 +174,7 @@ class Coordinator:
     def leave(
         self,
         group_id: str,
-        members: Sequence[Leaving],
+        members: Sequence[LeavingMember],
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
         """Members go; answered with one result for each."""

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from duramen.base.errors import DuramenError, GroupNotFound
 from duramen.groups.values import GroupSnapshot
 
-__all__ = ["CommitMember", "GroupDescription", "GroupKind", "GroupListing", "GroupsOfKind", "Registry"]
+__all__ = ["CommitMember", "GroupDescription", "GroupKind", "GroupKinds", "GroupListing", "GroupsOfKind"]
 
 
 class GroupKind(StrEnum):
@@ -110,7 +110,7 @@ class GroupsOfKind(Protocol):
         """Groups with such ids are coordinated here no more: have nothing in memory, tell `error` to who waits."""
 
 
-class Registry:
+class GroupKinds:
     """The kinds that plugged in, in the order in which they did."""
 
     def __init__(self, has_offsets: Callable[[str], bool]) -> None:

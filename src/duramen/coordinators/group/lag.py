@@ -16,10 +16,10 @@ from typing import Final
 
 from duramen.base.ports import Clock
 from duramen.broker.list_offsets import find_time
-from duramen.broker.streams import Streams
+from duramen.broker.streams import BrokerStreams
 from duramen.coordinators.group.lag_values import Lag, LagRow, lag_between, seconds_since
-from duramen.coordinators.group.offsets import Offsets
-from duramen.coordinators.group.remote_lag import Elsewhere, Place
+from duramen.coordinators.group.offsets import GroupOffsets
+from duramen.coordinators.group.remote_lag import Elsewhere, RemotePartition
 from duramen.groups.records import OffsetKey
 from duramen.storage.log.log import Log
 from duramen.storage.store import Store
@@ -40,7 +40,14 @@ class Lags:
     """The lag of every group, as the metrics show it, and the times that it is made of."""
 
     def __init__(
-        self, offsets: Offsets, streams: Streams, store: Store, clock: Clock, elsewhere: Elsewhere, *, most_series: int
+        self,
+        offsets: GroupOffsets,
+        streams: BrokerStreams,
+        store: Store,
+        clock: Clock,
+        elsewhere: Elsewhere,
+        *,
+        most_series: int,
     ) -> None:
         """At most `most_series` partitions of groups are measured; `left_out` says how many were not."""
         self._offsets = offsets
@@ -50,14 +57,14 @@ class Lags:
         self._elsewhere = elsewhere
         self._most_series = most_series
         self._rows: Sequence[LagRow] = ()
-        self._places: Sequence[Place] = ()
+        self._places: Sequence[RemotePartition] = ()
         self._times: dict[OffsetKey, tuple[int, int | None]] = {}  # an offset of the partition, and its time
         self.left_out = 0
 
     def measure(self) -> Iterator[None]:
         """Look at what every group has committed, step by step, so that others may go on in between."""
         rows: list[LagRow] = []
-        places: list[Place] = []
+        places: list[RemotePartition] = []
         behind: set[OffsetKey] = set()
         left_out = looks = 0
         group, deposed = "", True
@@ -75,7 +82,7 @@ class Lags:
                 left_out += 1
                 continue
             if not stream.partitions[key.partition].leads:
-                places.append(Place(key, stream.id, committed.offset))
+                places.append(RemotePartition(key, stream.id, committed.offset))
                 continue
             log = stream.partitions[key.partition].log
             lag = lag_of(log, committed.offset)

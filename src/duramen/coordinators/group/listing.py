@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotFound, NotCoordinator
-from duramen.broker.list_offsets import Bounds, BoundsOf, Wanted
-from duramen.broker.membership import Standing
-from duramen.broker.streams import Streams
+from duramen.broker.list_offsets import BoundsOf, ListOffsetsPartition, PartitionBounds
+from duramen.broker.membership import NodeMembership
+from duramen.broker.streams import BrokerStreams
 from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import lag_of
 from duramen.coordinators.group.lag_values import lag_between
@@ -20,7 +20,7 @@ from duramen.rpc.methods import Method
 from duramen.rpc.server import Done as Answered
 from duramen.storage.store import Store
 
-__all__ = ["LIST_GROUPS", "GroupRow", "GroupRows", "ListGroups", "Listed", "Listing"]
+__all__ = ["LIST_GROUPS", "GroupRow", "GroupRows", "ListGroups", "ListedGroups", "Listing"]
 
 _AT_ONCE: Final = 200  # offsets that are looked at before others get their turn: a few milliseconds
 _MOST_ROWS: Final = 10_001
@@ -54,7 +54,7 @@ class GroupRows(msgspec.Struct, frozen=True, array_like=True):
 LIST_GROUPS: Final = Method("list-groups", ListGroups, GroupRows, idempotent=True)
 
 
-class Listed(NamedTuple):
+class ListedGroups(NamedTuple):
     """Groups by id; those are missing of nodes that did not answer, and of partitions without a leader.
 
     The `leaderless` partitions are of `__consumer_offsets`.
@@ -72,7 +72,7 @@ class Listing:
     """Lists groups."""
 
     def __init__(
-        self, standing: Standing, groups: Coordinator, streams: Streams, store: Store, caller: Caller,
+        self, standing: NodeMembership, groups: Coordinator, streams: BrokerStreams, store: Store, caller: Caller,
         bounds: BoundsOf,
     ) -> None:  # fmt: skip
         self._bounds = bounds
@@ -83,7 +83,7 @@ class Listing:
         self._caller = caller
         caller.server.handle(LIST_GROUPS, self._serve)
 
-    def everywhere(self, after: str, limit: int, done: Callable[[Listed], None]) -> None:
+    def everywhere(self, after: str, limit: int, done: Callable[[ListedGroups], None]) -> None:
         """The first `limit` groups of all nodes whose ids come behind `after`. Who does not answer in time is named."""
         nodes = {node.id for node in self._standing.nodes if node.holds_partitions} | {self._caller.node_id}
         leaderless = self._leaderless()
@@ -91,7 +91,7 @@ class Listing:
         def gathered(result: Gathered[GroupRows]) -> None:
             found = {row.id: row for answer in result.answers.values() for row in answer.rows}
             rows = heapq.nsmallest(limit, found.values(), key=lambda row: row.id)
-            done(Listed(rows, sorted(result.missing), leaderless))
+            done(ListedGroups(rows, sorted(result.missing), leaderless))
 
         self._caller.gather(LIST_GROUPS, dict.fromkeys(sorted(nodes), ListGroups(after, limit)), gathered)
 
@@ -143,7 +143,7 @@ class Listing:
                 if stream.partitions[key.partition].leads:
                     lag_records += lag_of(stream.partitions[key.partition].log, committed.offset).records
                 else:
-                    wanted = Wanted(stream.id.bytes, key.partition)
+                    wanted = ListOffsetsPartition(stream.id.bytes, key.partition)
                     elsewhere.append(_Committed(len(rows), committed.offset, wanted))
             rows.append(
                 GroupRow(
@@ -161,11 +161,11 @@ class _Committed(NamedTuple):
 
     row: int
     offset: int
-    wanted: Wanted
+    wanted: ListOffsetsPartition
 
 
 def _with_lags(
-    rows: list[GroupRow], committed: Sequence[_Committed], found: Sequence[Bounds | DuramenError]
+    rows: list[GroupRow], committed: Sequence[_Committed], found: Sequence[PartitionBounds | DuramenError]
 ) -> list[GroupRow]:
     """The rows with what their groups lack elsewhere; where that is not known, neither is the group's lag."""
     for one, bounds in zip(committed, found, strict=True):

@@ -7,19 +7,19 @@ from typing import Final, NamedTuple
 from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, StreamNotFound
 from duramen.base.ports import Clock
 from duramen.base.positions import At, Last, Position, Since
-from duramen.broker.list_offsets import Bounds, BoundsOf, Wanted
+from duramen.broker.list_offsets import BoundsOf, ListOffsetsPartition, PartitionBounds
 from duramen.broker.partition import Partition
-from duramen.broker.streams import Streams
+from duramen.broker.streams import BrokerStreams
 from duramen.coordinators.group.coordinator import CommitMember, Coordinator
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import GroupState
 
-__all__ = ["Move", "Reset", "Resets"]
+__all__ = ["OffsetReset", "PlannedOffsets", "Resets"]
 
 _STRANGER: Final = CommitMember("", None, -1)
 
 
-class Reset(NamedTuple):
+class OffsetReset(NamedTuple):
     """Where a group is to go on. `streams` None: those it has committed offsets of; `partition` None: all of them."""
 
     group_id: str
@@ -29,7 +29,7 @@ class Reset(NamedTuple):
     dry_run: bool = False
 
 
-class Move(NamedTuple):
+class PlannedOffsets(NamedTuple):
     """A partition, the offset that the group had committed of it (None: none), and the one it has now."""
 
     stream: str
@@ -38,7 +38,7 @@ class Move(NamedTuple):
     after: int
 
 
-Done = Callable[[list[Move] | DuramenError], None]
+Done = Callable[[list[PlannedOffsets] | DuramenError], None]
 
 
 class Resets:
@@ -46,7 +46,7 @@ class Resets:
 
     def __init__(
         self,
-        streams: Streams,
+        streams: BrokerStreams,
         groups: Coordinator,
         clock: Clock,
         ensure_offsets: Callable[[Callable[[DuramenError | None], None]], None],
@@ -58,7 +58,7 @@ class Resets:
         self._clock = clock
         self._ensure = ensure_offsets
 
-    def reset(self, wish: Reset, done: Done) -> None:
+    def reset(self, wish: OffsetReset, done: Done) -> None:
         """Move the group; `done` with every partition's move once they are durable, with `dry_run` before that.
 
         An offset outside a log becomes its start or its end, as Kafka's tool has it; a time is looked up as ListOffsets
@@ -74,11 +74,12 @@ class Resets:
         since_ms = max(0, wish.to.timestamp_ms) if isinstance(wish.to, Since) else -1
         last = wish.to.count if isinstance(wish.to, Last) else -1
         wanted = [
-            Wanted(partition.log.key.stream_id.bytes, partition.index, since_ms, last=last) for partition in targets
+            ListOffsetsPartition(partition.log.key.stream_id.bytes, partition.index, since_ms, last=last)
+            for partition in targets
         ]
         self._bounds.find(wanted, partial(self._resolved, wish, targets, done))
 
-    def _check_empty(self, wish: Reset) -> None:
+    def _check_empty(self, wish: OffsetReset) -> None:
         try:
             described = self._groups.describe(wish.group_id)
         except GroupNotFound:
@@ -89,7 +90,7 @@ class Resets:
         if members or described.state is not GroupState.EMPTY:
             raise GroupNotEmpty(f"group {wish.group_id} has {members} members: stop them first")
 
-    def _targets(self, wish: Reset) -> list[Partition]:
+    def _targets(self, wish: OffsetReset) -> list[Partition]:
         if wish.streams is not None:
             named = [self._streams.get(name) for name in dict.fromkeys(wish.streams)]
         else:
@@ -104,7 +105,9 @@ class Resets:
             raise StreamNotFound(f"there is no partition {index} in {which}")
         return found
 
-    def _resolved(self, wish: Reset, targets: list[Partition], done: Done, found: list[Bounds | DuramenError]) -> None:
+    def _resolved(
+        self, wish: OffsetReset, targets: list[Partition], done: Done, found: list[PartitionBounds | DuramenError]
+    ) -> None:
         moves = []
         for partition, bounds in zip(targets, found, strict=True):
             if isinstance(bounds, DuramenError):
@@ -113,13 +116,15 @@ class Resets:
             after = _resolve(wish.to, bounds)
             key = OffsetKey(wish.group_id, partition.stream.name, partition.index)
             committed = self._groups.committed(key)
-            moves.append(Move(key.topic, key.partition, None if committed is None else committed.offset, after))
+            moves.append(
+                PlannedOffsets(key.topic, key.partition, None if committed is None else committed.offset, after)
+            )
         if wish.dry_run or not moves:
             done(moves)
         else:
             self._ensure(lambda error: done(error) if error is not None else self._commit(wish, moves, done))
 
-    def _commit(self, wish: Reset, moves: list[Move], done: Done) -> None:
+    def _commit(self, wish: OffsetReset, moves: list[PlannedOffsets], done: Done) -> None:
         try:
             self._check_empty(wish)  # somebody may have joined meanwhile
         except DuramenError as error:
@@ -139,7 +144,7 @@ class Resets:
         self._groups.commit(wish.group_id, _STRANGER, offsets, committed)
 
 
-def _resolve(to: Position, bounds: Bounds) -> int:
+def _resolve(to: Position, bounds: PartitionBounds) -> int:
     start, end = bounds.start_offset, bounds.end_offset
     match to:
         case At(offset):

@@ -12,12 +12,12 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, NewRecord, check, encode, header, records
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, Header, check, encode, header, records
 from duramen.codec.batch_filter import body, marker_type
 from duramen.codec.markers import COMMIT
 from duramen.coordinators.group.pending_offsets import HeldOffset, PendingOffsets
 from duramen.coordinators.group.stored_offsets import Key, StoredOffsets, change_of, row_key
-from duramen.coordinators.internal_log import KeptStream, Words
+from duramen.coordinators.internal_log import KeptStream, LogDescription
 from duramen.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -33,18 +33,18 @@ from duramen.storage.scan import OnDamage
 from duramen.storage.store import Store
 from duramen.storage.view.view import Change, View
 
-__all__ = ["OFFSETS_CONFIG", "OFFSETS_STREAM", "Groups", "Offsets"]
+__all__ = ["OFFSETS_CONFIG", "OFFSETS_STREAM", "GroupOffsets", "GroupRecords"]
 
 Done = Callable[[DuramenError | None], None]
 
 OFFSETS_STREAM: Final = "__consumer_offsets"
 OFFSETS_CONFIG: Final = {"cleanup.policy": "compact", "durability": "sync", "segment.bytes": str(100 * 1024 * 1024)}
-_WORDS: Final = Words(
+_WORDS: Final = LogDescription(
     OFFSETS_STREAM, of="consumer offsets", cost="so a group whose last commit was there goes on from an older one"
 )
 
 
-class Groups(Protocol):
+class GroupRecords(Protocol):
     """Those whose records these are: told which partitions are coordinated here."""
 
     def restore_some(self, index: int) -> Iterator[None]:
@@ -54,7 +54,7 @@ class Groups(Protocol):
         """The groups of a partition are not coordinated here now: who waits is told `error`."""
 
 
-class Offsets(StoredOffsets):
+class GroupOffsets(StoredOffsets):
     """Stores and reads what groups commit. A group's records lie in the partition that its name hashes to.
 
     What is read is of the partitions that are coordinated here.
@@ -65,7 +65,7 @@ class Offsets(StoredOffsets):
         super().__init__(view, KeptStream(store, view, self, report, _WORDS, alone=alone))
         self._store = store
         self._clock = clock
-        self.groups: Groups | None = None
+        self.groups: GroupRecords | None = None
         self._pending = PendingOffsets(view)
 
     def recover(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
@@ -179,7 +179,7 @@ class Offsets(StoredOffsets):
             return
         index = partition.index
         now_ms = self._clock.wall_ms()
-        batch = encode(NewRecord(now_ms, encode_key(key), value) for key, value in rows)
+        batch = encode(BatchInput(now_ms, encode_key(key), value) for key, value in rows)
         changes = [(row_key(index, key), value) for key, value in rows]
         leaving = Counter(row for (key, value), (row, _) in zip(rows, changes, strict=True) if _leaves(key, value))
         self._leaving += leaving
@@ -214,7 +214,7 @@ class Offsets(StoredOffsets):
         now_ms = self._clock.wall_ms()
         rows = [(key, encode_offset(offset)) for key, offset in committed]
         batch = encode(
-            (NewRecord(now_ms, encode_key(key), value) for key, value in rows),
+            (BatchInput(now_ms, encode_key(key), value) for key, value in rows),
             attributes=TRANSACTIONAL, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=-1,
         )  # fmt: skip
 

@@ -11,18 +11,18 @@ from typing import Final, NamedTuple
 from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
-from duramen.broker.list_offsets import Bounds, BoundsOf, Wanted
+from duramen.broker.list_offsets import BoundsOf, ListOffsetsPartition, PartitionBounds
 from duramen.coordinators.group.lag_values import LagRow, lag_between, seconds_since
 from duramen.groups.records import OffsetKey
 
-__all__ = ["Elsewhere", "Place"]
+__all__ = ["Elsewhere", "RemotePartition"]
 
 _KEPT_MS: Final = 60_000
 _MOST_LOOKS: Final = 200  # times of records for which leaders may read their disks, in one asking
 _AT_ONCE: Final = 200  # partitions asked for in one step: a millisecond
 
 
-class Place(NamedTuple):
+class RemotePartition(NamedTuple):
     """What a group has committed in a partition."""
 
     key: OffsetKey
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 class _Known(NamedTuple):
     """What a leader said, and when; of the time of which record it told, and whether that is exact."""
 
-    bounds: Bounds
+    bounds: PartitionBounds
     told_ms: int
     offset: int
     timestamp_ms: int
@@ -43,7 +43,7 @@ class _Known(NamedTuple):
 class _Round:
     """Some places that are asked for, and what is known of them so far. `open` are the requests under way."""
 
-    def __init__(self, places: Sequence[Place], done: Callable[[None], None]) -> None:
+    def __init__(self, places: Sequence[RemotePartition], done: Callable[[None], None]) -> None:
         self.places = places
         self.done = done
         self.open = 1  # until the last of them is sent
@@ -62,14 +62,14 @@ class Elsewhere:
         self._known: dict[OffsetKey, _Known] = {}
         self.rows: Sequence[LagRow] = ()
 
-    def ask(self, places: Sequence[Place], done: Callable[[None], None]) -> None:
+    def ask(self, places: Sequence[RemotePartition], done: Callable[[None], None]) -> None:
         """Ask those who lead these partitions, and no others; `done(None)` once they have answered, or too late."""
         self._ask(_Round(places, done), 0, 0)
 
     def _ask(self, round_: "_Round", begin: int, looks: int) -> None:
         """Ask for those from `begin` on, some at a time."""
         places = round_.places[begin : begin + _AT_ONCE]
-        wanted: list[Wanted] = []
+        wanted: list[ListOffsetsPartition] = []
         for place in places:
             wish = self._wish(place, look=looks < _MOST_LOOKS)
             looks += wish.offset >= 0 and not wish.roughly
@@ -81,25 +81,27 @@ class Elsewhere:
         else:
             self._over(round_)
 
-    def _wish(self, place: Place, *, look: bool) -> Wanted:
+    def _wish(self, place: RemotePartition, *, look: bool) -> ListOffsetsPartition:
         """What is to be asked. The time is exact where that is not known yet, and the group was behind."""
         known = self._known.get(place.key)
         stream_id, partition = place.stream_id.bytes, place.key.partition
         if known is None:
-            return Wanted(stream_id, partition, offset=place.committed_offset, roughly=not look)
+            return ListOffsetsPartition(stream_id, partition, offset=place.committed_offset, roughly=not look)
         lag = lag_between(known.bounds.start_offset, known.bounds.end_offset, place.committed_offset)
         if known.exact and known.offset == lag.next_offset:
-            return Wanted(stream_id, partition)
-        return Wanted(stream_id, partition, offset=place.committed_offset, roughly=not (look and lag.records))
+            return ListOffsetsPartition(stream_id, partition)
+        return ListOffsetsPartition(
+            stream_id, partition, offset=place.committed_offset, roughly=not (look and lag.records)
+        )
 
     def _told(
-        self, round_: "_Round", places: Sequence[Place], wanted: Sequence[Wanted],
-        found: Sequence[Bounds | DuramenError],
+        self, round_: "_Round", places: Sequence[RemotePartition], wanted: Sequence[ListOffsetsPartition],
+        found: Sequence[PartitionBounds | DuramenError],
     ) -> None:  # fmt: skip
         now_ms = self._clock.wall_ms()
         for place, wish, one in zip(places, wanted, found, strict=True):
             before = self._known.get(place.key)
-            known = self._learned(place, wish, one, before) if isinstance(one, Bounds) else self._kept(before)
+            known = self._learned(place, wish, one, before) if isinstance(one, PartitionBounds) else self._kept(before)
             if known is not None:
                 round_.known[place.key] = known
                 round_.rows.append(_row(place, known, now_ms))
@@ -111,7 +113,9 @@ class Elsewhere:
             self._known, self.rows = round_.known, round_.rows
             round_.done(None)
 
-    def _learned(self, place: Place, wish: Wanted, bounds: Bounds, before: _Known | None) -> _Known:
+    def _learned(
+        self, place: RemotePartition, wish: ListOffsetsPartition, bounds: PartitionBounds, before: _Known | None
+    ) -> _Known:
         now_ms = self._clock.monotonic_ms()
         if wish.offset < 0 and before is not None:
             return before._replace(bounds=bounds, told_ms=now_ms)
@@ -124,7 +128,7 @@ class Elsewhere:
         return None if is_old else before
 
 
-def _row(place: Place, known: _Known, now_ms: int) -> LagRow:
+def _row(place: RemotePartition, known: _Known, now_ms: int) -> LagRow:
     bounds = known.bounds
     lag = lag_between(bounds.start_offset, bounds.end_offset, place.committed_offset)
     seconds: float | None = 0.0

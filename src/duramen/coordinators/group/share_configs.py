@@ -9,13 +9,13 @@ from duramen.base.errors import ConfigInvalid
 from duramen.base.settings import Settings
 from duramen.coordinators.group.values import group_value
 
-__all__ = ["Reset", "ShareConfig", "parse_reset", "share_config"]
+__all__ = ["ShareConfig", "ShareReset", "parse_reset", "share_config"]
 
 _BY_DURATION: Final = "by_duration:"
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?", re.IGNORECASE)
 
 
-class Reset(NamedTuple):
+class ShareReset(NamedTuple):
     """Where a share partition begins: at the end if `latest`, or `since_ms` before now, or at the beginning."""
 
     latest: bool
@@ -25,7 +25,7 @@ class Reset(NamedTuple):
 class ShareConfig(NamedTuple):
     """The values in force for a group. Times in ms."""
 
-    reset: Reset
+    reset: ShareReset
     committed: bool
     lock_ms: int
     most_deliveries: int
@@ -50,10 +50,10 @@ def share_config(settings: Settings, config: Mapping[str, str]) -> ShareConfig:
     )
 
 
-def parse_reset(text: str) -> Reset:
+def parse_reset(text: str) -> ShareReset:
     """`earliest`, `latest` or `by_duration:` and an ISO 8601 duration (KIP-1106). Raises ConfigInvalid."""
     if text in ("earliest", "latest"):
-        return Reset(text == "latest")
+        return ShareReset(text == "latest")
     found = _DURATION.fullmatch(text.removeprefix(_BY_DURATION)) if text.startswith(_BY_DURATION) else None
     if found is None or not any(found.groups()):
         raise ConfigInvalid(
@@ -61,4 +61,4 @@ def parse_reset(text: str) -> Reset:
         )
     days, hours, minutes = (int(part or 0) for part in found.groups()[:3])
     seconds = float(found[4] or 0)
-    return Reset(latest=False, since_ms=((days * 24 + hours) * 60 + minutes) * 60_000 + int(seconds * 1000))
+    return ShareReset(latest=False, since_ms=((days * 24 + hours) * 60 + minutes) * 60_000 + int(seconds * 1000))

@@ -12,7 +12,7 @@ from typing import Final
 
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.codec.batch import Record
+from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.internal_log import KeptStream
 from duramen.groups.records import (
     CommittedOffset,
@@ -82,7 +82,7 @@ def _span(row: bytes, index: int) -> tuple[bytes, bytes]:
     return row + _PARTITION.pack(index), row + _PARTITION.pack(index + 1)
 
 
-def change_of(index: int, record: Record) -> Change | None:
+def change_of(index: int, record: DecodedRecord) -> Change | None:
     """The row that a record stands for; None for one of a later version. Raises BatchCorrupt."""
     key = None if record.key is None else decode_key(record.key)
     if key is None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from duramen.base.ids import StreamId
-from duramen.broker.streams import Streams
-from duramen.groups.topics import Topic
+from duramen.broker.streams import BrokerStreams
+from duramen.groups.topics import GroupTopic
 
 __all__ = ["StreamTopics"]
 
@@ -12,13 +12,13 @@ __all__ = ["StreamTopics"]
 class StreamTopics:
     """The streams as groups of every kind see topics."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: BrokerStreams) -> None:
         self._streams = streams
 
-    def find(self, name: str) -> Topic | None:
+    def find(self, name: str) -> GroupTopic | None:
         """The topic of that name."""
         stream = self._streams.find(name)
-        return None if stream is None else Topic(name, stream.id, len(stream.partitions))
+        return None if stream is None else GroupTopic(name, stream.id, len(stream.partitions))
 
     def name_of(self, topic_id: StreamId) -> str | None:
         """The name of the topic with that id."""

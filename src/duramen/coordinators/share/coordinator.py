@@ -10,10 +10,10 @@ from typing import Final
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, RequestInvalid, ShareGroupUnknown
 from duramen.base.ids import StreamId
 from duramen.coordinators.share.requests import (
-    Change,
-    Changed,
     ChangeStates,
     ReadState,
+    StateChange,
+    StatesChanged,
     Was,
     WriteState,
     share_key,
@@ -86,7 +86,7 @@ class ShareCoordinator:
             return error
         return ShareGroupUnknown("nothing is kept of it any more") if state is None else Was.of(state)
 
-    def write(self, request: WriteState, done: Answered[Changed]) -> None:
+    def write(self, request: WriteState, done: Answered[StatesChanged]) -> None:
         """A leader changes a state that it has read."""
         key = share_key(request.key)
         try:
@@ -107,7 +107,7 @@ class ShareCoordinator:
             done(error)
             return
         known.fence = fence
-        self._append([(key, known)], rows, lambda error: done(Changed() if error is None else error))
+        self._append([(key, known)], rows, lambda error: done(StatesChanged() if error is None else error))
 
     def _whole(self, key: ShareKey, fence: Fence, updates: Sequence[ShareUpdate]) -> tuple[Fence, list[Row]]:
         """A snapshot of what is committed, with `updates`: while others are on their way it would not be the whole."""
@@ -122,7 +122,7 @@ class ShareCoordinator:
 
     # -- what coordinators of groups ask -----------------------------------------------------------
 
-    def change(self, request: ChangeStates, done: Answered[Changed]) -> None:
+    def change(self, request: ChangeStates, done: Answered[StatesChanged]) -> None:
         """States of one partition of the stream begin, begin anew or are forgotten."""
         changed: list[tuple[ShareKey, _Known]] = []
         rows: list[Row] = []
@@ -143,17 +143,17 @@ class ShareCoordinator:
             done(error)
             return
         if rows:
-            self._append(changed, rows, lambda error: done(Changed() if error is None else error))
+            self._append(changed, rows, lambda error: done(StatesChanged() if error is None else error))
         else:
-            done(Changed())
+            done(StatesChanged())
 
-    def _changed(self, change: Change, key: ShareKey, known: _Known, start: int, leader_epoch: int) -> Row | None:
+    def _changed(self, change: StateChange, key: ShareKey, known: _Known, start: int, leader_epoch: int) -> Row | None:
         """The record that makes it so; None where it is so, durably."""
         fence = known.fence
-        if change is Change.FORGET:
+        if change is StateChange.FORGET:
             known.fence = forgotten(fence)
             return (encode_key(key), None) if fence.there or known.open else None
-        if change is Change.BEGIN and fence.there:
+        if change is StateChange.BEGIN and fence.there:
             if not known.open:
                 return None
             known.fence = fence._replace(updates=fence.updates + 1)

@@ -13,7 +13,7 @@ from duramen.base.errors import DuramenError, OffsetNotAvailable, StorageFailed
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.codec.batch import TRANSACTIONAL, Header
-from duramen.coordinators.share.partition import SharePartition, Taken
+from duramen.coordinators.share.partition import AcquiredRecords, SharePartition
 from duramen.rpc.retry import UNSETTLED
 from duramen.storage.log.transactions import AbortedTransaction
 from duramen.storage.scan import read_slice
@@ -41,7 +41,7 @@ class ShareLimits(NamedTuple):
 class ShareFetched(NamedTuple):
     """What one share partition gives: records that are the consumer's now, nothing, or an error."""
 
-    taken: Taken | None = None
+    taken: AcquiredRecords | None = None
     error: DuramenError | None = None
 
 

@@ -10,10 +10,10 @@ from functools import partial
 
 from duramen.base.errors import DuramenError, NotCoordinator
 from duramen.base.ids import StreamId
-from duramen.broker.streams import Streams
-from duramen.coordinators.group.offsets import Offsets
+from duramen.broker.streams import BrokerStreams
+from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.share.persister import Begin, Mandate, SharePersister
-from duramen.coordinators.share.requests import Change
+from duramen.coordinators.share.requests import StateChange
 from duramen.groups.records import OtherKey
 from duramen.groups.share_assignor import Place
 from duramen.groups.share_group_records import GroupPlaces, decode_places, encode_places, encode_places_key
@@ -39,7 +39,9 @@ class _Newest:
 class ShareInventory:
     """The share groups that are coordinated here."""
 
-    def __init__(self, offsets: Offsets, streams: Streams, persister: SharePersister, epoch_of: EpochOf) -> None:
+    def __init__(
+        self, offsets: GroupOffsets, streams: BrokerStreams, persister: SharePersister, epoch_of: EpochOf
+    ) -> None:
         self._offsets = offsets
         self._streams = streams
         self._persister = persister
@@ -90,7 +92,7 @@ class ShareInventory:
         read = {topic_id for topic_id, _ in kept}
         missing = [place for place in wanted if place not in kept or place in unsure]
         begins = [self._begin(group, place, 0 if place[0] in read else UNKNOWN_START) for place in missing]
-        self._bring_about(group, Change.BEGIN, begins, done)
+        self._bring_about(group, StateChange.BEGIN, begins, done)
 
     def begin_anew(self, group: str, starts: Sequence[tuple[Place, int]], done: Done) -> None:
         """Have a group without members begin at these offsets; what was acknowledged is forgotten."""
@@ -102,7 +104,7 @@ class ShareInventory:
             else:
                 self._persister.drop([begin.key for begin in begins], done)
 
-        self._bring_about(group, Change.BEGIN_ANEW, begins, begun)
+        self._bring_about(group, StateChange.BEGIN_ANEW, begins, begun)
 
     def forget(self, group: str, places: Iterable[Place], done: Done) -> None:
         """Forget what a group has of these partitions; without any the group is gone."""
@@ -117,7 +119,7 @@ class ShareInventory:
         self._steps(
             done,
             partial(self._store, group, lambda now: GroupPlaces(now.kept - mine, now.unsure | (now.kept & mine))),
-            partial(self._persister.change, Change.FORGET, begins, mandate),
+            partial(self._persister.change, StateChange.FORGET, begins, mandate),
             partial(self._persister.drop, keys),
             partial(self._store, group, lambda now: GroupPlaces(now.kept - mine, now.unsure - mine)),
         )
@@ -173,7 +175,7 @@ class ShareInventory:
     def _begin(self, group: str, place: Place, start: int) -> Begin:
         return Begin(ShareKey(group, *place), start, self._epoch_of(place))
 
-    def _bring_about(self, group: str, change: Change, begins: Sequence[Begin], done: Done) -> None:
+    def _bring_about(self, group: str, change: StateChange, begins: Sequence[Begin], done: Done) -> None:
         mine = frozenset((begin.key.topic_id, begin.key.partition) for begin in begins)
         if not mine:
             done(None)

@@ -13,26 +13,26 @@ from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotEmpty,
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.partition import Partition
-from duramen.broker.streams import Stream, Streams
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
-from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupListing, Registry
+from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupKinds, GroupListing
 from duramen.coordinators.group.memory import GroupRoom
 from duramen.coordinators.share.group_metadata import ShareInventory
 from duramen.coordinators.share.shares import Sharing
 from duramen.groups.consumer_classic import CONSUMERS
 from duramen.groups.share_group import (
     LEAVING,
-    HeartbeatResult,
     ShareGroup,
     ShareGroupState,
     ShareHeartbeat,
+    ShareHeartbeatResult,
     ShareMember,
 )
 from duramen.groups.values import GroupSnapshot, MemberSnapshot
 
 __all__ = ["ShareGroups"]
 
-HeartbeatDone = Callable[[HeartbeatResult | DuramenError], None]
+HeartbeatDone = Callable[[ShareHeartbeatResult | DuramenError], None]
 Done = Callable[[DuramenError | None], None]
 
 _PROTOCOL = "share"
@@ -47,12 +47,12 @@ class ShareGroups:
         self,
         sharing: Sharing,
         inventory: ShareInventory,
-        streams: Streams,
+        streams: BrokerStreams,
         clock: Clock,
         deadlines: Deadlines,
         settings: Settings,
         room: GroupRoom,
-        kinds: Registry,
+        kinds: GroupKinds,
     ) -> None:
         self._sharing = sharing
         self._inventory = inventory
@@ -86,7 +86,7 @@ class ShareGroups:
         there = [place for place in places if self._is_there(*place)]
         self._inventory.prepare(group_id, there, lambda error: done(result if error is None else error))
 
-    def _beat(self, group_id: str, heartbeat: ShareHeartbeat) -> HeartbeatResult:
+    def _beat(self, group_id: str, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult:
         group = self._groups.get(group_id)
         if group is None:
             if heartbeat.epoch > 0 and not self.has(group_id):
@@ -106,13 +106,13 @@ class ShareGroups:
         self._settle(group)
         return result
 
-    def _leave(self, group_id: str, heartbeat: ShareHeartbeat) -> HeartbeatResult:
+    def _leave(self, group_id: str, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult:
         group = self._groups.get(group_id)
         if group is None:
             raise GroupNotFound(f"share group {group_id} has no members")
         group.leave(heartbeat.member_id, self._topic)
         self._settle(group)
-        return HeartbeatResult(heartbeat.member_id, LEAVING, None)
+        return ShareHeartbeatResult(heartbeat.member_id, LEAVING, None)
 
     def _topic(self, name: str) -> tuple[UUID, int] | None:
         stream = self._streams.find(name)

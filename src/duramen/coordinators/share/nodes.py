@@ -10,10 +10,10 @@ from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
-from duramen.broker.membership import Standing
+from duramen.broker.membership import NodeMembership
 from duramen.broker.partition import Partition
-from duramen.broker.streams import Stream, Streams
-from duramen.coordinators.group.offsets import Offsets
+from duramen.broker.streams import BrokerStreams, Stream
+from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.share.coordinator import ShareCoordinator
 from duramen.coordinators.share.group_metadata import ShareInventory
 from duramen.coordinators.share.persister import SharePersister
@@ -23,11 +23,11 @@ from duramen.coordinators.share.requests import (
     LOCATE,
     READ_STATE,
     WRITE_STATE,
-    Changed,
     Drop,
     Locate,
     Located,
     Place,
+    StatesChanged,
     share_key,
 )
 from duramen.coordinators.share.shares import ShareOffset, Sharing
@@ -49,9 +49,9 @@ class ShareKit(NamedTuple):
     """What it works with. `configs` gives the configs that a group has of its own."""
 
     caller: Caller
-    standing: Standing
-    streams: Streams
-    offsets: Offsets
+    standing: NodeMembership
+    streams: BrokerStreams
+    offsets: GroupOffsets
     store: Store
     clock: Clock
     deadlines: Deadlines
@@ -131,9 +131,9 @@ class ShareNodes:
             self.sharing.offset(share_key(key), partial(over, at))
         over(0, None)
 
-    def _drop(self, request: Drop, done: Answered[Changed]) -> None:
+    def _drop(self, request: Drop, done: Answered[StatesChanged]) -> None:
         self.sharing.drop(map(share_key, request.keys))
-        done(Changed())
+        done(StatesChanged())
 
     # -- the node -----------------------------------------------------------------------------------
 

@@ -26,7 +26,17 @@ from duramen.coordinators.share.persister import SharePersister, StateWriter
 from duramen.delivery.window import Acquired, Decision, Outcome, State, Window
 from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState
 
-__all__ = ["ACCEPT", "GAP", "REJECT", "RELEASE", "RENEW", "Acknowledged", "ShareCounts", "SharePartition", "Taken"]
+__all__ = [
+    "ACCEPT",
+    "GAP",
+    "REJECT",
+    "RELEASE",
+    "RENEW",
+    "Acknowledged",
+    "AcquiredRecords",
+    "ShareCounts",
+    "SharePartition",
+]
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """What a consumer may say about a record, in Kafka's numbers; a gap is an offset without a record."""
@@ -66,7 +76,7 @@ class ShareCounts:
         return self._said.get(type_, _UNCOUNTED)
 
 
-class Taken(NamedTuple):
+class AcquiredRecords(NamedTuple):
     """What a fetch has acquired: whole batches, and which of their offsets; `size` is how many these are."""
 
     records: bytes
@@ -216,7 +226,7 @@ class SharePartition:
     def acquire(
         self, offset: int, data: bytes, owner: str, most: int, batch_size: int, *, strict: bool,
         dropped: Callable[[Header], bool],
-    ) -> Taken:  # fmt: skip
+    ) -> AcquiredRecords:  # fmt: skip
         """Have `owner` acquire from batches read from `offset` on: about `most` records, not more if `strict`.
 
         Without `strict` a batch is acquired as a whole (KIP-932); what is acquired is told in pieces of about
@@ -251,7 +261,7 @@ class SharePartition:
         stream.bytes_out.value += end - begin
         stream.records_out.value += size
         self._counts.acquired.value += size
-        return Taken(data[begin:end], acquired, size)
+        return AcquiredRecords(data[begin:end], acquired, size)
 
     # -- deciding -----------------------------------------------------------------------------------
 

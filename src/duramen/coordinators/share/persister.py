@@ -5,20 +5,20 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.errors import DuramenError, NotCoordinator, NotLeader, OutcomeUnknown
-from duramen.broker.membership import Standing
+from duramen.broker.membership import NodeMembership
 from duramen.coordinators.share.requests import (
     CHANGE_STATES,
     DROP,
     LOCATE,
     READ_STATE,
     WRITE_STATE,
-    Change,
     ChangeStates,
     Drop,
     Key,
     Locate,
     Located,
     ReadState,
+    StateChange,
     Update,
     Was,
     WriteState,
@@ -29,7 +29,7 @@ from duramen.groups.share_records import ShareKey, ShareState
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.methods import Method
-from duramen.rpc.retry import Leader, Pace, Retrying, Underway
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway
 from duramen.rpc.server import Done as Answered
 
 __all__ = ["Begin", "Mandate", "SharePersister", "StateDone", "StateWriter"]
@@ -37,7 +37,7 @@ __all__ = ["Begin", "Mandate", "SharePersister", "StateDone", "StateWriter"]
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
-_PACE: Final = Pace(within_ms=10_000, first_ms=50, most_ms=50)
+_PACE: Final = RetryPace(within_ms=10_000, first_ms=50, most_ms=50)
 
 Done = Callable[[DuramenError | None], None]
 Mandate = Callable[[], int]
@@ -58,7 +58,7 @@ class SharePersister:
     """Asks the leaders of partitions."""
 
     def __init__(
-        self, states: ShareStates, standing: Standing, caller: Caller
+        self, states: ShareStates, standing: NodeMembership, caller: Caller
     ) -> None:  # fmt: skip
         self._states = states
         self._standing = standing
@@ -93,7 +93,7 @@ class SharePersister:
 
         self._ask_keeper(key, WRITE_STATE, request, lambda answer: done(_failure(answer)))
 
-    def change(self, change: Change, wanted: Sequence[Begin], mandate: Mandate, done: Done) -> None:
+    def change(self, change: StateChange, wanted: Sequence[Begin], mandate: Mandate, done: Done) -> None:
         """States of a group begin, begin anew or are forgotten; `done` once all of it is durable."""
         by_partition: dict[PartitionId, list[Begin]] = {}
         try:
@@ -146,11 +146,11 @@ class SharePersister:
     ) -> None:  # fmt: skip
         """Ask the leader of a partition. `request` is what it is asked in its epoch; raises why it is not any more."""
 
-        def leader() -> Leader:
+        def leader() -> KnownLeader:
             state = self._standing.partition(place_of())
-            return Leader(state.leader, state.leader_epoch)
+            return KnownLeader(state.leader, state.leader_epoch)
 
-        def attempt(known: Leader, left_ms: int, answered: Answered[Response]) -> Underway:
+        def attempt(known: KnownLeader, left_ms: int, answered: Answered[Response]) -> Underway:
             said = request(known.epoch)
             if known.node_id is None:
                 raise NotCoordinator("nobody leads the partition that would have to be asked")
@@ -224,7 +224,7 @@ class _Gather:
 
 
 def _change(
-    change: Change, states: tuple[tuple[Key, int, int], ...], mandate: Mandate, keeper_epoch: int
+    change: StateChange, states: tuple[tuple[Key, int, int], ...], mandate: Mandate, keeper_epoch: int
 ) -> ChangeStates:
     return ChangeStates(change, keeper_epoch, mandate(), states)
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.errors import RequestInvalid
-from duramen.delivery.spans import Phase
+from duramen.delivery.spans import DeliveryPhase
 from duramen.delivery.window import State
 from duramen.groups.share_records import ShareKey, ShareState
 from duramen.rpc.errors import Refused
@@ -19,15 +19,15 @@ __all__ = [
     "LOCATE",
     "READ_STATE",
     "WRITE_STATE",
-    "Change",
     "ChangeStates",
-    "Changed",
     "Drop",
     "Key",
     "Locate",
     "Located",
     "Place",
     "ReadState",
+    "StateChange",
+    "StatesChanged",
     "Update",
     "Was",
     "WriteState",
@@ -36,7 +36,7 @@ __all__ = [
     "states_of",
 ]
 
-_KEPT: Final = (Phase.AVAILABLE, Phase.ACKNOWLEDGED, Phase.ARCHIVED)
+_KEPT: Final = (DeliveryPhase.AVAILABLE, DeliveryPhase.ACKNOWLEDGED, DeliveryPhase.ARCHIVED)
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Offset = Annotated[int, msgspec.Meta(ge=-1)]
 _Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -52,7 +52,7 @@ Place = tuple[int, int, int] | None
 """Start offset, leader epoch and lag; None where the group has no share of the partition, or that is not known."""
 
 
-class Change(StrEnum):
+class StateChange(StrEnum):
     """What becomes of states."""
 
     BEGIN = "begin"
@@ -88,7 +88,7 @@ class ChangeStates(msgspec.Struct, frozen=True, array_like=True, tag="change"):
     `keeper_epoch`; the groups are coordinated in `coordinator_epoch`.
     """
 
-    change: Change
+    change: StateChange
     keeper_epoch: int
     coordinator_epoch: int
     states: tuple[tuple[Key, _Offset, int], ...]
@@ -129,7 +129,7 @@ class Was(msgspec.Struct, frozen=True, array_like=True, tag="was"):
         return ShareState(self.start_offset, states_of(self.states), 0, self.state_epoch, self.leader_epoch)
 
 
-class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed"):
+class StatesChanged(msgspec.Struct, frozen=True, array_like=True, tag="changed"):
     """It is so, durably."""
 
 
@@ -141,10 +141,10 @@ class Located(msgspec.Struct, frozen=True, array_like=True, tag="located"):
 
 
 READ_STATE: Final = Method("read-share-state", ReadState, Was, idempotent=True)
-WRITE_STATE: Final = Method("write-share-state", WriteState, Changed, idempotent=True)
-CHANGE_STATES: Final = Method("change-share-states", ChangeStates, Changed, idempotent=True)
+WRITE_STATE: Final = Method("write-share-state", WriteState, StatesChanged, idempotent=True)
+CHANGE_STATES: Final = Method("change-share-states", ChangeStates, StatesChanged, idempotent=True)
 LOCATE: Final = Method("locate-share-groups", Locate, Located, idempotent=True)
-DROP: Final = Method("drop-share-states", Drop, Changed, idempotent=True)
+DROP: Final = Method("drop-share-states", Drop, StatesChanged, idempotent=True)
 
 
 def key_of(key: ShareKey) -> Key:
@@ -164,5 +164,5 @@ def states_of(spoken: tuple[_Spoken, ...]) -> tuple[State, ...]:
     for first, last, phase, deliveries in spoken:
         if phase not in _KEPT or first > last:
             raise RequestInvalid(f"positions {first} to {last} cannot be in phase {phase}")
-        found.append(State(first, last, Phase(phase), deliveries))
+        found.append(State(first, last, DeliveryPhase(phase), deliveries))
     return tuple(found)

@@ -10,12 +10,12 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.partition import Partition
-from duramen.broker.streams import Stream, Streams
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.coordinators.group.share_configs import ShareConfig, share_config
 from duramen.coordinators.share.fetch import Answer, ShareFetcher, ShareLimits
 from duramen.coordinators.share.partition import Acknowledged, ShareCounts, SharePartition
 from duramen.coordinators.share.persister import SharePersister
-from duramen.delivery.spans import Phase
+from duramen.delivery.spans import DeliveryPhase
 from duramen.groups.share_assignor import Place
 from duramen.groups.share_fencing import ANYBODY
 from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState
@@ -45,7 +45,7 @@ class Sharing:
     def __init__(
         self,
         persister: SharePersister,
-        streams: Streams,
+        streams: BrokerStreams,
         store: Store,
         clock: Clock,
         deadlines: Deadlines,
@@ -223,7 +223,7 @@ def _offset(state: ShareState, partition: Partition) -> ShareOffset:
     start = max(state.start_offset, log.start_offset)
     over = 0
     for first, last, phase, _ in state.states:
-        if phase is Phase.AVAILABLE or last < start:
+        if phase is DeliveryPhase.AVAILABLE or last < start:
             continue
         if first <= start:
             start = last + 1

@@ -14,8 +14,8 @@ from duramen.base.errors import BatchCorrupt, DuramenError
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
-from duramen.coordinators.internal_log import KeptStream, Words
+from duramen.codec.batch import BatchInput, DecodedRecord, Header, check, encode, records
+from duramen.coordinators.internal_log import KeptStream, LogDescription
 from duramen.groups.share_records import (
     ShareKey,
     ShareState,
@@ -34,7 +34,7 @@ from duramen.storage.scan import OnDamage
 from duramen.storage.store import Store
 from duramen.storage.view.view import Change, View
 
-__all__ = ["SHARE_STATE_CONFIG", "SHARE_STATE_STREAM", "Coordinator", "Row", "ShareStates"]
+__all__ = ["SHARE_STATE_CONFIG", "SHARE_STATE_STREAM", "Row", "ShareStateOwner", "ShareStates"]
 
 SHARE_STATE_STREAM: Final = "__share_group_state"
 SHARE_STATE_CONFIG: Final = {
@@ -42,7 +42,7 @@ SHARE_STATE_CONFIG: Final = {
     "segment.bytes": str(100 * 1024 * 1024),
 }  # fmt: skip
 
-_WORDS: Final = Words(
+_WORDS: Final = LogDescription(
     SHARE_STATE_STREAM, of="share groups", cost="so what a share group acknowledged there may be delivered again"
 )
 
@@ -85,7 +85,7 @@ def _key_of(row: bytes) -> ShareKey:
     return ShareKey(row[begin : begin + length].decode(), UUID(bytes=topic), partition)
 
 
-class Coordinator(Protocol):
+class ShareStateOwner(Protocol):
     """Who answers for what is stored here."""
 
     def let_go(self, index: int) -> None:
@@ -97,7 +97,7 @@ class ShareStates:
 
     def __init__(self, store: Store, view: View, clock: Clock, report: Callable[[str], None], *, alone: bool) -> None:
         """`alone`: whether no other node may lead any of the partitions."""
-        self.coordinator: Coordinator | None = None
+        self.coordinator: ShareStateOwner | None = None
         self._store = store
         self._view = view
         self._clock = clock
@@ -185,7 +185,7 @@ class ShareStates:
             lost(offset, found.next_offset - 1, error)
         self._view.apply(log, found.next_offset, changes)
 
-    def _changes(self, index: int, record: Record, before: Sequence[Change]) -> list[Change]:
+    def _changes(self, index: int, record: DecodedRecord, before: Sequence[Change]) -> list[Change]:
         """The rows that a record changes, behind those that the same batch has changed `before`."""
         decoded = None if record.key is None else decode_key(record.key)
         if decoded is None:
@@ -218,12 +218,12 @@ class ShareStates:
         partition = self._kept.there().partitions[index]
         log = partition.log
         now_ms = self._clock.wall_ms()
-        batch = encode(NewRecord(now_ms, key, value) for key, value in rows)
+        batch = encode(BatchInput(now_ms, key, value) for key, value in rows)
 
         def apply(base_offset: int) -> None:
             changes: list[Change] = []
             for at, (key, value) in enumerate(rows):
-                changes += self._changes(index, Record(base_offset + at, now_ms, key, value, ()), changes)
+                changes += self._changes(index, DecodedRecord(base_offset + at, now_ms, key, value, ()), changes)
             self._view.apply(log, base_offset + len(rows), changes)
 
         self._kept.append(partition, batch, check(batch), apply, done)

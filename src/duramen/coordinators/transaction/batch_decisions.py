@@ -20,16 +20,16 @@ from duramen.base.errors import (
 )
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
-from duramen.codec.attempts import Attempt, attempt_of, find_attempt, is_reserved, query_name
-from duramen.coordinators.transaction.cluster.keyed_queue import Turns
+from duramen.codec.attempts import TaskAttempt, attempt_of, find_attempt, is_reserved, query_name
+from duramen.coordinators.transaction.cluster.keyed_queue import KeyedQueue
 from duramen.coordinators.transaction.lateness import Lateness
 from duramen.coordinators.transaction.log import TransactionLog
 from duramen.coordinators.transaction.registry import KnownTransactions
-from duramen.coordinators.transaction.store import FINAL, Ledger
+from duramen.coordinators.transaction.store import FINAL, TransactionStore
 from duramen.transactions import batch_decisions as deciding
 from duramen.transactions import machine
-from duramen.transactions.batch_decisions import Fate, Query, Winner
-from duramen.transactions.values import AT_REST, SERVER_VERSION, Identity, Transaction, TransactionState
+from duramen.transactions.batch_decisions import AttemptFate, AttemptWinner, Query
+from duramen.transactions.values import AT_REST, SERVER_VERSION, ProducerIdentity, TransactionalId, TransactionState
 
 __all__ = ["Decisions", "Wish", "Won"]
 
@@ -44,8 +44,8 @@ _ONGOING: Final = TransactionState.ONGOING
 class Won(NamedTuple):
     """An attempt that is to win, and who has written in its transaction."""
 
-    winner: Winner
-    identity: Identity
+    winner: AttemptWinner
+    identity: ProducerIdentity
 
 
 class Wish(NamedTuple):
@@ -65,7 +65,7 @@ class Decisions:
         self,
         log: TransactionLog,
         known: KnownTransactions,
-        ledger: Ledger,
+        ledger: TransactionStore,
         clock: Clock,
         lateness: Lateness,
         soon: Callable[[Callable[[], None]], None],
@@ -81,7 +81,7 @@ class Decisions:
         self._clock = clock
         self._lateness = lateness
         self._kept_ms = kept_ms
-        self._turns = Turns(soon)
+        self._turns = KeyedQueue(soon)
         self._unsure: set[str] = set()  # queries of which a record may be in the log that nobody has answered for
         self._aborting: set[str] = set()  # attempts of which the same may be said of their abort
 
@@ -93,13 +93,15 @@ class Decisions:
             attempt = attempt_of(id_)
             deciding.check_open(self._known.query(attempt.query), attempt)
 
-    def check_begins(self, id_: str, current: Transaction | None) -> None:
+    def check_begins(self, id_: str, current: TransactionalId | None) -> None:
         """As `check_open`; an attempt that has something open does not begin again, for that would abort it."""
         self.check_open(id_)
         if is_reserved(id_) and current is not None and current.state is _ONGOING:
             raise TransactionStateInvalid(f"{id_} is one attempt of a task, which has begun to write already")
 
-    def abort(self, id_: str, identity: Identity, done: Callable[[Identity | None, DuramenError | None], None]) -> None:
+    def abort(
+        self, id_: str, identity: ProducerIdentity, done: Callable[[ProducerIdentity | None, DuramenError | None], None]
+    ) -> None:
         """Its own writer gives an attempt up."""
         try:
             attempt = attempt_of(id_)
@@ -108,7 +110,7 @@ class Decisions:
             return
 
         def act(over: Done) -> None:
-            if deciding.fate_of(self._known.query(attempt.query), attempt) is Fate.COMMIT:
+            if deciding.fate_of(self._known.query(attempt.query), attempt) is AttemptFate.COMMIT:
                 over(TransactionStateInvalid(f"batch {attempt.batch} of query {attempt.query} is decided: {id_} won"))
                 return
             self._change(id_, partial(_given_up, self._clock.wall_ms(), id_, identity), over)
@@ -195,7 +197,7 @@ class Decisions:
                 one.id
                 for one, attempt in self._attempts(query)
                 if (attempt.run, attempt.batch) == (run, batch)
-                and deciding.fate_of(self._known.query(query), attempt) is Fate.OPEN
+                and deciding.fate_of(self._known.query(query), attempt) is AttemptFate.OPEN
             ]
             self._all([partial(self._change, id_, self._aborted) for id_ in lost], self._forgetting(query, over))
 
@@ -208,7 +210,7 @@ class Decisions:
     def _check_won(self, wish: Wish) -> None:
         """Every attempt that is to win is open, by who wrote in it: then it stays open until it is ended here."""
         for won in wish.won:
-            id_ = Attempt(wish.query, wish.run, wish.batch, *won.winner).id
+            id_ = TaskAttempt(wish.query, wish.run, wish.batch, *won.winner).id
             one = self._known.get(id_)
             if one is None or one.state is not _ONGOING or one.identity != won.identity or id_ in self._aborting:
                 state = "forgotten" if one is None else one.state.label
@@ -268,16 +270,16 @@ class Decisions:
         self._unsure.add(query)
         self._ledger.store(query_name(query), partial(self._log.append_query, query, value), stored)
 
-    def _change(self, id_: str, decide: Callable[[Transaction | None], Transaction | None], done: Done) -> None:
+    def _change(self, id_: str, decide: Callable[[TransactionalId | None], TransactionalId | None], done: Done) -> None:
         """End an attempt in its turn. Until that is stored, an abort of it may be in the log."""
 
-        def seen(current: Transaction | None) -> Transaction | None:
+        def seen(current: TransactionalId | None) -> TransactionalId | None:
             one = decide(current)
             if one is not None and one.state is TransactionState.PREPARE_ABORT:
                 self._aborting.add(id_)
             return one
 
-        def changed(_: Transaction | None, error: DuramenError | None) -> None:
+        def changed(_: TransactionalId | None, error: DuramenError | None) -> None:
             if error is None:
                 self._aborting.discard(id_)
             done(error)
@@ -298,16 +300,16 @@ class Decisions:
             if _was_one_batch(found) and found.updated_ms < late_ms and not self._known.attempts(found.id):
                 self._turn(found.id, partial(self._drop, found), _nothing)
 
-    def _attempts(self, query: str) -> list[tuple[Transaction, Attempt]]:
+    def _attempts(self, query: str) -> list[tuple[TransactionalId, TaskAttempt]]:
         found = [(one, find_attempt(one.id)) for one in self._known.attempts(query)]
         return [(one, attempt) for one, attempt in found if attempt is not None]
 
-    def _wants(self, one: Transaction, attempt: Attempt) -> bool:
+    def _wants(self, one: TransactionalId, attempt: TaskAttempt) -> bool:
         """Whether an attempt is open that is to be ended."""
         if one.state is not _ONGOING:
             return False
         fate = deciding.fate_of(self._known.query(attempt.query), attempt)
-        return fate is not Fate.OPEN or self._lateness.is_late(one)
+        return fate is not AttemptFate.OPEN or self._lateness.is_late(one)
 
     def _settle(self, query: str, over: Done) -> None:
         """In a turn: end every attempt that is to be."""
@@ -326,17 +328,17 @@ class Decisions:
 
         return ended
 
-    def _ended(self, attempt: Attempt, current: Transaction | None) -> Transaction | None:
+    def _ended(self, attempt: TaskAttempt, current: TransactionalId | None) -> TransactionalId | None:
         if current is None or current.state is not _ONGOING:
             return None
-        if deciding.fate_of(self._known.query(attempt.query), attempt) is not Fate.COMMIT:
+        if deciding.fate_of(self._known.query(attempt.query), attempt) is not AttemptFate.COMMIT:
             return self._aborted(current)
         return machine.end(
             current, current.id, current.identity,
             commit=True, version=SERVER_VERSION, now_ms=self._clock.wall_ms(), fresh=_NO_FRESH,
         )  # fmt: skip
 
-    def _aborted(self, current: Transaction | None) -> Transaction | None:
+    def _aborted(self, current: TransactionalId | None) -> TransactionalId | None:
         if current is None or current.state is not _ONGOING:
             return None
         return machine.fence(current, self._clock.wall_ms())
@@ -362,7 +364,7 @@ class Decisions:
         """An attempt's id is used for one transaction: it is forgotten when that is over."""
         late_ms = self._clock.wall_ms() - self._kept_ms
         for one, attempt in self._attempts(query):
-            decided = deciding.fate_of(self._known.query(query), attempt) is not Fate.OPEN
+            decided = deciding.fate_of(self._known.query(query), attempt) is not AttemptFate.OPEN
             if _is_over(one) or (one.state in AT_REST and (decided or one.updated_ms < late_ms)):
                 self._aborting.discard(one.id)
                 self._ledger.forget(one.id, lambda found: found.state in AT_REST)
@@ -377,13 +379,15 @@ class Decisions:
 _REFUSALS: Final = (AttemptLost, QueryFenced, BatchDiffers)
 
 
-def _given_up(now_ms: int, id_: str, identity: Identity, current: Transaction | None) -> Transaction | None:
+def _given_up(
+    now_ms: int, id_: str, identity: ProducerIdentity, current: TransactionalId | None
+) -> TransactionalId | None:
     return machine.end(
         current, id_, identity, commit=False, version=SERVER_VERSION, now_ms=now_ms, fresh=_NO_FRESH
     )  # fmt: skip
 
 
-def _is_over(one: Transaction) -> bool:
+def _is_over(one: TransactionalId) -> bool:
     return one.state in AT_REST and one.state is not TransactionState.EMPTY
 
 

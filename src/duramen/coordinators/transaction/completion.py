@@ -11,11 +11,11 @@ from typing import NamedTuple
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
-from duramen.broker.membership import Standing
-from duramen.broker.streams import Streams
+from duramen.broker.membership import NodeMembership
+from duramen.broker.streams import BrokerStreams
 from duramen.codec.batch import Header, header
 from duramen.codec.markers import encode_marker
-from duramen.coordinators.group.offsets import Offsets
+from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.transaction.log import TransactionLog
 from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.storage.log.log import Log
@@ -24,33 +24,38 @@ from duramen.transactions import machine
 from duramen.transactions.values import (
     NO_SEQUENCE,
     PREPARED,
-    Identity,
-    TopicPartition,
-    Transaction,
+    PartitionName,
+    ProducerIdentity,
+    TransactionalId,
     TransactionState,
 )
 
-__all__ = ["Endings", "Places"]
+__all__ = ["Endings", "TransactionDependencies"]
 
 Done = Callable[[DuramenError | None], None]
 Batch = tuple[Log, bytearray, Header]
 
 
-class Places(NamedTuple):
+class TransactionDependencies(NamedTuple):
     """Where transactions leave something: their own log, streams, the offsets of groups; and who leads what."""
 
     log: TransactionLog
-    streams: Streams
-    offsets: Offsets
+    streams: BrokerStreams
+    offsets: GroupOffsets
     store: Store
-    standing: Standing
+    standing: NodeMembership
 
 
 class Endings:
     """Ends transactions, which are `known`."""
 
     def __init__(
-        self, known: KnownTransactions, places: Places, clock: Clock, metrics: Metrics, report: Callable[[str], None]
+        self,
+        known: KnownTransactions,
+        places: TransactionDependencies,
+        clock: Clock,
+        metrics: Metrics,
+        report: Callable[[str], None],
     ) -> None:
         """`report` is told what an operator should hear of."""
         self._committed = metrics.counter("duramen_transactions_total", "committed")
@@ -63,7 +68,9 @@ class Endings:
         self._clock = clock
         self._report = report
 
-    def finish(self, before: Transaction, prepared: Transaction, done: Done, *, missing_only: bool = False) -> None:
+    def finish(
+        self, before: TransactionalId, prepared: TransactionalId, done: Done, *, missing_only: bool = False
+    ) -> None:
         """Write the markers of a prepared transaction, and that it is complete. Raises CoordinatorLoading.
 
         With `missing_only` only where it is open: a start does not know which of the markers are there.
@@ -87,7 +94,7 @@ class Endings:
 
         self._write(batches, written, commit=prepared.state is TransactionState.PREPARE_COMMIT)
 
-    def _ended(self, complete: Transaction) -> None:
+    def _ended(self, complete: TransactionalId) -> None:
         self._known.put(complete)
         ended = self._committed if complete.state is TransactionState.COMPLETE_COMMIT else self._aborted
         ended.value += 1
@@ -101,7 +108,7 @@ class Endings:
 
         self._store.append_together(batches, self._store.node_epoch, written)
 
-    def _finish_later(self, complete: Transaction, markers: Sequence[Batch], done: Done) -> None:
+    def _finish_later(self, complete: TransactionalId, markers: Sequence[Batch], done: Done) -> None:
         """The markers of logs that do not go through the WAL: only now that it is durable how the transaction ends."""
         left = len(markers)
 
@@ -117,10 +124,10 @@ class Endings:
         for log, batch, head in markers:
             self._store.append(log, batch, head, self._store.node_epoch, appended)
 
-    def _markers(self, prepared: Transaction, *, missing_only: bool) -> tuple[list[Batch], list[Batch]]:
+    def _markers(self, prepared: TransactionalId, *, missing_only: bool) -> tuple[list[Batch], list[Batch]]:
         """A transaction's markers: those for logs in the WAL, and the others."""
         commit = prepared.state is TransactionState.PREPARE_COMMIT
-        identity = Identity(prepared.producer_id, prepared.epoch)
+        identity = ProducerIdentity(prepared.producer_id, prepared.epoch)
         together: list[Batch] = []
         later: list[Batch] = []
         for log in self._logs(prepared):
@@ -130,13 +137,13 @@ class Endings:
             (together if log.config.durability == "sync" else later).append(marker)
         return together, later
 
-    def _logs(self, one: Transaction) -> Iterator[Log]:
+    def _logs(self, one: TransactionalId) -> Iterator[Log]:
         for topic, index in sorted(one.partitions):
             stream = self._streams.find(topic)
             if stream is not None and index < len(stream.partitions):
                 yield stream.partitions[index].log
 
-    def _marker(self, log: Log, identity: Identity, *, commit: bool, sequence: int) -> Batch:
+    def _marker(self, log: Log, identity: ProducerIdentity, *, commit: bool, sequence: int) -> Batch:
         batch = encode_marker(
             identity.producer_id, identity.epoch,
             commit=commit, coordinator_epoch=self._store.node_epoch, now_ms=self._clock.wall_ms(),
@@ -174,13 +181,13 @@ class Endings:
             for index, partition in enumerate(stream.partitions):
                 for producer_id, _ in partition.log.transactions.opened():
                     one = writers.get(producer_id)
-                    if one is not None and TopicPartition(stream.name, index) in one.partitions:
+                    if one is not None and PartitionName(stream.name, index) in one.partitions:
                         continue
                     self._report(
                         f"partition {index} of {stream.name} holds a transaction of producer {producer_id} that no"
                         " transactional id knows of: it is aborted"
                     )
                     epoch = partition.log.producers.epoch(producer_id)
-                    identity = Identity(producer_id, epoch)
+                    identity = ProducerIdentity(producer_id, epoch)
                     found.append(self._marker(partition.log, identity, commit=False, sequence=NO_SEQUENCE))
         return found

@@ -26,20 +26,20 @@ from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.transaction.batch_decisions import Decisions
 from duramen.coordinators.transaction.cluster.cluster import ClusterKit, ClusterTransactions, JoinDone
 from duramen.coordinators.transaction.cluster.verification import Admitted
-from duramen.coordinators.transaction.completion import Endings, Places
+from duramen.coordinators.transaction.completion import Endings, TransactionDependencies
 from duramen.coordinators.transaction.lateness import Lateness
 from duramen.coordinators.transaction.producer_ids import ProducerIdDone
 from duramen.coordinators.transaction.registry import KnownTransactions
-from duramen.coordinators.transaction.store import Ledger, OwnLedger
+from duramen.coordinators.transaction.store import OwnLedger, TransactionStore
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.rpc.caller import Caller
 from duramen.transactions import machine
-from duramen.transactions.values import Identity, TopicPartition, Transaction, TransactionState
+from duramen.transactions.values import PartitionName, ProducerIdentity, TransactionalId, TransactionState
 
 __all__ = ["Listed", "Transactions"]
 
 Done = Callable[[DuramenError | None], None]
-IdentityDone = Callable[[Identity | None, DuramenError | None], None]
+IdentityDone = Callable[[ProducerIdentity | None, DuramenError | None], None]
 """Called with the producer's id and epoch, or with the error."""
 
 _NO_FRESH: Final = -1
@@ -59,7 +59,7 @@ class Transactions:
 
     def __init__(
         self,
-        places: Places,
+        places: TransactionDependencies,
         groups: Coordinator,
         clock: Clock,
         deadlines: Deadlines,
@@ -81,7 +81,7 @@ class Transactions:
         self._known = KnownTransactions(settings.integer("memory.limit.bytes") // _MEMORY_SHARE)
         self._lateness = Lateness(clock)
         self._cluster: ClusterTransactions | None = None
-        self._ledger: Ledger
+        self._ledger: TransactionStore
         if places.standing.first_role is None:
             endings = Endings(self._known, places, clock, metrics, report)
             self._ledger = OwnLedger(places.log, self._known, endings, report)
@@ -140,7 +140,7 @@ class Transactions:
 
     # -- who writes ---------------------------------------------------------------------------------
 
-    def initialise(self, id_: str, timeout_ms: int, expected: Identity | None, done: IdentityDone) -> None:
+    def initialise(self, id_: str, timeout_ms: int, expected: ProducerIdentity | None, done: IdentityDone) -> None:
         """A producer begins, or goes on after an error with what it had; who had its place is fenced."""
         try:
             self._check(id_)
@@ -153,7 +153,7 @@ class Transactions:
             done(None, error)
             return
 
-        def changed(one: Transaction | None, error: DuramenError | None) -> None:
+        def changed(one: TransactionalId | None, error: DuramenError | None) -> None:
             if error is None and one is not None and one.state is not TransactionState.EMPTY:
                 # The producer asks again, and finds it at rest.
                 error = ConcurrentTransactions(f"the transaction that {id_} had open is aborted first")
@@ -181,8 +181,8 @@ class Transactions:
             allocated(_NO_FRESH, None)
 
     def _initialised(
-        self, id_: str, timeout_ms: int, expected: Identity | None, fresh: int, current: Transaction | None
-    ) -> Transaction:
+        self, id_: str, timeout_ms: int, expected: ProducerIdentity | None, fresh: int, current: TransactionalId | None
+    ) -> TransactionalId:
         if machine.wants_producer_id(current) and fresh == _NO_FRESH:
             raise ConcurrentTransactions(f"{id_} has changed meanwhile")
         self.decisions.check_begins(id_, current)
@@ -192,29 +192,31 @@ class Transactions:
 
     # -- what is written ----------------------------------------------------------------------------
 
-    def add_partitions(self, id_: str, identity: Identity, partitions: Collection[TopicPartition], done: Done) -> None:
+    def add_partitions(
+        self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], done: Done
+    ) -> None:
         """Partitions join the transaction before they are written to (clients before KIP-890's second part)."""
         self.join(id_, identity, partitions, 0, lambda _, error: done(error))
 
-    def add_group(self, id_: str, identity: Identity, group_id: str, done: Done) -> None:
+    def add_group(self, id_: str, identity: ProducerIdentity, group_id: str, done: Done) -> None:
         """The partition that keeps a group's offsets joins the transaction."""
         try:
-            partition = TopicPartition(OFFSETS_STREAM, self._offsets.partition_of(group_id))
+            partition = PartitionName(OFFSETS_STREAM, self._offsets.partition_of(group_id))
         except DuramenError as error:
             done(error)
         else:
             self.add_partitions(id_, identity, [partition], done)
 
     def join(
-        self, id_: str, identity: Identity, partitions: Collection[TopicPartition], version: int, done: JoinDone
+        self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], version: int, done: JoinDone
     ) -> None:
         """Partitions join a transaction that this node coordinates; `done` is told which were not in it before.
 
         `version` 2 where they join by being written to.
         """
-        begun: list[TopicPartition] = []
+        begun: list[PartitionName] = []
 
-        def decide(current: Transaction | None) -> Transaction | None:
+        def decide(current: TransactionalId | None) -> TransactionalId | None:
             self.decisions.check_open(id_)
             one = machine.add_partitions(current, id_, identity, partitions, self._clock.wall_ms(), version)
             if one is not None:
@@ -231,10 +233,10 @@ class Transactions:
         else:
             self._ledger.join(id_, decide, lambda _, error: done(begun, error))
 
-    def verify(self, id_: str, identity: Identity, partitions: Collection[TopicPartition], done: Done) -> None:
+    def verify(self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], done: Done) -> None:
         """`done` has no error where the partitions are in a transaction that this node coordinates."""
 
-        def decide(current: Transaction | None) -> None:
+        def decide(current: TransactionalId | None) -> None:
             for one in partitions:
                 machine.verify(current, id_, identity, one)
 
@@ -263,21 +265,23 @@ class Transactions:
                 )
             done(error)
 
-        self._admit_to(id_, Identity(head.producer_id, head.producer_epoch), partition, joins, admitted)
+        self._admit_to(id_, ProducerIdentity(head.producer_id, head.producer_epoch), partition, joins, admitted)
 
-    def _admit_to(self, id_: str, identity: Identity, partition: Partition, joins: bool, done: Admitted) -> None:
+    def _admit_to(
+        self, id_: str, identity: ProducerIdentity, partition: Partition, joins: bool, done: Admitted
+    ) -> None:
         try:
             self._check(id_)
             if self._cluster is not None:
                 self._cluster.joining.admit(id_, identity, partition, joins=joins, done=done)
             else:
                 done(
-                    self._admit_here(id_, identity, TopicPartition(partition.stream.name, partition.index), joins), None
+                    self._admit_here(id_, identity, PartitionName(partition.stream.name, partition.index), joins), None
                 )
         except DuramenError as error:
             done(False, error)
 
-    def _admit_here(self, id_: str, identity: Identity, partition: TopicPartition, joins: bool) -> bool:
+    def _admit_here(self, id_: str, identity: ProducerIdentity, partition: PartitionName, joins: bool) -> bool:
         """Whether a partition joins now. Raises where nothing may be appended."""
         refused: list[DuramenError | None] = []
         begins = joins and not machine.is_written_to(self._known.get(id_), partition)
@@ -293,7 +297,7 @@ class Transactions:
     def commit_offsets(
         self,
         id_: str,
-        identity: Identity,
+        identity: ProducerIdentity,
         group_id: str,
         member: CommitMember,
         offsets: Sequence[tuple[OffsetKey, CommittedOffset]],
@@ -335,7 +339,7 @@ class Transactions:
 
     # -- how it ends --------------------------------------------------------------------------------
 
-    def end(self, id_: str, identity: Identity, *, commit: bool, version: int, done: IdentityDone) -> None:
+    def end(self, id_: str, identity: ProducerIdentity, *, commit: bool, version: int, done: IdentityDone) -> None:
         """Commit or abort; answered with the identity to go on with.
 
         That is once every marker is durable; in a cluster once it is decided, whatever happens to whom.
@@ -354,14 +358,14 @@ class Transactions:
             self.decisions.abort(id_, identity, done)
             return
 
-        def decide(fresh: int, current: Transaction | None) -> Transaction | None:
+        def decide(fresh: int, current: TransactionalId | None) -> TransactionalId | None:
             if current is not None and current.exhausted and fresh == _NO_FRESH:
                 raise ConcurrentTransactions(f"{id_} has changed meanwhile")
             return machine.end(
                 current, id_, identity, commit=commit, version=version, now_ms=self._clock.wall_ms(), fresh=fresh
             )
 
-        def changed(one: Transaction | None, error: DuramenError | None) -> None:
+        def changed(one: TransactionalId | None, error: DuramenError | None) -> None:
             done(one.identity if error is None and one is not None else None, error)
 
         def act(fresh: int) -> None:
@@ -381,7 +385,7 @@ class Transactions:
         """
         now_ms = self._clock.wall_ms()
 
-        def decide(current: Transaction | None) -> Transaction | None:
+        def decide(current: TransactionalId | None) -> TransactionalId | None:
             late = current is not None and current.state is TransactionState.ONGOING and self._lateness.is_late(current)
             return machine.fence(current, now_ms) if late and current is not None else None
 
@@ -396,7 +400,7 @@ class Transactions:
         """Forget transactional ids that nobody has used for long."""
         now_ms = self._clock.wall_ms()
 
-        def expired(one: Transaction) -> bool:
+        def expired(one: TransactionalId) -> bool:
             return find_attempt(one.id) is None and machine.expired(one, now_ms, self._expiration_ms)
 
         for one in [one for one in self._known.values() if expired(one)]:
@@ -404,7 +408,7 @@ class Transactions:
 
     # -- asking -------------------------------------------------------------------------------------
 
-    def describe(self, id_: str) -> Transaction:
+    def describe(self, id_: str) -> TransactionalId:
         """A transactional id as it is. Raises TransactionalIdNotFound."""
         self._check(id_)
         self._ledger.check(id_)
@@ -431,5 +435,5 @@ class Transactions:
         ]
 
 
-def _nothing(_: Transaction | None, __: DuramenError | None) -> None:
+def _nothing(_: TransactionalId | None, __: DuramenError | None) -> None:
     """Nobody waits for it."""

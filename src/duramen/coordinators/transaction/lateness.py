@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from duramen.base.ports import Clock
 from duramen.transactions import machine
-from duramen.transactions.values import Transaction
+from duramen.transactions.values import TransactionalId
 
 __all__ = ["Lateness"]
 
@@ -23,13 +23,13 @@ class Lateness:
         self._clock = clock
         self._since_ms: dict[_Key, int] = {}
 
-    def look(self, opened: Iterable[Transaction]) -> None:
+    def look(self, opened: Iterable[TransactionalId]) -> None:
         """These are open now."""
         now_ms = self._clock.monotonic_ms()
         keys = [_key(one) for one in opened]
         self._since_ms = {key: self._since_ms.get(key, now_ms) for key in keys}
 
-    def is_late(self, one: Transaction) -> bool:
+    def is_late(self, one: TransactionalId) -> bool:
         """Whether a transaction is open for longer than its producer allows."""
         if machine.timed_out(one, self._clock.wall_ms()):
             return True
@@ -37,5 +37,5 @@ class Lateness:
         return since_ms is not None and since_ms + one.timeout_ms < self._clock.monotonic_ms()
 
 
-def _key(one: Transaction) -> _Key:
+def _key(one: TransactionalId) -> _Key:
     return one.id, one.producer_id, one.epoch, one.started_ms

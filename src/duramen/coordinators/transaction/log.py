@@ -8,7 +8,7 @@ from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.attempts import PREFIX, home_of
-from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
+from duramen.codec.batch import BatchInput, DecodedRecord, Header, check, encode, records
 from duramen.groups.records import partition_for
 from duramen.metadata.partitions import PartitionId
 from duramen.storage.log.log import Log
@@ -18,7 +18,7 @@ from duramen.transactions.batch_decisions import Query
 from duramen.transactions.query_records import decode_query, decode_query_key, encode_query, encode_query_key
 from duramen.transactions.records import decode_key, decode_value, encode_key, encode_value
 from duramen.transactions.sequences import CommitSequences
-from duramen.transactions.values import PREPARED, Transaction
+from duramen.transactions.values import PREPARED, TransactionalId
 
 __all__ = ["TRANSACTIONS_STREAM", "Takes", "TransactionLog", "transaction_partition"]
 
@@ -30,7 +30,7 @@ Done = Callable[[DuramenError | None], None]
 class Takes(Protocol):
     """Who is handed what is stored; None: it is forgotten."""
 
-    def take(self, id_: str, one: Transaction | None) -> None:
+    def take(self, id_: str, one: TransactionalId | None) -> None:
         """A transactional id."""
 
     def take_query(self, id_: str, query: Query | None) -> None:
@@ -77,7 +77,7 @@ class TransactionLog:
         """The partition of that number. Raises CoordinatorLoading."""
         return PartitionId(self._there().id, index)
 
-    def sequenced(self, one: Transaction, sequences: CommitSequences) -> Transaction:
+    def sequenced(self, one: TransactionalId, sequences: CommitSequences) -> TransactionalId:
         """`one`, with the next commit sequence where its end is decided by that. Raises CoordinatorLoading."""
         if one.state not in PREPARED:
             return one
@@ -114,7 +114,7 @@ class TransactionLog:
 
         following(None)
 
-    def batch(self, one: Transaction) -> tuple[Log, bytearray, Header]:
+    def batch(self, one: TransactionalId) -> tuple[Log, bytearray, Header]:
         """What `Store.append_together` has to be handed for the transaction to be stored. Raises CoordinatorLoading."""
         partition, batch, head = self._batch(one.id, encode_key(one.id), encode_value(one))
         return partition.log, batch, head
@@ -127,10 +127,10 @@ class TransactionLog:
     def _batch(self, id_: str, key: bytes, value: bytes | None) -> tuple[Partition, bytearray, Header]:
         stream = self._there()
         partition = stream.partitions[transaction_partition(id_, len(stream.partitions))]
-        batch = encode([NewRecord(self._clock.wall_ms(), key, value)])
+        batch = encode([BatchInput(self._clock.wall_ms(), key, value)])
         return partition, batch, check(batch)
 
-    def append(self, one: Transaction, done: Done) -> None:
+    def append(self, one: TransactionalId, done: Done) -> None:
         """Store a transaction; `done` once all replicas in sync have it. Raises CoordinatorLoading."""
         self._append(one.id, encode_key(one.id), encode_value(one), done)
 
@@ -148,7 +148,7 @@ class TransactionLog:
         partition.store(batch, head, lambda _, error: done(error))
 
 
-def _take(record: Record, taker: Takes) -> None:
+def _take(record: DecodedRecord, taker: Takes) -> None:
     if record.key is None:
         return
     if (id_ := decode_key(record.key)) is not None:

@@ -14,13 +14,13 @@ from duramen.storage.scan import read_slice
 from duramen.storage.segment.reader import Blocked
 from duramen.storage.store import Store
 
-__all__ = ["Ended", "Marked", "find_marked"]
+__all__ = ["MarkedTransactions", "TransactionEnd", "find_marked"]
 
 _READ_BYTES: Final = 512 * 1024
 _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
-class Ended(NamedTuple):
+class TransactionEnd(NamedTuple):
     """A marker at `offset`, and where its transaction begins: -1 where it ended nothing.
 
     `sequence` is the commit sequence, -1 in markers of older versions, whose transactions may begin anywhere: of them
@@ -34,7 +34,7 @@ class Ended(NamedTuple):
     commit: bool
 
 
-class Marked(NamedTuple):
+class MarkedTransactions(NamedTuple):
     """The markers below `next_offset`; all else is as it was in the moment of `high_watermark`, which they are below.
 
     `open` are (producer id, first offset) of the transactions whose marker is not below it.
@@ -44,10 +44,10 @@ class Marked(NamedTuple):
     last_stable_offset: int
     next_offset: int
     open: list[tuple[int, int]]
-    ended: list[Ended]
+    ended: list[TransactionEnd]
 
 
-MarkedDone = Callable[[Marked | DuramenError], None]
+MarkedDone = Callable[[MarkedTransactions | DuramenError], None]
 
 
 def find_marked(store: Store, partition: Partition, offset: int, most: int, done: MarkedDone) -> None:
@@ -62,12 +62,14 @@ def find_marked(store: Store, partition: Partition, offset: int, most: int, done
         raise CoordinatorLoading(f"which transactions are open in {partition.log.key} is not known yet")
     high_watermark = log.high_watermark
     unstable = log.transactions.unstable(high_watermark)
-    found = Marked(high_watermark, log.last_stable_offset, max(offset, log.start_offset), unstable, [])
+    found = MarkedTransactions(high_watermark, log.last_stable_offset, max(offset, log.start_offset), unstable, [])
     _Search(store, partition, found, most, done).go_on(None)
 
 
 class _Search:
-    def __init__(self, store: Store, partition: Partition, found: Marked, most: int, done: MarkedDone) -> None:
+    def __init__(
+        self, store: Store, partition: Partition, found: MarkedTransactions, most: int, done: MarkedDone
+    ) -> None:
         self._store = store
         self._log = partition.log
         self._found = found
@@ -129,6 +131,6 @@ class _Search:
                 if marker is not None:
                     first = self._log.start_offset if marker.first_offset is None else marker.first_offset
                     self._found.ended.append(
-                        Ended(head.base_offset, head.producer_id, first, marker.sequence, marker.commit)
+                        TransactionEnd(head.base_offset, head.producer_id, first, marker.sequence, marker.commit)
                     )
             self._offset = head.next_offset

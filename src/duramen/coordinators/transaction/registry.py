@@ -7,7 +7,7 @@ from duramen.base.errors import TransactionsFull
 from duramen.codec.attempts import PREFIX, home_of, is_reserved
 from duramen.transactions.batch_decisions import Query
 from duramen.transactions.sequences import CommitSequences
-from duramen.transactions.values import AT_REST, Transaction, TransactionState
+from duramen.transactions.values import AT_REST, TransactionalId, TransactionState
 
 __all__ = ["KnownTransactions"]
 
@@ -24,7 +24,7 @@ class KnownTransactions:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._by_id: dict[str, Transaction] = {}
+        self._by_id: dict[str, TransactionalId] = {}
         self._open: set[str] = set()
         self._queries: dict[str, Query] = {}
         self._attempts: dict[str, set[str]] = {}  # the reserved ids by their queries
@@ -34,15 +34,15 @@ class KnownTransactions:
     def __contains__(self, id_: str) -> bool:
         return id_ in self._by_id
 
-    def get(self, id_: str) -> Transaction | None:
+    def get(self, id_: str) -> TransactionalId | None:
         """The transaction of that id."""
         return self._by_id.get(id_)
 
-    def values(self) -> Iterator[Transaction]:
+    def values(self) -> Iterator[TransactionalId]:
         """Every one there is now."""
         return iter(list(self._by_id.values()))
 
-    def put(self, one: Transaction) -> None:
+    def put(self, one: TransactionalId) -> None:
         """The transaction of its id is `one` from here on."""
         self._held_bytes += _size(one) - _size(self._by_id.get(one.id))
         self._by_id[one.id] = one
@@ -54,7 +54,7 @@ class KnownTransactions:
         else:
             self._open.add(one.id)
 
-    def open(self) -> list[Transaction]:
+    def open(self) -> list[TransactionalId]:
         """Those whose newest transaction is begun and not complete."""
         return [self._by_id[id_] for id_ in self._open]
 
@@ -69,7 +69,7 @@ class KnownTransactions:
             if not ids:
                 self._attempts.pop(query, None)
 
-    def check(self, one: Transaction) -> None:
+    def check(self, one: TransactionalId) -> None:
         """Raise TransactionsFull where `one` takes more than before, and that is too much."""
         self._check(_size(one) - _size(self._by_id.get(one.id)))
 
@@ -101,7 +101,7 @@ class KnownTransactions:
         """Raise TransactionsFull where a query takes more than before, and that is too much."""
         self._check(_query_size(query) - _query_size(self._queries.get(query.id)))
 
-    def attempts(self, query: str) -> list[Transaction]:
+    def attempts(self, query: str) -> list[TransactionalId]:
         """The transactional ids of a query."""
         return [self._by_id[id_] for id_ in sorted(self._attempts.get(query, ()))]
 
@@ -120,5 +120,5 @@ def _query_size(query: Query | None) -> int:
     return _ID_BYTES + len(query.id) + sum(map(len, query.runs)) + _WINNER_BYTES * len(query.winners)
 
 
-def _size(one: Transaction | None) -> int:
+def _size(one: TransactionalId | None) -> int:
     return 0 if one is None else _ID_BYTES + len(one.id) + _PARTITION_BYTES * len(one.partitions)

@@ -17,9 +17,9 @@ from duramen.coordinators.transaction.completion import Endings
 from duramen.coordinators.transaction.log import TransactionLog
 from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.transactions.batch_decisions import Query
-from duramen.transactions.values import PREPARED, Transaction
+from duramen.transactions.values import PREPARED, TransactionalId
 
-__all__ = ["FINAL", "Changed", "Decide", "Ledger", "OwnLedger", "Stored"]
+__all__ = ["FINAL", "Changed", "Decide", "OwnLedger", "Stored", "TransactionStore"]
 
 FINAL: Final = (
     AttemptLost, BatchDiffers, ProducerFenced, ProducerIdUnknown, QueryFenced, TransactionAbortable,
@@ -27,16 +27,16 @@ FINAL: Final = (
 )  # fmt: skip
 """What clients do not ask again after. Nobody is told so by a node that remembers what another has changed since."""
 
-Decide = Callable[[Transaction | None], Transaction | None]
+Decide = Callable[[TransactionalId | None], TransactionalId | None]
 """Handed an id as it is; what it is to be, or None where it stays as it is. Raises why neither may be."""
 
-Changed = Callable[[Transaction | None, DuramenError | None], None]
+Changed = Callable[[TransactionalId | None, DuramenError | None], None]
 """Called with the id as it is to go on with, or with why nothing is known to have changed."""
 
 Stored = Callable[[DuramenError | None], None]
 
 
-class Ledger(Protocol):
+class TransactionStore(Protocol):
     """The transactional ids that this node coordinates."""
 
     def check(self, id_: str) -> None:
@@ -48,7 +48,7 @@ class Ledger(Protocol):
     def join(self, id_: str, decide: Decide, done: Changed) -> None:
         """As `change`; more than is stored may be remembered, for a marker too many does no harm."""
 
-    def forget(self, id_: str, may: Callable[[Transaction], bool]) -> None:
+    def forget(self, id_: str, may: Callable[[TransactionalId], bool]) -> None:
         """Forget an id, if it may be when that can be decided."""
 
     def store(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
@@ -91,7 +91,7 @@ class OwnLedger:
             if one is None:
                 done(before, None)
 
-    def _keep(self, before: Transaction | None, one: Transaction, done: Changed) -> None:
+    def _keep(self, before: TransactionalId | None, one: TransactionalId, done: Changed) -> None:
         def stored(error: DuramenError | None) -> None:
             if error is not None and self._known.get(one.id) is one:
                 self.take(one.id, before)
@@ -113,7 +113,7 @@ class OwnLedger:
             if one is None:
                 done(before, None)
 
-    def forget(self, id_: str, may: Callable[[Transaction], bool]) -> None:
+    def forget(self, id_: str, may: Callable[[TransactionalId], bool]) -> None:
         one = self._known.get(id_)
         if one is None or not may(one):
             return
@@ -148,7 +148,7 @@ class OwnLedger:
     def take_query(self, id_: str, query: Query | None) -> None:
         self._known.put_query(id_, query)
 
-    def take(self, id_: str, one: Transaction | None) -> None:
+    def take(self, id_: str, one: TransactionalId | None) -> None:
         if one is None:
             self._known.remove(id_)
         else:

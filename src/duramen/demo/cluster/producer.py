@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from duramen.base.errors import DemoFailed
 from duramen.demo.cluster.keys import key_of, number_of
-from duramen.demo.flights import Flight
+from duramen.demo.flights import DemoFlight
 
 __all__ = ["FlightProducer"]
 
@@ -32,7 +32,7 @@ _CONFIG: Final = {
 class FlightProducer(threading.Thread):
     """Produces flights until each is acknowledged; a key is what a flight is called, so each partition has its own."""
 
-    def __init__(self, servers: str, stream: str, flights: Sequence[Flight], seconds: float) -> None:
+    def __init__(self, servers: str, stream: str, flights: Sequence[DemoFlight], seconds: float) -> None:
         """`seconds` is how long all of them are to take."""
         super().__init__(name="producer", daemon=True)
         count = self.count = len(flights)
@@ -84,7 +84,7 @@ class FlightProducer(threading.Thread):
                 return
             producer.poll(min(max(left_s, 0.0), _POLL_S) or _POLL_S)
 
-    def _produce(self, producer: Producer, number: int, flight: Flight) -> None:
+    def _produce(self, producer: Producer, number: int, flight: DemoFlight) -> None:
         self._sent_s[number] = time.perf_counter()
         while True:
             try:

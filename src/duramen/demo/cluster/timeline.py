@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-__all__ = ["NOBODY", "Band", "Happening", "Layout", "Sight", "Timeline"]
+__all__ = ["NOBODY", "Band", "Happening", "Sight", "Timeline", "TimelineLayout"]
 
 NOBODY: Final = -1
 
 
-class Layout(NamedTuple):
+class TimelineLayout(NamedTuple):
     """One partition: who leads it in which epoch, and who is in sync."""
 
     leader: int
@@ -25,7 +25,7 @@ class Sight(NamedTuple):
 
     at_s: float
     controller: int
-    layouts: tuple[Layout, ...]
+    layouts: tuple[TimelineLayout, ...]
 
 
 class Happening(NamedTuple):

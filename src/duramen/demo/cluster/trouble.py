@@ -9,7 +9,7 @@ from duramen.base.errors import DemoFailed, ServerUnreachable
 from duramen.demo.cluster.producer import FlightProducer
 from duramen.demo.cluster.report import Outage
 from duramen.demo.cluster.timeline import NOBODY, Sight
-from duramen.demo.cluster.watcher import Watcher
+from duramen.demo.cluster.watcher import ClusterDemoWatcher
 from duramen.demo.report import seconds_text
 from duramen.node.processes import NodeProcesses
 
@@ -33,7 +33,7 @@ class Trouble(threading.Thread):
     """Makes it; `outages` says what came of it, `failure` why it could not go on."""
 
     def __init__(
-        self, nodes: NodeProcesses, watcher: Watcher, producer: FlightProducer, say: Callable[[str], None]
+        self, nodes: NodeProcesses, watcher: ClusterDemoWatcher, producer: FlightProducer, say: Callable[[str], None]
     ) -> None:
         super().__init__(name="trouble", daemon=True)
         self._nodes = nodes

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import Final, Self
 
 from duramen.base.errors import DuramenError
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
-from duramen.demo.cluster.timeline import NOBODY, Layout, Sight, Timeline
+from duramen.demo.cluster.timeline import NOBODY, Sight, Timeline, TimelineLayout
 
-__all__ = ["Watcher"]
+__all__ = ["ClusterDemoWatcher"]
 
 _LOOK_S: Final = 0.05
 _ANSWER_S: Final = 1.0
 
 
-class Watcher(threading.Thread):
+class ClusterDemoWatcher(threading.Thread):
     """Watches a stream from the first look on, for as long as its block; `away` are nodes that are not asked."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Watcher(threading.Thread):
         self._kafka = kafka
         self._stream = stream
         self._acknowledged = acknowledged
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, BrokerConnection] = {}
         self._ending = threading.Event()
         self._looked = threading.Condition()
         self._began_s = time.perf_counter()
@@ -77,7 +77,7 @@ class Watcher(threading.Thread):
         try:
             if node not in self._connections:
                 host, _, port = self._kafka[node].rpartition(":")
-                self._connections[node] = Connection(host, int(port), client_id="watcher", timeout_s=_ANSWER_S)
+                self._connections[node] = BrokerConnection(host, int(port), client_id="watcher", timeout_s=_ANSWER_S)
             asked = {"topics": [{"name": self._stream}], "allow_auto_topic_creation": False}
             answer = self._connections[node].request(ApiKey.METADATA, asked)
         except DuramenError:
@@ -100,6 +100,6 @@ class Watcher(threading.Thread):
             self.join()
 
 
-def _layouts(answer: Message) -> list[Layout]:
+def _layouts(answer: Message) -> list[TimelineLayout]:
     partitions = sorted(answer["topics"][0]["partitions"], key=lambda one: int(one["partition_index"]))
-    return [Layout(one["leader_id"], one["leader_epoch"], frozenset(one["isr_nodes"])) for one in partitions]
+    return [TimelineLayout(one["leader_id"], one["leader_epoch"], frozenset(one["isr_nodes"])) for one in partitions]

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from duramen.doors.cluster.link import Link
-from duramen.doors.cluster.timer import Backoff, Later, Timing
+from duramen.doors.cluster.link import PeerLink
+from duramen.doors.cluster.timer import Backoff, Later, LinkTiming
 
 __all__ = ["Dialer"]
 
@@ -16,11 +16,11 @@ class Dialer:
         self,
         host: str,
         port: int,
-        make: Callable[[], Link],
+        make: Callable[[], PeerLink],
         failed: Callable[[str], None],
         backoff: Backoff,
         later: Later,
-        timing: Timing,
+        timing: LinkTiming,
     ) -> None:
         """`make` makes the protocol object of each connection; `failed` is told why there was none."""
         self._address = (host, port)
@@ -29,11 +29,11 @@ class Dialer:
         self._backoff = backoff
         self._later = later
         self._timing = timing
-        self._link: Link | None = None
+        self._link: PeerLink | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
-    def link(self) -> Link | None:
+    def link(self) -> PeerLink | None:
         """The connection, where there is one on which something can be said."""
         return self._link if self._link is not None and self._link.open else None
 
@@ -69,7 +69,7 @@ class Dialer:
             if link.proven:
                 self._backoff.reset()
 
-    def _made(self) -> Link:
+    def _made(self) -> PeerLink:
         self._link = self._make()
         return self._link
 

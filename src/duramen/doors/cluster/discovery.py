@@ -13,14 +13,22 @@ from uuid import UUID
 from duramen.base.errors import RequestInvalid
 from duramen.base.hosts import host_port
 from duramen.base.ports import Buffer
-from duramen.codec.cluster.channels import Channel, Subject
+from duramen.codec.cluster.channels import PeerChannel, Subject
 from duramen.doors.cluster.dialer import Dialer
 from duramen.doors.cluster.door import ClusterDoor
 from duramen.doors.cluster.formation import from_bytes, to_bytes
-from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.link import PeerLink
 from duramen.doors.cluster.timer import Later, Timer
 from duramen.raft.forming.machine import Forming
-from duramen.raft.forming.values import Belongs, Effect, Hello, Kept, Persist, Reply, Send
+from duramen.raft.forming.values import (
+    Belongs,
+    Effect,
+    FormationDiskState,
+    FormationHello,
+    FormationReply,
+    PersistFormation,
+    SendFormationMessage,
+)
 from duramen.raft.voters import ReplicaId, Voters
 
 __all__ = ["Gathering"]
@@ -37,10 +45,10 @@ class Gathering:
         self,
         door: ClusterDoor,
         me: ReplicaId,
-        kept: Kept,
+        kept: FormationDiskState,
         seeds: Sequence[tuple[str, int]],
         *,
-        persist: Callable[[Kept, Callable[[], None]], None],
+        persist: Callable[[FormationDiskState, Callable[[], None]], None],
         belongs: Callable[[UUID, Voters], None],
         later: Later,
     ) -> None:
@@ -66,7 +74,7 @@ class Gathering:
     def start(self) -> None:
         """Dial the seeds, unless the node is of a cluster already."""
         if self._forming.cluster_id is None:
-            self._dialers = {where: self._door.dial(*seed, Channel.CONTROL) for where, seed in self._seeds.items()}
+            self._dialers = {where: self._door.dial(*seed, PeerChannel.CONTROL) for where, seed in self._seeds.items()}
         self._do()
         self._timer = self._later(_TURN_MS, self._turn)
 
@@ -79,16 +87,16 @@ class Gathering:
 
     # -- what the door says -------------------------------------------------------------------------
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: PeerLink) -> None:
         """There is a connection."""
         dialer = self._dialers.get(link.where)
         if link.dialed and dialer is not None and dialer.link is link:
             self._forming.tick()
             self._do()
 
-    def closed(self, link: Link) -> None:
+    def closed(self, link: PeerLink) -> None:
         """It is gone."""
-        if link.dialed and link.channel is Channel.CONTROL:
+        if link.dialed and link.channel is PeerChannel.CONTROL:
             self._forming.lost(link.where)
 
     def found_itself(self, where: str) -> None:
@@ -98,17 +106,17 @@ class Gathering:
             self._forming.itself(where)
             self._do()
 
-    def request(self, link: Link, number: int, body: Buffer) -> None:
+    def request(self, link: PeerLink, number: int, body: Buffer) -> None:
         """Somebody asks. Raises RequestInvalid where that cannot be read."""
         self._forming.asked(from_bytes(body, link.peer.identity[:2]), (link, number))
         self._do()
 
-    def _answered(self, link: Link, body: Buffer | None) -> None:
+    def _answered(self, link: PeerLink, body: Buffer | None) -> None:
         """A seed answered, or the connection is gone."""
         if body is None:
             return
         message = from_bytes(body, link.peer.identity[:2])
-        if not isinstance(message, Hello):
+        if not isinstance(message, FormationHello):
             raise RequestInvalid("a question is no answer")
         self._forming.answered(link.where, message)
         self._do()
@@ -120,12 +128,12 @@ class Gathering:
         self._effects += self._forming.take()
         while self._effects and not self._writing:
             match self._effects.popleft():
-                case Persist(kept):
+                case PersistFormation(kept):
                     self._writing = True
                     self._persist(kept, self._written)
-                case Send(address, message):
+                case SendFormationMessage(address, message):
                     self._say(address, to_bytes(message))
-                case Reply((Link() as link, int(number)), hello):
+                case FormationReply((PeerLink() as link, int(number)), hello):
                     link.answer(Subject.FORMING, number, to_bytes(hello))
                 case Belongs(cluster_id, voters):
                     self._belong(cluster_id, voters)

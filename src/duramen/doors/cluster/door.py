@@ -13,12 +13,19 @@ from uuid import UUID
 
 from duramen.base.hosts import host_port
 from duramen.base.ports import Buffer
-from duramen.codec.cluster.channels import Channel, Subject
-from duramen.codec.cluster.handshake import ANYBODY, NONCE_BYTES, Handshake, Identity, Reason, Side
+from duramen.codec.cluster.channels import PeerChannel, Subject
+from duramen.codec.cluster.handshake import (
+    ANYBODY,
+    NONCE_BYTES,
+    Handshake,
+    HandshakeIdentity,
+    HandshakeReason,
+    HandshakeSide,
+)
 from duramen.doors.cluster.dialer import Dialer
-from duramen.doors.cluster.link import Link
-from duramen.doors.cluster.peers import Peers
-from duramen.doors.cluster.timer import TIMING, Backoff, Later, Timing
+from duramen.doors.cluster.link import PeerLink
+from duramen.doors.cluster.peers import ConnectedPeers
+from duramen.doors.cluster.timer import TIMING, Backoff, Later, LinkTiming
 
 __all__ = ["ClusterDoor", "DoorOwner"]
 
@@ -33,19 +40,19 @@ _CAME_TO_A_CLUSTER: Final = "this node has come to a cluster"
 class DoorOwner(Protocol):
     """Who is told what happens between nodes."""
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: PeerLink) -> None:
         """A node is connected for a purpose: `link.peer` says which and what for."""
 
-    def closed(self, link: Link, why: str) -> None:
+    def closed(self, link: PeerLink, why: str) -> None:
         """That connection is gone. It is the first sign that a node is."""
 
     def found_itself(self, where: str) -> None:
         """Who listens at that address is this node."""
 
-    def message(self, link: Link, subject: Subject, body: Buffer) -> None:
+    def message(self, link: PeerLink, subject: Subject, body: Buffer) -> None:
         """A message came. Raises RequestInvalid where it cannot be read: the connection ends."""
 
-    def request(self, link: Link, subject: Subject, number: int, body: Buffer) -> None:
+    def request(self, link: PeerLink, subject: Subject, number: int, body: Buffer) -> None:
         """A request came: `link.answer(subject, number, …)`, now or later. Raises as `message`."""
 
 
@@ -55,16 +62,16 @@ class ClusterDoor:
     def __init__(
         self,
         owner: DoorOwner,
-        me: Identity,
+        me: HandshakeIdentity,
         secret: bytes,
         *,
         token: Callable[[int], bytes],
         chance: Callable[[int], int],
         later: Later,
-        timing: Timing = TIMING,
+        timing: LinkTiming = TIMING,
     ) -> None:
         """`token` gives so many random bytes, `chance` a random number below the given one."""
-        self.peers = Peers()
+        self.peers = ConnectedPeers()
         self._owner = owner
         self._me = me
         self._secret = secret
@@ -74,7 +81,7 @@ class ClusterDoor:
         self._timing = timing
         self._servers: list[asyncio.Server] = []
         self._dialers: list[Dialer] = []
-        self._unproven: list[Link] = []  # of those that dialed us, the oldest first
+        self._unproven: list[PeerLink] = []  # of those that dialed us, the oldest first
         self._said: dict[str, str] = {}
 
     # -- the owner's side ---------------------------------------------------------------------------
@@ -84,14 +91,16 @@ class ClusterDoor:
         loop = asyncio.get_running_loop()
         self._servers += [await loop.create_server(self._welcome, sock=one) for one in sockets]
 
-    def dial(self, host: str, port: int, channel: Channel, looked_for: int = ANYBODY) -> Dialer:
+    def dial(self, host: str, port: int, channel: PeerChannel, looked_for: int = ANYBODY) -> Dialer:
         """Keep a connection to that address, where the node `looked_for` is to be, until the dialer is closed."""
         where = host_port(host, port)
 
-        def make() -> Link:
+        def make() -> PeerLink:
             nonce = self._token(NONCE_BYTES)
-            handshake = Handshake(Side.DIALER, self._me, self._secret, nonce, channel=channel, looked_for=looked_for)
-            return Link(self, handshake, self._later, self._timing, where)
+            handshake = Handshake(
+                HandshakeSide.DIALER, self._me, self._secret, nonce, channel=channel, looked_for=looked_for
+            )
+            return PeerLink(self, handshake, self._later, self._timing, where)
 
         backoff = Backoff(self._timing, self._chance)
         dialer = Dialer(host, port, make, partial(self._unreached, where), backoff, self._later, self._timing)
@@ -120,18 +129,18 @@ class ClusterDoor:
 
     # -- connections --------------------------------------------------------------------------------
 
-    def _welcome(self) -> Link:
+    def _welcome(self) -> PeerLink:
         """A stranger has dialed. The one that has kept us waiting longest goes where there are too many."""
         if len(self._unproven) >= _MOST_UNPROVEN:
             self._unproven[0].abort("too many others have not proven the cluster secret")
         handshake = Handshake(
-            Side.LISTENER, self._me, self._secret, self._token(NONCE_BYTES), rival=self.peers.has_rival
+            HandshakeSide.LISTENER, self._me, self._secret, self._token(NONCE_BYTES), rival=self.peers.has_rival
         )
-        link = Link(self, handshake, self._later, self._timing)
+        link = PeerLink(self, handshake, self._later, self._timing)
         self._unproven.append(link)
         return link
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: PeerLink) -> None:
         """The secret is proven."""
         if link in self._unproven:
             self._unproven.remove(link)
@@ -142,14 +151,14 @@ class ClusterDoor:
         self._said.pop(_who(link), None)
         self._owner.opened(link)
 
-    def closed(self, link: Link, why: str) -> None:
+    def closed(self, link: PeerLink, why: str) -> None:
         """A connection is gone."""
         if link in self._unproven:
             self._unproven.remove(link)
         if link.proven:
             if self.peers.remove(link):
                 self._owner.closed(link, why)
-        elif link.refusal is not None and link.refusal.reason is Reason.ITSELF:
+        elif link.refusal is not None and link.refusal.reason is HandshakeReason.ITSELF:
             if link.dialed:
                 self._owner.found_itself(link.where)
         elif link.dialed:
@@ -157,11 +166,11 @@ class ClusterDoor:
         else:
             self._say(_who(link), why, f"a connection from {link.where} was refused: {why}")
 
-    def message(self, link: Link, subject: Subject, body: Buffer) -> None:
+    def message(self, link: PeerLink, subject: Subject, body: Buffer) -> None:
         """A message came."""
         self._owner.message(link, subject, body)
 
-    def request(self, link: Link, subject: Subject, number: int, body: Buffer) -> None:
+    def request(self, link: PeerLink, subject: Subject, number: int, body: Buffer) -> None:
         """A request came."""
         self._owner.request(link, subject, number, body)
 
@@ -179,6 +188,6 @@ class ClusterDoor:
         _log.warning(line)
 
 
-def _who(link: Link) -> str:
+def _who(link: PeerLink) -> str:
     """Who was dialed, or the host from which somebody did."""
     return link.where if link.dialed else f"from {link.where.rpartition(':')[0]}"

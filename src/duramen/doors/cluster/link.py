@@ -12,13 +12,20 @@ from typing import Final, Protocol, cast
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
-from duramen.codec.cluster.calls import Answered, Calls
-from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel, Subject
-from duramen.codec.cluster.frames import ALIVE, Frame, FrameReader, Kind, encode_frame
-from duramen.codec.cluster.handshake import Handshake, Identity, Peer, Refusal, Side, State
-from duramen.doors.cluster.timer import Later, Timer, Timing
+from duramen.codec.cluster.calls import Answered, PendingCalls
+from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, PeerChannel, Subject
+from duramen.codec.cluster.frames import ALIVE, FrameReader, PeerFrame, PeerKind, encode_frame
+from duramen.codec.cluster.handshake import (
+    Handshake,
+    HandshakeIdentity,
+    HandshakeRefusal,
+    HandshakeSide,
+    HandshakeState,
+    Peer,
+)
+from duramen.doors.cluster.timer import Later, LinkTiming, Timer
 
-__all__ = ["Link", "LinkOwner"]
+__all__ = ["LinkOwner", "PeerLink"]
 
 _MESSAGE_BYTES: Final = 128  # more than any message of the handshake has
 _WRITE_HIGH_BYTES: Final = 256 * 1024
@@ -29,23 +36,25 @@ _TURN_BYTES: Final = 16 * 1024
 class LinkOwner(Protocol):
     """Who is told what happens. Nothing but `closed` comes where the secret was not proven, and nothing after it."""
 
-    def opened(self, link: "Link") -> None:
+    def opened(self, link: "PeerLink") -> None:
         """Both have proven the secret."""
 
-    def closed(self, link: "Link", why: str) -> None:
+    def closed(self, link: "PeerLink", why: str) -> None:
         """The connection is gone; all that was asked and not answered has been told so."""
 
-    def message(self, link: "Link", subject: Subject, body: Buffer) -> None:
+    def message(self, link: "PeerLink", subject: Subject, body: Buffer) -> None:
         """A message came. Raises RequestInvalid where it cannot be read: the connection ends."""
 
-    def request(self, link: "Link", subject: Subject, number: int, body: Buffer) -> None:
+    def request(self, link: "PeerLink", subject: Subject, number: int, body: Buffer) -> None:
         """A request came, which is to be answered with its number. Raises as `message`."""
 
 
-class Link(asyncio.BufferedProtocol):
+class PeerLink(asyncio.BufferedProtocol):
     """The protocol object of one connection."""
 
-    def __init__(self, owner: LinkOwner, handshake: Handshake, later: Later, timing: Timing, where: str = "") -> None:
+    def __init__(
+        self, owner: LinkOwner, handshake: Handshake, later: Later, timing: LinkTiming, where: str = ""
+    ) -> None:
         """`where` is the address that was dialed; of a peer that dialed it is found out."""
         self.where = where
         self.ended = asyncio.Event()
@@ -58,10 +67,10 @@ class Link(asyncio.BufferedProtocol):
         self._why = ""
         self._message = bytearray(_MESSAGE_BYTES)
         self._reader: FrameReader | None = None
-        self._frames: deque[Frame] = deque()  # that have come and are not taken yet: nothing is read meanwhile
+        self._frames: deque[PeerFrame] = deque()  # that have come and are not taken yet: nothing is read meanwhile
         self._taken_bytes = 0
         self._paused = False
-        self._calls = Calls()
+        self._calls = PendingCalls()
         self._most_waiting_bytes = 0
         # Since the last turn.
         self._heard = True
@@ -74,10 +83,10 @@ class Link(asyncio.BufferedProtocol):
     @property
     def dialed(self) -> bool:
         """Whether this node dialed."""
-        return self._handshake.side is Side.DIALER
+        return self._handshake.side is HandshakeSide.DIALER
 
     @property
-    def me(self) -> Identity:
+    def me(self) -> HandshakeIdentity:
         """What this node says of itself here."""
         return self._handshake.me
 
@@ -94,10 +103,10 @@ class Link(asyncio.BufferedProtocol):
     @property
     def proven(self) -> bool:
         """Whether the secret was proven, also where the connection is gone by now."""
-        return self._handshake.state is State.PROVEN
+        return self._handshake.state is HandshakeState.PROVEN
 
     @property
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> HandshakeRefusal | None:
         """Why the secret was not proven, where that is over."""
         return self._handshake.refusal
 
@@ -109,7 +118,7 @@ class Link(asyncio.BufferedProtocol):
         return self._handshake.peer
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> PeerChannel:
         """What it is for."""
         return self.peer.channel
 
@@ -117,18 +126,18 @@ class Link(asyncio.BufferedProtocol):
 
     def send(self, subject: Subject, *body: Buffer) -> bool:
         """Send a message; False where that is not possible now, and nothing is sent. Raises ValueError for too much."""
-        return self._say(Kind.MESSAGE, subject, 0, body)
+        return self._say(PeerKind.MESSAGE, subject, 0, body)
 
     def request(self, subject: Subject, done: Answered, *body: Buffer) -> bool:
         """Ask; `done` gets the answer. False where that is not possible now: then it is never called."""
         if not self._has_room(body):
             return False
         number = self._calls.begin(subject, done)
-        return number is not None and self._say(Kind.REQUEST, subject, number, body)
+        return number is not None and self._say(PeerKind.REQUEST, subject, number, body)
 
     def answer(self, subject: Subject, number: int, *body: Buffer) -> None:
         """Answer a request; nothing where the connection is gone."""
-        if not self._say(Kind.ANSWER, subject, number, body) and self.open:
+        if not self._say(PeerKind.ANSWER, subject, number, body) and self.open:
             self.abort("it does not read its answers")
 
     def abort(self, why: str) -> None:
@@ -151,7 +160,7 @@ class Link(asyncio.BufferedProtocol):
             raise ValueError(f"a body is larger than {self.channel.name} takes")
         return self._transport.get_write_buffer_size() <= self._most_waiting_bytes
 
-    def _say(self, kind: Kind, subject: Subject, number: int, body: Sequence[Buffer]) -> bool:
+    def _say(self, kind: PeerKind, subject: Subject, number: int, body: Sequence[Buffer]) -> bool:
         if not self._has_room(body) or self._transport is None:
             return False
         self._said = True
@@ -258,12 +267,12 @@ class Link(asyncio.BufferedProtocol):
         except RequestInvalid as error:
             self.abort(str(error))
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: PeerFrame) -> None:
         if self._why:
             return
-        if frame.kind is Kind.MESSAGE:
+        if frame.kind is PeerKind.MESSAGE:
             self._owner.message(self, frame.subject, frame.body)
-        elif frame.kind is Kind.REQUEST:
+        elif frame.kind is PeerKind.REQUEST:
             self._owner.request(self, frame.subject, frame.number, frame.body)
         else:
             self._calls.end(frame.subject, frame.number, frame.body)

@@ -2,26 +2,26 @@
 
 from collections.abc import Iterator
 
-from duramen.codec.cluster.channels import Channel
-from duramen.codec.cluster.handshake import Identity
-from duramen.doors.cluster.link import Link
+from duramen.codec.cluster.channels import PeerChannel
+from duramen.codec.cluster.handshake import HandshakeIdentity
+from duramen.doors.cluster.link import PeerLink
 
-__all__ = ["Peers"]
+__all__ = ["ConnectedPeers"]
 
 
-class Peers:
+class ConnectedPeers:
     """Connections on which the secret is proven, by node id and purpose."""
 
     def __init__(self) -> None:
-        self._links: dict[tuple[int, Channel], list[Link]] = {}
+        self._links: dict[tuple[int, PeerChannel], list[PeerLink]] = {}
 
-    def add(self, link: Link) -> None:
+    def add(self, link: PeerLink) -> None:
         """A connection is there. Of several of one kind the newest is used."""
         links = self._links.setdefault((link.peer.identity.node_id, link.channel), [])
         links.append(link)
         links.sort(key=lambda one: one.dialed)
 
-    def remove(self, link: Link) -> bool:
+    def remove(self, link: PeerLink) -> bool:
         """It is gone; False where it never was there."""
         key = (link.peer.identity.node_id, link.channel)
         links = self._links.get(key, [])
@@ -32,7 +32,7 @@ class Peers:
             del self._links[key]
         return True
 
-    def link(self, node_id: int, channel: Channel) -> Link | None:
+    def link(self, node_id: int, channel: PeerChannel) -> PeerLink | None:
         """The connection to use."""
         links = self._links.get((node_id, channel))
         return links[-1] if links else None
@@ -41,12 +41,12 @@ class Peers:
         """The nodes to which there is a connection of any kind."""
         return sorted({node_id for node_id, _ in self._links})
 
-    def has_rival(self, identity: Identity) -> bool:
+    def has_rival(self, identity: HandshakeIdentity) -> bool:
         """Whether another directory is connected under this node id."""
         return any(
             link.peer.identity.node_id == identity.node_id and link.peer.identity.directory_id != identity.directory_id
             for link in self
         )
 
-    def __iter__(self) -> Iterator[Link]:
+    def __iter__(self) -> Iterator[PeerLink]:
         return iter([link for links in self._links.values() for link in links])

@@ -6,21 +6,21 @@ from uuid import UUID
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.cluster import quorum as wire
-from duramen.codec.cluster.channels import Channel
-from duramen.controller.quorum.snapshot_chunks import Chunk, FetchChunk, Wire
+from duramen.codec.cluster.channels import PeerChannel
+from duramen.controller.quorum.snapshot_chunks import FetchChunk, SnapshotBytes, Wire
 from duramen.raft import messages
 from duramen.raft import voter_changes as changes
-from duramen.raft.epochs import End
+from duramen.raft.epochs import EpochEnd
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
 __all__ = ["channel_of", "from_bytes", "to_bytes"]
 
-_FETCHING: Final = (messages.Fetch, messages.FetchAnswer, FetchChunk, Chunk)
+_FETCHING: Final = (messages.Fetch, messages.FetchAnswer, FetchChunk, SnapshotBytes)
 
 
-def channel_of(message: Wire) -> Channel:
+def channel_of(message: Wire) -> PeerChannel:
     """What votes and epochs wait for is never behind batches of the log."""
-    return Channel.METADATA if isinstance(message, _FETCHING) else Channel.CONTROL
+    return PeerChannel.METADATA if isinstance(message, _FETCHING) else PeerChannel.CONTROL
 
 
 def to_bytes(message: Wire) -> bytes:
@@ -43,34 +43,40 @@ def from_bytes(body: Buffer, sender: tuple[int, UUID]) -> Wire:
 def _to_wire(message: Wire) -> wire.Message:
     match message:
         case messages.Vote():
-            return wire.Vote(*message)
+            return wire.VoteFrame(*message)
         case messages.VoteAnswer():
-            return wire.VoteAnswer(*message)
+            return wire.VoteAnswerFrame(*message)
         case messages.BeginEpoch():
-            return wire.BeginEpoch(*message)
+            return wire.BeginEpochFrame(*message)
         case messages.EndEpoch():
-            return wire.EndEpoch(*message)
+            return wire.EndEpochFrame(*message)
         case messages.Told():
-            return wire.Told(*message)
+            return wire.ToldFrame(*message)
         case messages.Fetch():
-            return wire.Fetch(*message)
+            return wire.FetchFrame(*message)
         case messages.FetchAnswer(sender, epoch, asked, high_watermark, diverging, snapshot, batches):
-            return wire.FetchAnswer(
-                sender, epoch, wire.Fetch(*asked), high_watermark, diverging, snapshot, tuple(map(_wire_batch, batches))
+            return wire.FetchAnswerFrame(
+                sender,
+                epoch,
+                wire.FetchFrame(*asked),
+                high_watermark,
+                diverging,
+                snapshot,
+                tuple(map(_wire_batch, batches)),
             )
         case FetchChunk(asked, position):
-            return wire.FetchSnapshot(*asked, position)
-        case Chunk():
+            return wire.FetchSnapshotFrame(*asked, position)
+        case SnapshotBytes():
             return wire.SnapshotChunk(*message)
         case messages.ChangeVoters(sender, epoch, change):
-            return wire.ChangeVoters(sender, epoch, _wire_change(change))
+            return wire.ChangeVotersFrame(sender, epoch, _wire_change(change))
         case messages.FetchSnapshot() | messages.SnapshotAnswer():
             raise TypeError("a snapshot travels in chunks, not whole")
 
 
-def _wire_batch(batch: messages.Batch) -> wire.Batch:
+def _wire_batch(batch: messages.EntryBatch) -> wire.EntriesFrame:
     voters = None if batch.voters is None else _wire_voters(batch.voters)
-    return wire.Batch(batch.epoch, batch.first, batch.entries, _payload(batch.payload), voters)
+    return wire.EntriesFrame(batch.epoch, batch.first, batch.entries, _payload(batch.payload), voters)
 
 
 def _payload(payload: object) -> bytes | None:
@@ -87,14 +93,14 @@ def _wire_voters(voters: Voters) -> tuple[wire.Voter, ...]:
     return tuple(map(_wire_voter, voters))
 
 
-def _wire_change(change: changes.Change) -> wire.AddVoter | wire.RemoveVoter | wire.UpdateVoter:
+def _wire_change(change: changes.Change) -> wire.AddVoterFrame | wire.RemoveVoterFrame | wire.UpdateVoterFrame:
     match change:
-        case changes.AddVoter(voter):
-            return wire.AddVoter(_wire_voter(voter))
-        case changes.RemoveVoter(replica):
-            return wire.RemoveVoter(replica)
-        case changes.UpdateVoter(voter):
-            return wire.UpdateVoter(_wire_voter(voter))
+        case changes.VoterAddition(voter):
+            return wire.AddVoterFrame(_wire_voter(voter))
+        case changes.VoterRemoval(replica):
+            return wire.RemoveVoterFrame(replica)
+        case changes.VoterUpdate(voter):
+            return wire.UpdateVoterFrame(_wire_voter(voter))
 
 
 # -- from the wire ------------------------------------------------------------------------------------
@@ -103,31 +109,31 @@ def _wire_change(change: changes.Change) -> wire.AddVoter | wire.RemoveVoter | w
 def _from_wire(message: wire.Message) -> Wire:
     sender, epoch = ReplicaId(*message.sender), message.epoch
     match message:
-        case wire.Vote():
-            return messages.Vote(sender, epoch, ReplicaId(*message.voter), End(*message.end), message.pre)
-        case wire.VoteAnswer():
+        case wire.VoteFrame():
+            return messages.Vote(sender, epoch, ReplicaId(*message.voter), EpochEnd(*message.end), message.pre)
+        case wire.VoteAnswerFrame():
             candidate, leader = ReplicaId(*message.candidate), _replica(message.leader)
             return messages.VoteAnswer(sender, epoch, candidate, leader, message.granted, message.pre)
-        case wire.BeginEpoch():
+        case wire.BeginEpochFrame():
             return messages.BeginEpoch(sender, epoch)
-        case wire.EndEpoch():
+        case wire.EndEpochFrame():
             return messages.EndEpoch(sender, epoch, tuple(ReplicaId(*one) for one in message.successors))
-        case wire.Told():
+        case wire.ToldFrame():
             return messages.Told(sender, epoch, _replica(message.leader))
-        case wire.Fetch():
+        case wire.FetchFrame():
             return _fetch(message)
-        case wire.FetchAnswer():
+        case wire.FetchAnswerFrame():
             batches = tuple(map(_batch, message.batches))
             diverging, snapshot = _end(message.diverging), _end(message.snapshot)
             fetch = _fetch(message.asked)
             return messages.FetchAnswer(sender, epoch, fetch, message.high_watermark, diverging, snapshot, batches)
-        case wire.FetchSnapshot():
-            asked = messages.FetchSnapshot(sender, epoch, End(*message.snapshot))
+        case wire.FetchSnapshotFrame():
+            asked = messages.FetchSnapshot(sender, epoch, EpochEnd(*message.snapshot))
             return FetchChunk(asked, message.position)
         case wire.SnapshotChunk():
-            end = End(*message.snapshot)
-            return Chunk(sender, epoch, end, message.position, message.size_bytes, message.data)
-        case wire.ChangeVoters():
+            end = EpochEnd(*message.snapshot)
+            return SnapshotBytes(sender, epoch, end, message.position, message.size_bytes, message.data)
+        case wire.ChangeVotersFrame():
             return messages.ChangeVoters(sender, epoch, _change(message.change))
 
 
@@ -135,19 +141,24 @@ def _replica(replica: wire.ReplicaId | None) -> ReplicaId | None:
     return None if replica is None else ReplicaId(*replica)
 
 
-def _end(end: tuple[int, int] | None) -> End | None:
-    return None if end is None else End(*end)
+def _end(end: tuple[int, int] | None) -> EpochEnd | None:
+    return None if end is None else EpochEnd(*end)
 
 
-def _fetch(fetch: wire.Fetch) -> messages.Fetch:
+def _fetch(fetch: wire.FetchFrame) -> messages.Fetch:
     return messages.Fetch(
-        ReplicaId(*fetch.sender), fetch.epoch, End(*fetch.end), fetch.synced_offset, fetch.high_watermark, fetch.number
+        ReplicaId(*fetch.sender),
+        fetch.epoch,
+        EpochEnd(*fetch.end),
+        fetch.synced_offset,
+        fetch.high_watermark,
+        fetch.number,
     )
 
 
-def _batch(batch: wire.Batch) -> messages.Batch:
+def _batch(batch: wire.EntriesFrame) -> messages.EntryBatch:
     voters = None if batch.voters is None else _voters(batch.voters)
-    return messages.Batch(batch.epoch, batch.first, batch.entries, batch.payload, voters)
+    return messages.EntryBatch(batch.epoch, batch.first, batch.entries, batch.payload, voters)
 
 
 def _voter(voter: wire.Voter) -> Voter:
@@ -161,11 +172,11 @@ def _voters(voters: tuple[wire.Voter, ...]) -> Voters:
     return Voters(map(_voter, voters))
 
 
-def _change(change: wire.AddVoter | wire.RemoveVoter | wire.UpdateVoter) -> changes.Change:
+def _change(change: wire.AddVoterFrame | wire.RemoveVoterFrame | wire.UpdateVoterFrame) -> changes.Change:
     match change:
-        case wire.AddVoter(voter):
-            return changes.AddVoter(_voter(voter))
-        case wire.RemoveVoter(replica):
-            return changes.RemoveVoter(ReplicaId(*replica))
-        case wire.UpdateVoter(voter):
-            return changes.UpdateVoter(_voter(voter))
+        case wire.AddVoterFrame(voter):
+            return changes.VoterAddition(_voter(voter))
+        case wire.RemoveVoterFrame(replica):
+            return changes.VoterRemoval(ReplicaId(*replica))
+        case wire.UpdateVoterFrame(voter):
+            return changes.VoterUpdate(_voter(voter))

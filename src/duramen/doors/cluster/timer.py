@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-__all__ = ["TIMING", "Backoff", "Later", "Timer", "Timing"]
+__all__ = ["TIMING", "Backoff", "Later", "LinkTiming", "Timer"]
 
 
 class Timer(Protocol):
@@ -17,7 +17,7 @@ Later = Callable[[int, Callable[[], None]], Timer]
 """Has something done after so many milliseconds."""
 
 
-class Timing(NamedTuple):
+class LinkTiming(NamedTuple):
     """How long what may take."""
 
     connect_ms: int = 3_000
@@ -35,7 +35,7 @@ class Timing(NamedTuple):
     longest_retry_ms: int = 2_000
 
 
-TIMING: Final = Timing()
+TIMING: Final = LinkTiming()
 
 
 class Backoff:
@@ -43,7 +43,7 @@ class Backoff:
 
     __slots__ = ("_chance", "_first_ms", "_longest_ms", "_now_ms")
 
-    def __init__(self, timing: Timing, chance: Callable[[int], int]) -> None:
+    def __init__(self, timing: LinkTiming, chance: Callable[[int], int]) -> None:
         """`chance` gives a number from 0 to the given one, itself not included."""
         self._first_ms = timing.first_retry_ms
         self._longest_ms = timing.longest_retry_ms

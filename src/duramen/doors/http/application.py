@@ -24,8 +24,8 @@ from duramen.doors.http.serving.bodies import Bodies
 from duramen.doors.http.serving.hosts import Guard, Hosts
 from duramen.doors.http.serving.openapi import document
 from duramen.doors.http.serving.queries import read_query
-from duramen.doors.http.serving.routes import Call, Node, Route
-from duramen.service.admission import Admitted, Rules
+from duramen.doors.http.serving.routes import Call, HttpRoute, RouteNode
+from duramen.service.admission import AdmissionRules, Admitted
 from duramen.service.forwarding.memory import Room
 
 __all__ = ["ROUTES", "application"]
@@ -35,7 +35,7 @@ async def _openapi(_: Call) -> dict[str, Any]:
     return document(ROUTES)
 
 
-ROUTES: Final[Sequence[Route]] = (
+ROUTES: Final[Sequence[HttpRoute]] = (
     *health.ROUTES,
     *nodes.ROUTES,
     *cluster.ROUTES,
@@ -44,11 +44,11 @@ ROUTES: Final[Sequence[Route]] = (
     *records.ROUTES,
     *replicated.ROUTES,
     *groups.ROUTES,
-    Route(
+    HttpRoute(
         "GET",
         "/v1/openapi.json",
         _openapi,
-        Rules(open_because="it says what there is, to everybody"),
+        AdmissionRules(open_because="it says what there is, to everybody"),
         "This description of all routes (OpenAPI 3.1)",
     ),
 )
@@ -88,7 +88,7 @@ class _Counting:
         await self._app(scope, receive, counting)
 
 
-def application(node: Node, hosts: Hosts, room: Room) -> Starlette:
+def application(node: RouteNode, hosts: Hosts, room: Room) -> Starlette:
     """What answers the requests to `node` that `hosts` lets in; `room` is the memory for what is being read."""
     bodies = Bodies(room)
     by_path: dict[str, dict[str, _Endpoint]] = {}
@@ -110,7 +110,7 @@ def application(node: Node, hosts: Hosts, room: Room) -> Starlette:
     )
 
 
-async def _admit(route: Route, call: Call) -> None:
+async def _admit(route: HttpRoute, call: Call) -> None:
     """Have the names of a request resolved and its operations authorized. Raises why it is refused."""
     if not route.rules.needs:
         return
@@ -136,7 +136,7 @@ def _choosing(endpoints: Mapping[str, _Endpoint]) -> _Endpoint:
     return choose
 
 
-def _endpoint(route: Route, node: Node, bodies: Bodies) -> _Endpoint:
+def _endpoint(route: HttpRoute, node: RouteNode, bodies: Bodies) -> _Endpoint:
     types = route.types()
 
     async def endpoint(request: Request) -> Response:

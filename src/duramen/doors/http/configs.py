@@ -7,7 +7,7 @@ from duramen.base.errors import StreamNotFound
 from duramen.base.settings import config_text
 from duramen.broker.min_in_sync import config_entries
 from duramen.broker.stream_configs import ConfigEntry
-from duramen.doors.http.serving.routes import Call, Route, on_cluster, on_topic
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster, on_topic
 from duramen.doors.http.types.configs import ConfigInfo, ConfigList, SettingInfo, SettingList
 from duramen.service.authorize import Operation
 
@@ -54,11 +54,11 @@ async def _of_node(call: Call) -> SettingList:
 
 
 ROUTES = (
-    Route(
+    HttpRoute(
         "GET", "/v1/streams/{name}/configs", _of_stream, on_topic(Operation.DESCRIBE_CONFIGS),
         "The configs of a stream: values in force, where they come from, defaults", (StreamNotFound,),
     ),
-    Route(
+    HttpRoute(
         "GET", "/v1/configs", _of_node, on_cluster(Operation.DESCRIBE_CONFIGS),
         "The settings of the node: values, where they come from, defaults",
     ),

@@ -13,8 +13,8 @@ from duramen.doors.http.application import application
 from duramen.doors.http.coordinated import serving
 from duramen.doors.http.groups import WORKS
 from duramen.doors.http.serving.hosts import Hosts
-from duramen.doors.http.serving.routes import Node
-from duramen.doors.http.serving.server import Server
+from duramen.doors.http.serving.routes import RouteNode
+from duramen.doors.http.serving.server import HttpServer
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
 from duramen.service.forwarding.forwarding import Forwarding
@@ -33,8 +33,8 @@ class HttpDoor:
         """`progress` says how far the start has got, until the node is ready. Raises SettingInvalid."""
         self._room = room
         self._hosts = Hosts(settings)
-        self._node = Node(metrics, addresses, progress)
-        self._server: Server | None = None
+        self._node = RouteNode(metrics, addresses, progress)
+        self._server: HttpServer | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
@@ -45,7 +45,7 @@ class HttpDoor:
             host, port = listener.getsockname()[:2]
             self._hosts.listen(host, port)
             addresses.append(host_port(host, port))
-        self._server = Server(application(self._node, self._hosts, self._room))
+        self._server = HttpServer(application(self._node, self._hosts, self._room))
         self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=list(listeners)))
         return addresses[0]
 

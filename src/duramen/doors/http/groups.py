@@ -10,15 +10,15 @@ import msgspec
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.positions import parse_position
-from duramen.broker.list_offsets import Bounds, Wanted
+from duramen.broker.list_offsets import ListOffsetsPartition, PartitionBounds
 from duramen.codec.kafka.membership import decode_assignment
 from duramen.coordinators.group.coordinator import GroupDescription
 from duramen.coordinators.group.lag_values import lag_between, seconds_since
-from duramen.coordinators.group.listing import Listed
-from duramen.coordinators.group.offset_resets import Move, Reset
+from duramen.coordinators.group.listing import ListedGroups
+from duramen.coordinators.group.offset_resets import OffsetReset, PlannedOffsets
 from duramen.doors.completion import completion
 from duramen.doors.http.coordinated import Work, coordinated
-from duramen.doors.http.serving.routes import Call, Route, on_cluster, on_group, topics_named
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster, on_group, topics_named
 from duramen.doors.http.types.types import (
     AssignedPartition,
     GroupInfo,
@@ -47,9 +47,9 @@ _CONSUMERS: Final = "consumer"  # the protocol type whose assignments are lists 
 
 
 async def _list(call: Call, query: GroupsQuery) -> GroupList:
-    future: asyncio.Future[Listed] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[ListedGroups] = asyncio.get_running_loop().create_future()
 
-    def done(listed: Listed) -> None:
+    def done(listed: ListedGroups) -> None:
         if not future.done():
             future.set_result(listed)
 
@@ -69,14 +69,14 @@ async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:
         stream = broker.streams.find(key.topic)
         if stream is not None and 0 <= key.partition < len(stream.partitions):
             places.append((key, committed.offset))
-            wanted.append(Wanted(stream.id.bytes, key.partition, offset=committed.offset))
-    future: asyncio.Future[list[Bounds | DuramenError]] = asyncio.get_running_loop().create_future()
+            wanted.append(ListOffsetsPartition(stream.id.bytes, key.partition, offset=committed.offset))
+    future: asyncio.Future[list[PartitionBounds | DuramenError]] = asyncio.get_running_loop().create_future()
     broker.bounds.find(wanted, lambda found: None if future.done() else future.set_result(found))
     found = zip(places, await future, strict=True)
     return [_offset(key, committed_offset, bounds, broker.now_ms()) for (key, committed_offset), bounds in found]
 
 
-def _offset(key: OffsetKey, committed_offset: int, bounds: Bounds | DuramenError, now_ms: int) -> GroupOffset:
+def _offset(key: OffsetKey, committed_offset: int, bounds: PartitionBounds | DuramenError, now_ms: int) -> GroupOffset:
     if isinstance(bounds, DuramenError):
         return GroupOffset(key.topic, key.partition, committed_offset, None, None, None, None)
     start, end = bounds.start_offset, bounds.end_offset
@@ -140,8 +140,8 @@ async def _reset(broker: Broker, group_id: str, wish: bytes) -> OffsetMoves:
         position = parse_position(body.to, broker.now_ms())
     except ValueError as error:
         raise RequestInvalid(f"`to` does not fit: {error}") from None
-    reset = Reset(group_id, position, body.streams, body.partition, body.dry_run)
-    moves: list[Move] = []
+    reset = OffsetReset(group_id, position, body.streams, body.partition, body.dry_run)
+    moves: list[PlannedOffsets] = []
 
     def begin(done: Done) -> None:
         broker.resets.reset(reset, partial(_settle, moves, done))
@@ -150,7 +150,7 @@ async def _reset(broker: Broker, group_id: str, wish: bytes) -> OffsetMoves:
     return OffsetMoves([OffsetMove(*move) for move in moves])
 
 
-def _settle(moves: list[Move], done: Done, result: list[Move] | DuramenError) -> None:
+def _settle(moves: list[PlannedOffsets], done: Done, result: list[PlannedOffsets] | DuramenError) -> None:
     if isinstance(result, DuramenError):
         done(result)
     else:
@@ -174,19 +174,19 @@ _ELSEWHERE: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.No
 _WRITING: Final = (*_ELSEWHERE, errors.NodeStopping, errors.OutcomeUnknown, errors.StorageFull, errors.StorageFailed)
 
 ROUTES = (
-    Route("GET", "/v1/groups", _list, on_cluster(Operation.DESCRIBE), "Consumer groups by id, page by page"),
-    Route(
+    HttpRoute("GET", "/v1/groups", _list, on_cluster(Operation.DESCRIBE), "Consumer groups by id, page by page"),
+    HttpRoute(
         "POST", "/v1/groups/{id:any}/offsets", _move,
         on_group(Operation.READ, topics_named(Operation.READ, _moved, Refuses.REQUEST)),
         "Have a group without members go on elsewhere: its committed offsets are set, durably, in each partition",
         (errors.GroupNotFound, errors.GroupNotEmpty, errors.StreamNotFound, errors.LogDamaged, *_WRITING), by_body=True,
     ),
-    Route(
+    HttpRoute(
         "GET", "/v1/groups/{id:any}", _show, on_group(Operation.DESCRIBE),
         "One group: its members, committed offsets and lag",
         (errors.GroupNotFound, *_ELSEWHERE),
     ),
-    Route(
+    HttpRoute(
         "DELETE", "/v1/groups/{id:any}", _delete, on_group(Operation.DELETE),
         "Delete a group without members, with its committed offsets",
         (errors.GroupNotFound, errors.GroupNotEmpty, *_WRITING), (204,),

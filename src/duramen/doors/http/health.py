@@ -6,12 +6,14 @@ from starlette.responses import PlainTextResponse, Response
 
 from duramen.base.errors import StorageFailed
 from duramen.doors.http import exposition
-from duramen.doors.http.serving.routes import Call, Route
-from duramen.service.admission import Rules
+from duramen.doors.http.serving.routes import Call, HttpRoute
+from duramen.service.admission import AdmissionRules
 
 __all__ = ["ROUTES"]
 
-_PROBE: Final[Rules[Call]] = Rules(open_because="probes have no credentials, and ask before the node is ready")
+_PROBE: Final[AdmissionRules[Call]] = AdmissionRules(
+    open_because="probes have no credentials, and ask before the node is ready"
+)
 
 
 async def _healthz(call: Call) -> Response:
@@ -40,7 +42,7 @@ async def _metrics(call: Call) -> Response:
 
 
 ROUTES = (
-    Route(
+    HttpRoute(
         "GET",
         "/healthz",
         _healthz,
@@ -48,7 +50,7 @@ ROUTES = (
         "200 while the process is alive, 503 with the reason where only a restart helps: a sync has failed",
         statuses=(200, 503),
     ),
-    Route(
+    HttpRoute(
         "GET",
         "/readyz",
         _readyz,
@@ -56,11 +58,11 @@ ROUTES = (
         "200 when every door takes requests, else 503 with the reason",
         statuses=(200, 503),
     ),
-    Route(
+    HttpRoute(
         "GET",
         "/metrics",
         _metrics,
-        Rules(open_because="it is answered before the node knows who may do what"),
+        AdmissionRules(open_because="it is answered before the node knows who may do what"),
         "The metrics in the text format of Prometheus",
     ),
 )

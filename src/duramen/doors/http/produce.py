@@ -16,8 +16,8 @@ from duramen.doors.http.serving.problems import PartlyStored
 from duramen.doors.http.types.types import Place, RecordPlaces, RecordWish, Stored
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
-from duramen.service.forwarded_requests import Fate
-from duramen.service.forwarding.appends import Batch
+from duramen.service.forwarded_requests import AppendResult
+from duramen.service.forwarding.appends import PartitionBatch
 from duramen.service.forwarding.forwarding import Forwarding
 
 __all__ = ["largest_body_bytes", "produce"]
@@ -116,18 +116,18 @@ async def produce(
     raise failed
 
 
-async def _fates(forwarding: Forwarding, built: list[_Batch], within_ms: int) -> list[Fate]:
-    future: asyncio.Future[list[Fate]] = asyncio.get_running_loop().create_future()
+async def _fates(forwarding: Forwarding, built: list[_Batch], within_ms: int) -> list[AppendResult]:
+    future: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
 
-    def done(fates: list[Fate]) -> None:
+    def done(fates: list[AppendResult]) -> None:
         if not future.done():
             future.set_result(fates)
 
-    forwarding.append([Batch(one.partition, one.content) for one in built], within_ms, done)
+    forwarding.append([PartitionBatch(one.partition, one.content) for one in built], within_ms, done)
     return await future
 
 
-def _worst(fates: list[Fate]) -> DuramenError | None:
+def _worst(fates: list[AppendResult]) -> DuramenError | None:
     """The first error; where some batch may be stored and nobody knows, the first that says so."""
     failed = sorted((fate for fate in fates if fate.error is not None), key=lambda fate: not fate.unknown)
     return failed[0].error if failed else None

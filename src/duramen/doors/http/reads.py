@@ -8,18 +8,18 @@ from duramen.base.errors import NodeBusy, RequestInvalid, StorageFailed
 from duramen.base.positions import Position, parse_position
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.codec.batch import CONTROL, Record, batches, records
+from duramen.codec.batch import CONTROL, DecodedRecord, batches, records
 from duramen.codec.jsonbytes import Base64, JsonBytes, json_of
 from duramen.doors.http.types.types import RecordInfo, RecordPage, RecordsQuery
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import Bytes
 from duramen.service.forwarding.forwarding import Forwarding
-from duramen.service.forwarding.local import Found
+from duramen.service.forwarding.local import LocalSlice
 from duramen.service.forwarding.memory import Room
 from duramen.storage.scan import read_slice
 from duramen.storage.segment.reader import Slice
 
-__all__ = ["Reading"]
+__all__ = ["HttpReads"]
 
 _AT_ONCE: Final = 2  # pages that are read and decoded at a time: each may hold a large batch
 _MOST_WAITING: Final = 50  # half of the connections; beyond that, answers come at once
@@ -46,7 +46,7 @@ class _Decoded(NamedTuple):
     bytes: int
 
 
-class Reading:
+class HttpReads:
     """Answers reads; knows how many of them wait."""
 
     def __init__(self) -> None:
@@ -73,8 +73,8 @@ class Reading:
 
     async def _find(
         self, forwarding: Forwarding, partition: Partition, position: Position, query: RecordsQuery
-    ) -> Found | Bytes:
-        future: asyncio.Future[Found | Bytes] = asyncio.get_running_loop().create_future()
+    ) -> LocalSlice | Bytes:
+        future: asyncio.Future[LocalSlice | Bytes] = asyncio.get_running_loop().create_future()
         max_wait_ms = query.max_wait_ms if self._waiting < _MOST_WAITING else 0
         cancel = forwarding.read(partition, position, query.max_bytes, max_wait_ms, partial(_settle, future))
         self._waiting += 1
@@ -145,12 +145,12 @@ def _decoded(data: bytes, page: _Page) -> _Decoded:
     return _Decoded(found, next_offset, seen)
 
 
-def _size(record: Record) -> int:
+def _size(record: DecodedRecord) -> int:
     headers = sum(len(name) + len(content or b"") for name, content in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
-def _info(record: Record, page: _Page) -> RecordInfo:
+def _info(record: DecodedRecord, page: _Page) -> RecordInfo:
     headers = [(_name(name), json_of(content)) for name, content in record.headers]
     key, value = json_of(record.key), json_of(record.value)
     return RecordInfo(page.topic, page.partition, record.offset, record.timestamp, key, value, headers)

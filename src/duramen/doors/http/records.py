@@ -7,7 +7,7 @@ from duramen.base.errors import DuramenError, StorageFailed
 from duramen.broker.partition import LATEST, Partition
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.produce import largest_body_bytes, produce
-from duramen.doors.http.serving.routes import Call, Route, on_topic
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
 from duramen.doors.http.types.types import (
     Deleted,
     Deletions,
@@ -19,7 +19,7 @@ from duramen.doors.http.types.types import (
     RecordWishes,
 )
 from duramen.service.authorize import Operation
-from duramen.service.forwarded_requests import Deleted as DeletedRecords
+from duramen.service.forwarded_requests import DeleteRecordsResponse as DeletedRecords
 from duramen.service.forwarding.forwarding import Forwarding
 
 __all__ = ["ROUTES"]
@@ -57,7 +57,7 @@ async def _delete(call: Call, body: DeletionWish) -> Deletions:
 
 
 ROUTES = (
-    Route(
+    HttpRoute(
         "POST", "/v1/streams/{name}/records", _produce, on_topic(Operation.WRITE),
         "Store records; answered with their places once they are acknowledged as with acks=all",
         (
@@ -67,7 +67,7 @@ ROUTES = (
         ),
         body_limit_bytes=_limit,
     ),
-    Route(
+    HttpRoute(
         "GET", "/v1/streams/{name}/records", _read, on_topic(Operation.READ),
         "Read records of a partition, at once or as soon as there are some",
         (
@@ -75,7 +75,7 @@ ROUTES = (
             errors.NodeStopping, errors.NotLeader, errors.OffsetNotAvailable, errors.StorageFailed,
         ),
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/streams/{name}/records/delete", _delete, on_topic(Operation.DELETE),
         "Delete the oldest records, up to an offset; answered once that is durable",
         (

@@ -8,9 +8,9 @@ from duramen.base.errors import NodeBusy, OffsetOutOfRange, RecordCut, RequestIn
 from duramen.base.ids import Position
 from duramen.broker.partition import Partition
 from duramen.doors.http.completions import unless_gone
-from duramen.doors.http.serving.routes import Call, Route, on_topic
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
 from duramen.doors.http.types.types import ReplicatedInfo, ReplicatedQuery
-from duramen.replication.replication_wait import Outcome
+from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.service.authorize import Operation
 from duramen.service.broker import Broker
 
@@ -34,23 +34,23 @@ async def _replicated(call: Call, query: ReplicatedQuery) -> ReplicatedInfo:
     partition = call.topic.partition(_number(call))
     outcome = await unless_gone(call.request, _outcome(broker, partition, query, waits))
     where = f"partition {partition.index} of {partition.stream.name}"
-    if outcome is Outcome.CUT:
+    if outcome is ReplicationWaitOutcome.CUT:
         raise RecordCut(f"the record at {query.offset} of {where} that epoch {query.epoch} ordered was cut")
-    if outcome is Outcome.DELETED:
+    if outcome is ReplicationWaitOutcome.DELETED:
         raise OffsetOutOfRange(
             f"offset {query.offset} of {where} is deleted: it begins at {partition.log.start_offset}"
         )
-    found = outcome is Outcome.REACHED
+    found = outcome is ReplicationWaitOutcome.REACHED
     epoch = partition.log.takeovers.epoch_at(query.offset) if found else None
     return ReplicatedInfo(broker.node_id, found, query.offset, epoch)
 
 
 async def _outcome(
-    broker: Broker, partition: Partition, query: ReplicatedQuery, waits: "set[asyncio.Future[Outcome]]"
-) -> Outcome:
-    future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    broker: Broker, partition: Partition, query: ReplicatedQuery, waits: "set[asyncio.Future[ReplicationWaitOutcome]]"
+) -> ReplicationWaitOutcome:
+    future: asyncio.Future[ReplicationWaitOutcome] = asyncio.get_running_loop().create_future()
 
-    def done(outcome: Outcome) -> None:
+    def done(outcome: ReplicationWaitOutcome) -> None:
         if not future.done():
             future.set_result(outcome)
 
@@ -63,7 +63,7 @@ async def _outcome(
 
 
 ROUTES = (
-    Route(
+    HttpRoute(
         "GET", "/v1/streams/{name}/partitions/{partition}/replicated", _replicated, on_topic(Operation.DESCRIBE),
         "Whether this node has a record that no later leader will lack, at once or as soon as it does",
         (

@@ -12,7 +12,7 @@ from duramen.broker.gaps import GapsOf
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.doors.completion import completion
-from duramen.doors.http.serving.routes import Call, Route, on_topic, topics_named
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
 from duramen.doors.http.types.types import (
     DamagedRange,
     FloorInfo,
@@ -28,7 +28,7 @@ from duramen.doors.http.types.types import (
 )
 from duramen.metadata.decisions import Definition, wide_subjects
 from duramen.metadata.partitions import PartitionId
-from duramen.service.admission import Refuses, Rules
+from duramen.service.admission import AdmissionRules, Refuses
 from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.service.broker import Broker
 from duramen.storage.log.floors import floors_of
@@ -205,7 +205,7 @@ def _grown(call: Call) -> Sequence[str]:
     return () if call.body.partitions is None else _named(call)
 
 
-_CHANGING: Final = Rules(
+_CHANGING: Final = AdmissionRules(
     topics_named(Operation.ALTER, _grown), topics_named(Operation.ALTER_CONFIGS, _configured), names=_named
 )
 
@@ -238,24 +238,24 @@ _DEFINING: Final = (errors.ConfigInvalid, errors.PartitionsInvalid)
 _NAMING: Final = (errors.NameInvalid, errors.SubjectInvalid, errors.StreamExists, errors.StreamDiffers)
 
 ROUTES = (
-    Route(
-        "GET", "/v1/streams", _list, Rules(topics_named(Operation.DESCRIBE, _listed, Refuses.ENTRY)),
+    HttpRoute(
+        "GET", "/v1/streams", _list, AdmissionRules(topics_named(Operation.DESCRIBE, _listed, Refuses.ENTRY)),
         "Streams by name, page by page",
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/streams", _create,
-        Rules(topics_named(Operation.CREATE, _created, Refuses.REQUEST, _CREATE_IN_CLUSTER), names=_created),
+        AdmissionRules(topics_named(Operation.CREATE, _created, Refuses.REQUEST, _CREATE_IN_CLUSTER), names=_created),
         "Make a stream; one that exists with the same definition is as good (200 instead of 201)",
         (*_NAMING, errors.ReplicationFactorInvalid, *_DEFINING, *_WRITING),
         (201, 200), by_body=True,
     ),
-    Route("GET", "/v1/streams/{name}", _show, on_topic(Operation.DESCRIBE), "One stream", (errors.StreamNotFound,)),
-    Route(
+    HttpRoute("GET", "/v1/streams/{name}", _show, on_topic(Operation.DESCRIBE), "One stream", (errors.StreamNotFound,)),
+    HttpRoute(
         "PATCH", "/v1/streams/{name}", _change, _CHANGING,
         "Set configs, null sets one back to its default; add partitions",
         (errors.StreamNotFound, *_DEFINING, *_WRITING), by_body=True,
     ),
-    Route(
+    HttpRoute(
         "DELETE", "/v1/streams/{name}", _delete, on_topic(Operation.DELETE), "Delete a stream with all its records",
         (errors.StreamNotFound, *_WRITING), (204,),
     ),

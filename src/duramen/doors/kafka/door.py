@@ -22,13 +22,13 @@ from duramen.doors.kafka.connection.admission import enter
 from duramen.doors.kafka.connection.cold_reads import ColdReads
 from duramen.doors.kafka.connection.connection import KafkaConnection
 from duramen.doors.kafka.connection.fault_injection import Injector
-from duramen.doors.kafka.connection.faults import Faults
+from duramen.doors.kafka.connection.faults import RequestFaults
 from duramen.doors.kafka.connection.memory import RequestMemory
 from duramen.doors.kafka.handlers import HANDLERS
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.fetch_sessions import CACHED_PARTITION_BYTES, FetchSessions
-from duramen.doors.kafka.request.metrics import Measuring
+from duramen.doors.kafka.request.metrics import RequestMetrics
 from duramen.doors.kafka.request.share_sessions import ShareSessions
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
@@ -58,7 +58,7 @@ class KafkaDoor:
 
     def __init__(
         self, broker: Broker, clock: Clock, deadlines: Deadlines, *, service: Service, cluster_id: str, advertise: str,
-        faults: Faults | None = None, admit: Callable[[int], bool] = lambda _: True,
+        faults: RequestFaults | None = None, admit: Callable[[int], bool] = lambda _: True,
     ) -> None:  # fmt: skip
         """`advertise` is the HOST:PORT clients are told; empty: where it listens. `faults` are what a test asks for.
 
@@ -94,7 +94,7 @@ class KafkaDoor:
         self._idle_ms = settings.integer("connections.max.idle.ms")
         self._connections: set[KafkaConnection] = set()
         self._gauge = metrics.counter("duramen_kafka_connections")
-        self._measuring = Measuring(metrics)
+        self._measuring = RequestMetrics(metrics)
         self._paused = {
             cause: metrics.counter("duramen_kafka_paused_reads_total", cause)
             for cause in ("slow reader", "unanswered", "throttled", "names")

@@ -11,10 +11,10 @@ from duramen.codec.builder import BatchBuilder
 from duramen.codec.jetstream import AckEncoder
 from duramen.doors.nats.duplicates import Allowance, DuplicateTable
 
-__all__ = ["Appended", "BoundStream", "Taken"]
+__all__ = ["BoundStream", "MessageBatch", "StoredMessageId"]
 
 
-class Appended(NamedTuple):
+class StoredMessageId(NamedTuple):
     """A record with a Nats-Msg-Id that is in the log of its leader, and was refused because it is not acknowledged."""
 
     partition: Partition
@@ -54,8 +54,10 @@ class BoundStream:
         self.name = stream.name
         self.subjects = tuple(subject.encode() for subject in stream.subjects)
         self.seen = DuplicateTable(allowance)
-        self.pending: dict[int, tuple[Taken, int]] = {}  # ids that are not synced yet: whose batch, which record
-        self.appended: dict[int, Appended] = {}  # ids whose records may be committed yet; room is reserved for each
+        self.pending: dict[int, tuple[MessageBatch, int]] = {}  # ids that are not synced yet: whose batch, which record
+        self.appended: dict[
+            int, StoredMessageId
+        ] = {}  # ids whose records may be committed yet; room is reserved for each
         self.messages = metrics.counter("duramen_nats_messages_total", stream.name)
         self.duplicates = metrics.counter("duramen_nats_duplicates_total", stream.name)
         self.acked = metrics.counter("duramen_nats_acks_total", stream.name)
@@ -103,7 +105,7 @@ class BoundStream:
         self._metrics.counter("duramen_nats_refused_total", self.name, error.id).value += messages
 
 
-class Taken:
+class MessageBatch:
     """Messages of one chunk for one partition: a batch being built, then under way to the disk.
 
     `replies` has a reply subject or None for each record; `ids` the records with a Nats-Msg-Id and its

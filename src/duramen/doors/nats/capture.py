@@ -26,7 +26,7 @@ from duramen.codec.jetstream import encode_error
 from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.codec.partitioner import partition_of
 from duramen.doors.nats.actions import PUBLISH
-from duramen.doors.nats.bound import Appended, BoundStream, Taken
+from duramen.doors.nats.bound import BoundStream, MessageBatch, StoredMessageId
 from duramen.doors.nats.duplicates import Allowance, fingerprint
 from duramen.doors.nats.headers import SUBJECT_HEADER, Headers, special, text
 from duramen.doors.nats.refusals import api_error
@@ -45,7 +45,7 @@ Way = tuple[BoundStream, Partition, bytes]
 """A stream that a subject reaches: the partition of messages without a key, and the headers of plain ones."""
 
 
-class Route(NamedTuple):
+class SubjectRoute(NamedTuple):
     """Where messages of a subject go. Those without headers: `taken`; `early` are led here and not taken yet.
 
     `refused` are led here, and messages for them are not taken, with the reason.
@@ -89,10 +89,10 @@ class Capture:
         self._tree: SubjectTree[BoundStream] = SubjectTree()
         self._bound: dict[Stream, BoundStream] = {}
         self._remembering: dict[BoundStream, None] = {}  # those with message ids
-        self._routes: dict[bytes, Route] = {}
+        self._routes: dict[bytes, SubjectRoute] = {}
         self._routes_bytes = 0
-        self._open: dict[Partition, Taken] = {}
-        self._under_way: dict[Taken, None] = {}
+        self._open: dict[Partition, MessageBatch] = {}
+        self._under_way: dict[MessageBatch, None] = {}
         self._held_bytes = 0
         self.full = False  # whether what is under way takes all the memory there is for it
         self._answers: list[bytes] = []
@@ -186,10 +186,10 @@ class Capture:
         self._routes.clear()
         self._routes_bytes = 0
 
-    def _route(self, subject: bytes) -> Route | None:
+    def _route(self, subject: bytes) -> SubjectRoute | None:
         """Where messages of a subject go; None where that is not known yet, and `waits` until it is."""
         matched = self._tree.match(subject)
-        known: list[Route] = []
+        known: list[SubjectRoute] = []
 
         def judged(verdict: Admitted | DuramenError) -> None:
             known.append(self._judged(subject, matched, verdict))
@@ -202,7 +202,7 @@ class Capture:
         self._held, self._held_ms = [], self._broker.now_ms()
         return None
 
-    def _judged(self, subject: bytes, matched: Sequence[BoundStream], verdict: Admitted | DuramenError) -> Route:
+    def _judged(self, subject: bytes, matched: Sequence[BoundStream], verdict: Admitted | DuramenError) -> SubjectRoute:
         headers = encode_headers([(SUBJECT_HEADER, subject)])
         ways: list[Way] = []
         refused: list[tuple[BoundStream, DuramenError]] = []
@@ -217,7 +217,7 @@ class Capture:
                 ways.append((bound, partition, headers))
             elif self._readiness(partition) is not None:
                 refused.append((bound, error))
-        route = Route(
+        route = SubjectRoute(
             tuple(ways),
             tuple(way for way in ways if self._readiness(way[1])),
             tuple(way for way in ways if self._readiness(way[1]) is False),
@@ -232,7 +232,7 @@ class Capture:
         self._routes_bytes += size
         return route
 
-    def _resolved(self, subject: bytes, route: Route) -> None:
+    def _resolved(self, subject: bytes, route: SubjectRoute) -> None:
         """The streams of a subject are known: go on with what came meanwhile."""
         held, self._held = self._held or [], None
         self._take(held, {**self._routes, subject: route} if subject not in self._routes else self._routes)
@@ -264,7 +264,7 @@ class Capture:
         else:
             self._held += messages
 
-    def _take(self, messages: Sequence[Message], routes: Mapping[bytes, Route]) -> None:
+    def _take(self, messages: Sequence[Message], routes: Mapping[bytes, SubjectRoute]) -> None:
         now_ms = self._broker.now_ms()
         open_ = self._open
         left = iter(messages)
@@ -367,7 +367,7 @@ class Capture:
             self._append(self._open.pop(partition))
             taken = None
         if taken is None:
-            taken = self._open[partition] = Taken(bound, partition, now_ms)
+            taken = self._open[partition] = MessageBatch(bound, partition, now_ms)
         if print_ is not None:
             taken.ids.append((taken.builder.count, print_))
             bound.pending[print_] = (taken, taken.builder.count)
@@ -399,7 +399,7 @@ class Capture:
             self._await(bound, print_, appended, reply)
         return True
 
-    def _await(self, bound: BoundStream, print_: int, appended: Appended, reply: bytes) -> None:
+    def _await(self, bound: BoundStream, print_: int, appended: StoredMessageId, reply: bytes) -> None:
         """Answer a repetition once the record that was appended is committed, or with why it is not."""
         size = _MESSAGE_OVERHEAD_BYTES + len(reply)
 
@@ -423,7 +423,7 @@ class Capture:
 
     # -- appending and answering --------------------------------------------------------------------
 
-    def _append(self, taken: Taken) -> None:
+    def _append(self, taken: MessageBatch) -> None:
         count = taken.builder.count
         taken.size = taken.builder.size + (count + len(taken.repeated)) * _MESSAGE_OVERHEAD_BYTES + taken.reply_bytes()
         taken.bound.messages.value += count
@@ -440,7 +440,7 @@ class Capture:
             self.full = False
             self._on_room()
 
-    def _appended(self, taken: Taken, base_offset: int, error: DuramenError | None) -> None:
+    def _appended(self, taken: MessageBatch, base_offset: int, error: DuramenError | None) -> None:
         del self._under_way[taken]
         bound = taken.bound
         for index, print_ in taken.ids:
@@ -448,7 +448,7 @@ class Capture:
             if error is None and not bound.stream.deleted:
                 bound.seen.add(print_, taken.partition.index, base_offset + index, taken.received_ms)
             elif base_offset >= 0 and not bound.stream.deleted and self._readiness(taken.partition):
-                bound.appended[print_] = Appended(taken.partition, base_offset + index, taken.received_ms)
+                bound.appended[print_] = StoredMessageId(taken.partition, base_offset + index, taken.received_ms)
             else:
                 bound.seen.give_back()
         if error is None:

@@ -22,7 +22,7 @@ from duramen.codec.nats import (
 )
 from duramen.doors.nats.address import ServerAddress
 
-__all__ = ["ConnectionOwner", "NatsConnection"]
+__all__ = ["ConnectionOwner", "NatsClientConnection"]
 
 _WRITE_HIGH_BYTES: Final = 4 * 1024 * 1024
 _SILENT_TICKS: Final = 5
@@ -41,7 +41,7 @@ class ConnectionOwner(Protocol):
         """The server complains; it may close the connection too."""
 
 
-class NatsConnection(asyncio.Protocol):
+class NatsClientConnection(asyncio.Protocol):
     """The protocol object. `lost` is done when it is over, with what ended it."""
 
     def __init__(

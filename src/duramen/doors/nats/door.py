@@ -12,9 +12,9 @@ from duramen.broker.streams import Stream
 from duramen.codec.nats import Message
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.capture import Capture
-from duramen.doors.nats.connection import NatsConnection
+from duramen.doors.nats.connection import NatsClientConnection
 from duramen.doors.nats.duplicates import ENTRY_BYTES
-from duramen.doors.nats.led_partitions import Leading
+from duramen.doors.nats.led_partitions import LedPartitions
 from duramen.doors.nats.presence import Presence
 from duramen.doors.nats.recall import recall
 from duramen.service.admission import Service
@@ -76,8 +76,8 @@ class NatsDoor:
         self._capture.on_resolved = self._on_resolved
         self._followed: dict[Stream, tuple[bytes, ...]] = {}  # the streams of which messages are taken
         self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
-        self._leading: Leading | None = None  # None: the node is alone
-        self._connection: NatsConnection | None = None
+        self._leading: LedPartitions | None = None  # None: the node is alone
+        self._connection: NatsClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ready = asyncio.Event()
@@ -99,7 +99,7 @@ class NatsDoor:
         """Find again what the last run knew, then connect, and stay connected. Raises OSError."""
         listened_ms = self._presence.read()
         if self._broker.standing.first_role is not None:
-            self._leading = Leading(
+            self._leading = LedPartitions(
                 self._broker, self._capture,
                 listened_ms=listened_ms, report=_report, follow=self._follow, ready=self._when_come,
             )  # fmt: skip
@@ -172,7 +172,7 @@ class NatsDoor:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _settle(self, connection: NatsConnection) -> bool:
+    async def _settle(self, connection: NatsClientConnection) -> bool:
         """Wait until the server has handled everything sent and we all it sent; False where it does not answer."""
         settled = self._loop.create_future()
         connection.barrier(lambda answered: None if settled.done() else settled.set_result(answered))
@@ -187,7 +187,7 @@ class NatsDoor:
     async def _stay_connected(self) -> None:
         backoff_s = _FIRST_BACKOFF_S
         while not self._stopping:
-            connection = NatsConnection(
+            connection = NatsClientConnection(
                 self, self._address, name=f"duramen-{self._broker.node_id}", server_name=self._server_name,
                 queue=b"duramen-" + self._randomness.token(8).hex().encode(),
                 keep_bytes=self._capture.largest_message,
@@ -204,7 +204,7 @@ class NatsDoor:
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
 
-    async def _live(self, connection: NatsConnection) -> DuramenError:
+    async def _live(self, connection: NatsClientConnection) -> DuramenError:
         """Connect and wait until the connection is over; returns why it is."""
         host, port = self._address.host, self._address.port
         try:
@@ -225,7 +225,7 @@ class NatsDoor:
         connection.subscribe([subject for subject in self._wanted if subject not in self._too_long])
         connection.barrier(lambda answered: self._subscribed(connection) if answered else None)
 
-    def _subscribed(self, connection: NatsConnection) -> None:
+    def _subscribed(self, connection: NatsClientConnection) -> None:
         self._listened_ms = self._broker.now_ms()
         if self._leading is not None:
             self._leading.listening()
@@ -236,7 +236,7 @@ class NatsDoor:
         connection.lagged = False
         _log.info("listening to %d subjects at %s", len(self._wanted) - len(self._too_long), self._address)
 
-    def _disconnected(self, connection: NatsConnection, error: DuramenError) -> None:
+    def _disconnected(self, connection: NatsClientConnection, error: DuramenError) -> None:
         self._ready.clear()
         self._connected_gauge.value = 0
         self._too_long.clear()  # the server that is there next may take them
@@ -294,7 +294,7 @@ class NatsDoor:
         if connection.tick() and self._ready.is_set() and not self._stopping:
             self._ask(connection)
 
-    def _ask(self, connection: NatsConnection) -> None:
+    def _ask(self, connection: NatsClientConnection) -> None:
         """Ask for a sign of life: when it comes, everything that the server had before has come too."""
         asked_ms = self._broker.now_ms()
 

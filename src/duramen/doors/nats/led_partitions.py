@@ -20,13 +20,13 @@ from duramen.metadata.events import Event, PartitionChanged
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
 
-__all__ = ["Leading"]
+__all__ = ["LedPartitions"]
 
 _RESTART: Final = "restart"
 _LEADER_CHANGE: Final = "leader change"
 
 
-class Leading:
+class LedPartitions:
     """Follows the leaderships of this node. `follow` is called when a stream begins or ceases to be among them.
 
     `ready` is called when all is known of one more partition, with what is to be called once all has come that was sent

@@ -13,33 +13,33 @@ from duramen.base.hosts import host_port
 from duramen.base.ids import shown_cluster_id
 from duramen.base.ports import Buffer
 from duramen.codec.cluster import nodes
-from duramen.codec.cluster.channels import Channel, Subject
-from duramen.codec.cluster.handshake import Identity
+from duramen.codec.cluster.channels import PeerChannel, Subject
+from duramen.codec.cluster.handshake import HandshakeIdentity
 from duramen.controller.quorum.applier import ControllerView
 from duramen.controller.quorum.ballot_file import BallotFile
-from duramen.controller.quorum.dependencies import LIMITS, Limits
-from duramen.controller.quorum.recovery import Plan
+from duramen.controller.quorum.dependencies import LIMITS, QuorumLimits
+from duramen.controller.quorum.recovery import QuorumIdentity
 from duramen.controller.quorum.runner import Runner
 from duramen.doors.cluster.dialer import Dialer
 from duramen.doors.cluster.discovery import Gathering
 from duramen.doors.cluster.door import ClusterDoor
-from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.link import PeerLink
 from duramen.doors.cluster.timer import Timer
 from duramen.metadata.events import Event, NodeEvent, PartitionChanged
 from duramen.metadata.nodes import Node
 from duramen.metadata.state import ControllerState
 from duramen.node.addresses import Address
 from duramen.node.cluster.identity import BelongingFile
-from duramen.node.cluster.peers import Neighbours
-from duramen.node.cluster.quorum import Agreeing, Parts, chance_of
-from duramen.raft.description import Described
+from duramen.node.cluster.peers import PeerConnections
+from duramen.node.cluster.quorum import ClusterParts, QuorumReplica, chance_of
+from duramen.raft.description import QuorumDescription
 from duramen.raft.effects import Commit, Effect
-from duramen.raft.forming.values import Kept
-from duramen.raft.timeouts import TIMEOUTS, Timeouts
+from duramen.raft.forming.values import FormationDiskState
+from duramen.raft.timeouts import TIMEOUTS, RaftTimeouts
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.service.methods import NOT_READY
 
-__all__ = ["CLUSTER", "Candidate", "ClusterSide", "Part"]
+__all__ = ["CLUSTER", "Candidate", "ClusterAssembly", "ClusterPart"]
 
 T = TypeVar("T")
 
@@ -59,13 +59,13 @@ class Candidate(NamedTuple):
     directory_id: UUID
     seeds: tuple[Address, ...]
     secret: bytes
-    timeouts: Timeouts = TIMEOUTS
-    limits: Limits = LIMITS
+    timeouts: RaftTimeouts = TIMEOUTS
+    limits: QuorumLimits = LIMITS
     grows: bool = False
     endpoint: str = ""
 
 
-class Part(Protocol):
+class ClusterPart(Protocol):
     """What this node is for the others, beside its part in the quorum: `broker.cluster.member`."""
 
     @property
@@ -100,7 +100,7 @@ class Part(Protocol):
         """Replicas of another node say something. Raises RequestInvalid."""
 
 
-class ClusterSide:
+class ClusterAssembly:
     """Comes to a cluster, and runs the replica of its quorum until it is stopped. A Quorum port.
 
     `failure` is done once the node can take no part any more; the log has said why.
@@ -109,16 +109,16 @@ class ClusterSide:
     def __init__(
         self,
         member: Candidate,
-        parts: Parts,
-        kept: Kept,
+        parts: ClusterParts,
+        kept: FormationDiskState,
     ) -> None:
         """`kept` is what the directory holds; see `start`."""
         loop = asyncio.get_running_loop()
-        identity = Identity(member.node_id, member.directory_id, kept.cluster_id)
+        identity = HandshakeIdentity(member.node_id, member.directory_id, kept.cluster_id)
         self._member = member
         self._parts = parts
         self._me = ReplicaId(member.node_id, str(member.directory_id))
-        self.member: Part | None = None
+        self.member: ClusterPart | None = None
         self.records: Callable[[Buffer, Callable[[bytes], None]], None] | None = None  # answers requests for records
         self._view = ControllerView(self._happened, self._restored)
         self._door = ClusterDoor(
@@ -128,9 +128,9 @@ class ClusterSide:
         self._gathering = Gathering(
             self._door, self._me, kept, member.seeds, persist=self._persist, belongs=self._belongs, later=_later
         )
-        self._neighbours = Neighbours(self._door, member.node_id)
+        self._neighbours = PeerConnections(self._door, member.node_id)
         self._belonging = BelongingFile(parts.files)
-        self._agreeing = Agreeing(
+        self._agreeing = QuorumReplica(
             parts, self._door, self._view, voters=self._reach, carried_out=self._carried_out, failed=self._fail
         )
         self._replaces = kept.replaces
@@ -147,7 +147,7 @@ class ClusterSide:
     async def start(
         cls,
         member: Candidate,
-        parts: Parts,
+        parts: ClusterParts,
         sockets: Sequence[socket.socket],
     ) -> Self:
         """Listen on the sockets, which are bound, and look for a cluster.
@@ -202,7 +202,7 @@ class ClusterSide:
         """What the cluster agrees on, as far as this node knows."""
         return self._view.state
 
-    def describe(self) -> Described | None:
+    def describe(self) -> QuorumDescription | None:
         """The quorum as this node knows it; None where it takes no part yet."""
         return None if self._agreeing.runner is None else self._agreeing.runner.describe()
 
@@ -217,17 +217,17 @@ class ClusterSide:
         subject: Subject = Subject.CONTROLLER,
     ) -> bool:
         """Ask another node: see `Network`."""
-        link = self._door.peers.link(node_id, Channel.CONTROL)
+        link = self._door.peers.link(node_id, PeerChannel.CONTROL)
         return link is not None and link.request(subject, done, body)
 
     def say(self, node_id: int, pieces: Sequence[Buffer]) -> bool:
         """Send what replicas say: see `Network`."""
-        link = self._door.peers.link(node_id, Channel.DATA)
+        link = self._door.peers.link(node_id, PeerChannel.DATA)
         return link is None or link.send(Subject.REPLICAS, *pieces) or not link.open
 
     def ask_records(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
         """Ask another node for clients: see `broker.forwarding`."""
-        link = self._door.peers.link(node_id, Channel.DATA)
+        link = self._door.peers.link(node_id, PeerChannel.DATA)
         return link is not None and link.request(Subject.RECORDS, done, body)
 
     def _happened(self, event: Event, epoch: int) -> None:
@@ -270,7 +270,7 @@ class ClusterSide:
 
     # -- coming to a cluster ------------------------------------------------------------------------
 
-    def _persist(self, kept: Kept, done: Callable[[], None]) -> None:
+    def _persist(self, kept: FormationDiskState, done: Callable[[], None]) -> None:
         def written(result: object) -> None:
             if self._stopping:
                 return
@@ -298,7 +298,7 @@ class ClusterSide:
         member, known = self._member, tuple(self._neighbours.addresses)
         # A disk that has replaced a voter's knows nothing of what that has promised: it votes once it has caught up.
         joins = Voter(self._me, member.endpoint) if self._replaces else None
-        plan = Plan(self._me, founders, known, joins, member.timeouts, member.limits)
+        plan = QuorumIdentity(self._me, founders, known, joins, member.timeouts, member.limits)
         opened: asyncio.Future[Runner | DuramenError] = asyncio.get_running_loop().create_future()
         self._agreeing.open(plan, partial(_settle, opened))
         result = await opened
@@ -345,8 +345,8 @@ class ClusterSide:
         voters = {voter.id.node_id: voter.endpoint for voter in self._voters}
         self._neighbours.reach(self._heard | voters | registered)
 
-    def _tell(self, link: Link) -> None:
-        if self._voters and link.channel is Channel.CONTROL:
+    def _tell(self, link: PeerLink) -> None:
+        if self._voters and link.channel is PeerChannel.CONTROL:
             link.send(Subject.NODES, nodes.encode(tuple((one.id.node_id, one.endpoint) for one in self._voters)))
 
     def _hear(self, body: Buffer) -> None:
@@ -362,14 +362,14 @@ class ClusterSide:
         for seed in self._member.seeds:
             where = host_port(*seed)
             if where not in known:
-                self._seeds[where] = self._door.dial(*seed, Channel.CONTROL)
+                self._seeds[where] = self._door.dial(*seed, PeerChannel.CONTROL)
 
     def _leave_seeds(self) -> None:
         for dialer in self._seeds.values():
             dialer.stop()
         self._seeds = {}
 
-    def take_part(self, member: Part) -> None:
+    def take_part(self, member: ClusterPart) -> None:
         """Tell the member of connections from here on, and of those there are."""
         self.member = member
         for node_id in self._neighbours.there:
@@ -377,18 +377,18 @@ class ClusterSide:
 
     # -- what the door says -------------------------------------------------------------------------
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: PeerLink) -> None:
         """A node is connected."""
         self._gathering.opened(link)
         if link.me.cluster_id is not None and link.peer.identity.cluster_id is not None:
             if self._neighbours.opened(link) and self.member is not None:
                 self.member.opened(link.peer.identity.node_id)
-            if link.channel is Channel.DATA and self.member is not None:
+            if link.channel is PeerChannel.DATA and self.member is not None:
                 self.member.reachable(link.peer.identity.node_id)
             self._tell(link)
             self._agreeing.connected(link.peer.identity.node_id)
 
-    def closed(self, link: Link, why: str) -> None:
+    def closed(self, link: PeerLink, why: str) -> None:
         """That connection is gone."""
         self._gathering.closed(link)
         node_id = link.peer.identity.node_id
@@ -403,7 +403,7 @@ class ClusterSide:
         if where in self._seeds:
             self._seeds.pop(where).stop()
 
-    def message(self, link: Link, subject: Subject, body: Buffer) -> None:
+    def message(self, link: PeerLink, subject: Subject, body: Buffer) -> None:
         """A message came. Raises RequestInvalid where it cannot be read."""
         match subject:
             case Subject.QUORUM:
@@ -416,7 +416,7 @@ class ClusterSide:
             case _:
                 raise RequestInvalid(f"a message about {subject.name}, which this node does not take")
 
-    def request(self, link: Link, subject: Subject, number: int, body: Buffer) -> None:
+    def request(self, link: PeerLink, subject: Subject, number: int, body: Buffer) -> None:
         """A request came. Raises RequestInvalid where it cannot be read."""
         match subject:
             case Subject.FORMING:
@@ -453,9 +453,9 @@ def _later(delay_ms: int, action: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(delay_ms / 1000, action)
 
 
-async def _read(parts: Parts, *, grows: bool) -> Kept:
+async def _read(parts: ClusterParts, *, grows: bool) -> FormationDiskState:
     """What the directory holds of a cluster, where nothing else in it says otherwise."""
-    read: asyncio.Future[tuple[Kept, bool] | BaseException] = asyncio.get_running_loop().create_future()
+    read: asyncio.Future[tuple[FormationDiskState, bool] | BaseException] = asyncio.get_running_loop().create_future()
     belonging, ballots = BelongingFile(parts.files), BallotFile(parts.files)
     parts.worker.submit("disk", lambda: (belonging.read(), ballots.read() is not None), partial(_settle, read))
     result = await read

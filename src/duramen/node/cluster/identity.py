@@ -14,7 +14,7 @@ import msgspec
 from duramen.base.errors import DirectoryUnusable
 from duramen.base.ports import FileSystem
 from duramen.controller.quorum.small_file import WholeFile
-from duramen.raft.forming.values import Attempt, Kept, Proposal
+from duramen.raft.forming.values import ClusterProposal, FormationAttempt, FormationDiskState
 from duramen.raft.voters import ReplicaId, Voter, Voters
 
 __all__ = ["BelongingFile"]
@@ -48,7 +48,7 @@ class BelongingFile:
     def __init__(self, files: FileSystem) -> None:
         self._file = WholeFile(files, "cluster", b"DURCLUS1")
 
-    def read(self) -> Kept:
+    def read(self) -> FormationDiskState:
         """What the directory holds; of an empty one, nothing. What is returned is on disk, name and all.
 
         Raises DirectoryUnusable where the file is not as it was written.
@@ -57,9 +57,9 @@ class BelongingFile:
             content = self._file.read()
         except ValueError as error:
             raise DirectoryUnusable(f"the file {self._file.path} {error}: {_WAY_OUT}") from None
-        return Kept() if content is None else _decode(content)
+        return FormationDiskState() if content is None else _decode(content)
 
-    def write(self, kept: Kept) -> None:
+    def write(self, kept: FormationDiskState) -> None:
         """Put it in the place of what was there; it is on disk when this returns."""
         self._file.write(msgspec.msgpack.encode(_row(kept)))
 
@@ -70,7 +70,7 @@ class BelongingFile:
             self.write(kept._replace(replaces=replaces))
 
 
-def _row(kept: Kept) -> _Row:
+def _row(kept: FormationDiskState) -> _Row:
     promise = None
     if kept.promise is not None:
         (proposer, number), seeds, voters = kept.promise
@@ -86,10 +86,10 @@ def _voters(rows: _Voters) -> Voters:
     return Voters(Voter(ReplicaId(node_id, directory), endpoint) for node_id, directory, endpoint in rows)
 
 
-def _decode(content: memoryview) -> Kept:
+def _decode(content: memoryview) -> FormationDiskState:
     row = msgspec.msgpack.decode(content, type=_Row)
     promise = None
     if row.promise is not None:
-        attempt = Attempt(ReplicaId(*row.promise.proposer), row.promise.number)
-        promise = Proposal(attempt, row.promise.seeds, _voters(row.promise.voters))
-    return Kept(row.attempt, promise, row.cluster_id, _voters(row.voters), row.replaces)
+        attempt = FormationAttempt(ReplicaId(*row.promise.proposer), row.promise.number)
+        promise = ClusterProposal(attempt, row.promise.seeds, _voters(row.promise.voters))
+    return FormationDiskState(row.attempt, promise, row.cluster_id, _voters(row.voters), row.replaces)

@@ -11,10 +11,10 @@ from uuid import UUID
 from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
-from duramen.broker.replicas.configs import Patience
-from duramen.controller.dependencies import TIMING, Timing
+from duramen.broker.replicas.configs import ReplicaPatience
+from duramen.controller.dependencies import TIMING, ControllerTiming
 from duramen.controller.membership.incarnations import IncarnationFile
-from duramen.controller.membership.member import Member, MemberKit
+from duramen.controller.membership.member import ClusterMember, MemberKit
 from duramen.doors.cluster.secret import read_secret
 from duramen.metadata.events import Endpoint
 from duramen.metadata.features import LATEST_LEVEL, LEAST_LEVEL
@@ -22,11 +22,11 @@ from duramen.metadata.nodes import BROKER_ROLE
 from duramen.metadata.registration import Registration
 from duramen.metadata.sessions import SESSIONS, Sessions
 from duramen.node.addresses import Address, bind, listen_all
-from duramen.node.cluster.assembly import CLUSTER, Candidate, ClusterSide
-from duramen.node.cluster.quorum import Parts, chance_of
+from duramen.node.cluster.assembly import CLUSTER, Candidate, ClusterAssembly
+from duramen.node.cluster.quorum import ClusterParts, chance_of
 from duramen.service.methods import wires_by
 
-__all__ = ["Joining"]
+__all__ = ["ClusterJoin"]
 
 _log = logging.getLogger("duramen.cluster")
 
@@ -36,7 +36,7 @@ _SAY_S: Final = 2.0
 _DOOR: Final = ("cluster", "--cluster-listen")
 
 
-class Joining:
+class ClusterJoin:
     """The cluster side of a node of these settings."""
 
     def __init__(self, settings: Settings, listen: Address, seeds: Sequence[Address], *, reached_at: Address) -> None:
@@ -46,12 +46,12 @@ class Joining:
         self._seeds = tuple(seeds)
         self._secret = read_secret(settings.text("cluster.secret.file"))
         self._socket: socket.socket | None = bind(*_DOOR, listen)
-        self._side: ClusterSide | None = None
-        self._member: Member | None = None
+        self._side: ClusterAssembly | None = None
+        self._member: ClusterMember | None = None
 
     async def come(
-        self, parts: Parts, directory_id: UUID, doors: Mapping[str, Address], waits: Callable[[str], None]
-    ) -> Member:
+        self, parts: ClusterParts, directory_id: UUID, doors: Mapping[str, Address], waits: Callable[[str], None]
+    ) -> ClusterMember:
         """Form a cluster with others, or come to one, however long that takes.
 
         `doors` are where clients reach this node, by the name of the door; `waits` is told what for. Raises
@@ -66,7 +66,7 @@ class Joining:
             node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._reached_at,),
             endpoint=str(self._reached_at),
         )  # fmt: skip
-        side = self._side = await ClusterSide.start(candidate, parts, sockets)
+        side = self._side = await ClusterAssembly.start(candidate, parts, sockets)
         waits("looking for the nodes of the cluster")
         cluster_id = await side.joined()
         rack = self._settings.text("broker.rack") or None
@@ -86,7 +86,7 @@ class Joining:
             incarnations=incarnations, producers_ms=self._settings.integer("producer.id.expiration.ms"),
             rebalance_ms=_rebalance_ms(self._settings),
         )  # fmt: skip
-        self._member = Member(kit)
+        self._member = ClusterMember(kit)
         side.take_part(self._member)
         waits("waiting for the controller of the cluster")
         return self._member
@@ -146,7 +146,7 @@ async def _within(event: asyncio.Event, seconds: float) -> bool:
     return True
 
 
-async def _on_disk(parts: Parts, job: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+async def _on_disk(parts: ClusterParts, job: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
     """What a job that waits for the disk returns. Raises DirectoryUnusable, StorageFailed."""
     done: asyncio.Future[tuple[str, ...] | BaseException] = asyncio.get_running_loop().create_future()
     parts.worker.submit("disk", job, lambda result: None if done.done() else done.set_result(result))
@@ -158,8 +158,8 @@ async def _on_disk(parts: Parts, job: Callable[[], tuple[str, ...]]) -> tuple[st
     return result
 
 
-def _patience(settings: Settings) -> Patience:
-    return Patience(
+def _patience(settings: Settings) -> ReplicaPatience:
+    return ReplicaPatience(
         settings.integer("replica.lag.time.max.ms"), settings.integer("replica.eject.latency.ms") or None
     )  # fmt: skip
 
@@ -175,7 +175,7 @@ def _sessions(settings: Settings) -> Sessions:
     return Sessions(timeout_ms, min(timeout_ms, SESSIONS.grace_ms), min(timeout_ms, SESSIONS.absent_ms))
 
 
-def _timing(settings: Settings) -> Timing:
+def _timing(settings: Settings) -> ControllerTiming:
     session_ms = settings.integer("broker.session.timeout.ms")
     return TIMING._replace(
         heartbeat_ms=min(settings.integer("broker.heartbeat.interval.ms"), max(1, session_ms // 2)),

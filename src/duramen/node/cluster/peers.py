@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from duramen.base.errors import SettingInvalid
-from duramen.codec.cluster.channels import Channel
+from duramen.codec.cluster.channels import PeerChannel
 from duramen.doors.cluster.dialer import Dialer
 from duramen.doors.cluster.door import ClusterDoor
-from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.link import PeerLink
 from duramen.node.addresses import parse_address
 
-__all__ = ["Neighbours"]
+__all__ = ["PeerConnections"]
 
 _log = logging.getLogger("duramen.cluster")
 
-_CHANNELS: Final = (Channel.CONTROL, Channel.METADATA, Channel.DATA)
+_CHANNELS: Final = (PeerChannel.CONTROL, PeerChannel.METADATA, PeerChannel.DATA)
 
 
-class Neighbours:
+class PeerConnections:
     """Which nodes are dialed and which are there; the log says so whenever one comes or goes."""
 
     def __init__(self, door: ClusterDoor, node_id: int) -> None:
@@ -67,7 +67,7 @@ class Neighbours:
         """The nodes with a connection."""
         return sorted(self._there)
 
-    def opened(self, link: Link) -> bool:
+    def opened(self, link: PeerLink) -> bool:
         """There is a connection; whether it is the first with that node."""
         node_id = link.peer.identity.node_id
         if node_id in self._there:
@@ -76,7 +76,7 @@ class Neighbours:
         _log.info("node %d is there, at %s", node_id, link.where)
         return True
 
-    def closed(self, link: Link, why: str) -> bool:
+    def closed(self, link: PeerLink, why: str) -> bool:
         """It is gone; whether it was the last with that node."""
         node_id = link.peer.identity.node_id
         if node_id not in self._there or node_id in self._door.peers.node_ids():

@@ -10,18 +10,18 @@ from duramen.base.ids import METADATA_STREAM_ID
 from duramen.base.ports import Buffer, Clock, FileSystem, Randomness, Worker
 from duramen.codec.cluster.channels import Subject
 from duramen.controller.quorum.applier import ControllerView
-from duramen.controller.quorum.recovery import Opening, Plan
+from duramen.controller.quorum.recovery import Opening, QuorumIdentity
 from duramen.controller.quorum.runner import Runner
 from duramen.controller.quorum.snapshot_chunks import Wire
 from duramen.doors.cluster.door import ClusterDoor
-from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.link import PeerLink
 from duramen.doors.cluster.quorum import channel_of, from_bytes, to_bytes
 from duramen.raft.effects import Append, Became, Cut, Effect, Install
 from duramen.raft.voters import ReplicaId, Voters
 from duramen.storage.log.log import Log, LogConfig, LogKey
 from duramen.storage.store import Store
 
-__all__ = ["METADATA_LOG", "Agreeing", "Parts", "chance_of"]
+__all__ = ["METADATA_LOG", "ClusterParts", "QuorumReplica", "chance_of"]
 
 _log = logging.getLogger("duramen.cluster")
 
@@ -30,7 +30,7 @@ METADATA_LOG: Final = LogKey(METADATA_STREAM_ID, 0)
 _CHANCE_BYTES: Final = 8
 
 
-class Parts(NamedTuple):
+class ClusterParts(NamedTuple):
     """What a node has that its cluster side works with."""
 
     files: FileSystem
@@ -46,12 +46,12 @@ def chance_of(randomness: Randomness) -> Callable[[int], int]:
     return lambda below: int.from_bytes(randomness.token(_CHANCE_BYTES), "big") % below
 
 
-class Agreeing:
+class QuorumReplica:
     """Opens the replica, and is what is outside of it. What comes before it is opened is lost, as on any network."""
 
     def __init__(
         self,
-        parts: Parts,
+        parts: ClusterParts,
         door: ClusterDoor,
         view: ControllerView,
         *,
@@ -77,7 +77,7 @@ class Agreeing:
         """The metadata log."""
         return self._parts.store.ensure(METADATA_LOG, LogConfig(durability="sync"))
 
-    def open(self, plan: Plan, done: Callable[[Runner | DuramenError], None]) -> None:
+    def open(self, plan: QuorumIdentity, done: Callable[[Runner | DuramenError], None]) -> None:
         """Open the replica; `done` gets it, or why there is none."""
         parts = self._parts
 
@@ -92,7 +92,7 @@ class Agreeing:
             plan=plan, view=self._view, outside=self, chance=chance_of(parts.randomness),
         ).run(opened)  # fmt: skip
 
-    def message(self, link: Link, body: Buffer) -> None:
+    def message(self, link: PeerLink, body: Buffer) -> None:
         """Another replica says something. Raises RequestInvalid where that cannot be read."""
         message = from_bytes(body, link.peer.identity[:2])
         if self.runner is not None:

@@ -17,17 +17,17 @@ from uuid import UUID
 
 from duramen.raft.forming.obstacles import obstacle
 from duramen.raft.forming.values import (
-    Attempt,
     Belongs,
+    ClusterProposal,
     Effect,
-    Hello,
-    Kept,
+    FormationAttempt,
+    FormationDiskState,
+    FormationHello,
+    FormationReply,
     Message,
-    Persist,
-    Proposal,
-    Propose,
-    Reply,
-    Send,
+    PersistFormation,
+    ProposeCluster,
+    SendFormationMessage,
 )
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
 
@@ -37,13 +37,13 @@ __all__ = ["Forming"]
 class Forming:
     """The node `me`, as its directory knows it. Whatever is called, `take` has what is to be done then."""
 
-    def __init__(self, me: ReplicaId, kept: Kept, seeds: Iterable[str]) -> None:
+    def __init__(self, me: ReplicaId, kept: FormationDiskState, seeds: Iterable[str]) -> None:
         """`seeds` are addresses, the node's own among them where it is a seed."""
         self.me = me
         self.seeds = tuple(sorted(set(seeds)))
         self._kept = kept
-        self._proposal: Proposal | None = None
-        self._heard: dict[str, Hello] = {}
+        self._proposal: ClusterProposal | None = None
+        self._heard: dict[str, FormationHello] = {}
         self._effects: list[Effect] = []
         if kept.cluster_id is None:
             self._begin()
@@ -51,11 +51,11 @@ class Forming:
             self._effects.append(Belongs(kept.cluster_id, kept.voters))
 
     @property
-    def hello(self) -> Hello:
+    def hello(self) -> FormationHello:
         """What it says of itself."""
         kept = self._kept
         promised = None if kept.promise is None else kept.promise.attempt
-        return Hello(self.me, self.seeds, kept.attempt, promised, kept.cluster_id)
+        return FormationHello(self.me, self.seeds, kept.attempt, promised, kept.cluster_id)
 
     @property
     def cluster_id(self) -> UUID | None:
@@ -88,7 +88,7 @@ class Forming:
             self._heard[address] = self.hello
             self._decide()
 
-    def answered(self, address: str, hello: Hello) -> None:
+    def answered(self, address: str, hello: FormationHello) -> None:
         """The seed at `address` answered."""
         if address in self.seeds and self.cluster_id is None:
             self._heard[address] = hello
@@ -102,15 +102,15 @@ class Forming:
     def asked(self, message: Message, request: object) -> None:
         """Somebody asks; `request` is handed back with the answer."""
         if self.cluster_id is None:
-            if isinstance(message, Propose):
+            if isinstance(message, ProposeCluster):
                 self._consider(message.proposal)
             else:
                 self._weigh(message)
-        self._effects.append(Reply(request, self.hello))
+        self._effects.append(FormationReply(request, self.hello))
 
     # -- promises -----------------------------------------------------------------------------------
 
-    def _consider(self, proposal: Proposal) -> None:
+    def _consider(self, proposal: ClusterProposal) -> None:
         """Stand by a proposal, unless something is against it."""
         promise, attempt = self._kept.promise, proposal.attempt
         if self._proposal is not None or self.me not in proposal.voters or self.seeds != proposal.seeds:
@@ -119,7 +119,7 @@ class Forming:
             return
         self._persist(self._kept._replace(promise=proposal))
 
-    def _weigh(self, hello: Hello) -> None:
+    def _weigh(self, hello: FormationHello) -> None:
         """What a hello means for what was promised: the cluster is there, or never will be."""
         promise = self._kept.promise
         if promise is None or self.cluster_id is not None:
@@ -162,7 +162,7 @@ class Forming:
 
     def _propose(self, voters: Voters) -> None:
         if self._proposal is None:
-            self._proposal = Proposal(Attempt(self.me, self._kept.attempt), self.seeds, voters)
+            self._proposal = ClusterProposal(FormationAttempt(self.me, self._kept.attempt), self.seeds, voters)
             self.tick()
         attempt = self._proposal.attempt
         others = [hello for hello in self._heard.values() if hello.sender != self.me]
@@ -186,13 +186,13 @@ class Forming:
 
     # -- what is to be done -------------------------------------------------------------------------
 
-    def _persist(self, kept: Kept) -> None:
+    def _persist(self, kept: FormationDiskState) -> None:
         self._kept = kept
-        self._effects.append(Persist(kept))
+        self._effects.append(PersistFormation(kept))
 
     def _ask(self, address: str) -> None:
-        message = self.hello if self._proposal is None else Propose(self._proposal)
-        self._effects.append(Send(address, message))
+        message = self.hello if self._proposal is None else ProposeCluster(self._proposal)
+        self._effects.append(SendFormationMessage(address, message))
 
     def _is_mine(self, address: str) -> bool:
         heard = self._heard.get(address)

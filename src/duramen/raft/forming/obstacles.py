@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from duramen.raft.forming.values import Attempt, Hello, Proposal
+from duramen.raft.forming.values import ClusterProposal, FormationAttempt, FormationHello
 
 __all__ = ["obstacle"]
 
 
-def obstacle(me: Hello, heard: Mapping[str, Hello], promise: Proposal | None) -> str:
+def obstacle(me: FormationHello, heard: Mapping[str, FormationHello], promise: ClusterProposal | None) -> str:
     """What keeps the node that says `me` from forming a cluster; empty where nothing does.
 
     `heard` is what was heard from each seed, `promise` what the node has promised.
@@ -19,7 +19,7 @@ def obstacle(me: Hello, heard: Mapping[str, Hello], promise: Proposal | None) ->
     return _clusters(heard) or _twice(heard) or _lists(me, heard) or _missing(me, heard) or _promises(me, heard)
 
 
-def _promise(promise: Proposal, heard: Mapping[str, Hello]) -> str:
+def _promise(promise: ClusterProposal, heard: Mapping[str, FormationHello]) -> str:
     proposer, cluster_id = promise.attempt.proposer, promise.attempt.cluster_id
     begun = f"the cluster {cluster_id} was begun by node {proposer.node_id} with the directory {proposer.directory_id}"
     for address, hello in sorted(heard.items()):
@@ -34,7 +34,7 @@ def _promise(promise: Proposal, heard: Mapping[str, Hello]) -> str:
     )
 
 
-def _clusters(heard: Mapping[str, Hello]) -> str:
+def _clusters(heard: Mapping[str, FormationHello]) -> str:
     members = [(address, hello) for address, hello in sorted(heard.items()) if hello.cluster_id is not None]
     if len({hello.cluster_id for _, hello in members}) < 2:
         return ""
@@ -42,8 +42,8 @@ def _clusters(heard: Mapping[str, Hello]) -> str:
     return f"the seeds belong to different clusters, {', '.join(each)}: name seeds of one cluster"
 
 
-def _twice(heard: Mapping[str, Hello]) -> str:
-    addresses: dict[int, tuple[str, Hello]] = {}
+def _twice(heard: Mapping[str, FormationHello]) -> str:
+    addresses: dict[int, tuple[str, FormationHello]] = {}
     for address, hello in sorted(heard.items()):
         node_id = hello.sender.node_id
         if node_id in addresses:
@@ -56,7 +56,7 @@ def _twice(heard: Mapping[str, Hello]) -> str:
     return ""
 
 
-def _lists(me: Hello, heard: Mapping[str, Hello]) -> str:
+def _lists(me: FormationHello, heard: Mapping[str, FormationHello]) -> str:
     for address, hello in sorted(heard.items()):
         if hello.seeds != me.seeds:
             return (
@@ -66,7 +66,7 @@ def _lists(me: Hello, heard: Mapping[str, Hello]) -> str:
     return ""
 
 
-def _missing(me: Hello, heard: Mapping[str, Hello]) -> str:
+def _missing(me: FormationHello, heard: Mapping[str, FormationHello]) -> str:
     missing = [address for address in me.seeds if address not in heard]
     if missing:
         return f"a cluster is formed once all seeds are there; missing: {', '.join(missing)}"
@@ -75,7 +75,7 @@ def _missing(me: Hello, heard: Mapping[str, Hello]) -> str:
     return ""
 
 
-def _promises(me: Hello, heard: Mapping[str, Hello]) -> str:
+def _promises(me: FormationHello, heard: Mapping[str, FormationHello]) -> str:
     proposer = min(hello.sender for hello in heard.values())
     for address, hello in sorted(heard.items()):
         if hello.promised is not None and hello.promised.proposer != proposer:
@@ -86,6 +86,6 @@ def _promises(me: Hello, heard: Mapping[str, Hello]) -> str:
             )
     if proposer != me.sender:
         return f"node {proposer.node_id} has not formed the cluster yet"
-    attempt = Attempt(me.sender, me.attempt)
+    attempt = FormationAttempt(me.sender, me.attempt)
     missing = [address for address, one in sorted(heard.items()) if one.promised != attempt and one.sender != proposer]
     return f"not all seeds have promised yet to form a cluster; missing: {', '.join(missing)}"

@@ -9,21 +9,21 @@ from uuid import UUID, uuid5
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voters
 
 __all__ = [
-    "Attempt",
     "Belongs",
+    "ClusterProposal",
     "Effect",
-    "Hello",
-    "Kept",
+    "FormationAttempt",
+    "FormationDiskState",
+    "FormationHello",
+    "FormationReply",
     "Message",
-    "Persist",
-    "Proposal",
-    "Propose",
-    "Reply",
-    "Send",
+    "PersistFormation",
+    "ProposeCluster",
+    "SendFormationMessage",
 ]
 
 
-class Attempt(NamedTuple):
+class FormationAttempt(NamedTuple):
     """One try of a node's directory to form a cluster. Each has at most one proposal, and a cluster id of its own."""
 
     proposer: ReplicaId
@@ -35,15 +35,15 @@ class Attempt(NamedTuple):
         return uuid5(UUID(self.proposer.directory_id), str(self.number))
 
 
-class Proposal(NamedTuple):
+class ClusterProposal(NamedTuple):
     """A cluster that may be: its first voters, who are all that the seeds named."""
 
-    attempt: Attempt
+    attempt: FormationAttempt
     seeds: tuple[str, ...]
     voters: Voters
 
 
-class Kept(NamedTuple):
+class FormationDiskState(NamedTuple):
     """What a node's directory holds of it; the default is what an empty one does.
 
     `attempt` is the number of the node's own newest attempt. `promise` is the proposal of another that it stands by.
@@ -53,49 +53,49 @@ class Kept(NamedTuple):
     """
 
     attempt: int = 0
-    promise: Proposal | None = None
+    promise: ClusterProposal | None = None
     cluster_id: UUID | None = None
     voters: Voters = NO_VOTERS
     replaces: bool = False
 
 
-class Hello(NamedTuple):
+class FormationHello(NamedTuple):
     """Who somebody is, and how far: the number of its own attempt, the attempt it has promised, its cluster."""
 
     sender: ReplicaId
     seeds: tuple[str, ...]
     attempt: int
-    promised: Attempt | None = None
+    promised: FormationAttempt | None = None
     cluster_id: UUID | None = None
 
 
-class Propose(NamedTuple):
+class ProposeCluster(NamedTuple):
     """Promise this. The sender is the proposer."""
 
-    proposal: Proposal
+    proposal: ClusterProposal
 
 
-Message = Hello | Propose
+Message = FormationHello | ProposeCluster
 
 
-class Persist(NamedTuple):
+class PersistFormation(NamedTuple):
     """Write this and sync it, before anything that follows is done."""
 
-    kept: Kept
+    kept: FormationDiskState
 
 
-class Send(NamedTuple):
+class SendFormationMessage(NamedTuple):
     """Send a message to whoever is at an address, as a request."""
 
     address: str
     message: Message
 
 
-class Reply(NamedTuple):
+class FormationReply(NamedTuple):
     """Answer the request that was called so."""
 
     request: object
-    hello: Hello
+    hello: FormationHello
 
 
 class Belongs(NamedTuple):
@@ -105,4 +105,4 @@ class Belongs(NamedTuple):
     voters: Voters
 
 
-Effect = Persist | Send | Reply | Belongs
+Effect = PersistFormation | SendFormationMessage | FormationReply | Belongs

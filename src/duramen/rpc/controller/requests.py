@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from duramen.metadata.alter_partition import Member, Proposal
+from duramen.metadata.alter_partition import InSyncMember, InSyncProposal
 from duramen.metadata.decisions import Definition
 from duramen.metadata.heartbeats import Heartbeat
 from duramen.metadata.partitions import PartitionId
-from duramen.metadata.rebalance import Move
+from duramen.metadata.rebalance import ReplicaMove
 from duramen.metadata.registration import Registration
 from duramen.raft.voters import ReplicaId, Voter
 
@@ -74,7 +74,7 @@ class Beat(_Request, frozen=True):
 class AlterPartitions(_Request, frozen=True):
     """A leader proposes who is in sync, of several partitions; each is taken or refused by itself."""
 
-    proposals: tuple[Proposal, ...]
+    proposals: tuple[InSyncProposal, ...]
 
 
 class Report(NamedTuple):
@@ -87,7 +87,7 @@ class Report(NamedTuple):
 class ReportLeaders(_Request, frozen=True):
     """A follower in sync cannot reach the leaders of these partitions."""
 
-    reporter: Member
+    reporter: InSyncMember
     reports: tuple[Report, ...]
 
 
@@ -96,7 +96,7 @@ class ReportDamage(_Request, frozen=True):
 
     repeats = True
 
-    reporter: Member
+    reporter: InSyncMember
     places: tuple[PartitionId, ...]
 
 
@@ -230,14 +230,14 @@ class PlanMoves(_Request, frozen=True):
 class BeginMoves(_Request, frozen=True):
     """Carry a plan on, so that `at_once` of its moves are under way; asked again until all are done."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[ReplicaMove, ...]
     at_once: int
 
 
 class CancelMoves(_Request, frozen=True):
     """Take back what is under way of a plan."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[ReplicaMove, ...]
 
 
 class DrainNode(_Request, frozen=True):

@@ -6,9 +6,9 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.errors import DuramenError
-from duramen.metadata.alter_partition import Refusal
+from duramen.metadata.alter_partition import AlterPartitionRefusal
 from duramen.metadata.partitions import PartitionState
-from duramen.metadata.rebalance import Move
+from duramen.metadata.rebalance import ReplicaMove
 from duramen.raft.description import ReplicaProgress
 from duramen.raft.voters import Voter
 
@@ -55,7 +55,7 @@ class Beaten(_Value, frozen=True):
 class Isr(msgspec.Struct, frozen=True):
     """What became of one proposal: why it was refused, or the partition; `new_leader`: it has another leader now."""
 
-    refusal: Refusal | None = None
+    refusal: AlterPartitionRefusal | None = None
     partition: PartitionState | None = None
     new_leader: bool = False
 
@@ -83,7 +83,7 @@ class Block(_Value, frozen=True):
 class Planned(_Value, frozen=True):
     """A plan: what is to move."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[ReplicaMove, ...]
 
 
 class Stepped(_Value, frozen=True):

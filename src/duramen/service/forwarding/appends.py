@@ -12,14 +12,14 @@ from duramen.base.deadlines import Deadline
 from duramen.base.errors import DuramenError, NodeBusy, NotLeader, OutcomeUnknown
 from duramen.broker.partition import Partition
 from duramen.rpc.retry import may_repeat
-from duramen.service.forwarded_requests import APPEND, Append, Appended, Fate
+from duramen.service.forwarded_requests import APPEND, AppendRequest, AppendResponse, AppendResult
 from duramen.service.forwarding import local as here
-from duramen.service.forwarding.router import FIRST_RETRY_MS, LAST_RETRY_MS, Ways
+from duramen.service.forwarding.router import FIRST_RETRY_MS, LAST_RETRY_MS, Router
 
-__all__ = ["Batch", "Delivery"]
+__all__ = ["Delivery", "PartitionBatch"]
 
 
-class Batch(NamedTuple):
+class PartitionBatch(NamedTuple):
     """A batch that its partition takes, as far as that can be known without leading it."""
 
     partition: Partition
@@ -30,13 +30,14 @@ class Delivery:
     """The batches of one request on their way."""
 
     def __init__(
-        self, ways: Ways, batches: Sequence[Batch], within_ms: int, done: Callable[[list[Fate]], None],
+        self, ways: Router, batches: Sequence[PartitionBatch], within_ms: int,
+        done: Callable[[list[AppendResult]], None],
     ) -> None:  # fmt: skip
         """`done` gets the fates in the order of the batches, once: NotLeader where no leader was found in time."""
         self._ways = ways
         self._batches = batches
-        self._done: Callable[[list[Fate]], None] | None = done
-        self._fates: dict[int, Fate] = {}
+        self._done: Callable[[list[AppendResult]], None] | None = done
+        self._fates: dict[int, AppendResult] = {}
         self._asked: dict[int, int] = {}  # who has each batch and has not answered
         self._again: dict[int, DuramenError] = {}  # what goes to the next leader, and why
         self._held: dict[int, int] = {}  # bytes of each request on its way
@@ -72,7 +73,7 @@ class Delivery:
             self._asked[at] = node_id
             here.append(*self._batches[at], partial(self._appended, at))
 
-    def _appended(self, at: int, fate: Fate) -> None:
+    def _appended(self, at: int, fate: AppendResult) -> None:
         self._settle(at, fate)
         self._go_on()
 
@@ -89,10 +90,10 @@ class Delivery:
         self._held[numbers[0]] = size
         for at in numbers:
             self._asked[at] = leader
-        request = Append(stream_id.bytes, batches)
+        request = AppendRequest(stream_id.bytes, batches)
         self._ways.caller.call(leader, APPEND, request, partial(self._heard, leader, numbers))
 
-    def _heard(self, leader: int, numbers: list[int], answer: Appended | DuramenError) -> None:
+    def _heard(self, leader: int, numbers: list[int], answer: AppendResponse | DuramenError) -> None:
         if self._done is None:
             return
         self._give_back(numbers[0])
@@ -108,9 +109,9 @@ class Delivery:
 
     def _refuse(self, numbers: Iterable[int], error: DuramenError) -> None:
         for at in numbers:
-            self._settle(at, Fate(-1, error))
+            self._settle(at, AppendResult(-1, error))
 
-    def _settle(self, at: int, fate: Fate) -> None:
+    def _settle(self, at: int, fate: AppendResult) -> None:
         self._asked.pop(at, None)
         if fate.error is not None and not fate.unknown and may_repeat(fate.error, idempotent=APPEND.idempotent):
             self._again[at] = fate.error
@@ -135,9 +136,9 @@ class Delivery:
         if self._done is None:
             return
         for at, why in self._again.items():
-            self._fates[at] = Fate(-1, error or why)
+            self._fates[at] = AppendResult(-1, error or why)
         for at, node_id in self._asked.items():
-            self._fates[at] = Fate(-1, _unanswered(node_id), True)
+            self._fates[at] = AppendResult(-1, _unanswered(node_id), True)
         self._finish()
 
     def _finish(self) -> None:
@@ -151,13 +152,13 @@ class Delivery:
             done([self._fates[at] for at in range(len(self._batches))])
 
 
-def _fates(leader: int, answer: Appended | DuramenError, count: int) -> list[Fate]:
+def _fates(leader: int, answer: AppendResponse | DuramenError, count: int) -> list[AppendResult]:
     """What a leader has answered; where that is nothing that can be read, the batches may be stored."""
-    if isinstance(answer, Appended) and len(answer.fates) == count:
+    if isinstance(answer, AppendResponse) and len(answer.fates) == count:
         return answer.read()
     if isinstance(answer, DuramenError) and not isinstance(answer, OutcomeUnknown):
-        return [Fate(-1, answer)] * count  # it was refused as a whole
-    return [Fate(-1, _unanswered(leader), True)] * count
+        return [AppendResult(-1, answer)] * count  # it was refused as a whole
+    return [AppendResult(-1, _unanswered(leader), True)] * count
 
 
 def _unanswered(node_id: int) -> OutcomeUnknown:

@@ -6,8 +6,8 @@ from typing import Any, Protocol, TypeVar
 from duramen.base.errors import DuramenError, NotLeader, OutcomeUnknown
 from duramen.broker.partition import Partition
 from duramen.rpc.methods import Method
-from duramen.rpc.retry import Leader, Pace, Retrying, Underway
-from duramen.service.forwarding.router import FIRST_RETRY_MS, LAST_RETRY_MS, Ways
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway
+from duramen.service.forwarding.router import FIRST_RETRY_MS, LAST_RETRY_MS, Router
 
 __all__ = ["Errand", "asking"]
 
@@ -34,13 +34,13 @@ class Errand(Protocol[Found_co]):
 
 
 def asking(
-    ways: Ways, errand: Errand[Found], within_ms: int, done: Callable[[Found | DuramenError | OSError], None],
+    ways: Router, errand: Errand[Found], within_ms: int, done: Callable[[Found | DuramenError | OSError], None],
 ) -> Retrying[Found | OSError]:  # fmt: skip
     """An errand that is to begin. `done` gets what is found once, NotLeader where nobody was found within the time."""
     method = errand.method
 
     def attempt(
-        known: Leader, left_ms: int, answered: Callable[[Found | DuramenError | OSError], None]
+        known: KnownLeader, left_ms: int, answered: Callable[[Found | DuramenError | OSError], None]
     ) -> Underway:  # fmt: skip
         cancel = errand.begin(answered)
         if cancel is not None:
@@ -55,7 +55,7 @@ def asking(
             outcome = NotLeader(f"the partition's leader does not answer: {outcome}: ask again")
         done(outcome)
 
-    pace = Pace(within_ms, FIRST_RETRY_MS, LAST_RETRY_MS)
+    pace = RetryPace(within_ms, FIRST_RETRY_MS, LAST_RETRY_MS)
     return Retrying(
         attempt, lambda: ways.leader(errand.partition), pace, ways.caller.clock, ways.caller.deadlines, told,
         idempotent=method.idempotent,

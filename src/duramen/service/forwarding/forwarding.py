@@ -12,14 +12,14 @@ from duramen.rpc.caller import Way
 from duramen.rpc.retry import Retrying
 from duramen.rpc.server import Handler
 from duramen.service.broker import Broker
-from duramen.service.forwarded_requests import Bytes, Deleted, Fate, Manage, Managed
-from duramen.service.forwarding.appends import Batch, Delivery
+from duramen.service.forwarded_requests import AppendResult, Bytes, DeleteRecordsResponse, Manage, Managed
+from duramen.service.forwarding.appends import Delivery, PartitionBatch
 from duramen.service.forwarding.client import Errand, asking
-from duramen.service.forwarding.handlers import Serving
-from duramen.service.forwarding.local import Found
+from duramen.service.forwarding.handlers import ForwardedRequestHandlers
+from duramen.service.forwarding.local import LocalSlice
 from duramen.service.forwarding.memory import Room
-from duramen.service.forwarding.partition_requests import Deleting, Managing, Reading
-from duramen.service.forwarding.router import Ways
+from duramen.service.forwarding.partition_requests import Deleting, Managing, ReadRequest
+from duramen.service.forwarding.router import Router
 
 __all__ = ["WITHIN_MS", "Forwarding", "Nowhere"]
 
@@ -44,14 +44,16 @@ class Forwarding:
     def __init__(self, broker: Broker, way: Way, room: Room) -> None:
         """`room` is for all that clients have sent and wait for."""
         self.room = room
-        self._ways = Ways(broker, broker.caller.over(way), room)
-        self._serving = Serving(self._ways)
+        self._ways = Router(broker, broker.caller.over(way), room)
+        self._serving = ForwardedRequestHandlers(self._ways)
         self._open: dict[Delivery | Retrying[Any], None] = {}
 
-    def append(self, batches: Sequence[Batch], within_ms: int, done: Callable[[list[Fate]], None]) -> None:
+    def append(
+        self, batches: Sequence[PartitionBatch], within_ms: int, done: Callable[[list[AppendResult]], None]
+    ) -> None:
         """Append batches of one stream, as with acks=all; `done` gets the fate of each, in their order."""
 
-        def told(fates: list[Fate]) -> None:
+        def told(fates: list[AppendResult]) -> None:
             self._open.pop(delivery, None)
             done(fates)
 
@@ -61,17 +63,19 @@ class Forwarding:
 
     def read(
         self, partition: Partition, position: Position, max_bytes: int, max_wait_ms: int,
-        done: Callable[[Found | Bytes | DuramenError | OSError], None],
+        done: Callable[[LocalSlice | Bytes | DuramenError | OSError], None],
     ) -> Callable[[], None]:  # fmt: skip
         """Read from a place on, as soon as there is something; returns what cancels it.
 
         `done` gets a slice of this node's own log, or the bytes that another node has sent.
         """
-        errand: Errand[Found | Bytes] = Reading(self._ways.broker.fetches, partition, position, max_bytes, max_wait_ms)
+        errand: Errand[LocalSlice | Bytes] = ReadRequest(
+            self._ways.broker.fetches, partition, position, max_bytes, max_wait_ms
+        )
         return self._ask(errand, max_wait_ms + WITHIN_MS, done)
 
     def delete(
-        self, partition: Partition, before: int, done: Callable[[Deleted | DuramenError | OSError], None]
+        self, partition: Partition, before: int, done: Callable[[DeleteRecordsResponse | DuramenError | OSError], None]
     ) -> None:
         """Delete the records before an offset, -1: before the high watermark."""
         self._ask(Deleting(partition, before), WITHIN_MS, done)

@@ -9,7 +9,7 @@ from duramen.base.errors import BatchTooLarge, DuramenError, NodeBusy, NotLeader
 from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel
+from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, PeerChannel
 from duramen.rpc.server import Done, Handler
 from duramen.service.forwarded_requests import (
     APPEND,
@@ -18,32 +18,32 @@ from duramen.service.forwarded_requests import (
     DELETE_RECORDS,
     READ,
     SHOW_GROUP,
-    Append,
-    Appended,
+    AppendRequest,
+    AppendResponse,
+    AppendResult,
     Bytes,
     Delete,
-    Deleted,
-    Fate,
+    DeleteRecordsResponse,
     Manage,
     Managed,
     Read,
     position_of,
 )
 from duramen.service.forwarding import local as here
-from duramen.service.forwarding.local import Fetching, Found
-from duramen.service.forwarding.router import Ways
+from duramen.service.forwarding.local import Fetching, LocalSlice
+from duramen.service.forwarding.router import Router
 from duramen.storage.scan import read_slice
 
-__all__ = ["Serving"]
+__all__ = ["ForwardedRequestHandlers"]
 
 _MOST_WAITING: Final = 50  # reads of all other nodes; beyond that, they are answered at once
-_LARGEST_SLICE_BYTES: Final = LARGEST_BODY_BYTES[Channel.DATA] - 1024
+_LARGEST_SLICE_BYTES: Final = LARGEST_BODY_BYTES[PeerChannel.DATA] - 1024
 
 
-class Serving:
+class ForwardedRequestHandlers:
     """Answers the requests of other nodes."""
 
-    def __init__(self, ways: Ways) -> None:
+    def __init__(self, ways: Router) -> None:
         self._ways = ways
         self._server = ways.caller.server
         self._waiting: set[Done[Bytes]] = set()
@@ -85,27 +85,27 @@ class Serving:
         partition.check_leads()
         return partition
 
-    def _delete(self, request: Delete, done: Done[Deleted]) -> None:
+    def _delete(self, request: Delete, done: Done[DeleteRecordsResponse]) -> None:
         here.delete(self._led(request.stream_id, request.partition), request.before, done)
 
     # -- appends ------------------------------------------------------------------------------------
 
-    def _append(self, request: Append, done: Done[Appended]) -> None:
+    def _append(self, request: AppendRequest, done: Done[AppendResponse]) -> None:
         stream = self._stream(request.stream_id)
         if stream.internal:
             raise RequestInvalid(f"{stream.name} is the broker's own")
-        fates: dict[int, Fate] = {}
+        fates: dict[int, AppendResult] = {}
 
-        def settled(at: int, fate: Fate) -> None:
+        def settled(at: int, fate: AppendResult) -> None:
             fates[at] = fate
             if len(fates) == len(request.batches):
-                done(Appended.of([fates[one] for one in range(len(fates))]))
+                done(AppendResponse.of([fates[one] for one in range(len(fates))]))
 
         for at, (index, batch) in enumerate(request.batches):
             try:
                 partition = self._led(request.stream_id, index)
             except DuramenError as error:
-                settled(at, Fate(-1, error))
+                settled(at, AppendResult(-1, error))
             else:
                 here.append(partition, batch, partial(settled, at))
 
@@ -115,7 +115,7 @@ class Serving:
         partition = self._led(request.stream_id, request.partition)
         wait_ms = request.max_wait_ms if len(self._waiting) < _MOST_WAITING else 0
 
-        def found(outcome: Found | DuramenError | OSError) -> None:
+        def found(outcome: LocalSlice | DuramenError | OSError) -> None:
             self._waiting.discard(done)
             self._found(partition, outcome, done)
 
@@ -124,15 +124,15 @@ class Serving:
             self._ways.broker.fetches, partition, position_of(request.where), request.max_bytes, wait_ms, found
         )  # fmt: skip
 
-    def _found(self, partition: Partition, found: Found | DuramenError | OSError, done: Done[Bytes]) -> None:
-        if not isinstance(found, Found):
+    def _found(self, partition: Partition, found: LocalSlice | DuramenError | OSError, done: Done[Bytes]) -> None:
+        if not isinstance(found, LocalSlice):
             done(_as_ours(found))
         elif found.content is None:
             done(Bytes(found.offset, found.high_watermark, b""))
         else:
             self._read_slice(partition, found, done)
 
-    def _read_slice(self, partition: Partition, found: Found, done: Done[Bytes]) -> None:
+    def _read_slice(self, partition: Partition, found: LocalSlice, done: Done[Bytes]) -> None:
         size = 0 if found.content is None else len(found.content)
         room = self._ways.room
         if size > _LARGEST_SLICE_BYTES:

@@ -13,18 +13,18 @@ from duramen.base.errors import (
     StorageFailed,
 )
 from duramen.base.positions import At, Last, Position, Since
-from duramen.broker.fetch import Fetched, Fetcher, Fetches, Wanted
+from duramen.broker.fetch import FetchCoordinator, Fetcher, FetchResult, PartitionFetch
 from duramen.broker.partition import LATEST, Partition
-from duramen.service.forwarded_requests import Deleted, Fate
+from duramen.service.forwarded_requests import AppendResult, DeleteRecordsResponse
 from duramen.storage.segment.reader import Slice
 
-__all__ = ["Fetching", "Found", "append", "delete", "has"]
+__all__ = ["Fetching", "LocalSlice", "append", "delete", "has"]
 
 _UNSURE: Final = (NodeStopping, NotEnoughReplicasAfterAppend, OutcomeUnknown, StorageFailed)
 """Of a batch that was appended, and then this was said, it is not known whether it is kept."""
 
 
-class Found(NamedTuple):
+class LocalSlice(NamedTuple):
     """What there is from `offset` on: a slice of whole batches; None where nothing is there yet."""
 
     offset: int
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     content: Slice | None
 
 
-def append(partition: Partition, batch: bytearray, done: Callable[[Fate], None]) -> None:
+def append(partition: Partition, batch: bytearray, done: Callable[[AppendResult], None]) -> None:
     """Append as with acks=all, and tell what became of it; what is refused at once is not in the log."""
     _Appending(done).begin(partition, batch)
 
@@ -40,7 +40,7 @@ def append(partition: Partition, batch: bytearray, done: Callable[[Fate], None])
 class _Appending:
     __slots__ = ("_begun", "_done")
 
-    def __init__(self, done: Callable[[Fate], None]) -> None:
+    def __init__(self, done: Callable[[AppendResult], None]) -> None:
         self._done = done
         self._begun = False
 
@@ -50,17 +50,19 @@ class _Appending:
 
     def _told(self, base_offset: int, error: DuramenError | None) -> None:
         if error is None:
-            self._done(Fate(base_offset))
+            self._done(AppendResult(base_offset))
         elif self._begun and isinstance(error, NotLeader):
             # Another leader may have taken it over, so it must not be sent there again.
-            self._done(Fate(-1, OutcomeUnknown(f"{error}; it did when the records came, and they may be kept"), True))
+            self._done(
+                AppendResult(-1, OutcomeUnknown(f"{error}; it did when the records came, and they may be kept"), True)
+            )
         else:
-            self._done(Fate(-1, error, self._begun and isinstance(error, _UNSURE)))
+            self._done(AppendResult(-1, error, self._begun and isinstance(error, _UNSURE)))
 
 
-def delete(partition: Partition, before: int, done: Callable[[Deleted | DuramenError], None]) -> None:
+def delete(partition: Partition, before: int, done: Callable[[DeleteRecordsResponse | DuramenError], None]) -> None:
     """Delete the records before an offset; `done` gets the first that is left, or why not."""
-    partition.delete_before(before, lambda start, error: done(Deleted(start) if error is None else error))
+    partition.delete_before(before, lambda start, error: done(DeleteRecordsResponse(start) if error is None else error))
 
 
 def has(partition: Partition, position: Position) -> bool:
@@ -78,14 +80,14 @@ class Fetching:
     """A read under way: finds the offset, then waits for records where there are none yet."""
 
     def __init__(
-        self, fetches: Fetches, partition: Partition, position: Position, max_bytes: int, max_wait_ms: int,
-        done: Callable[[Found | DuramenError | OSError], None],
+        self, fetches: FetchCoordinator, partition: Partition, position: Position, max_bytes: int, max_wait_ms: int,
+        done: Callable[[LocalSlice | DuramenError | OSError], None],
     ) -> None:  # fmt: skip
         self._fetches = fetches
         self._partition = partition
         self._max_bytes = max_bytes
         self._max_wait_ms = max_wait_ms
-        self._done: Callable[[Found | DuramenError | OSError], None] | None = done
+        self._done: Callable[[LocalSlice | DuramenError | OSError], None] | None = done
         self._fetcher: Fetcher | None = None
         self._find(position)
 
@@ -118,15 +120,15 @@ class Fetching:
     def _fetch(self, offset: int) -> None:
         if self._done is not None:
             self._fetcher = self._fetches.fetch(
-                [Wanted(self._partition, offset, self._max_bytes)], min_bytes=1, max_bytes=self._max_bytes,
+                [PartitionFetch(self._partition, offset, self._max_bytes)], min_bytes=1, max_bytes=self._max_bytes,
                 max_wait_ms=self._max_wait_ms, done=partial(self._fetched, offset),
             )  # fmt: skip
 
-    def _fetched(self, offset: int, fetched: list[Fetched]) -> None:
+    def _fetched(self, offset: int, fetched: list[FetchResult]) -> None:
         (one,) = fetched
-        self._finish(one.error or Found(offset, one.high_watermark, one.slice))
+        self._finish(one.error or LocalSlice(offset, one.high_watermark, one.slice))
 
-    def _finish(self, outcome: Found | DuramenError | OSError) -> None:
+    def _finish(self, outcome: LocalSlice | DuramenError | OSError) -> None:
         done, self._done = self._done, None
         if done is not None:
             done(outcome)

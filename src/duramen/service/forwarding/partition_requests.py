@@ -5,20 +5,30 @@ from typing import NamedTuple
 
 from duramen.base.errors import DuramenError
 from duramen.base.positions import Position
-from duramen.broker.fetch import Fetches
+from duramen.broker.fetch import FetchCoordinator
 from duramen.broker.partition import Partition
 from duramen.rpc.methods import Method
-from duramen.service.forwarded_requests import READ, Bytes, Delete, Deleted, Manage, Managed, Read, method_of, where_of
+from duramen.service.forwarded_requests import (
+    READ,
+    Bytes,
+    Delete,
+    DeleteRecordsResponse,
+    Manage,
+    Managed,
+    Read,
+    method_of,
+    where_of,
+)
 from duramen.service.forwarding import local as here
-from duramen.service.forwarding.local import Fetching, Found
+from duramen.service.forwarding.local import Fetching, LocalSlice
 
-__all__ = ["Deleting", "Managing", "Reading"]
+__all__ = ["Deleting", "Managing", "ReadRequest"]
 
 
-class Reading(NamedTuple):
+class ReadRequest(NamedTuple):
     """A read. What is committed for all this node knows it reads itself; what lies behind that, the leader."""
 
-    fetches: Fetches
+    fetches: FetchCoordinator
     partition: Partition
     position: Position
     max_bytes: int
@@ -28,7 +38,7 @@ class Reading(NamedTuple):
     def method(self) -> Method[Read, Bytes]:
         return READ
 
-    def begin(self, done: Callable[[Found | Bytes | DuramenError | OSError], None]) -> Callable[[], None] | None:
+    def begin(self, done: Callable[[LocalSlice | Bytes | DuramenError | OSError], None]) -> Callable[[], None] | None:
         if not here.has(self.partition, self.position):
             return None
         return Fetching(
@@ -48,10 +58,12 @@ class Deleting(NamedTuple):
     before: int
 
     @property
-    def method(self) -> Method[Delete, Deleted]:
+    def method(self) -> Method[Delete, DeleteRecordsResponse]:
         return method_of(self.request(0))
 
-    def begin(self, done: Callable[[Deleted | DuramenError | OSError], None]) -> Callable[[], None] | None:
+    def begin(
+        self, done: Callable[[DeleteRecordsResponse | DuramenError | OSError], None]
+    ) -> Callable[[], None] | None:
         if not self.partition.leads:
             return None
         here.delete(self.partition, self.before, done)

@@ -5,25 +5,25 @@ from typing import Final, NamedTuple
 from duramen.broker.partition import Partition
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
-from duramen.rpc.retry import Leader
+from duramen.rpc.retry import KnownLeader
 from duramen.service.broker import Broker
 from duramen.service.forwarding.memory import Room
 
-__all__ = ["FIRST_RETRY_MS", "LAST_RETRY_MS", "Ways"]
+__all__ = ["FIRST_RETRY_MS", "LAST_RETRY_MS", "Router"]
 
 FIRST_RETRY_MS: Final = 20
 LAST_RETRY_MS: Final = 500
 """How soon a leader is looked for again: twice as late each time."""
 
 
-class Ways(NamedTuple):
+class Router(NamedTuple):
     """The broker of this node, the way to others, and the memory for what goes there or comes from there."""
 
     broker: Broker
     caller: Caller
     room: Room
 
-    def leader(self, partition: Partition) -> Leader:
+    def leader(self, partition: Partition) -> KnownLeader:
         """Who leads a partition, as far as is known here."""
         state = self.broker.standing.partition(PartitionId(partition.log.key.stream_id, partition.index))
-        return Leader(state.leader, state.leader_epoch)
+        return KnownLeader(state.leader, state.leader_epoch)

@@ -8,16 +8,16 @@ from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.groups.records import OffsetKey
 from duramen.service.broker import Broker
 from duramen.sim.checkers.compacted import CompactedHistory
-from duramen.sim.checkers.history import End, History, LogFacts
+from duramen.sim.checkers.history import End, HistoryFacts, LogHistory
 from duramen.sim.machine.trace import BrokenPromise
 from duramen.storage.log.log import Log, LogKey
 
 __all__ = ["Checker", "CommittedModel", "StreamModel", "facts"]
 
 
-def facts(log: Log) -> LogFacts:
+def facts(log: Log) -> HistoryFacts:
     """What a log says of itself now."""
-    return LogFacts(log.start_offset, log.high_watermark, log.durability)
+    return HistoryFacts(log.start_offset, log.high_watermark, log.durability)
 
 
 class StreamModel:
@@ -28,7 +28,7 @@ class StreamModel:
         self.partitions = partitions
         self.state = "creating"  # creating, there, deleting, deleted
         self.id: UUID | None = None
-        self.histories = [(CompactedHistory if compacted else History)(name, at, boot) for at in range(partitions)]
+        self.histories = [(CompactedHistory if compacted else LogHistory)(name, at, boot) for at in range(partitions)]
 
 
 class CommittedModel:
@@ -85,7 +85,7 @@ class Checker:
         self.epoch = -1
         self.boot = 0
 
-    def started(self, broker: Broker, end: End, found: Mapping[LogKey, LogFacts]) -> None:
+    def started(self, broker: Broker, end: End, found: Mapping[LogKey, HistoryFacts]) -> None:
         """A node has started on what an end like that has left; `found` are its logs. Raises BrokenPromise."""
         epoch = broker.store.node_epoch
         if epoch <= self.epoch:
@@ -109,7 +109,7 @@ class Checker:
             committed.known = {found_offset}
 
     def _stream_started(
-        self, broker: Broker, model: StreamModel, end: End, found: Mapping[LogKey, LogFacts]
+        self, broker: Broker, model: StreamModel, end: End, found: Mapping[LogKey, HistoryFacts]
     ) -> None:  # fmt: skip
         stream = broker.streams.find(model.name)
         if stream is None or (model.id is not None and stream.id != model.id):
@@ -177,18 +177,18 @@ class Checker:
         if model is not None and not model.asked:
             self._check_known(key, model, offset)
 
-    def history(self, stream: Stream, partition: int) -> History:
+    def history(self, stream: Stream, partition: int) -> LogHistory:
         """What is known of a partition of a stream that is there."""
         return self.streams[stream.name].histories[partition]
 
-    def _logs(self, broker: Broker) -> Iterator[tuple[History, Log]]:
+    def _logs(self, broker: Broker) -> Iterator[tuple[LogHistory, Log]]:
         for model in self.streams.values():
             stream = broker.streams.find(model.name)
             if stream is not None and stream.id == model.id:
                 for history in model.histories:
                     yield history, stream.partitions[history.partition].log
 
-    def exposed(self, broker: Broker) -> dict[int, History]:
+    def exposed(self, broker: Broker) -> dict[int, LogHistory]:
         """The logs in which it is known what damage to the write-ahead log does, by their ids."""
         return {
             log.id: history
@@ -198,7 +198,7 @@ class Checker:
             and not (history.in_memory or history.spoiled or history.cutting or history.cut_to is not None)
         }
 
-    def at_rest(self, broker: Broker) -> dict[Log, History]:
+    def at_rest(self, broker: Broker) -> dict[Log, LogHistory]:
         """The logs in whose segments damage is known by its batches: what they had synced stays where it is.
 
         Not those that were cut since the start: a loss of power has the cut made again, and damage up to its end cannot

@@ -6,20 +6,20 @@ A tombstone may be missing too once its time is over, and then nothing that it d
 from collections.abc import Callable
 from typing import NamedTuple
 
-from duramen.codec.batch import Header, Record, records
+from duramen.codec.batch import DecodedRecord, Header, records
 from duramen.sim.checkers.batches import NAME
-from duramen.sim.checkers.history import IDENTITY_START, End, History, LogFacts, Sent
+from duramen.sim.checkers.history import IDENTITY_START, End, HistoryFacts, LogHistory, SentRecords
 
 __all__ = ["CompactedHistory"]
 
 
 class _Known(NamedTuple):
-    sent: Sent
+    sent: SentRecords
     at: int  # which record of its batch
-    record: Record
+    record: DecodedRecord
 
 
-class CompactedHistory(History):
+class CompactedHistory(LogHistory):
     """No two records that are sent to it have the same name: each is known by it in whatever batch it is read."""
 
     def __init__(self, name: str, partition: int, boot: int) -> None:
@@ -34,7 +34,7 @@ class CompactedHistory(History):
         """`expired` says of a tombstone's timestamp, in ms, whether it may be gone by now."""
         self._expired = expired
 
-    def send(self, sent: Sent, boot: int) -> None:
+    def send(self, sent: SentRecords, boot: int) -> None:
         if not sent.sendings:
             for index, record in enumerate(records(sent.data)):
                 known = _Known(sent, index, record)
@@ -42,7 +42,7 @@ class CompactedHistory(History):
                 self._by_key.setdefault(record.key or b"", []).append(known)
         super().send(sent, boot)
 
-    def started(self, boot: int, end: End, facts: LogFacts) -> None:
+    def started(self, boot: int, end: End, facts: HistoryFacts) -> None:
         super().started(boot, end, facts)
         self._expiries = {key: at for key, at in self._expiries.items() if at < facts.high_watermark}
         self._deleted = dict(self._expiries)
@@ -81,7 +81,7 @@ class CompactedHistory(History):
                 if first <= offset < end and offset not in there:
                     self._missing(offset, record)
 
-    def _missing(self, offset: int, record: Record) -> None:
+    def _missing(self, offset: int, record: DecodedRecord) -> None:
         key = record.key or b""
         if self._superseded(key, offset):
             return
@@ -96,5 +96,5 @@ class CompactedHistory(History):
         )
 
 
-def _name(record: Record) -> bytes:
+def _name(record: DecodedRecord) -> bytes:
     return next((value or b"" for name, value in record.headers if name == NAME), b"")

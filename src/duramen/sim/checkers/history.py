@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from duramen.codec.batch import CONTROL, Header, batches, records
-from duramen.sim.checkers.transaction import Transaction, decided
+from duramen.sim.checkers.transaction import SimulatedTransaction, decided
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["End", "History", "LogFacts", "Sent"]
+__all__ = ["End", "HistoryFacts", "LogHistory", "SentRecords"]
 
 End = Literal["power loss", "kill", "stop"]
 
@@ -23,7 +23,7 @@ _OUTLIVES: Final[dict[str, tuple[End, ...]]] = {
 IDENTITY_START: Final = 16  # of a batch: offset, length and epoch before it are the broker's
 
 
-class Sent:
+class SentRecords:
     """A batch that was sent, once or several times."""
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Sent:
         self.boots: set[int] = set()  # the processes it was sent to
         self.base_offset: int | None = None  # once it was acknowledged or seen
         self.epoch = -1
-        self.transaction: Transaction | None = None
+        self.transaction: SimulatedTransaction | None = None
         self.fate: Literal["open", "acknowledged", "refused", "gone"] = "open"
 
     @property
@@ -62,7 +62,7 @@ class Sent:
         return (self.base_offset or 0) + self.records
 
 
-class LogFacts(NamedTuple):
+class HistoryFacts(NamedTuple):
     """What a log says of itself."""
 
     start_offset: int
@@ -70,7 +70,7 @@ class LogFacts(NamedTuple):
     durability: str
 
 
-class History:
+class LogHistory:
     """One log, from its stream's creation to its deletion."""
 
     def __init__(self, name: str, partition: int, boot: int) -> None:
@@ -95,8 +95,8 @@ class History:
         self._markers: dict[int, tuple[int, bytes | None]] = {}
         self.spoiled = False  # a cut failed half way: nothing is known any more
         self.damaged: list[tuple[int, int]] = []  # ranges of offsets that the disk has damaged, and may be lost
-        self._by_body: dict[bytes, Sent] = {}
-        self._at: dict[int, Sent] = {}
+        self._by_body: dict[bytes, SentRecords] = {}
+        self._at: dict[int, SentRecords] = {}
         self._ends: list[tuple[int, int]] = [(boot, 0)]  # where the log ended when each process began
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class History:
 
     # -- appends ------------------------------------------------------------------------------------
 
-    def send(self, sent: Sent, boot: int) -> None:
+    def send(self, sent: SentRecords, boot: int) -> None:
         """The batch is handed to the process `boot`."""
         self._by_body[sent.body] = sent
         if boot not in sent.boots:
@@ -122,7 +122,7 @@ class History:
         """Whether any batch is under way to the process `boot`."""
         return any(sent.under_way and boot in sent.boots for sent in self._by_body.values())
 
-    def acknowledged(self, sent: Sent, base_offset: int, durability: str) -> None:
+    def acknowledged(self, sent: SentRecords, base_offset: int, durability: str) -> None:
         """It was acknowledged, while the log had this durability."""
         if self.spoiled:
             return
@@ -134,7 +134,7 @@ class History:
         sent.fate = "acknowledged"
         self.visible(sent.next_offset, durability)
 
-    def refused(self, sent: Sent) -> None:
+    def refused(self, sent: SentRecords) -> None:
         """It was refused for good: where it was sent but once, it is nowhere."""
         if sent.fate == "open" and sent.sendings == 1 and sent.base_offset is None:
             sent.fate = "refused"
@@ -146,7 +146,7 @@ class History:
         for end in outlives:
             self.must_outlive[end] = max(self.must_outlive[end], offset)
 
-    def _place(self, sent: Sent, base_offset: int) -> None:
+    def _place(self, sent: SentRecords, base_offset: int) -> None:
         if base_offset in self._markers:
             raise self._broken(f"a marker was at offset {base_offset}, and batch {sent.number} is there now")
         there = self._at.get(base_offset)
@@ -234,7 +234,7 @@ class History:
             raise self._broken(f"the bytes at offset {base_offset} were never sent to it")
         self._see(sent, base_offset, epoch)
 
-    def _see(self, sent: Sent, base_offset: int, epoch: int) -> None:
+    def _see(self, sent: SentRecords, base_offset: int, epoch: int) -> None:
         self._place(sent, base_offset)
         if sent.epoch not in (-1, epoch):
             raise self._broken(f"batch {sent.number} had the epoch {sent.epoch} and has {epoch} now")
@@ -248,13 +248,13 @@ class History:
 
     # -- the end of a process -----------------------------------------------------------------------
 
-    def stopped(self, facts: LogFacts) -> None:
+    def stopped(self, facts: HistoryFacts) -> None:
         """The process stopped in good order, and left the log like this."""
         if facts.durability != "memory" and not self.in_memory:
             self.must_outlive = dict.fromkeys(self.must_outlive, facts.high_watermark)
             self.start_bound = facts.start_offset
 
-    def started(self, boot: int, end: End, facts: LogFacts) -> None:
+    def started(self, boot: int, end: End, facts: HistoryFacts) -> None:
         """A process began on what that end of the one before has left."""
         if self.spoiled:
             return
@@ -302,7 +302,7 @@ class History:
             comes = sent.under_way and boot in sent.boots
             sent.fate, sent.base_offset, sent.epoch = "open" if comes else "gone", None, -1
 
-    def _forget_let_go(self, durable: int, facts: LogFacts) -> None:
+    def _forget_let_go(self, durable: int, facts: HistoryFacts) -> None:
         """What was let go, and was perhaps only in the system's memory: a repetition may find it, or be stored.
 
         A batch that the log's start lies within is there still.
@@ -339,7 +339,7 @@ class History:
         self.cut_to, self.cutting, self.ever_cut = next(straddling, end_offset), True, True
         self._cut_asked = end_offset
 
-    def cut(self, facts: LogFacts) -> None:
+    def cut(self, facts: HistoryFacts) -> None:
         """It was cut; where all up to its end had been let go before its turn came, nobody knows of a batch there."""
         bare = facts.start_offset == facts.high_watermark == self._cut_asked
         if facts.high_watermark != self.cut_to and not (bare and self.lets_go):

@@ -6,12 +6,12 @@ from typing import Literal
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, batches, records
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["Transaction", "decided"]
+__all__ = ["SimulatedTransaction", "decided"]
 
 _ABORTS = b"\0\0\0\0"
 
 
-class Transaction:
+class SimulatedTransaction:
     """`fate` is what is known of it; while it is ending, or left over from a crash, a reader is the first to know."""
 
     def __init__(self, number: int) -> None:

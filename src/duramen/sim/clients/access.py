@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from duramen.base.errors import DuramenError
-from duramen.broker.fetch import Fetched, Wanted
+from duramen.broker.fetch import FetchResult, PartitionFetch
 from duramen.broker.partition import Partition
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
@@ -13,10 +13,10 @@ from duramen.service.broker import Broker
 from duramen.storage.scan import read_slice
 from duramen.storage.store import AppendDone
 
-__all__ = ["Access", "AtTheBroker", "Found"]
+__all__ = ["AtTheBroker", "FetchedData", "NodeAccess"]
 
 
-class Found(NamedTuple):
+class FetchedData(NamedTuple):
     """What a fetch of one partition gave: `data`, which was to reach up to `reach`, or an error; and its offsets.
 
     `aborted` has producer id and first offset of aborted transactions, for who wants what is committed.
@@ -30,13 +30,13 @@ class Found(NamedTuple):
     aborted: Sequence[tuple[int, int]] = ()
 
 
-FetchDone = Callable[[Found], None]
+FetchDone = Callable[[FetchedData], None]
 CommitDone = Callable[[DuramenError | None], None]
 ProducerDone = Callable[[int, DuramenError | None], None]
 OffsetDone = Callable[[int | None], None]
 
 
-class Access(Protocol):
+class NodeAccess(Protocol):
     """What clients ask of a node. Each `done` is called once, or never where the process ends before.
 
     `later`: answers may come some time after they were given.
@@ -79,21 +79,21 @@ class AtTheBroker:
     def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone, *, committed: bool) -> None:
         """Whole batches from `offset` on, at once; with `committed` those that are decided."""
         self._broker.fetches.fetch(
-            [Wanted(partition, offset, max_bytes, isolation=int(committed))], min_bytes=1, max_bytes=max_bytes,
+            [PartitionFetch(partition, offset, max_bytes, isolation=int(committed))], min_bytes=1, max_bytes=max_bytes,
             max_wait_ms=0, done=partial(self._fetched, offset, done),
         )  # fmt: skip
 
-    def _fetched(self, offset: int, done: FetchDone, fetched: Sequence[Fetched]) -> None:
+    def _fetched(self, offset: int, done: FetchDone, fetched: Sequence[FetchResult]) -> None:
         one = fetched[0]
         if one.error is not None or one.slice is None:
-            done(Found(b"", one.error, one.high_watermark, one.start_offset, offset))
+            done(FetchedData(b"", one.error, one.high_watermark, one.start_offset, offset))
             return
         reach = one.slice.next_offset if one.slice.next_offset >= 0 else one.high_watermark
 
         def read(data: bytes | DuramenError | OSError) -> None:
             error = None if isinstance(data, bytes) else data
             found = data if isinstance(data, bytes) else b""
-            done(Found(found, error, one.high_watermark, one.start_offset, reach, one.aborted))
+            done(FetchedData(found, error, one.high_watermark, one.start_offset, reach, one.aborted))
 
         read_slice(self._broker.store, one.slice, read)
 

@@ -20,8 +20,8 @@ from duramen.doors.kafka.door import KafkaDoor
 from duramen.groups.records import OffsetKey
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
-from duramen.sim.clients.access import CommitDone, FetchDone, Found, OffsetDone, ProducerDone
-from duramen.sim.clients.wire import Connection
+from duramen.sim.clients.access import CommitDone, FetchDone, FetchedData, OffsetDone, ProducerDone
+from duramen.sim.clients.wire import WireConnection
 from duramen.sim.machine.scheduler import SeededWorker
 from duramen.sim.machine.trace import BrokenPromise
 from duramen.storage.store import AppendDone
@@ -64,9 +64,9 @@ class AtTheDoor:
         self._context = self._door.context("node.example", 9092)
         self._connection = self.connect()
 
-    def connect(self, *, slow: bool = False) -> Connection:
+    def connect(self, *, slow: bool = False) -> WireConnection:
         """A connection more."""
-        return Connection(self._door, self._context, self._worker, self._chance, slow=slow)
+        return WireConnection(self._door, self._context, self._worker, self._chance, slow=slow)
 
     def _error(self, code: int) -> BaseException | None:
         if code == ErrorCode.NONE:
@@ -91,7 +91,7 @@ class AtTheDoor:
 
     def ask(
         self, api: ApiKey, version: int, message: Mapping[str, Any], done: Callable[[Message], None],
-        connection: Connection | None = None,
+        connection: WireConnection | None = None,
     ) -> None:  # fmt: skip
         """A request that is a message, over a connection of its own or that of all."""
 
@@ -135,7 +135,7 @@ class AtTheDoor:
         """Whole batches from `offset` on; with `committed` those that are decided."""
         stream = self._context.broker.streams.find(partition.stream.name)
         if stream is None:
-            done(Found(b"", errors.StreamNotFound("no such stream"), -1, -1, offset))
+            done(FetchedData(b"", errors.StreamNotFound("no such stream"), -1, -1, offset))
             return
         version, wait_ms = self._chance.choice(_FETCH_VERSIONS), self._chance.choice((0, 0, 100))
         wanted = fetch.FetchPartition(partition.index, offset, max_bytes)
@@ -149,10 +149,16 @@ class AtTheDoor:
         )  # fmt: skip
 
     def _fetched(
-        self, connection: Connection, version: int, offset: int, done: FetchDone, frame: memoryview | None, start: int
+        self,
+        connection: WireConnection,
+        version: int,
+        offset: int,
+        done: FetchDone,
+        frame: memoryview | None,
+        start: int,
     ) -> None:
         if frame is None:
-            done(Found(b"", _BREAKS_OFF, -1, -1, offset))
+            done(FetchedData(b"", _BREAKS_OFF, -1, -1, offset))
             return
         code, answers = fetch.decode_response(version, frame, start)
         connection.close()
@@ -161,7 +167,7 @@ class AtTheDoor:
         one = answers[0]
         data = bytes(one.records)
         reach = one.high_watermark if data else offset
-        done(Found(data, self._error(one.error_code), one.high_watermark, one.start_offset, reach, one.aborted))
+        done(FetchedData(data, self._error(one.error_code), one.high_watermark, one.start_offset, reach, one.aborted))
 
     # -- groups -------------------------------------------------------------------------------------
 

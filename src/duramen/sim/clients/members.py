@@ -13,14 +13,14 @@ from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.groups.records import OffsetKey
 from duramen.sim.checkers.checker import CommittedModel
-from duramen.sim.checkers.history import History
+from duramen.sim.checkers.history import LogHistory
 from duramen.sim.checkers.memberships import GroupModel
 from duramen.sim.clients.door import AtTheDoor
 from duramen.sim.clients.shared import Clients
-from duramen.sim.clients.wire import Connection
+from duramen.sim.clients.wire import WireConnection
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["MEMBERS_GROUP", "Members"]
+__all__ = ["MEMBERS_GROUP", "SimulatedMembers"]
 
 MEMBERS_GROUP: Final = "members"
 
@@ -38,7 +38,7 @@ class _Member:
 
     def __init__(self, number: int) -> None:
         self.name = f"member {number}"
-        self.connection: Connection | None = None
+        self.connection: WireConnection | None = None
         self.busy = False
         self.joining = False  # whether a join of its was not answered
         self.asked_us = 0
@@ -54,7 +54,7 @@ class _Member:
         self.owned: list[str] | None = None  # None where it was not told yet
 
 
-class Members:
+class SimulatedMembers:
     """All members of one group."""
 
     def __init__(self, clients: Clients) -> None:
@@ -247,7 +247,7 @@ class Members:
             one, ApiKey.OFFSET_COMMIT, 9, message, partial(self._committed, one, one.generation, told, model, offset)
         )
 
-    def _offset(self, one: _Member, history: History, offset: int) -> dict[str, Any]:
+    def _offset(self, one: _Member, history: LogHistory, offset: int) -> dict[str, Any]:
         place = {"partition_index": history.partition, "committed_offset": offset, "committed_metadata": ""}
         topics = [{"name": history.name, "partitions": [place]}]
         return {"generation_id_or_member_epoch": one.generation, "member_id": one.id, "topics": topics}

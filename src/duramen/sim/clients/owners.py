@@ -8,9 +8,9 @@ from duramen.broker.partition import Partition
 from duramen.metadata.decisions import Definition
 from duramen.sim.checkers.checker import StreamModel, facts
 from duramen.sim.checkers.compacted import CompactedHistory
-from duramen.sim.checkers.history import History
+from duramen.sim.checkers.history import LogHistory
 from duramen.sim.clients.shared import Clients
-from duramen.sim.clients.writers import Writers
+from duramen.sim.clients.writers import SimulatedProducers
 
 __all__ = ["Owners"]
 
@@ -22,7 +22,7 @@ _DURABILITIES: Final = (_SAFE, _SAFE, _SAFE, ("os", "os", "sync"))  # a run has 
 class Owners:
     """Those whose streams they are."""
 
-    def __init__(self, clients: Clients, writers: Writers) -> None:
+    def __init__(self, clients: Clients, writers: SimulatedProducers) -> None:
         self._clients = clients
         self._writers = writers
         self._durabilities = clients.chance.choice(_DURABILITIES)
@@ -115,7 +115,7 @@ class Owners:
                 history.name, {"durability": durability}, clients.answer(partial(self._configured, history))
             )
 
-    def _configured(self, history: History, error: DuramenError | None) -> None:
+    def _configured(self, history: LogHistory, error: DuramenError | None) -> None:
         if error is not None and not isinstance(error, StreamNotFound):
             self._clients.may_fail(f"configuring the stream {history.name}", error)
 
@@ -139,7 +139,7 @@ class Owners:
         if store.wal_end > before:
             store.when_synced(clients.answer(partial(self._let_go_for_good, history, log.start_offset)))
 
-    def _let_go_for_good(self, history: History, offset: int, error: DuramenError | None) -> None:
+    def _let_go_for_good(self, history: LogHistory, offset: int, error: DuramenError | None) -> None:
         if error is not None:
             self._clients.may_fail("waiting for a sync", error)
         elif not history.in_memory:
@@ -164,7 +164,7 @@ class Owners:
         clients.trace("%s is cut to %d", history, end_offset)
         store.truncate(log, end_offset, store.node_epoch, clients.answer(partial(self._was_cut, history, partition)))
 
-    def _may_be_cut(self, history: History, partition: Partition) -> bool:
+    def _may_be_cut(self, history: LogHistory, partition: Partition) -> bool:
         log, clients = partition.log, self._clients
         if history.cutting or history.reading or history.damaged:
             return False
@@ -174,7 +174,7 @@ class Owners:
             return False  # nothing is compacted because of what may be cut off still
         return log.durability == log.config.durability and log.durability != "memory"
 
-    def _was_cut(self, history: History, partition: Partition, error: DuramenError | None) -> None:
+    def _was_cut(self, history: LogHistory, partition: Partition, error: DuramenError | None) -> None:
         if error is None:
             self._clients.trace("%s was cut", history)
             history.cut(facts(partition.log))

@@ -4,8 +4,8 @@ from functools import partial
 
 from duramen.base.errors import LogDamaged, OffsetOutOfRange, StorageFailed, StreamNotFound
 from duramen.broker.partition import Partition
-from duramen.sim.checkers.history import History
-from duramen.sim.clients.access import Found
+from duramen.sim.checkers.history import LogHistory
+from duramen.sim.clients.access import FetchedData
 from duramen.sim.clients.shared import Clients
 from duramen.sim.machine.trace import BrokenPromise
 from duramen.storage.log.log import Log
@@ -17,7 +17,7 @@ __all__ = ["Readers"]
 class _Read:
     """A reader on its way from `offset` to `until`."""
 
-    def __init__(self, history: History, partition: Partition, offset: int, until: int) -> None:
+    def __init__(self, history: LogHistory, partition: Partition, offset: int, until: int) -> None:
         self.history = history
         self.partition = partition
         self.offset = offset
@@ -44,7 +44,7 @@ class Readers:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self._quarantined: dict[History, tuple[list[Damage], int]] | None = None
+        self._quarantined: dict[LogHistory, tuple[list[Damage], int]] | None = None
 
     def begin(self, *, scrubbed: bool) -> None:
         """A process has started: everything is read. `scrubbed` where the scrubber has seen all of it before."""
@@ -86,7 +86,7 @@ class Readers:
             read.offset = max(offset, read.log.start_offset)
             self._clients.worker.soon(self._clients.answer(partial(self._go, read)))
 
-    def _found(self, read: _Read, found: Found) -> None:
+    def _found(self, read: _Read, found: FetchedData) -> None:
         history, log = read.history, read.log
         history.reading -= 1
         if found.error is not None:
@@ -166,7 +166,7 @@ class Readers:
 
     # -- what the scrubber has found ----------------------------------------------------------------
 
-    def _in_quarantine(self) -> dict[History, tuple[list[Damage], int]]:
+    def _in_quarantine(self) -> dict[LogHistory, tuple[list[Damage], int]]:
         """What is not served of each log, and where the segment begins that the scrubber has not seen whole."""
         return {
             history: (
@@ -176,7 +176,7 @@ class Readers:
             for history, partition in self._clients.histories()
         }
 
-    def _check_quarantined(self, history: History, log: Log, offset: int, error: BaseException) -> None:
+    def _check_quarantined(self, history: LogHistory, log: Log, offset: int, error: BaseException) -> None:
         if self._quarantined is None:
             return
         found, unseen_from = self._quarantined[history]

@@ -8,8 +8,8 @@ from duramen.base.errors import NodeStopping, StorageFailed, StorageFull
 from duramen.broker.partition import Partition
 from duramen.service.broker import Broker
 from duramen.sim.checkers.checker import Checker
-from duramen.sim.checkers.history import History
-from duramen.sim.clients.access import Access
+from duramen.sim.checkers.history import LogHistory
+from duramen.sim.clients.access import NodeAccess
 from duramen.sim.machine.faults import FaultPlan
 from duramen.sim.machine.scheduler import SeededWorker, VirtualClock
 from duramen.sim.machine.trace import BrokenPromise, Trace
@@ -39,7 +39,7 @@ class Clients:
         self.in_flight = 0  # requests to this process that are not answered
         self._numbers = 0
 
-    def begin(self, broker: Broker, worker: SeededWorker, access: Access) -> None:
+    def begin(self, broker: Broker, worker: SeededWorker, access: NodeAccess) -> None:
         """A process has started, and this is how it is talked to."""
         self.broker = broker
         self.worker = worker
@@ -59,7 +59,7 @@ class Clients:
 
     # -- what there is ------------------------------------------------------------------------------
 
-    def partition(self, history: History) -> Partition | None:
+    def partition(self, history: LogHistory) -> Partition | None:
         """The partition that the history is of, where the node still has it."""
         model = self.checker.streams.get(history.name)
         stream = self.broker.streams.find(history.name)
@@ -67,11 +67,11 @@ class Clients:
             return None
         return stream.partitions[history.partition]
 
-    def is_there(self, history: History) -> bool:
+    def is_there(self, history: LogHistory) -> bool:
         """Whether its stream is, and is not being deleted."""
         return self.partition(history) is not None and self.checker.streams[history.name].state == "there"
 
-    def histories(self) -> list[tuple[History, Partition]]:
+    def histories(self) -> list[tuple[LogHistory, Partition]]:
         """Every partition of streams that are there."""
         found = []
         for model in self.checker.streams.values():
@@ -82,7 +82,7 @@ class Clients:
                         found.append((history, partition))
         return found
 
-    def any(self) -> tuple[History, Partition] | tuple[None, None]:
+    def any(self) -> tuple[LogHistory, Partition] | tuple[None, None]:
         """One of them."""
         found = self.histories()
         return self.chance.choice(found) if found else (None, None)

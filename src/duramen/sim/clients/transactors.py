@@ -17,8 +17,8 @@ from duramen.groups.records import OffsetKey
 from duramen.sim.checkers.batches import new_batch
 from duramen.sim.checkers.checker import CommittedModel
 from duramen.sim.checkers.compacted import CompactedHistory
-from duramen.sim.checkers.history import History, Sent
-from duramen.sim.checkers.transaction import Transaction
+from duramen.sim.checkers.history import LogHistory, SentRecords
+from duramen.sim.checkers.transaction import SimulatedTransaction
 from duramen.sim.clients.door import AtTheDoor
 from duramen.sim.clients.shared import Clients
 from duramen.sim.machine.trace import BrokenPromise
@@ -35,16 +35,16 @@ class _Transactor:
     def __init__(self, id_: str) -> None:
         self.id = id_
         self.begin()
-        self.left: list[Transaction] = []  # of which this one does not know how they ended
+        self.left: list[SimulatedTransaction] = []  # of which this one does not know how they ended
 
     def begin(self) -> None:
         """A process has started."""
         self.producer_id = -1
         self.epoch = -1
         self.busy = False
-        self.sequences: dict[History, int] = {}
-        self.transaction: Transaction | None = None
-        self.histories: list[History] = []
+        self.sequences: dict[LogHistory, int] = {}
+        self.transaction: SimulatedTransaction | None = None
+        self.histories: list[LogHistory] = []
         self.offsets: list[tuple[CommittedModel, int]] = []
         self.has_group = False
 
@@ -134,7 +134,7 @@ class Transactors:
         if not found:
             return
         one.histories = clients.chance.sample(found, min(len(found), clients.chance.choice((1, 2, 3))))
-        one.transaction = Transaction(clients.number())
+        one.transaction = SimulatedTransaction(clients.number())
         topics: dict[str, list[int]] = {}
         for history in one.histories:
             history.transactional = True
@@ -173,7 +173,13 @@ class Transactors:
         self._door.produce_in(one.id, partition, batch.data, done)
 
     def _produced(
-        self, one: _Transactor, history: History, batch: Sent, partition: Partition, base_offset: int, code: int
+        self,
+        one: _Transactor,
+        history: LogHistory,
+        batch: SentRecords,
+        partition: Partition,
+        base_offset: int,
+        code: int,
     ) -> None:
         one.busy = False
         batch.under_way -= 1
@@ -236,7 +242,7 @@ class Transactors:
             one.sequences = {}
 
 
-def _fits(history: History, partition: Partition) -> bool:
+def _fits(history: LogHistory, partition: Partition) -> bool:
     """Whether a loss of power takes nothing from the partition that is in a transaction."""
     log = partition.log
     if isinstance(history, CompactedHistory) or history.cutting or history.damaged or history.spoiled:

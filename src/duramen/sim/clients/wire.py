@@ -18,7 +18,7 @@ from duramen.doors.kafka.request.context import Context
 from duramen.sim.machine.scheduler import SeededWorker
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["Connection", "Replied"]
+__all__ = ["Replied", "WireConnection"]
 
 _CLIENT: Final = "simulated"
 _SLOWEST_US: Final = 400_000
@@ -30,7 +30,7 @@ Replied = Callable[[memoryview | None, int], None]
 class _Socket(asyncio.Transport):
     """What the door's protocol object takes for its socket."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "WireConnection") -> None:
         super().__init__()
         self._connection = connection
 
@@ -66,7 +66,7 @@ class _Socket(asyncio.Transport):
         self._connection.close()
 
 
-class Connection:
+class WireConnection:
     """One connection. `ask` sends a request; answers come in the order of the requests."""
 
     def __init__(

@@ -5,14 +5,14 @@ from functools import partial
 from typing import Final
 
 from duramen.service.broker import Broker
-from duramen.sim.clients.access import Access
+from duramen.sim.clients.access import NodeAccess
 from duramen.sim.clients.committers import Committers
-from duramen.sim.clients.members import Members
+from duramen.sim.clients.members import SimulatedMembers
 from duramen.sim.clients.owners import Owners
 from duramen.sim.clients.readers import Readers
 from duramen.sim.clients.shared import Clients
 from duramen.sim.clients.transactors import Transactors
-from duramen.sim.clients.writers import Writers
+from duramen.sim.clients.writers import SimulatedProducers
 from duramen.sim.machine.aims import CLOSED
 from duramen.sim.machine.scheduler import SeededWorker
 from duramen.sim.machine.stages import UPKEEP
@@ -31,11 +31,11 @@ class Workload:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self._writers = writers = Writers(clients)
+        self._writers = writers = SimulatedProducers(clients)
         self._readers = readers = Readers(clients)
         self._committers = committers = Committers(clients)
         self._transactors = transactors = Transactors(clients)
-        self._members = members = Members(clients)
+        self._members = members = SimulatedMembers(clients)
         owners = Owners(clients, writers)
         ops: tuple[tuple[Callable[[], None], int], ...] = (
             (writers.produce, 30), (writers.produce_idempotent, 25), (writers.repeat, 10), (readers.read, 15),
@@ -54,7 +54,7 @@ class Workload:
         }
 
     def begin(
-        self, broker: Broker, worker: SeededWorker, access: Access, *, quiet: bool = False, scrubbed: bool = False
+        self, broker: Broker, worker: SeededWorker, access: NodeAccess, *, quiet: bool = False, scrubbed: bool = False
     ) -> None:
         """A node has started; `quiet` where it is only looked at, `scrubbed` where the scrubber has done so before."""
         chance = self._clients.chance

@@ -12,23 +12,23 @@ from duramen.base.errors import (
     StreamNotFound,
 )
 from duramen.broker.partition import Partition
-from duramen.sim.checkers.batches import REMEMBERED, Producer, new_batch
+from duramen.sim.checkers.batches import REMEMBERED, BatchProducer, new_batch
 from duramen.sim.checkers.compacted import CompactedHistory
-from duramen.sim.checkers.history import History, Sent
+from duramen.sim.checkers.history import LogHistory, SentRecords
 from duramen.sim.clients.shared import Clients
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["Writers"]
+__all__ = ["SimulatedProducers"]
 
 _MOST: Final = 8
 
 
-class Writers:
+class SimulatedProducers:
     """Producers, over all processes of a run."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self._producers: list[Producer] = []
+        self._producers: list[BatchProducer] = []
 
     def begin(self) -> None:
         """A process has started: what was not answered is sent again."""
@@ -38,7 +38,7 @@ class Writers:
             for batch in list(producer.unanswered):
                 self._send(producer.history, batch, producer)
 
-    def _goes_on(self, producer: Producer) -> bool:
+    def _goes_on(self, producer: BatchProducer) -> bool:
         history = producer.history
         partition = self._clients.partition(history)
         if partition is None or history.in_memory or history.damaged:
@@ -75,7 +75,7 @@ class Writers:
         producer.sent(batch)
         self._send(producer.history, batch, producer)
 
-    def _send_again(self, producer: Producer) -> None:
+    def _send_again(self, producer: BatchProducer) -> None:
         """In their order, what was refused and what was refused because of that."""
         for batch in [one for one in producer.unanswered if not one.under_way]:
             self._send(producer.history, batch, producer)
@@ -92,17 +92,17 @@ class Writers:
         if history is not None:
             self._clients.access.new_producer_id(self._clients.answer(partial(self._producer_made, history)))
 
-    def _producer_made(self, history: History, id_: int, error: DuramenError | None) -> None:
+    def _producer_made(self, history: LogHistory, id_: int, error: DuramenError | None) -> None:
         if error is not None:
             self._clients.may_fail("a new producer id", error)
             return
         if id_ in self._clients.checker.producer_ids:
             raise BrokenPromise(f"the producer id {id_} was handed out twice")
         self._clients.checker.producer_ids.add(id_)
-        self._producers.append(Producer(id_, history))
+        self._producers.append(BatchProducer(id_, history))
         del self._producers[:-_MOST]
 
-    def _send(self, history: History, batch: Sent, producer: Producer | None) -> None:
+    def _send(self, history: LogHistory, batch: SentRecords, producer: BatchProducer | None) -> None:
         clients = self._clients
         partition = clients.partition(history)
         if partition is None or not clients.is_there(history):
@@ -121,8 +121,8 @@ class Writers:
         )
 
     def _sent(
-        self, history: History, batch: Sent, producer: Producer | None, partition: Partition, base_offset: int,
-        error: DuramenError | None,
+        self, history: LogHistory, batch: SentRecords, producer: BatchProducer | None, partition: Partition,
+        base_offset: int, error: DuramenError | None,
     ) -> None:  # fmt: skip
         batch.under_way -= 1
         if error is None:
@@ -147,12 +147,12 @@ class Writers:
         elif producer is not None and not isinstance(error, NodeStopping):
             self._give_up(producer)
 
-    def forget(self, history: History) -> None:
+    def forget(self, history: LogHistory) -> None:
         """Nobody goes on with what was begun in this log: it is cut."""
         for producer in [producer for producer in self._producers if producer.history is history]:
             self._give_up(producer)
 
-    def _give_up(self, producer: Producer) -> None:
+    def _give_up(self, producer: BatchProducer) -> None:
         if producer in self._producers:
             self._producers.remove(producer)
         producer.sure = False

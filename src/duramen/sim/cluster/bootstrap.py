@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from duramen.sim.cluster.node import Node
-from duramen.sim.cluster.victim import Cluster
+from duramen.sim.cluster.node import SimulatedNode
+from duramen.sim.cluster.victim import Victim
 
 __all__ = ["Beginning"]
 
@@ -19,7 +19,7 @@ _MOST_FAULTS: Final = 6
 class Beginning:
     """Starts the seeds, ends and cuts off some of them, and lets them be after some seconds."""
 
-    def __init__(self, cluster: Cluster, founders: Iterable[Node], chance: random.Random) -> None:
+    def __init__(self, cluster: Victim, founders: Iterable[SimulatedNode], chance: random.Random) -> None:
         self._cluster = cluster
         self._founders = list(founders)
         self._chance = chance

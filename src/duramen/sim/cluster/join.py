@@ -11,7 +11,16 @@ from duramen.controller.quorum.ballot_file import BallotFile
 from duramen.doors.cluster.formation import from_bytes, to_bytes
 from duramen.node.cluster.identity import BelongingFile
 from duramen.raft.forming.machine import Forming
-from duramen.raft.forming.values import Belongs, Effect, Hello, Kept, Message, Persist, Reply, Send
+from duramen.raft.forming.values import (
+    Belongs,
+    Effect,
+    FormationDiskState,
+    FormationHello,
+    FormationReply,
+    Message,
+    PersistFormation,
+    SendFormationMessage,
+)
 from duramen.raft.voters import ReplicaId, Voters
 from duramen.sim.cluster.process import Process
 from duramen.sim.machine.disk import MemoryFileSystem
@@ -78,7 +87,7 @@ class Coming:
 
     def _answered(self, node_id: int, directory_id: str, body: bytes) -> None:
         hello = _read(ReplicaId(node_id, directory_id), body)
-        if isinstance(hello, Hello):
+        if isinstance(hello, FormationHello):
             self._forming.answered(address_of(node_id), hello)
             self._do()
 
@@ -93,12 +102,12 @@ class Coming:
         self._effects += self._forming.take()
         while self._effects and not self._writing:
             match self._effects.popleft():
-                case Persist(kept):
+                case PersistFormation(kept):
                     self._writing = True
                     self._process.submit("disk", partial(self._file.write, kept), self._written)
-                case Send(address, message):
+                case SendFormationMessage(address, message):
                     self._ask(self._seeds[address], to_bytes(message), self._answered)
-                case Reply(answer, hello) if callable(answer):
+                case FormationReply(answer, hello) if callable(answer):
                     answer(to_bytes(hello))
                 case Belongs(cluster_id, voters):
                     self._belongs(cluster_id, voters)
@@ -115,7 +124,7 @@ def _read(sender: ReplicaId, body: bytes) -> Message:
     return from_bytes(body, (sender.node_id, UUID(sender.directory_id)))
 
 
-def _kept(file: BelongingFile, files: MemoryFileSystem) -> Kept:
+def _kept(file: BelongingFile, files: MemoryFileSystem) -> FormationDiskState:
     """What the directory holds, where nothing else in it says otherwise."""
     kept = file.read()
     if kept.cluster_id is None and BallotFile(files).read() is not None:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
-from duramen.codec.cluster.channels import Channel
+from duramen.codec.cluster.channels import PeerChannel
 from duramen.sim.cluster.process import Process
 from duramen.sim.draws import below
 from duramen.sim.machine.scheduler import VirtualClock
 
-__all__ = ["CHANNELS", "Link", "Network", "Station"]
+__all__ = ["CHANNELS", "SimulatedLink", "SimulatedNetwork", "Station"]
 
-CHANNELS: Final = (Channel.CONTROL, Channel.METADATA, Channel.DATA)
+CHANNELS: Final = (PeerChannel.CONTROL, PeerChannel.METADATA, PeerChannel.DATA)
 
 _SILENT_US: Final = 3_000_000
 _LOOK_US: Final = 500_000
@@ -33,17 +33,17 @@ class Station(Protocol):
     node_id: int
     process: Process | None
 
-    def opened(self, link: "Link") -> None:
+    def opened(self, link: "SimulatedLink") -> None:
         """There is a connection."""
 
-    def closed(self, link: "Link") -> None:
+    def closed(self, link: "SimulatedLink") -> None:
         """It is gone."""
 
 
-class Link:
+class SimulatedLink:
     """A connection between the processes of two nodes. `there` says for which of them it is still open."""
 
-    def __init__(self, stations: tuple[Station, Station], channel: Channel) -> None:
+    def __init__(self, stations: tuple[Station, Station], channel: PeerChannel) -> None:
         self.channel = channel
         self.ids = (stations[0].node_id, stations[1].node_id)
         self.there = {station.node_id: True for station in stations}
@@ -57,7 +57,7 @@ class Link:
         return self.ids[0] if node_id == self.ids[1] else self.ids[1]
 
 
-class Network:
+class SimulatedNetwork:
     """All connections. `at` has something done later by the world, `cut` are the ways that carry nothing."""
 
     def __init__(
@@ -66,17 +66,17 @@ class Network:
     ) -> None:  # fmt: skip
         self.cut: frozenset[tuple[int, int]] = frozenset()
         self.slow_us = 800
-        self.late: dict[tuple[int, Channel], int] = {}  # nodes that hear on such a channel so much later, in us
+        self.late: dict[tuple[int, PeerChannel], int] = {}  # nodes that hear on such a channel so much later, in us
         self.delivered = 0
         self._stations = stations
         self._chance = chance
         self._at = at
         self._true = true
-        self._links: dict[tuple[int, int, Channel], Link] = {}
+        self._links: dict[tuple[int, int, PeerChannel], SimulatedLink] = {}
 
     # -- who is connected ---------------------------------------------------------------------------
 
-    def link(self, node_id: int, other_id: int, channel: Channel) -> Link | None:
+    def link(self, node_id: int, other_id: int, channel: PeerChannel) -> SimulatedLink | None:
         """The connection of a node to another one, as far as that node knows."""
         found = self._links.get(_key(node_id, other_id, channel))
         return found if found is not None and found.there[node_id] else None
@@ -101,10 +101,10 @@ class Network:
                 link.torn = self._chance.random() < 0.5
                 self._close_later(link, link.peer_of(station.node_id))
 
-    def _dial_later(self, key: tuple[int, int, Channel], process: Process | None, wait_us: int) -> None:
+    def _dial_later(self, key: tuple[int, int, PeerChannel], process: Process | None, wait_us: int) -> None:
         self._at(wait_us // 2 + self._chance.randrange(wait_us), partial(self._dial, key, process, wait_us))
 
-    def _dial(self, key: tuple[int, int, Channel], process: Process | None, wait_us: int) -> None:
+    def _dial(self, key: tuple[int, int, PeerChannel], process: Process | None, wait_us: int) -> None:
         first, second = self._stations[key[0]], self._stations[key[1]]
         running = (first.process, second.process)
         if process not in running or process is None or None in running:
@@ -119,11 +119,11 @@ class Network:
         if paused or cut or (known is not None and any(known.there.values())):
             self._dial_later(key, process, min(max(2 * wait_us, _FIRST_DIAL_US), _LONGEST_DIAL_US))
             return
-        link = self._links[key] = Link((first, second), key[2])
+        link = self._links[key] = SimulatedLink((first, second), key[2])
         for station in (first, second):
             self._hand(link, station.node_id, partial(station.opened, link))
 
-    def _reset(self, link: Link) -> None:
+    def _reset(self, link: SimulatedLink) -> None:
         for node_id in link.ids:
             if link.there[node_id]:
                 self._close_later(link, node_id)
@@ -137,7 +137,7 @@ class Network:
 
     # -- what is said -------------------------------------------------------------------------------
 
-    def say(self, link: Link, node_id: int, act: Act) -> None:
+    def say(self, link: SimulatedLink, node_id: int, act: Act) -> None:
         """A node says something: `act` is what it does to the other one."""
         to = link.peer_of(node_id)
         if link.held[to] or (node_id, to) in self.cut:
@@ -147,10 +147,10 @@ class Network:
         else:
             self._carry(link, to, act)
 
-    def _carry(self, link: Link, to: int, act: Act) -> None:
+    def _carry(self, link: SimulatedLink, to: int, act: Act) -> None:
         self._hand(link, to, partial(self._arrive, link, to, act))
 
-    def _hand(self, link: Link, to: int, act: Act) -> None:
+    def _hand(self, link: SimulatedLink, to: int, act: Act) -> None:
         """In the process at that end, behind what is on its way to it."""
         process = link.processes[to]
         at_us = self._true.now_us + 50 + below(self._chance, self.slow_us)
@@ -160,7 +160,7 @@ class Network:
         if process is not None:
             process.at(at_us, act)
 
-    def _arrive(self, link: Link, to: int, act: Act) -> None:
+    def _arrive(self, link: SimulatedLink, to: int, act: Act) -> None:
         if link.there[to] and not link.torn:
             self.delivered += 1
             act()
@@ -186,10 +186,10 @@ class Network:
 
     # -- the end of a connection --------------------------------------------------------------------
 
-    def _look_later(self, link: Link, node_id: int) -> None:
+    def _look_later(self, link: SimulatedLink, node_id: int) -> None:
         self._at(_SILENT_US + self._chance.randrange(_LOOK_US), partial(self._look, link, node_id))
 
-    def _look(self, link: Link, node_id: int) -> None:
+    def _look(self, link: SimulatedLink, node_id: int) -> None:
         """Whether a node hears nothing on a connection any more: else the other end would say that it is there."""
         peer_id = link.peer_of(node_id)
         peer = link.processes[peer_id]
@@ -199,10 +199,10 @@ class Network:
         if link.there[node_id] and still:
             self._close_later(link, node_id)
 
-    def _close_later(self, link: Link, node_id: int) -> None:
+    def _close_later(self, link: SimulatedLink, node_id: int) -> None:
         self._hand(link, node_id, partial(self._close, link, node_id))
 
-    def _close(self, link: Link, node_id: int) -> None:
+    def _close(self, link: SimulatedLink, node_id: int) -> None:
         """One end lets go; the other hears of it, where the way to it carries anything."""
         if not link.there[node_id]:
             return
@@ -218,5 +218,5 @@ class Network:
         self._dial_later(_key(node_id, peer_id, link.channel), process, _FIRST_DIAL_US)
 
 
-def _key(one: int, other: int, channel: Channel) -> tuple[int, int, Channel]:
+def _key(one: int, other: int, channel: PeerChannel) -> tuple[int, int, PeerChannel]:
     return (one, other, channel) if one < other else (other, one, channel)

@@ -15,12 +15,12 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
 from duramen.broker.replicas.bulk import BULK, BulkBytes
-from duramen.broker.replicas.configs import PATIENCE, Patience
-from duramen.codec.cluster.channels import Channel, Subject
+from duramen.broker.replicas.configs import PATIENCE, ReplicaPatience
+from duramen.codec.cluster.channels import PeerChannel, Subject
 from duramen.controller.membership.incarnations import IncarnationFile
-from duramen.controller.membership.member import Member, MemberKit
-from duramen.controller.quorum.dependencies import Limits
-from duramen.controller.quorum.recovery import Opening, Plan
+from duramen.controller.membership.member import ClusterMember, MemberKit
+from duramen.controller.quorum.dependencies import QuorumLimits
+from duramen.controller.quorum.recovery import Opening, QuorumIdentity
 from duramen.controller.quorum.runner import Runner
 from duramen.controller.quorum.snapshot_chunks import Wire
 from duramen.doors.cluster.quorum import channel_of
@@ -36,9 +36,9 @@ from duramen.service.broker import Broker, Ports
 from duramen.service.methods import NOT_READY, wires_by
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.cluster.join import Coming, address_of
-from duramen.sim.cluster.network import Link, Network
+from duramen.sim.cluster.network import SimulatedLink, SimulatedNetwork
 from duramen.sim.cluster.process import Process
-from duramen.sim.cluster.watch import WatchedBroker, WatchedView, Watcher
+from duramen.sim.cluster.watch import NodeWatcher, WatchedBroker, WatchedView
 from duramen.sim.machine.clock import SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.scheduler import VirtualClock
@@ -50,7 +50,7 @@ from duramen.storage.recovery.recovery import recover
 from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
 
-__all__ = ["Node"]
+__all__ = ["SimulatedNode"]
 
 _METADATA_LOG: Final = LogKey(METADATA_STREAM_ID, 0)
 _OPEN_SEGMENTS: Final = 16
@@ -63,26 +63,26 @@ _STORES: Final = (
     StoreLimits(64 << 10, 1 << 20, 256 << 10, 16 << 10, 1000, _NO_COMPACTION),
 )
 _QUORUMS: Final = (
-    Limits(),
-    Limits(snapshot_bytes=4 << 10, chunk_bytes=1 << 10, kept_bytes=8 << 10),
-    Limits(fetch_bytes=1, kept_bytes=8 << 10),
+    QuorumLimits(),
+    QuorumLimits(snapshot_bytes=4 << 10, chunk_bytes=1 << 10, kept_bytes=8 << 10),
+    QuorumLimits(fetch_bytes=1, kept_bytes=8 << 10),
 )
 _OPTIONS: Final = {
     "offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2,
     "group.initial.rebalance.delay.ms": 100, "group.min.session.timeout.ms": 500,
 }  # fmt: skip
 _BULKS: Final = (BULK, BulkBytes(8 << 10, 2 << 10), BulkBytes(1 << 10, 1 << 8))
-_PATIENCE: Final = (PATIENCE, PATIENCE, Patience(600), Patience(2_000, 100))
+_PATIENCE: Final = (PATIENCE, PATIENCE, ReplicaPatience(600), ReplicaPatience(2_000, 100))
 
 
-class Node:
+class SimulatedNode:
     """A node. It is a Station of the network; its process, if it runs, is made of what the attributes are.
 
     `founders` are the voters that its directory knows; a blank disk knows of none. `seeds` are the nodes with which it
     forms a cluster, or comes to one; where there are none it is of the cluster already.
     """
 
-    def __init__(self, node_id: int, seed: str, true: VirtualClock, watcher: Watcher) -> None:
+    def __init__(self, node_id: int, seed: str, true: VirtualClock, watcher: NodeWatcher) -> None:
         self.node_id = node_id
         self.chance = random.Random(f"{seed}/node {node_id}")
         self.clock = NodeClock(true, self.chance.randrange(-300, 301))
@@ -92,8 +92,8 @@ class Node:
         self.process: Process | None = None
         self.life = 0
         self.out = False  # whether it is not to be started
-        self.peers: dict[int, Node] = {}
-        self.network: Network
+        self.peers: dict[int, SimulatedNode] = {}
+        self.network: SimulatedNetwork
         self._true = true
         self._watcher = watcher
         self._randomness = SeededRandomness(self.chance.randrange(1 << 30))
@@ -102,7 +102,7 @@ class Node:
         self._patience = self.chance.choice(_PATIENCE)
         self._bulk = random.Random(f"{seed}/bulk of node {node_id}").choice(_BULKS)
         self._numbers = count()
-        self._asked: dict[Link, dict[int, Callable[[Buffer | None], None]]] = {}
+        self._asked: dict[SimulatedLink, dict[int, Callable[[Buffer | None], None]]] = {}
         self._cluster_id = str(UUID(int=0xC))
         self._open_links: dict[int, int] = {}  # how many there are, by node
         self._image: tuple[MemoryFileSystem, MemoryViewStore] | None = None
@@ -136,7 +136,7 @@ class Node:
     def _forget(self) -> None:
         self.store: Store | None = None
         self.runner: Runner | None = None
-        self.member: Member | None = None
+        self.member: ClusterMember | None = None
         self.broker: Broker | None = None
         self.ready = False
         self._coming: Coming | None = None
@@ -206,7 +206,7 @@ class Node:
             return
         others = tuple(node_id for node_id in self.peers if node_id != self.node_id)
         joins = Voter(self.replica_id, address_of(self.node_id)) if self.replaces else None
-        plan = Plan(self.replica_id, self.founders, others, joins, limits=self._quorum_limits)
+        plan = QuorumIdentity(self.replica_id, self.founders, others, joins, limits=self._quorum_limits)
 
         def opened(result: Runner | DuramenError) -> None:
             if self.life != life:
@@ -253,7 +253,7 @@ class Node:
             self.node_id, self.directory_id, incarnation_id, self._cluster_id, self.rack, (BROKER_ROLE,), (),
             LEAST_LEVEL, LATEST_LEVEL, tried=tried,
         )  # fmt: skip
-        self.member = Member(
+        self.member = ClusterMember(
             MemberKit(
                 wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
                 self.chance.randrange, self, wires_by, self.report, self.failed,
@@ -311,13 +311,13 @@ class Node:
     # -- how it comes to a cluster -------------------------------------------------------------------
 
     def _ask_seed(self, node_id: int, body: bytes, done: Callable[[int, str, bytes], None]) -> None:
-        link = self.network.link(self.node_id, node_id, Channel.CONTROL)
+        link = self.network.link(self.node_id, node_id, PeerChannel.CONTROL)
         if link is not None:
             asked = partial(self.peers[node_id].asked_seed, link, self.replica_id, body, done)
             self.network.say(link, self.node_id, asked)
 
     def asked_seed(
-        self, link: Link, sender: ReplicaId, body: bytes, done: Callable[[int, str, bytes], None]
+        self, link: SimulatedLink, sender: ReplicaId, body: bytes, done: Callable[[int, str, bytes], None]
     ) -> None:  # fmt: skip
         """Another node looks for a cluster. `sender` is who it was as it asked: its disk may be another one by now."""
         me, life = self.replica_id, self.life
@@ -338,7 +338,7 @@ class Node:
                 self._tell_voters_to(node_id)
 
     def _tell_voters_to(self, node_id: int) -> None:
-        link = self.network.link(self.node_id, node_id, Channel.CONTROL)
+        link = self.network.link(self.node_id, node_id, PeerChannel.CONTROL)
         if link is not None and self._told:
             node_ids = tuple(voter.node_id for voter in self._told.ids)
             self.network.say(link, self.node_id, partial(self.peers[node_id].hear_voters, node_ids))
@@ -414,7 +414,7 @@ class Node:
         *,
         subject: Subject = Subject.CONTROLLER,
     ) -> bool:
-        link = self.network.link(self.node_id, node_id, Channel.CONTROL)
+        link = self.network.link(self.node_id, node_id, PeerChannel.CONTROL)
         if link is None:
             return False
         number = next(self._numbers)
@@ -422,7 +422,7 @@ class Node:
         self.network.say(link, self.node_id, partial(self.peers[node_id].asked, link, number, subject, bytes(body)))
         return True
 
-    def asked(self, link: Link, number: int, subject: Subject, body: bytes) -> None:
+    def asked(self, link: SimulatedLink, number: int, subject: Subject, body: bytes) -> None:
         """Another node asks this one's controller, or its broker."""
         life, peer = self.life, self.peers[link.peer_of(self.node_id)]
 
@@ -437,14 +437,14 @@ class Node:
         else:
             self.member.asked(body, answer)
 
-    def answered(self, link: Link, number: int, body: bytes) -> None:
+    def answered(self, link: SimulatedLink, number: int, body: bytes) -> None:
         """What another node answers."""
         done = self._asked.get(link, {}).pop(number, None)
         if done is not None:
             done(body)
 
     def say(self, node_id: int, pieces: Sequence[Buffer]) -> bool:
-        link = self.network.link(self.node_id, node_id, Channel.DATA)
+        link = self.network.link(self.node_id, node_id, PeerChannel.DATA)
         if link is not None:
             body = b"".join(pieces)
             self.network.say(link, self.node_id, partial(self.peers[node_id].heard, self.node_id, body))
@@ -455,27 +455,27 @@ class Node:
         if self.member is not None:
             self.member.heard(node_id, body)
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: SimulatedLink) -> None:
         """There is a connection."""
         peer_id = link.peer_of(self.node_id)
         self._open_links[peer_id] = self._open_links.get(peer_id, 0) + 1
-        if link.channel is Channel.CONTROL:
+        if link.channel is PeerChannel.CONTROL:
             self._tell_voters_to(peer_id)
         if self.member is not None:
             if self._open_links[peer_id] == 1:
                 self.member.opened(peer_id)
-            if link.channel is Channel.DATA:
+            if link.channel is PeerChannel.DATA:
                 self.member.reachable(peer_id)
         if self.runner is not None:
             self.runner.connected(peer_id)
 
-    def closed(self, link: Link) -> None:
+    def closed(self, link: SimulatedLink) -> None:
         """It is gone: who waits for an answer is told."""
         for done in list(self._asked.pop(link, {}).values()):
             done(None)
         peer_id = link.peer_of(self.node_id)
         self._open_links[peer_id] -= 1
-        if link.channel is Channel.CONTROL and self._coming is not None:
+        if link.channel is PeerChannel.CONTROL and self._coming is not None:
             self._coming.lost(peer_id)
         if self._open_links[peer_id] == 0:
             del self._open_links[peer_id]

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TextIO
 
-from duramen.sim.cluster.world import Outcome, World
+from duramen.sim.cluster.world import ClusterOutcome, ClusterWorld
 from duramen.sim.many import outcomes, shown
 
-__all__ = ["Ran", "Totals", "explain", "run_all", "run_one", "table"]
+__all__ = ["ClusterRuns", "ClusterTotals", "explain", "run_all", "run_one", "table"]
 
 _SHARE: Final = 2  # runs that a process is handed at once
 
 
-class Totals:
+class ClusterTotals:
     """What the runs so far came to."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Totals:
         self.faults: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: ClusterOutcome) -> None:
         """One run more."""
         self.runs += 1
         self.operations += outcome.operations
@@ -34,11 +34,11 @@ class Totals:
         self.counts["answered well"] += outcome.well
 
 
-class Ran(NamedTuple):
+class ClusterRuns(NamedTuple):
     """What came of many runs: the first that broke a promise, and what they came to."""
 
-    broken: Outcome | None
-    totals: Totals
+    broken: ClusterOutcome | None
+    totals: ClusterTotals
 
     @property
     def well(self) -> bool:
@@ -46,16 +46,16 @@ class Ran(NamedTuple):
         return self.broken is None
 
 
-def run_one(seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = ()) -> Outcome:
+def run_one(seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = ()) -> ClusterOutcome:
     """The run of one seed, with these kinds of faults alone if any are named."""
-    return World(seed, write, faults).run()
+    return ClusterWorld(seed, write, faults).run()
 
 
-def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:
+def run_all(seeds: range, processes: int, out: TextIO | None = None) -> ClusterRuns:
     """Run every seed or up to the first that breaks a promise, show how far it is, and say what came of it."""
     out = sys.stdout if out is None else out
-    totals, began_s = Totals(), time.monotonic()
-    broken: Outcome | None = None
+    totals, began_s = ClusterTotals(), time.monotonic()
+    broken: ClusterOutcome | None = None
     with outcomes(run_one, seeds, processes, _SHARE) as found:
         for outcome in shown(found, out, lambda: f"{totals.runs} of {len(seeds)} clusters"):
             totals.add(outcome)
@@ -72,16 +72,16 @@ def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:
     print(table(totals), file=out)
     if broken is not None:
         print(explain(broken), file=out)
-    return Ran(broken, totals)
+    return ClusterRuns(broken, totals)
 
 
-def table(totals: Totals) -> str:
+def table(totals: ClusterTotals) -> str:
     """How often each kind of fault came, and what else happened."""
     lines = [f"{name:28}{number:>12,}" for name, number in sorted(totals.faults.items())]
     return "\n".join([*lines, "", *(f"{name:28}{number:>12,}" for name, number in sorted(totals.counts.items()))])
 
 
-def explain(outcome: Outcome) -> str:
+def explain(outcome: ClusterOutcome) -> str:
     """What went wrong in a run, and how to see it again."""
     again = f"python -m duramen.sim --cluster --seed {outcome.seed} --trace FILE"
     return "\n".join([f"cluster {outcome.seed} broke a promise: {outcome.broken}", *outcome.trace, f"again: {again}"])

@@ -13,21 +13,21 @@ from duramen.controller.quorum.snapshot_chunks import Wire
 from duramen.metadata.events import Event
 from duramen.metadata.partitions import PartitionId
 from duramen.raft.effects import Effect as QuorumEffect
-from duramen.raft.messages import Batch
+from duramen.raft.messages import EntryBatch
 from duramen.raft.voters import Voters
 from duramen.replication.effects import Effect
 from duramen.service.broker import Broker
 
-__all__ = ["WatchedBroker", "WatchedView", "Watcher"]
+__all__ = ["NodeWatcher", "WatchedBroker", "WatchedView"]
 
 
-class Watcher(Protocol):
+class NodeWatcher(Protocol):
     """Who sees all that the nodes do, which it knows by their ids."""
 
     def belongs(self, node_id: int, cluster_id: UUID, founders: Voters) -> None:
         """The node is of a cluster from here on; `founders` are known to those who have formed it."""
 
-    def applied(self, node_id: int, batch: Batch) -> None:
+    def applied(self, node_id: int, batch: EntryBatch) -> None:
         """A batch of the metadata log is committed for this node, and takes effect."""
 
     def restored(self, node_id: int, digest: int) -> None:
@@ -59,14 +59,18 @@ class WatchedView(ControllerView):
     """The controller's state, and beside it a checksum of the batches that it was made of."""
 
     def __init__(
-        self, node_id: int, watcher: Watcher, on_event: Callable[[Event, int], None], on_restored: Callable[[], None]
+        self,
+        node_id: int,
+        watcher: NodeWatcher,
+        on_event: Callable[[Event, int], None],
+        on_restored: Callable[[], None],
     ) -> None:
         super().__init__(on_event, on_restored)
         self._node_id = node_id
         self._watcher = watcher
         self._digest = 0
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: EntryBatch) -> None:
         self._digest = crc32(data_of(batch), self._digest)
         self._watcher.applied(self._node_id, batch)
         super().apply(batch)
@@ -83,7 +87,7 @@ class WatchedView(ControllerView):
 class WatchedBroker(Broker):
     """The broker of a node, whose replicas are seen when they begin, and when they lead."""
 
-    watcher: Watcher
+    watcher: NodeWatcher
 
     def partition(self, place: PartitionId) -> Partition:
         self.watcher.opens(self.node_id, place)

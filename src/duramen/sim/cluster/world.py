@@ -14,31 +14,31 @@ from duramen.sim.checkers.memberships import GroupModel
 from duramen.sim.cluster.bootstrap import Beginning
 from duramen.sim.cluster.checkers.inspection import ills, inspect, lacks_a_replica
 from duramen.sim.cluster.checkers.invariants import Witness
-from duramen.sim.cluster.clients.admins import Admin
-from duramen.sim.cluster.clients.calls import Calls
-from duramen.sim.cluster.clients.client import Client
+from duramen.sim.cluster.clients.admins import ClusterAdminClient
+from duramen.sim.cluster.clients.calls import ClientCalls
+from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.cluster.clients.committers import Committer
-from duramen.sim.cluster.clients.consumers import Consumer, Inquirer
-from duramen.sim.cluster.clients.members import MEMBERS_GROUP, Member
+from duramen.sim.cluster.clients.consumers import ClusterConsumer, Inquirer
+from duramen.sim.cluster.clients.members import MEMBERS_GROUP, ClusterGroupMember
 from duramen.sim.cluster.clients.operators import Operator
-from duramen.sim.cluster.clients.producers import Producer
+from duramen.sim.cluster.clients.producers import ClusterProducer
 from duramen.sim.cluster.clients.transactors import Transactor
 from duramen.sim.cluster.faults.abandoned import Abandoned
-from duramen.sim.cluster.faults.faults import Faults
+from duramen.sim.cluster.faults.faults import ClusterFaults
 from duramen.sim.cluster.faults.idleness import IDLE_US, FirstRecords
 from duramen.sim.cluster.faults.isolation import Isolated
 from duramen.sim.cluster.faults.slowness import SlowLeader
 from duramen.sim.cluster.faults.trial import DiskTrial
 from duramen.sim.cluster.faults.unclean import UncleanElection
 from duramen.sim.cluster.join import address_of
-from duramen.sim.cluster.network import Network
-from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.network import SimulatedNetwork
+from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.process import NEVER_US
 from duramen.sim.machine.disk import Crashed
 from duramen.sim.machine.scheduler import VirtualClock
 from duramen.sim.machine.trace import BrokenPromise, Stuck, Trace
 
-__all__ = ["FAULTS", "OPERATIONS", "Outcome", "Stuck", "World"]
+__all__ = ["FAULTS", "OPERATIONS", "ClusterOutcome", "ClusterWorld", "Stuck"]
 
 OPERATIONS: Final = 2_000
 """Requests of clients in each run, at least, and half as many that are answered well."""
@@ -57,7 +57,7 @@ _UNDRAINED_US: Final = 5_000_000
 _BACK_US: Final = (20_000, 500_000, 4_000_000)
 
 
-class Outcome(NamedTuple):
+class ClusterOutcome(NamedTuple):
     """What came of a run: `broken` is empty where every promise was kept."""
 
     seed: int
@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
     seconds: float  # of the cluster's own time
 
 
-class World:
+class ClusterWorld:
     """A cluster of three voters, and perhaps nodes without a vote. `run` is all there is to do."""
 
     def __init__(self, seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = ()) -> None:
@@ -80,19 +80,19 @@ class World:
         self.true = VirtualClock()
         self.trace = Trace(self.true, write)
         self.counts: Counter[str] = Counter()
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, SimulatedNode] = {}
         self._chance = random.Random(f"{seed}/cluster")
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         self._batches = count()
         self.witness = Witness(self.nodes, self.trace, self._failed, self._voted, self._led)
-        self.network = Network(self.nodes, random.Random(f"{seed}/network"), self._later, self.true)
-        self.calls = Calls(
+        self.network = SimulatedNetwork(self.nodes, random.Random(f"{seed}/network"), self._later, self.true)
+        self.calls = ClientCalls(
             self.nodes, random.Random(f"{seed}/calls"), self.true, self._later, self.witness, self.trace
         )  # fmt: skip
         self._attended = True  # whether somebody looks after nodes that fail
         self._think_us = self._chance.choice((20_000, 80_000, 200_000))
-        self.faults = Faults(self, random.Random(f"{seed}/faults"), self._think_us, faults)
+        self.faults = ClusterFaults(self, random.Random(f"{seed}/faults"), self._think_us, faults)
         self.forms = random.Random(f"{seed}/forming").random() < _FORMING
         self._members = random.Random(f"{seed}/members").choice((0, 0, 3, 4))
         self._windows = random.Random(f"{seed}/windows").random() < _WINDOWS
@@ -104,7 +104,7 @@ class World:
 
     def _make_nodes(self, voters: int, others: int) -> None:
         for node_id in range(1, voters + others + 1):
-            node = self.nodes[node_id] = Node(node_id, f"{self.seed}", self.true, self.witness)
+            node = self.nodes[node_id] = SimulatedNode(node_id, f"{self.seed}", self.true, self.witness)
             node.peers, node.network = self.nodes, self.network
         self._founders = {node_id: node for node_id, node in self.nodes.items() if node_id <= voters}
         known = Voters(Voter(node.replica_id, address_of(node_id)) for node_id, node in self._founders.items())
@@ -117,7 +117,7 @@ class World:
 
     # -- a run --------------------------------------------------------------------------------------
 
-    def run(self) -> Outcome:
+    def run(self) -> ClusterOutcome:
         """Live through it all."""
         self.trace("seed %d, %d nodes", self.seed, len(self.nodes))
         broken, stuck = "", False
@@ -138,7 +138,7 @@ class World:
         self.counts["transactions aborted"] = self.calls.ended["aborted"]
         self.counts["generations of a group"] = self._group.assigned
         self.counts["read"] = sum(page.read_records for page in self.calls.book.pages.values())
-        return Outcome(
+        return ClusterOutcome(
             self.seed, broken, stuck, self.trace.last(), self.calls.answered, self.calls.well, self.faults.counts,
             self.counts, self.true.seconds(),
         )  # fmt: skip
@@ -263,32 +263,34 @@ class World:
         if self.changes:
             self.at(_UNDRAINED_US, self._end_drained)
 
-    def _join(self, node: Node) -> None:
+    def _join(self, node: SimulatedNode) -> None:
         """A node comes to the cluster that there is."""
         self.trace("node %d comes", node.node_id)
         self.counts["nodes that came later"] += 1
         self.start(node)
 
-    def _clients(self) -> list[Client]:
+    def _clients(self) -> list[ClusterClient]:
         numbers, think_us = self._batches, self._think_us
 
         def seed(what: str) -> str:
             return f"{self.seed}/{what} {next(self._numbers)}"
 
         producers = [
-            Producer(self.calls, seed("producer"), think_us, numbers, idempotent=number % 2 == 0, windows=self._windows)
+            ClusterProducer(
+                self.calls, seed("producer"), think_us, numbers, idempotent=number % 2 == 0, windows=self._windows
+            )
             for number in range(5)
         ]
         operators = [self._operator(seed("operator"))] if self.changes else []
         return [
             *producers,
-            *(Consumer(self.calls, seed("consumer"), think_us) for _ in range(3)),
+            *(ClusterConsumer(self.calls, seed("consumer"), think_us) for _ in range(3)),
             Inquirer(self.calls, seed("inquirer"), think_us),
             *(Transactor(self.calls, seed("transactor"), think_us, numbers, f"t{number}") for number in range(2)),
             Committer(self.calls, seed("committer"), think_us, "g"),
-            Admin(self.calls, seed("admin"), 15 * think_us),
+            ClusterAdminClient(self.calls, seed("admin"), 15 * think_us),
             *operators,
-            *(Member(self.calls, seed("member"), think_us, self._group) for _ in range(self._members)),
+            *(ClusterGroupMember(self.calls, seed("member"), think_us, self._group) for _ in range(self._members)),
         ]
 
     def _operator(self, seed: str) -> Operator:
@@ -300,7 +302,7 @@ class World:
         done = self.calls.answered >= OPERATIONS and self.calls.well >= OPERATIONS // 2
         return done and self.faults.counts.total() >= FAULTS
 
-    def _are_done(self, clients: Iterable[Client]) -> bool:
+    def _are_done(self, clients: Iterable[ClusterClient]) -> bool:
         return self.calls.idle and all(client.finished for client in clients)
 
     def _ills(self) -> list[str]:
@@ -338,7 +340,7 @@ class World:
         """The next thing happens."""
         events, nodes = self._events, self.nodes.values()
         at_us = events[0][0] if events else NEVER_US
-        found: Node | None = None
+        found: SimulatedNode | None = None
         for node in nodes:
             process = node.process
             if process is not None:
@@ -356,7 +358,7 @@ class World:
         elif found.process is not None:
             self._guarded(found, found.process.turn)
 
-    def _guarded(self, node: Node, act: Callable[[], object]) -> None:
+    def _guarded(self, node: SimulatedNode, act: Callable[[], object]) -> None:
         """Do something of a node's process, which may end in the middle of it."""
         try:
             act()
@@ -369,12 +371,12 @@ class World:
 
     # -- processes ----------------------------------------------------------------------------------
 
-    def start(self, node: Node) -> None:
+    def start(self, node: SimulatedNode) -> None:
         """The process of a node begins, if it does not run."""
         if node.process is None and not node.out:
             self._guarded(node, partial(self._start, node))
 
-    def _start(self, node: Node) -> None:
+    def _start(self, node: SimulatedNode) -> None:
         self.counts["starts"] += 1
         self.witness.starts(node)
         life = node.life + 1
@@ -417,7 +419,7 @@ class World:
     def _led(self, node_id: int) -> None:
         self.faults.led(node_id)
 
-    def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
+    def end(self, node: SimulatedNode, *, power: bool, soon: bool = False) -> None:
         self.trace("node %d ends by a %s", node.node_id, "loss of power" if power else "kill")
         self._gone(node, silently=power, back_us=_BACK_US[0] if soon else self._chance.choice(_BACK_US))
         if power:
@@ -425,7 +427,7 @@ class World:
             node.views.crash(self._chance)
         self.faults.ended(node)
 
-    def _gone(self, node: Node, *, silently: bool, back_us: int = _BACK_US[0]) -> None:
+    def _gone(self, node: SimulatedNode, *, silently: bool, back_us: int = _BACK_US[0]) -> None:
         self.witness.ends(node)
         self.network.down(node, silently=silently)
         if not silently:
@@ -433,7 +435,7 @@ class World:
         node.end()
         self.at(back_us, partial(self.start, node))
 
-    def stop(self, node: Node) -> None:
+    def stop(self, node: SimulatedNode) -> None:
         life = node.life
         self.trace("node %d is to stop", node.node_id)
 
@@ -444,12 +446,12 @@ class World:
 
         self._guarded(node, partial(node.stop, stopped))
 
-    def take_out(self, node: Node) -> None:
+    def take_out(self, node: SimulatedNode) -> None:
         node.out = True
         if node.process is not None:
             self.stop(node)
 
-    def bring_back(self, node: Node, *, blank: bool) -> None:
+    def bring_back(self, node: SimulatedNode, *, blank: bool) -> None:
         if blank and node.process is None:
             self.trace("node %d gets an empty disk", node.node_id)
             node.blank()
@@ -457,14 +459,14 @@ class World:
         node.out = False
         self.start(node)
 
-    def roll_back(self, node: Node) -> None:
+    def roll_back(self, node: SimulatedNode) -> None:
         if node.process is not None:
             self.end(node, power=True)
         self.trace("the disk of node %d is rolled back", node.node_id)
         node.roll_back()
         self.witness.doubts(node)
 
-    def wipe(self, node: Node) -> None:
+    def wipe(self, node: SimulatedNode) -> None:
         self.trace("node %d loses its disk", node.node_id)
         if node.process is not None:
             self.end(node, power=True)

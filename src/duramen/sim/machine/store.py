@@ -8,10 +8,10 @@ from typing import Final
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
-from duramen.codec.batch import NewRecord, Record, batches, check, encode, records
+from duramen.codec.batch import BatchInput, DecodedRecord, batches, check, encode, records
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
-from duramen.storage.directory import Directory, open_directory
+from duramen.storage.directory import DataDirectory, open_directory
 from duramen.storage.log.log import Log, LogConfig, LogKey
 from duramen.storage.recovery.recovery import Recovered, recover
 from duramen.storage.scan import read_slice
@@ -19,7 +19,7 @@ from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.reader import Blocked, Slice
 from duramen.storage.store import Store, StoreLimits
 
-__all__ = ["SMALL", "Appended", "StoreOnDoubles"]
+__all__ = ["SMALL", "AppendOutcome", "StoreOnDoubles"]
 
 SMALL: Final = StoreLimits(
     wal_file_bytes=64 << 10, wal_max_bytes=1 << 20, pending_bytes=256 << 10, copy_bytes=16 << 10, copy_interval_ms=1000
@@ -27,7 +27,7 @@ SMALL: Final = StoreLimits(
 """Bounds at which rolls, copies and checkpoints happen every few batches."""
 
 
-class Appended:
+class AppendOutcome:
     """What became of an append: `base_offset` or `error` once it is decided."""
 
     def __init__(self, values: tuple[bytes, ...]) -> None:
@@ -68,7 +68,7 @@ class StoreOnDoubles:
         self.deadlines = Deadlines()
         self.metrics = Metrics()
         self.findings = []
-        self.directory: Directory = open_directory(self.files, SeededRandomness(7), "the disk in memory")
+        self.directory: DataDirectory = open_directory(self.files, SeededRandomness(7), "the disk in memory")
         handles = Handles(self.files, 16)
         self.recovered: Recovered = recover(self.files, self.directory.id, handles, self.findings.append)
         self.store = Store(
@@ -136,22 +136,22 @@ class StoreOnDoubles:
 
     def append(
         self, log: Log, *values: bytes, timestamp: int | None = None, producer: tuple[int, int, int] | None = None
-    ) -> Appended:
+    ) -> AppendOutcome:
         """Append one batch with these values; `producer` is (id, epoch, first sequence)."""
         at = self.clock.wall_ms() if timestamp is None else timestamp
         producer_id, epoch, sequence = producer if producer is not None else (-1, -1, -1)
         batch = encode(
-            (NewRecord(at, None, value) for value in values),
+            (BatchInput(at, None, value) for value in values),
             producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence,
         )  # fmt: skip
-        appended = Appended(values)
+        appended = AppendOutcome(values)
         self.store.append(log, batch, check(batch), self.store.node_epoch, appended.done)
         return appended
 
-    def read(self, log: Log, offset: int | None = None, max_bytes: int = 100_000) -> list[Record]:
+    def read(self, log: Log, offset: int | None = None, max_bytes: int = 100_000) -> list[DecodedRecord]:
         """Every record from `offset` (the log start) to the high watermark. Raises what reading raises."""
         at = log.start_offset if offset is None else offset
-        found: list[Record] = []
+        found: list[DecodedRecord] = []
         while at < log.high_watermark:
             slice_ = self.plan(log, at, max_bytes)
             if slice_ is None:
@@ -198,7 +198,7 @@ def _raise(error: BaseException | None) -> None:
         raise error
 
 
-def expected_values(appends: Iterable[Appended]) -> list[bytes]:
+def expected_values(appends: Iterable[AppendOutcome]) -> list[bytes]:
     """What a log holds after these appends, all acknowledged, by offset."""
     by_offset = sorted((append.base_offset or 0, append.values) for append in appends)
     return [value for _, values in by_offset for value in values]

@@ -21,7 +21,7 @@ from duramen.codec.batch import APPEND_TIME
 from duramen.spark.batches import plain
 from duramen.spark.batches.bodies import Body, joined, portions
 from duramen.spark.batches.rows import Bytes, Odd, Places, read_varints, record_starts
-from duramen.spark.columns import Neighbours, Rows, check_columns, header_lists, record_batch
+from duramen.spark.columns import BinaryColumns, Rows, check_columns, header_lists, record_batch
 
 __all__ = ["decode", "decode_rows"]
 
@@ -80,7 +80,7 @@ def _decode_rows(bodies: Sequence[Body], first: int, end: int, columns: Collecti
         keys, key_sizes, values, value_sizes = keys[kept], key_sizes[kept], values[kept], value_sizes[kept]
         offsets, timestamps, types = offsets[kept], timestamps[kept], types[kept]
         header_column = header_column.filter(pa.array(kept)) if header_column is not None else None
-    both = Neighbours(content, keys, key_sizes, values, value_sizes)
+    both = BinaryColumns(content, keys, key_sizes, values, value_sizes)
     return Rows(
         both.first() if "key" in columns else None,
         both.second() if "value" in columns else None,
@@ -139,7 +139,7 @@ def _headers(data: Bytes, content: pa.Buffer, at: Places, limits: Places, counts
         levels.append((counts[:0],) * 5)
     rows, names, name_sizes, values, value_sizes = (np.concatenate(column) for column in zip(*levels, strict=True))
     order = np.argsort(rows, kind="stable")
-    both = Neighbours(content, names[order], name_sizes[order], values[order], value_sizes[order])
+    both = BinaryColumns(content, names[order], name_sizes[order], values[order], value_sizes[order])
     return header_lists(counts, _as_text(both.first()), both.second())
 
 

@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.tables.port import Storage
-from duramen.spark.tables.storage import Place, storage_errors, sync
-from duramen.spark.tables.written import Written
+from duramen.spark.tables.storage import TableLocation, storage_errors, sync
+from duramen.spark.tables.written import WrittenFile
 
-__all__ = ["SINK_LOG", "Directory"]
+__all__ = ["SINK_LOG", "ParquetDirectory"]
 
 SINK_LOG: Final = "_spark_metadata"
 """Where Spark's file sink, and ours, say which files a streaming query has committed."""
@@ -27,7 +27,7 @@ _TEMPORARY: Final = "_temporary"
 _SUCCESS: Final = "_SUCCESS"
 
 
-class Directory:
+class ParquetDirectory:
     """The directory, and a place of its own below it for the files of one writing.
 
     Its methods raise TableStorageFailed.
@@ -61,12 +61,12 @@ class Directory:
     def check(self) -> None:
         """Have it be possible to write there. Raises TableForeign where it is a table's, or lies in one."""
         with self._errors():
-            Place(Storage(str(self.path))).require_parent()
-            table = Place(Storage(str(self.path / _TEMPORARY))).enclosing_table()
+            TableLocation(Storage(str(self.path))).require_parent()
+            table = TableLocation(Storage(str(self.path / _TEMPORARY))).enclosing_table()
         if table is not None:
             raise TableForeign(f"{table} is a table, which says itself what its files are; choose another directory")
 
-    def publish(self, files: Sequence[Written]) -> list[Path]:
+    def publish(self, files: Sequence[WrittenFile]) -> list[Path]:
         """Let readers find these files, and no other of this writing; they survive a loss of power."""
         found = []
         with self._errors():
@@ -78,7 +78,7 @@ class Directory:
             sync(self.path)
         return found
 
-    def replace(self, files: Sequence[Written]) -> None:
+    def replace(self, files: Sequence[WrittenFile]) -> None:
         """The same in the place of all that was there."""
         with self._errors():
             old = [one for one in self.path.iterdir() if one.name != _TEMPORARY] if self.path.is_dir() else []

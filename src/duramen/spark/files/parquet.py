@@ -7,13 +7,13 @@ the names of files.
 from typing import TYPE_CHECKING, Any, Final
 
 from duramen.base.errors import CheckpointInvalid, OptionInvalid, TableForeign
-from duramen.spark.files.directory import SINK_LOG, Directory
+from duramen.spark.files.directory import SINK_LOG, ParquetDirectory
 from duramen.spark.files.sinklog import NOTHING_YET, SinkLog
 from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.port import Storage
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import TableLocation, storage_errors
 from duramen.spark.tables.task_writer import named, said
-from duramen.spark.tables.written import Written
+from duramen.spark.tables.written import WrittenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader
@@ -33,7 +33,7 @@ def write_to(reader: "DataFrameReader", path: str, mode: str) -> None:
     wanted = mode.lower()
     if wanted not in MODES:
         raise OptionInvalid(f"mode: {mode!r} does not fit; it must be one of {', '.join(MODES)}")
-    directory = Directory(path)
+    directory = ParquetDirectory(path)
     if directory.exists() and wanted == "ignore":
         return
     if directory.exists() and wanted in MODES[:2]:
@@ -55,12 +55,12 @@ def write_to(reader: "DataFrameReader", path: str, mode: str) -> None:
 
 def stream_to(reader: "DataStreamReader", path: str) -> "DataStreamWriter":
     """See `duramen.spark.stream_parquet`."""
-    directory = Directory(path)
+    directory = ParquetDirectory(path)
     directory.check()
     return _loaded(reader, directory)[1].writeStream.foreachBatch(_Stream(directory))
 
 
-def _loaded(reader: Any, directory: Directory) -> tuple["StructType", "DataFrame"]:
+def _loaded(reader: Any, directory: ParquetDirectory) -> tuple["StructType", "DataFrame"]:
     """The columns of the records, and the frame of the names of files. Leaves the reader as it was.
 
     Raises OptionInvalid where it is not of this format.
@@ -68,16 +68,16 @@ def _loaded(reader: Any, directory: Directory) -> tuple["StructType", "DataFrame
     records: DataFrame = reader.load()
     files: DataFrame = reader.option("parquetTo", directory.run).load()
     reader.option("parquetTo", "")
-    if tuple(files.columns) != Written._fields:
+    if tuple(files.columns) != WrittenFile._fields:
         raise OptionInvalid('the reader must be of the format duramen: spark.read.format("duramen")')
     return records.schema, files
 
 
-def _empty(directory: Directory, schema: "StructType") -> Written:
+def _empty(directory: ParquetDirectory, schema: "StructType") -> WrittenFile:
     """A file without rows: of a directory without files nobody could say which columns it has."""
     from duramen.spark.api import to_arrow_schema
 
-    place = Place(Storage(directory.run))
+    place = TableLocation(Storage(directory.run))
     with storage_errors(place.uri):
         file = ParquetFile(place, named(), to_arrow_schema(schema))
         return file.close()
@@ -86,7 +86,7 @@ def _empty(directory: Directory, schema: "StructType") -> Written:
 class _Stream:
     """What `foreachBatch` calls, on the driver."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: ParquetDirectory) -> None:
         self._directory = directory
         self._log = SinkLog(directory.path)
 

@@ -22,10 +22,10 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from duramen.base.errors import DuramenError
-from duramen.client import Cluster, Consumer
+from duramen.client import BrokerCluster, Consumer
 from duramen.spark.launching.source_descriptions import SourceDescriber
 from duramen.spark.options import Options
-from duramen.spark.read.offsets import Offsets
+from duramen.spark.read.offsets import SourceOffsets
 from duramen.spark.read.selection import Selection
 
 __all__ = ["LagListener", "report_lag"]
@@ -45,7 +45,7 @@ class _Source(NamedTuple):
 
     group: str
     selection: Selection
-    cluster: Cluster
+    cluster: BrokerCluster
 
 
 class LagListener:
@@ -92,7 +92,7 @@ class LagListener:
     def _commit(self, sources: list[_Source], text: str | None) -> None:
         try:
             document = json.loads(text or "")
-            offsets = Offsets.from_json(document)
+            offsets = SourceOffsets.from_json(document)
         except (ValueError, TypeError, DuramenError):
             return  # of a source of another kind
         for source in sources:
@@ -117,7 +117,7 @@ class LagListener:
         implements: Final = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
 
-def _stored(source: _Source, offsets: Offsets) -> bool:
+def _stored(source: _Source, offsets: SourceOffsets) -> bool:
     try:
         Consumer(source.cluster).commit(source.group, offsets.at)
     except DuramenError as error:
@@ -137,10 +137,10 @@ def _relations_of(session: SparkSession, query_id: str) -> Iterator[tuple[Any, O
             yield leaf, Options(given, "stream")
 
 
-def _cluster_of(options: Options) -> Cluster:
+def _cluster_of(options: Options) -> BrokerCluster:
     timeout_s = (options.number("kafka.request.timeout.ms") or 0) / 1000
     client_id = options.text("kafka.client.id")
-    return Cluster(
+    return BrokerCluster(
         options.text("kafka.bootstrap.servers"), client_id=client_id, timeout_s=min(_MOST_SECONDS, timeout_s)
     )
 

@@ -10,17 +10,25 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Prot
 import pyarrow as pa
 
 from duramen.base.errors import CheckpointInvalid, TableConflict, TableForeign, TableUnsupported
-from duramen.spark.pipelines.checkpoints import Checkpoint
+from duramen.spark.pipelines.checkpoints import PipelineCheckpoint
 from duramen.spark.pipelines.schema_evolution import evolved, same_columns
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
 __all__ = [
-    "NOTHING_YET", "BatchWriter", "HasColumns", "Next", "SinkTable", "State", "columns_after", "columns_of",
-    "decision", "require_owner",
+    "NOTHING_YET",
+    "HasColumns",
+    "Next",
+    "SinkState",
+    "SinkTable",
+    "TableBatchWriter",
+    "columns_after",
+    "columns_of",
+    "decision",
+    "require_owner",
 ]  # fmt: skip
 
 NOTHING_YET: Final = -1
@@ -46,7 +54,7 @@ class HasColumns(Protocol):
         ...
 
 
-class State(Protocol):
+class SinkState(Protocol):
     """One version of a sink's table. Its methods raise TableStorageFailed."""
 
     @property
@@ -61,7 +69,7 @@ class State(Protocol):
         """What the commit of that batch said; empty where the table does not go back so far."""
 
 
-_S = TypeVar("_S", bound=State)
+_S = TypeVar("_S", bound=SinkState)
 Change = Callable[[_S, Next], bool]
 """Makes a batch the table's next version; False where another came first, or may have."""
 
@@ -69,7 +77,7 @@ Change = Callable[[_S, Next], bool]
 class SinkTable(Protocol[_S]):
     """Where a sink's rows go. Its methods raise TableForeign, TableUnsupported, TableStorageFailed."""
 
-    place: Place
+    place: TableLocation
 
     def columns(self, batch: HasColumns) -> pa.Schema:
         """The columns of the table that a micro-batch of these rows has."""
@@ -162,7 +170,7 @@ def decision(where: str, last: int, batch_id: int, known: str, digest: str) -> L
     return "done"
 
 
-def columns_after(table: "SinkTable[Any]", state: State, schema: pa.Schema) -> pa.Schema:
+def columns_after(table: "SinkTable[Any]", state: SinkState, schema: pa.Schema) -> pa.Schema:
     """The columns of the table once it has rows with the columns `schema`.
 
     Raises TableForeign where the table cannot take such rows, TableUnsupported for types.
@@ -181,10 +189,10 @@ def require_owner(where: str, found: str | None, owner: str) -> None:
         raise TableForeign(f"the table {where} belongs to the pipeline {found}; choose another location")
 
 
-class BatchWriter(Generic[_S]):
+class TableBatchWriter(Generic[_S]):
     """What `foreachBatch` calls, on the driver, for each micro-batch of one query."""
 
-    def __init__(self, table: SinkTable[_S], checkpoint: Checkpoint) -> None:
+    def __init__(self, table: SinkTable[_S], checkpoint: PipelineCheckpoint) -> None:
         self._table = table
         self._checkpoint = checkpoint
 

@@ -15,7 +15,7 @@ import msgspec
 
 from duramen.base.errors import CheckpointInvalid, PipelineBusy
 
-__all__ = ["VERSION", "Checkpoint", "Checkpoints", "written_whole"]
+__all__ = ["VERSION", "Checkpoints", "PipelineCheckpoint", "written_whole"]
 
 VERSION: Final = 1
 """Of what stands beside a checkpoint; changes when a checkpoint that there is could be misread."""
@@ -37,7 +37,7 @@ class _Metadata(msgspec.Struct):
     id: str
 
 
-class Checkpoint:
+class PipelineCheckpoint:
     """The checkpoint of one query."""
 
     def __init__(self, directory: Path) -> None:
@@ -69,11 +69,11 @@ class Checkpoints:
         self.directory = directory
         self._pipeline = pipeline
 
-    def of(self, query: str) -> Checkpoint:
+    def of(self, query: str) -> PipelineCheckpoint:
         """That of one query; it need not exist yet."""
-        return Checkpoint(self.directory / query)
+        return PipelineCheckpoint(self.directory / query)
 
-    def claim(self, query: str, streams: Iterable[str]) -> Checkpoint:
+    def claim(self, query: str, streams: Iterable[str]) -> PipelineCheckpoint:
         """The checkpoint of a query that reads these streams, noted where it is new.
 
         Raises CheckpointInvalid where it was made for something else.

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duramen.client import Cluster
+from duramen.client import BrokerCluster
 from duramen.spark.pipelines.definition.graph import ordered
-from duramen.spark.pipelines.definition.model import Declared, Sink, Source, Text
+from duramen.spark.pipelines.definition.model import PipelineModel, PipelineSource, Sink, Text
 from duramen.spark.pipelines.definition.problems import Problems, meant
 from duramen.spark.pipelines.frames import Frames, Streams, build, check_source, checked_options, columns_read
 from duramen.spark.pipelines.sinks import check, check_columns, shaped
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["check_copies", "check_streams", "needs_spark", "plans", "prepare"]
 
 
-def needs_spark(pipeline: Declared) -> bool:
+def needs_spark(pipeline: PipelineModel) -> bool:
     """Whether only Spark can say if the pipeline is right: it has SQL, functions, types in text, or tables to read."""
     sources = any(one.format or one.json or one.watermark for one in pipeline.sources)
     sinks = any(one.json or one.key or one.keys or one.delete_when for one in pipeline.sinks)
     return bool(pipeline.steps or sources or sinks)
 
 
-def check_copies(pipeline: Declared, problems: Problems) -> None:
+def check_copies(pipeline: PipelineModel, problems: Problems) -> None:
     """What `prepare` finds, of a pipeline that needs no Spark for it: its sinks take streams as they are."""
     streams = {one.name.value.lower(): one for one in pipeline.sources if check_source(pipeline, one, problems)}
     for sink in pipeline.sinks:
@@ -36,7 +36,7 @@ class _Columns(NamedTuple):
     schema: "StructType"
 
 
-def prepare(spark: "SparkSession", pipeline: Declared, problems: Problems, streams: Streams = "read") -> Frames:
+def prepare(spark: "SparkSession", pipeline: PipelineModel, problems: Problems, streams: Streams = "read") -> Frames:
     """The frames of a pipeline, whose `streams` are as in `build`; empty where `problems` has errors.
 
     What is wrong with one part hides nothing but what follows from it.
@@ -49,12 +49,12 @@ def prepare(spark: "SparkSession", pipeline: Declared, problems: Problems, strea
     return {} if problems.errors() else frames
 
 
-def check_streams(pipeline: Declared, problems: Problems) -> None:
+def check_streams(pipeline: PipelineModel, problems: Problems) -> None:
     """Ask the brokers for the streams that sources and sinks name.
 
     Raises ServerUnreachable, with host and port, where none answers in time.
     """
-    wanted: list[Source | Sink] = [
+    wanted: list[PipelineSource | Sink] = [
         *(source for source in pipeline.sources if source.format is None),
         *(sink for sink in pipeline.sinks if sink.kind == "stream"),
     ]
@@ -63,11 +63,11 @@ def check_streams(pipeline: Declared, problems: Problems) -> None:
         if options is None:
             continue
         timeout_ms = options.number("kafka.request.timeout.ms") or 0
-        with Cluster(options.text("kafka.bootstrap.servers"), timeout_s=timeout_ms / 1000) as cluster:
+        with BrokerCluster(options.text("kafka.bootstrap.servers"), timeout_s=timeout_ms / 1000) as cluster:
             _check_there(cluster, part.location, problems, written=isinstance(part, Sink))
 
 
-def _check_there(cluster: Cluster, location: Text, problems: Problems, *, written: bool) -> None:
+def _check_there(cluster: BrokerCluster, location: Text, problems: Problems, *, written: bool) -> None:
     names = [name.strip() for name in location.value.split(",") if name.strip()]
     there = cluster.topics(names)
     missing = [name for name in names if name not in there]
@@ -81,7 +81,7 @@ def _check_there(cluster: Cluster, location: Text, problems: Problems, *, writte
         problems.add(location.place, f"there is no stream {missing[0]}{hint}")
 
 
-def plans(spark: "SparkSession", pipeline: Declared, mode: str, problems: Problems) -> dict[str, str]:
+def plans(spark: "SparkSession", pipeline: PipelineModel, mode: str, problems: Problems) -> dict[str, str]:
     """How Spark computes a micro-batch of each sink, by the sink's name; empty where `problems` has errors."""
     prepare(spark, pipeline, problems, "stream")
     if problems.errors():

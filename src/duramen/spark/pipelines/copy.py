@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from duramen.spark.options import Options
-from duramen.spark.pipelines.definition.model import Declared, Sink, Source
+from duramen.spark.pipelines.definition.model import PipelineModel, PipelineSource, Sink
 from duramen.spark.pipelines.progress import OBSERVED
 from duramen.spark.tables.port import Storage
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["copied_columns", "copied_frame", "copied_source"]
 
 
-def copied_source(pipeline: Declared, sink: Sink) -> Source | None:
+def copied_source(pipeline: PipelineModel, sink: Sink) -> PipelineSource | None:
     """The stream that a sink takes as it is; None where there is something to be done with its rows."""
     if sink.kind != "delta" or sink.keys:
         return None

@@ -19,9 +19,9 @@ from duramen.spark.pipelines.merge import Upsert, gathered, merge
 from duramen.spark.tables.delta.log import DeltaLog, fields_of
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.schemas import optional
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import TableLocation, storage_errors
 from duramen.spark.tables.task_writer import said
-from duramen.spark.tables.written import Written
+from duramen.spark.tables.written import WrittenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +37,7 @@ _BATCH: Final = "duramen.batch"
 class DeltaState:
     """One version of the table; see `batches.State`."""
 
-    def __init__(self, place: Place, log: DeltaLog, table: DeltaTable) -> None:
+    def __init__(self, place: TableLocation, log: DeltaLog, table: DeltaTable) -> None:
         self._where = place.uri
         self._log = log
         self._table = table
@@ -59,7 +59,7 @@ class DeltaState:
                     return str(commit.get(_DIGEST, ""))
         return ""
 
-    def add(self, files: Sequence[Written], coming: Next) -> bool:
+    def add(self, files: Sequence[WrittenFile], coming: Next) -> bool:
         """Whether the next version has these files more."""
         now_ms = time.time_ns() // 1_000_000
         actions = [AddAction(file.path, file.size_bytes, {}, now_ms, True, file.statistics) for file in files]
@@ -90,7 +90,7 @@ class DeltaSink:
 
     def __init__(self, storage: Storage, owner: str, upsert: Upsert | None) -> None:
         """Raises TableUnsupported where there is no way to the location."""
-        self.place = Place(storage)
+        self.place = TableLocation(storage)
         self._storage = storage
         self._owner = owner
         self._handing = Handing()

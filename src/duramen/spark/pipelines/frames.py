@@ -21,15 +21,15 @@ from duramen.spark.pipelines.copy import copied_columns
 from duramen.spark.pipelines.definition.graph import inputs_of, is_name
 from duramen.spark.pipelines.definition.model import (
     STORED_FORMATS,
-    Declared,
-    Option,
+    PipelineModel,
+    PipelineSource,
     Sink,
-    Source,
+    SinkOption,
     Step,
     Text,
     Watermark,
 )
-from duramen.spark.pipelines.definition.problems import Place, Problems
+from duramen.spark.pipelines.definition.problems import Problems, SourcePlace
 from duramen.spark.pipelines.reasons import placed, plain
 from duramen.spark.tables.port import Storage
 
@@ -52,32 +52,32 @@ Frames = dict[str, "DataFrame"]
 Streams = Literal["read", "stream", "batch"]
 
 
-def storage_of(pipeline: Declared, part: Source | Sink) -> Storage:
+def storage_of(pipeline: PipelineModel, part: PipelineSource | Sink) -> Storage:
     """Where a table is: a relative path begins where the pipeline's file lies."""
     location = part.location.value
     path = location if "://" in location else str(Path(pipeline.directory, location))
     return Storage(path, {option.name.value: option.value.value for option in part.options})
 
 
-def source_options(pipeline: Declared, source: Source) -> dict[str, str]:
+def source_options(pipeline: PipelineModel, source: PipelineSource) -> dict[str, str]:
     """The options of `format("duramen")` for a stream."""
     return _with_servers(pipeline, source.options) | {"subscribe": source.location.value}
 
 
-def sink_options(pipeline: Declared, sink: Sink) -> dict[str, str]:
+def sink_options(pipeline: PipelineModel, sink: Sink) -> dict[str, str]:
     """The same for writing one."""
     return _with_servers(pipeline, sink.options) | {"topic": sink.location.value}
 
 
-def _with_servers(pipeline: Declared, options: Sequence[Option]) -> dict[str, str]:
+def _with_servers(pipeline: PipelineModel, options: Sequence[SinkOption]) -> dict[str, str]:
     servers = {} if pipeline.brokers is None else {_SERVERS: pipeline.brokers.value}
     return servers | {option.name.value: option.value.value for option in options}
 
 
-def checked_options(pipeline: Declared, part: Source | Sink, problems: Problems) -> Options | None:
+def checked_options(pipeline: PipelineModel, part: PipelineSource | Sink, problems: Problems) -> Options | None:
     """The options of a stream that is read or written; None where one does not fit, which `problems` then says."""
-    use: Use = "stream" if isinstance(part, Source) else "sink"
-    given = source_options(pipeline, part) if isinstance(part, Source) else sink_options(pipeline, part)
+    use: Use = "stream" if isinstance(part, PipelineSource) else "sink"
+    given = source_options(pipeline, part) if isinstance(part, PipelineSource) else sink_options(pipeline, part)
     own = [option for option in part.options if option.name.value.lower() == _SERVERS]
     if pipeline.brokers is None and not own:
         missing = "brokers of the pipeline is missing: the HOST:PORT of a broker's Kafka address"
@@ -99,7 +99,7 @@ def checked_options(pipeline: Declared, part: Source | Sink, problems: Problems)
 
 
 def build(
-    spark: "SparkSession", pipeline: Declared, order: Sequence[Step], problems: Problems, streams: Streams = "read"
+    spark: "SparkSession", pipeline: PipelineModel, order: Sequence[Step], problems: Problems, streams: Streams = "read"
 ) -> Frames:
     """The frame of each source and step, by its name in lower case; one that could not be made is left out.
 
@@ -115,7 +115,7 @@ def build(
 
 
 class _Builder:
-    def __init__(self, spark: "SparkSession", pipeline: Declared, problems: Problems, streams: Streams) -> None:
+    def __init__(self, spark: "SparkSession", pipeline: PipelineModel, problems: Problems, streams: Streams) -> None:
         self.frames: Frames = {}
         self._spark = spark
         self._pipeline = pipeline
@@ -129,7 +129,9 @@ class _Builder:
             frame.createOrReplaceTempView(name.value)
             self.frames[name.value.lower()] = frame
 
-    def _made(self, text: Text, make: "Callable[[], DataFrame]", options: Sequence[Option] = ()) -> "DataFrame | None":
+    def _made(
+        self, text: Text, make: "Callable[[], DataFrame]", options: Sequence[SinkOption] = ()
+    ) -> "DataFrame | None":
         """What `make` makes; what Spark or we refuse becomes a problem of `text`, or of the option that is named."""
         from pyspark.errors import PySparkException
 
@@ -143,7 +145,7 @@ class _Builder:
 
     # -- sources ------------------------------------------------------------------------------------
 
-    def source(self, source: Source) -> "DataFrame | None":
+    def source(self, source: PipelineSource) -> "DataFrame | None":
         if source.format is not None:
             return self._table(source)
         frame = self._stream(source)
@@ -153,7 +155,7 @@ class _Builder:
             frame = self._made(json, lambda: _parsed(raw, json.value))
         return frame if frame is None or source.watermark is None else self._watermarked(frame, source.watermark)
 
-    def _stream(self, source: Source) -> "DataFrame | None":
+    def _stream(self, source: PipelineSource) -> "DataFrame | None":
         if not check_source(self._pipeline, source, self._problems):
             return None
         options = source_options(self._pipeline, source)
@@ -166,7 +168,7 @@ class _Builder:
         # Of no partitions, and not a relation that Spark knows to be empty, of which it plans nothing.
         return self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), columns)
 
-    def _table(self, source: Source) -> "DataFrame | None":
+    def _table(self, source: PipelineSource) -> "DataFrame | None":
         def load() -> "DataFrame":
             storage = storage_of(self._pipeline, source)
             if source.format in STORED_FORMATS:
@@ -252,7 +254,7 @@ def _parsed(frame: "DataFrame", ddl: str) -> "DataFrame":
     return frame.select(value.alias("it"), *fields).select(*columns, record.alias(_RECORD))
 
 
-def columns_read(pipeline: Declared, source: Source) -> "StructType":
+def columns_read(pipeline: PipelineModel, source: PipelineSource) -> "StructType":
     """The columns of a stream whose options are right."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -268,7 +270,7 @@ def _without_rows(spark: "SparkSession", columns: "StructType") -> "DataFrame":
     return DataFrame(java.internalCreateDataFrame(rows, java.parseDataType(columns.json()), True), spark)
 
 
-def check_source(pipeline: Declared, source: Source, problems: Problems) -> bool:
+def check_source(pipeline: PipelineModel, source: PipelineSource, problems: Problems) -> bool:
     """Whether the format takes the options; the place is that of the option of which it speaks."""
     from duramen.spark.read.stream import StreamReader
 
@@ -283,7 +285,7 @@ def check_source(pipeline: Declared, source: Source, problems: Problems) -> bool
     return True
 
 
-def place_of(options: Sequence[Option], otherwise: Text, said: str) -> Place:
+def place_of(options: Sequence[SinkOption], otherwise: Text, said: str) -> SourcePlace:
     """Where the option stands of which a message speaks."""
     at = {option: said.lower().find(option.name.value.lower()) for option in options}
     named = [option for option in options if at[option] >= 0]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.task_writer import said, writing
-from duramen.spark.tables.written import SAID_DDL, Written
+from duramen.spark.tables.written import SAID_DDL, WrittenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +56,7 @@ class Handing:
         return work(batch)
 
 
-def written(batch: "DataFrame", storage: Storage, schema: pa.Schema, handing: Handing) -> list[Written]:
+def written(batch: "DataFrame", storage: Storage, schema: pa.Schema, handing: Handing) -> list[WrittenFile]:
     """Have Spark's tasks write a micro-batch below a location. Raises what Spark makes of TableStorageFailed."""
     there = batch.schema.names
     write = writing(storage, schema, there)

@@ -27,8 +27,8 @@ from duramen.spark.tables.iceberg.catalog import (
 from duramen.spark.tables.iceberg.manifests import described
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.schemas import optional
-from duramen.spark.tables.storage import Place, storage_errors
-from duramen.spark.tables.written import Written
+from duramen.spark.tables.storage import TableLocation, storage_errors
+from duramen.spark.tables.written import WrittenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +44,7 @@ _DIGEST: Final = "duramen.offsets"
 class IcebergState:
     """One state of the table; see `batches.State`."""
 
-    def __init__(self, place: Place, table: IcebergTable) -> None:
+    def __init__(self, place: TableLocation, table: IcebergTable) -> None:
         self._place = place
         self._table = table
 
@@ -62,7 +62,7 @@ class IcebergState:
         """See the port."""
         return str(self._table.properties.get(_DIGEST, "")) if self.last(query_id) == batch_id else ""
 
-    def add(self, files: Sequence[Written], coming: Next) -> bool:
+    def add(self, files: Sequence[WrittenFile], coming: Next) -> bool:
         """Whether the next state has these files more."""
         with storage_errors(self._place.uri):
             try:
@@ -85,7 +85,7 @@ class IcebergSink:
 
     def __init__(self, storage: Storage, owner: str) -> None:
         """Raises TableUnsupported where there is no way to the location, or no catalog is known for it."""
-        self.place = Place(storage)
+        self.place = TableLocation(storage)
         self._storage = storage
         self._owner = owner
         self._handing = Handing()

@@ -6,15 +6,15 @@ from typing import Any, Final
 from msgspec import Struct
 
 from duramen.base.errors import DuramenError
-from duramen.spark.read.offsets import Offsets
+from duramen.spark.read.offsets import SourceOffsets
 
-__all__ = ["OBSERVED", "Figures", "figures_of"]
+__all__ = ["OBSERVED", "BatchFigures", "figures_of"]
 
 OBSERVED: Final = "duramen"
 """The metrics that a query observes whose rows are files; `rows` are the records in them."""
 
 
-class Figures(Struct, frozen=True):
+class BatchFigures(Struct, frozen=True):
     """One micro-batch. `phases_ms` are Spark's own; `lag_records` is None where a source does not tell its end."""
 
     batch_id: int
@@ -27,7 +27,7 @@ class Figures(Struct, frozen=True):
     phases_ms: Mapping[str, int]
 
 
-def figures_of(progress: Mapping[str, Any]) -> Figures:
+def figures_of(progress: Mapping[str, Any]) -> BatchFigures:
     """The figures of a `StreamingQueryProgress`, as its JSON has it."""
     phases = {str(name): int(ms) for name, ms in (progress.get("durationMs") or {}).items()}
     lags = [_lag(source) for source in progress.get("sources") or ()]
@@ -38,7 +38,7 @@ def figures_of(progress: Mapping[str, Any]) -> Figures:
     if observed is not None:
         rows = int(observed.get("rows") or 0)
         rows_per_s = rows * 1000 / batch_ms if batch_ms else 0.0
-    return Figures(
+    return BatchFigures(
         batch_id=int(progress.get("batchId", -1)),
         rows=rows,
         rows_per_s=rows_per_s,
@@ -60,7 +60,7 @@ def _lag(source: Mapping[str, Any]) -> int | None:
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
     try:
-        at, newest = Offsets.from_json(end).at, Offsets.from_json(latest).at
+        at, newest = SourceOffsets.from_json(end).at, SourceOffsets.from_json(latest).at
     except (DuramenError, ValueError, TypeError, AttributeError):
         return None
     return sum(max(0, offset - at.get(partition, 0)) for partition, offset in newest.items())

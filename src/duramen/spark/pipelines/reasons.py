@@ -4,9 +4,9 @@ import re
 from typing import Final, NamedTuple
 
 from duramen.spark.pipelines.definition.model import Text
-from duramen.spark.pipelines.definition.problems import Place
+from duramen.spark.pipelines.definition.problems import SourcePlace
 
-__all__ = ["Reason", "placed", "plain", "reason"]
+__all__ = ["FailureReason", "placed", "plain", "reason"]
 
 _OURS: Final = re.compile(r"(?:duramen|pyspark)[\w.]*errors[\w.]*\.(\w+): (.*?)(?:\n|\Z)")
 _CLASS: Final = re.compile(r"^\s*\[([A-Z][A-Z0-9_.]+)\] ")
@@ -17,7 +17,7 @@ _FULL: Final = "java.io.IOException: No space left on device"
 _PLACE: Final = re.compile(r"\bline (\d+),? pos (\d+)")
 
 
-class Reason(NamedTuple):
+class FailureReason(NamedTuple):
     """What one of our errors is called in `duramen.base.errors`, or nothing, and what it says."""
 
     error: str
@@ -30,22 +30,22 @@ def plain(message: str) -> str:
     return " ".join(said.partition("\n")[0].split())
 
 
-def placed(said: str, text: Text) -> Place:
+def placed(said: str, text: Text) -> SourcePlace:
     """Where in the file the SQL of `text` is wrong, as far as Spark says so."""
     found = _PLACE.search(said)
     return text.place if found is None else text.at(int(found[1]), int(found[2]))
 
 
-def reason(said: str, checkpoint: str) -> Reason:
+def reason(said: str, checkpoint: str) -> FailureReason:
     """Why a query with that checkpoint ended: what the error that we raised says, or what Python or Spark say."""
     ours = list(_OURS.finditer(said))
     if ours:
-        return Reason(ours[-1][1], " ".join(ours[-1][2].split()))
+        return FailureReason(ours[-1][1], " ".join(ours[-1][2].split()))
     inner = _INNER.search(said)
     python = list(_PYTHON.finditer(said))
     if python and "Traceback (most recent call last)" in said:
-        return Reason("", f"{python[-1][1]}: {' '.join(python[-1][2].split())}")
+        return FailureReason("", f"{python[-1][1]}: {' '.join(python[-1][2].split())}")
     spark = plain(inner[1] if inner else said)
     if spark == _FULL:  # where, Java does not say
         spark = f"no space left on the device, of the checkpoint {checkpoint} or of Spark's own files (spark.local.dir)"
-    return Reason("", spark)
+    return FailureReason("", spark)

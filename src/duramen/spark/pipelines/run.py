@@ -10,19 +10,19 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError, PipelineFailed
 from duramen.spark.pipelines.checkpoints import Checkpoints
 from duramen.spark.pipelines.definition.graph import streams_of
-from duramen.spark.pipelines.definition.model import Declared, Sink
+from duramen.spark.pipelines.definition.model import PipelineModel, Sink
 from duramen.spark.pipelines.permanence import is_permanent
-from duramen.spark.pipelines.progress import Figures, figures_of
+from duramen.spark.pipelines.progress import BatchFigures, figures_of
 from duramen.spark.pipelines.reasons import reason
 from duramen.spark.pipelines.sinks import start
-from duramen.spark.pipelines.status import QueryStatus, Status, write_status
-from duramen.spark.pipelines.supervisor import Ended, Keeper
+from duramen.spark.pipelines.status import PipelineStatus, QueryStatus, write_status
+from duramen.spark.pipelines.supervisor import QueryEnd, QuerySupervisor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Application", "Terms", "Watcher"]
+__all__ = ["Application", "PipelineWatcher", "Terms"]
 
 _LOOK_MS: Final = 500
 _TRIES_ONCE: Final = 3
@@ -38,10 +38,10 @@ class Terms(NamedTuple):
     restarts: int | None = None
 
 
-class Watcher(Protocol):
+class PipelineWatcher(Protocol):
     """Is told what happens."""
 
-    def status(self, status: Status) -> None:
+    def status(self, status: PipelineStatus) -> None:
         """So it stands now."""
 
     def rows(self, query: str, batch_id: int, rows: list[Mapping[str, Any]]) -> None:
@@ -55,9 +55,9 @@ class _Query:
         self.sink = sink
         self.frame = frame
         self._checkpoint = checkpoint
-        self.keeper = Keeper(sink.name.value, most_restarts)
+        self.keeper = QuerySupervisor(sink.name.value, most_restarts)
         self.running: StreamingQuery | None = None
-        self._figures: Figures | None = None
+        self._figures: BatchFigures | None = None
         self._figures_at_ms: int | None = None
         self._seen = ""
 
@@ -94,7 +94,7 @@ class _Query:
     def failed(self, now_ms: int, error: Exception) -> None:
         """Spark says so."""
         name, message = reason(str(error), self._checkpoint)
-        self.keeper.failed(now_ms, Ended(name, message, is_permanent(name or type(error).__name__, str(error))))
+        self.keeper.failed(now_ms, QueryEnd(name, message, is_permanent(name or type(error).__name__, str(error))))
 
     def stop(self) -> None:
         """End it between what it has committed and what it has not."""
@@ -109,11 +109,11 @@ class Application:
 
     def __init__(
         self,
-        pipeline: Declared,
+        pipeline: PipelineModel,
         frames: Mapping[str, "DataFrame"],
         checkpoints: Checkpoints,
         terms: Terms,
-        watcher: Watcher,
+        watcher: PipelineWatcher,
     ) -> None:
         """`checkpoints` are held by the caller."""
         most = terms.restarts if terms.restarts is not None or not terms.once else _TRIES_ONCE
@@ -173,7 +173,7 @@ class Application:
             )
         except DuramenError as error:
             name = type(error).__name__
-            query.keeper.failed(_now_ms(), Ended(name, str(error), is_permanent(name, "")))
+            query.keeper.failed(_now_ms(), QueryEnd(name, str(error), is_permanent(name, "")))
         except (PySparkException, OSError) as error:
             query.failed(_now_ms(), error)
         else:
@@ -194,7 +194,7 @@ class Application:
             raise PipelineFailed(f"query {failed[0].name}{more}: {said}")
 
     def _tell(self, state: str) -> None:
-        status = Status(
+        status = PipelineStatus(
             self._pipeline.name.value, state, self._terms.master, self._started_at_ms, _now_ms(),
             [query.status() for query in self._queries],
         )  # fmt: skip

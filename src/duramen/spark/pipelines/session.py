@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from duramen.spark.launching.applications import application
 from duramen.spark.launching.requirements import require_pandas
-from duramen.spark.pipelines.definition.model import Declared
+from duramen.spark.pipelines.definition.model import PipelineModel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ _CONFIG: Final[Mapping[str, str]] = {
 
 @contextlib.contextmanager
 def open_spark(
-    pipeline: Declared, master: str, config: Mapping[str, str], log: Path | None, *, runs: bool = True
+    pipeline: PipelineModel, master: str, config: Mapping[str, str], log: Path | None, *, runs: bool = True
 ) -> Iterator["SparkSession"]:
     """A session for a pipeline; `log` is where Spark's own log goes, nowhere where it is None.
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 from duramen.base.errors import DependencyMissing, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
 from duramen.spark.pipelines.batches import HasColumns
-from duramen.spark.pipelines.checkpoints import Checkpoint
+from duramen.spark.pipelines.checkpoints import PipelineCheckpoint
 from duramen.spark.pipelines.copy import copied_columns, copied_frame, copied_source
-from duramen.spark.pipelines.definition.model import Declared, Sink, Text
+from duramen.spark.pipelines.definition.model import PipelineModel, Sink, Text
 from duramen.spark.pipelines.definition.problems import Problems, meant
 from duramen.spark.pipelines.frames import checked_options, place_of, sink_options, source_options, storage_of
 from duramen.spark.pipelines.reasons import placed, plain
@@ -29,7 +29,7 @@ Show = Callable[[str, int, list[Mapping[str, Any]]], None]
 _OBVIOUS_MODE: Final = "say mode: update, or give the source a watermark"
 
 
-def owner_of(pipeline: Declared, sink: Sink) -> str:
+def owner_of(pipeline: PipelineModel, sink: Sink) -> str:
     """What a table says of the sink that writes it."""
     return f"{pipeline.name.value}/{sink.name.value}"
 
@@ -54,7 +54,7 @@ def _quoted(name: str) -> str:
 # -- before anything starts -------------------------------------------------------------------------
 
 
-def check(spark: "SparkSession", pipeline: Declared, sink: Sink, frame: "DataFrame", problems: Problems) -> None:
+def check(spark: "SparkSession", pipeline: PipelineModel, sink: Sink, frame: "DataFrame", problems: Problems) -> None:
     """What keeps the sink from taking these rows becomes problems."""
     from pyspark.errors import PySparkException
 
@@ -81,7 +81,7 @@ def check(spark: "SparkSession", pipeline: Declared, sink: Sink, frame: "DataFra
     check_columns(pipeline, sink, rows, problems)
 
 
-def check_columns(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Problems) -> None:
+def check_columns(pipeline: PipelineModel, sink: Sink, rows: HasColumns, problems: Problems) -> None:
     """What keeps the sink from taking rows with these columns becomes problems; this needs no Spark."""
     if sink.kind == "stream":
         _check_stream(pipeline, sink, rows, problems)
@@ -104,7 +104,7 @@ def _check_mode(spark: "SparkSession", sink: Sink, rows: "DataFrame", problems: 
         problems.add((sink.mode or sink.name).place, said.rstrip(".;") + hint)
 
 
-def _check_stream(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Problems) -> None:
+def _check_stream(pipeline: PipelineModel, sink: Sink, rows: HasColumns, problems: Problems) -> None:
     from duramen.spark.datasource import DuramenDataSource
 
     if checked_options(pipeline, sink, problems) is None:
@@ -117,7 +117,7 @@ def _check_stream(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Pr
         problems.add(place_of(sink.options, sink.input, said), said + hint)
 
 
-def _check_table(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Problems) -> None:
+def _check_table(pipeline: PipelineModel, sink: Sink, rows: HasColumns, problems: Problems) -> None:
     from pyspark.sql.types import NullType
 
     from duramen.spark.pipelines.batches import columns_after
@@ -156,7 +156,7 @@ def _check_table(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Pro
 
 
 def start(
-    pipeline: Declared, sink: Sink, frame: "DataFrame", checkpoint: Checkpoint, show: Show, *, once: bool
+    pipeline: PipelineModel, sink: Sink, frame: "DataFrame", checkpoint: PipelineCheckpoint, show: Show, *, once: bool
 ) -> "StreamingQuery":
     """Start the sink's query. Raises what Spark says where it cannot be."""
     source = copied_source(pipeline, sink)
@@ -179,18 +179,18 @@ def start(
 
 
 def _to(
-    pipeline: Declared, sink: Sink, writer: "DataStreamWriter", checkpoint: Checkpoint, show: Show
+    pipeline: PipelineModel, sink: Sink, writer: "DataStreamWriter", checkpoint: PipelineCheckpoint, show: Show
 ) -> "DataStreamWriter":
     if sink.kind == "stream":
         return writer.format("duramen").options(**sink_options(pipeline, sink))
     if sink.kind == "console":
         return writer.foreachBatch(_showing(sink, show))
-    from duramen.spark.pipelines.batches import BatchWriter
+    from duramen.spark.pipelines.batches import TableBatchWriter
 
-    return writer.foreachBatch(BatchWriter(_table(pipeline, sink), checkpoint))
+    return writer.foreachBatch(TableBatchWriter(_table(pipeline, sink), checkpoint))
 
 
-def _table(pipeline: Declared, sink: Sink) -> "SinkTable[Any]":
+def _table(pipeline: PipelineModel, sink: Sink) -> "SinkTable[Any]":
     """The table of a sink, which may not be there yet. Raises TableUnsupported, DependencyMissing."""
     storage, owner = storage_of(pipeline, sink), owner_of(pipeline, sink)
     source = copied_source(pipeline, sink)

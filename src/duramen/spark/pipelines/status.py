@@ -10,10 +10,10 @@ import msgspec
 
 from duramen.base.errors import PipelineFailed
 from duramen.spark.pipelines.checkpoints import Checkpoints, written_whole
-from duramen.spark.pipelines.definition.model import Declared
-from duramen.spark.pipelines.progress import Figures
+from duramen.spark.pipelines.definition.model import PipelineModel
+from duramen.spark.pipelines.progress import BatchFigures
 
-__all__ = ["QueryStatus", "Status", "read_status", "starting", "write_status"]
+__all__ = ["PipelineStatus", "QueryStatus", "read_status", "starting", "write_status"]
 
 _FILE: Final = "status.json"
 _AT_WORK: Final = ("starting", "running")
@@ -30,11 +30,11 @@ class QueryStatus(msgspec.Struct, frozen=True):
     restarts: int
     error: str | None
     batch_at_ms: int | None
-    batch: Figures | None
+    batch: BatchFigures | None
     error_id: str | None = None
 
 
-class Status(msgspec.Struct, frozen=True):
+class PipelineStatus(msgspec.Struct, frozen=True):
     """A pipeline as its application last said it; `state` is `lost` where that is gone without a word."""
 
     pipeline: str
@@ -45,14 +45,14 @@ class Status(msgspec.Struct, frozen=True):
     queries: Sequence[QueryStatus]
 
 
-def write_status(checkpoints: Checkpoints, status: Status) -> None:
+def write_status(checkpoints: Checkpoints, status: PipelineStatus) -> None:
     """Put it where `read_status` finds it. Raises OSError."""
     written_whole(checkpoints.directory / _FILE, msgspec.json.encode(status))
 
 
 @contextlib.contextmanager
 def starting(
-    checkpoints: Checkpoints, pipeline: Declared, master: str, is_stopped: Callable[[], bool]
+    checkpoints: Checkpoints, pipeline: PipelineModel, master: str, is_stopped: Callable[[], bool]
 ) -> Iterator[None]:
     """Says so while Spark starts and looks at the pipeline, and that it has failed where that comes to nothing.
 
@@ -64,7 +64,9 @@ def starting(
         queries = [QueryStatus(sink.name.value, state, 0, None, None, None) for sink in pipeline.sinks]
         # A full disk keeps nobody from trying.
         with contextlib.suppress(OSError):
-            write_status(checkpoints, Status(pipeline.name.value, state, master, started_at_ms, _now_ms(), queries))
+            write_status(
+                checkpoints, PipelineStatus(pipeline.name.value, state, master, started_at_ms, _now_ms(), queries)
+            )
 
     tell("starting")
     try:
@@ -78,11 +80,11 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def read_status(checkpoints: Checkpoints) -> Status:
+def read_status(checkpoints: Checkpoints) -> PipelineStatus:
     """What the application that runs or ran says. Raises PipelineFailed where none has run, or it cannot be read."""
     file: Path = checkpoints.directory / _FILE
     try:
-        status = msgspec.json.decode(file.read_bytes(), type=Status)
+        status = msgspec.json.decode(file.read_bytes(), type=PipelineStatus)
     except FileNotFoundError:
         raise PipelineFailed(
             f"no pipeline has run with the checkpoints {checkpoints.directory}; `--checkpoints` says where others are"

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "STEADY_MS", "Keeper", "State"]
+__all__ = ["FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "STEADY_MS", "QuerySupervisor", "State"]
 
 FIRST_PAUSE_MS: Final = 1_000
 LONGEST_PAUSE_MS: Final = 60_000
@@ -14,7 +14,7 @@ State = Literal["starting", "running", "waiting", "finished", "failed", "stopped
 _OVER: Final[tuple[State, ...]] = ("finished", "failed", "stopped")
 
 
-class Ended(NamedTuple):
+class QueryEnd(NamedTuple):
     """How a query ended: the name of the error, or nothing, one line for people, and whether a restart may cure it."""
 
     error: str
@@ -22,7 +22,7 @@ class Ended(NamedTuple):
     is_permanent: bool = False
 
 
-class Keeper:
+class QuerySupervisor:
     """Keeps one query going; it knows nothing of the others, so none is harmed by another's failure."""
 
     def __init__(self, name: str, most_restarts: int | None) -> None:
@@ -30,7 +30,7 @@ class Keeper:
         self.name = name
         self.state: State = "starting"
         self.restarts = 0
-        self.error: Ended | None = None
+        self.error: QueryEnd | None = None
         self._most = most_restarts
         self._in_a_row = 0
         self._since_ms = 0
@@ -55,7 +55,7 @@ class Keeper:
         if self.state == "running":
             self.error = None
 
-    def failed(self, now_ms: int, error: Ended) -> None:
+    def failed(self, now_ms: int, error: QueryEnd) -> None:
         """It ended with an error, or could not be started: it waits, longer every time, or is given up."""
         if self.state == "running" and now_ms - self._since_ms >= STEADY_MS:
             self._in_a_row = 0

@@ -14,7 +14,7 @@ import pyarrow as pa
 from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.plainly import said_plainly
 from duramen.spark.tables.port import DataFile, Storage
-from duramen.spark.tables.storage import Place, reading_errors, storage_errors
+from duramen.spark.tables.storage import TableLocation, reading_errors, storage_errors
 from duramen.spark.values.fields import fitted
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def delta_frame(spark: "SparkSession", storage: Storage) -> "DataFrame":
 
     from duramen.spark.tables.delta.log import DeltaLog, fields_of
 
-    place = Place(storage)
+    place = TableLocation(storage)
     with storage_errors(place.uri):
         log = DeltaLog(place)
         if not log.is_there():
@@ -84,14 +84,14 @@ def _delta_files(table: "DeltaTable") -> Iterator[DataFile]:
 def _read_delta(one: _DeltaFile) -> Iterator[pa.RecordBatch]:
     from duramen.spark.tables.reader import read_file
 
-    return read_file(Place(one.storage), one.file, one.schema)
+    return read_file(TableLocation(one.storage), one.file, one.schema)
 
 
 def iceberg_frame(spark: "SparkSession", storage: Storage) -> "DataFrame":
     """An Iceberg table as it is now. Raises TableForeign, TableUnsupported, TableStorageFailed."""
     from duramen.spark.tables.iceberg.catalog import IcebergEntry, arrow_schema, has_catalog
 
-    place = Place(storage)
+    place = TableLocation(storage)
     with storage_errors(place.uri):
         entry = IcebergEntry(storage, place)
         table = entry.find() if has_catalog(storage, place) else None

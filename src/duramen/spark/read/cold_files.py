@@ -13,20 +13,19 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from duramen.spark.columns import RECORD_COLUMNS, Part
+from duramen.spark.columns import RECORD_COLUMNS, PartitionColumns
 from duramen.spark.plainly import said_plainly
-from duramen.spark.read.reader import Reading, Span, SpanPartition
-from duramen.spark.tables.port import DataFile, Storage
-from duramen.spark.tables.port import Span as TableSpan
+from duramen.spark.read.reader import OffsetSpan, PartitionReader, SpanPartition
+from duramen.spark.tables.port import DataFile, Storage, TableSpan
 
-__all__ = ["ColdPartition", "NewestPartition", "Piece", "read_part"]
+__all__ = ["ColdPartition", "FilePiece", "NewestPartition", "read_part"]
 
 _RAW: Final = dict(
     zip(RECORD_COLUMNS, ("_key", "_value", "_offset", "_timestamp", "_timestamp_type", "_headers"), strict=True)
 )
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """Files with rows of one partition, and which of them are shown: those that count in `[first, end)`.
 
     None below the `floor` is, none from `below` on, and none of the transactions that the markers `skipped` end. Keys
@@ -41,14 +40,14 @@ class Piece(NamedTuple):
     end: int
     floor: int = 0
     skipped: tuple[int, ...] = ()
-    newer: Span | None = None
+    newer: OffsetSpan | None = None
     below: int | None = None
 
 
 class ColdPartition(InputPartition):
     """One task's share of a table."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: FilePiece) -> None:
         super().__init__(piece)
         self.piece = piece
 
@@ -56,13 +55,13 @@ class ColdPartition(InputPartition):
 class NewestPartition(InputPartition):
     """One task's share of the log behind an upserted table: of each key the last record, where its offset is shown."""
 
-    def __init__(self, span: Span, shown: tuple[int, int]) -> None:
+    def __init__(self, span: OffsetSpan, shown: tuple[int, int]) -> None:
         super().__init__(span)
         self.span = span
         self.shown = shown
 
 
-def read_part(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_part(reading: PartitionReader, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one share, whichever it is; Spark makes one without any where there is nothing to read."""
     if isinstance(partition, SpanPartition):
         return chain.from_iterable(map(reading.read, partition.spans))
@@ -71,20 +70,20 @@ def read_part(reading: Reading, partition: InputPartition) -> Iterator[pa.Record
     return _cold_records(reading, partition.piece) if isinstance(partition, ColdPartition) else iter(())
 
 
-def _cold_records(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
+def _cold_records(reading: PartitionReader, piece: FilePiece) -> Iterator[pa.RecordBatch]:
     import pyarrow.compute as pc
 
     from duramen.spark.tables.columns import COMMIT, KEY, OFFSET, ROW_FIELDS
     from duramen.spark.tables.reader import read_file
-    from duramen.spark.tables.storage import Place
+    from duramen.spark.tables.storage import TableLocation
 
-    part = Part(piece.topic, piece.partition, reading.columns)
+    part = PartitionColumns(piece.topic, piece.partition, reading.columns)
     newer = None if piece.newer is None else _newest(reading, piece.newer).column("key").combine_chunks()
     skipped = pa.array(piece.skipped, pa.int64())
     spans = [TableSpan(piece.partition, piece.first, piece.end)]
     raw = [_RAW[name] for name in part.columns]
     with said_plainly():
-        place = Place(piece.storage)
+        place = TableLocation(piece.storage)
         for file in piece.files:
             for rows in read_file(place, file, pa.schema(ROW_FIELDS), columns={*raw, KEY, OFFSET, COMMIT}, spans=spans):
                 shown = rows.filter(pc.greater_equal(rows.column(OFFSET), piece.floor)) if piece.floor else rows
@@ -99,14 +98,14 @@ def _cold_records(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
                     yield part.batch(pa.RecordBatch.from_arrays(arrays, names=list(part.columns)))
 
 
-def _with(reading: Reading, columns: Sequence[str]) -> Reading:
+def _with(reading: PartitionReader, columns: Sequence[str]) -> PartitionReader:
     """The same with other columns."""
     other = copy(reading)
     other.columns = tuple(columns)
     return other
 
 
-def _newest(reading: Reading, span: Span) -> pa.Table:
+def _newest(reading: PartitionReader, span: OffsetSpan) -> pa.Table:
     """Of each key that a span has, the offset of its last record. Records without a key are none."""
     import pyarrow.compute as pc
 
@@ -119,7 +118,7 @@ def _newest(reading: Reading, span: Span) -> pa.Table:
     return found
 
 
-def _newest_records(reading: Reading, span: Span, shown: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+def _newest_records(reading: PartitionReader, span: OffsetSpan, shown: tuple[int, int]) -> Iterator[pa.RecordBatch]:
     import pyarrow.compute as pc
 
     offsets = _newest(reading, span).column("offset").combine_chunks()

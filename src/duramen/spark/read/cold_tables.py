@@ -7,44 +7,44 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from duramen.base.errors import DuramenError
-from duramen.client.marked import Ended
+from duramen.client.marked import EndedAt
 from duramen.spark.columns import TIMESTAMP_TYPE
 from duramen.spark.tables.history import next_ends
-from duramen.spark.tables.port import DataFile, State
+from duramen.spark.tables.port import DataFile, TableSnapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duramen.spark.declared import Declared
-    from duramen.spark.tables.port import Table
+    from duramen.spark.declared import DeclaredTable
+    from duramen.spark.tables.port import LakeTable
 
 __all__ = ["ColdTable", "EndedIn"]
 
 _BACK_MS: Final = 300_000
 """Well below the ten minutes for which a job keeps earlier states at least."""
 
-_NO_STATE: Final = State({}, {}, {}, (), ())
+_NO_STATE: Final = TableSnapshot({}, {}, {}, (), ())
 
-EndedIn = MutableMapping[str, list[Ended] | None]
+EndedIn = MutableMapping[str, list[EndedAt] | None]
 """By file, which never change: the transactions that have rows in it; None where a version wrote it that kept less."""
 
 
 class ColdTable:
     """A table, opened when it is first asked for; what it says stays the same from then on, but for `go_back`."""
 
-    def __init__(self, declared: "Declared", ended_in: EndedIn) -> None:
+    def __init__(self, declared: "DeclaredTable", ended_in: EndedIn) -> None:
         """`ended_in` is what was found in files already; it is added to."""
         self.declaration = declared.declaration
         self._ended_in = ended_in
-        self._state: State | None = None
-        self._earlier: Iterator[State] | None = None
+        self._state: TableSnapshot | None = None
+        self._earlier: Iterator[TableSnapshot] | None = None
 
-    def _opened(self) -> State:
+    def _opened(self) -> TableSnapshot:
         if self._state is None:
             from duramen.spark.tables.registry import find_table
 
             try:
-                table: Table | None = find_table(self.declaration)
+                table: LakeTable | None = find_table(self.declaration)
                 self._state = _NO_STATE if table is None else table.state()
             except DuramenError as error:
                 raise type(error)(f"{error}; tier=hot reads what is in the log alone") from None
@@ -114,14 +114,14 @@ class ColdTable:
             found.update(at for at in pc.unique(early).to_pylist() if at is not None and first <= at < end)
         return found
 
-    def ended(self, partition: int, first: int, end: int) -> list[Ended] | None:
+    def ended(self, partition: int, first: int, end: int) -> list[EndedAt] | None:
         """The commit markers in `[first, end)` of a partition, as far as their transactions have rows.
 
         None where that is not known: of rows that an earlier version wrote.
         """
         if first < self.floor(partition):
             return None
-        found: dict[int, Ended] = {}
+        found: dict[int, EndedAt] = {}
         for file in self.files(partition, first, end):
             if file.path not in self._ended_in:
                 self._ended_in[file.path] = self._read_ended(file)
@@ -140,20 +140,20 @@ class ColdTable:
         for path in self._ended_in.keys() - kept:
             del self._ended_in[path]
 
-    def _read_ended(self, file: DataFile) -> list[Ended] | None:
+    def _read_ended(self, file: DataFile) -> list[EndedAt] | None:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         from duramen.spark.tables.columns import COMMIT, OFFSET, PRODUCER, SEQUENCE
 
-        found: list[Ended] = []
+        found: list[EndedAt] = []
         for rows in self._rows([file], COMMIT, SEQUENCE, PRODUCER, OFFSET):
             ended = rows.filter(pc.is_valid(rows.column(COMMIT)))
             if pc.any(pc.invert(pc.is_valid(ended.column(SEQUENCE)))).as_py():
                 return None
             whose = pa.Table.from_batches([ended]).group_by([COMMIT, SEQUENCE, PRODUCER])
             found += [
-                Ended(row[COMMIT], row[PRODUCER], row[f"{OFFSET}_min"], row[SEQUENCE], commit=True)
+                EndedAt(row[COMMIT], row[PRODUCER], row[f"{OFFSET}_min"], row[SEQUENCE], commit=True)
                 for row in whose.aggregate([(OFFSET, "min")]).to_pylist()
             ]
         return found
@@ -164,9 +164,9 @@ class ColdTable:
 
         from duramen.spark.tables.columns import ROW_FIELDS
         from duramen.spark.tables.reader import read_file
-        from duramen.spark.tables.storage import Place
+        from duramen.spark.tables.storage import TableLocation
 
-        place = Place(self.declaration.storage)
+        place = TableLocation(self.declaration.storage)
         for file in files:
             yield from read_file(place, file, pa.schema(ROW_FIELDS), columns=columns)
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, batches
 from duramen.codec.markers import NO_SEQUENCE, decode_marker
-from duramen.spark.read.splits import Share
+from duramen.spark.read.splits import ReadSplit
 
-__all__ = ["Committed", "Held", "Shown"]
+__all__ = ["CommittedRecords", "CountedRecords", "HeldBatch"]
 
 
-class Held(NamedTuple):
+class HeldBatch(NamedTuple):
     """A batch with the offsets `[first, end)` that was held back until the commit marker at offset `marker`.
 
     The marker says the transaction's commit `sequence`.
@@ -28,21 +28,21 @@ class Held(NamedTuple):
     producer_id: int
 
 
-class Shown(NamedTuple):
+class CountedRecords(NamedTuple):
     """Whole batches, of which the records from `first` on are shown; those of transactions are `held`."""
 
     data: Buffer
     first: int
-    held: Sequence[Held] = ()
+    held: Sequence[HeldBatch] = ()
 
 
-class Committed:
+class CommittedRecords:
     """The records that count in `[first, end)`, as `cuts` says it. Batches come in order, from the share's base on.
 
     They go on to the last of the markers `behind`; of the records that these let go, those before the end are shown.
     """
 
-    def __init__(self, first: int, end: int, share: Share) -> None:
+    def __init__(self, first: int, end: int, share: ReadSplit) -> None:
         self._first = first
         self._end = end
         self._floor = share.floor
@@ -50,10 +50,10 @@ class Committed:
         self._behind = frozenset(share.behind)
         self._open: dict[int, list[tuple[int, int, bytes]]] = {}
 
-    def pass_on(self, piece: memoryview) -> Iterator[Shown]:
+    def pass_on(self, piece: memoryview) -> Iterator[CountedRecords]:
         """What of these batches, and of those held back, is shown now. Raises BatchCorrupt."""
         parts: list[Buffer] = []
-        held: list[Held] = []
+        held: list[HeldBatch] = []
         start = stop = 0  # of what lies side by side in the piece
 
         for position, head in batches(piece):
@@ -63,7 +63,7 @@ class Committed:
                 if ended:
                     parts += [piece[start:stop], *(data for _, _, data in ended)]
                     at = head.base_offset, sequence, head.producer_id
-                    held += [Held(first, end, *at) for first, end, _ in ended]
+                    held += [HeldBatch(first, end, *at) for first, end, _ in ended]
                     start = stop = behind
             elif head.attributes & TRANSACTIONAL:
                 if head.base_offset >= self._end:
@@ -73,7 +73,7 @@ class Committed:
             elif head.next_offset <= self._first or head.base_offset >= self._end:
                 continue
             elif head.base_offset < self._first:
-                yield Shown(piece[position:behind].toreadonly(), max(self._first, self._floor))
+                yield CountedRecords(piece[position:behind].toreadonly(), max(self._first, self._floor))
             elif stop == position:
                 stop = behind
             else:
@@ -82,7 +82,7 @@ class Committed:
         parts = [part for part in (*parts, piece[start:stop]) if len(part)]
         if parts:
             data = parts[0] if len(parts) == 1 else b"".join(parts)
-            yield Shown(memoryview(data).toreadonly(), self._floor, held)
+            yield CountedRecords(memoryview(data).toreadonly(), self._floor, held)
 
     def _end_of(self, head: Header, batch: memoryview) -> tuple[int, list[tuple[int, int, bytes]]]:
         """The commit sequence that a marker says, and the batches that it lets go."""

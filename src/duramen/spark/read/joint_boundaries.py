@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.errors import TableAhead
 from duramen.client import TopicPartition
-from duramen.client.marked import Ended, Marked
+from duramen.client.marked import EndedAt, MarkedUpTo
 from duramen.spark.read.plan import limited
 from duramen.spark.read.transaction_boundaries import cut
 
@@ -34,7 +34,7 @@ class Cold(NamedTuple):
     """
 
     fixed: Places
-    ended: Mapping[TopicPartition, list[Ended]]
+    ended: Mapping[TopicPartition, list[EndedAt]]
     jumps: Places
     newest: Mapping[str, int]
 
@@ -52,7 +52,7 @@ def ahead_of_others(stream: str) -> TableAhead:
 
 
 def cut_jointly(
-    begin: Places, end: Places, marked: Mapping[TopicPartition, Marked], cold: Cold, most: int | None = None
+    begin: Places, end: Places, marked: Mapping[TopicPartition, MarkedUpTo], cold: Cold, most: int | None = None
 ) -> dict[TopicPartition, int]:
     """The farthest sound cut from `begin` to `end`; where `most` is given, of about so many offsets.
 
@@ -75,12 +75,12 @@ def cut_jointly(
 
 
 def together(
-    marked: Mapping[TopicPartition, Marked],
-    ended: Mapping[TopicPartition, Collection[Ended]],
+    marked: Mapping[TopicPartition, MarkedUpTo],
+    ended: Mapping[TopicPartition, Collection[EndedAt]],
     begin: Places,
     upto: Places,
     unsure: int = -1,
-) -> dict[TopicPartition, Marked]:
+) -> dict[TopicPartition, MarkedUpTo]:
     """What the log says, with those markers of tables before it that matter for an end at or before `upto`.
 
     Whose transaction has no marker before that end cannot be taken apart there, so what was decided later than all
@@ -104,12 +104,14 @@ def together(
     return found
 
 
-def _with_unknown(known: Mapping[TopicPartition, Marked], cold: Cold, begin: Places) -> dict[TopicPartition, Marked]:
+def _with_unknown(
+    known: Mapping[TopicPartition, MarkedUpTo], cold: Cold, begin: Places
+) -> dict[TopicPartition, MarkedUpTo]:
     """What is known, and in tables whose rows may be gone a marker of each transaction that they may have had.
 
     These are all that others have and that was decided by then. One marker anywhere before a table's end will do.
     """
-    added: dict[TopicPartition, Marked] = {}
+    added: dict[TopicPartition, MarkedUpTo] = {}
     for topic, newest in cold.newest.items():
         within = min((at for at, jump in cold.jumps.items() if at.topic == topic and begin[at] < jump), default=None)
         if within is not None:
@@ -120,13 +122,13 @@ def _with_unknown(known: Mapping[TopicPartition, Marked], cold: Cold, begin: Pla
                 if at.topic != topic and one.commit and 0 <= one.sequence <= newest and one.offset >= begin[at]
             }
             # Whose they are must not tell anything of what that producer has open there.
-            unknown = [Ended(begin[within], _NOBODY, begin[within], sequence, commit=True) for sequence in others]
+            unknown = [EndedAt(begin[within], _NOBODY, begin[within], sequence, commit=True) for sequence in others]
             added[within] = known[within]._replace(ended=[*unknown, *known[within].ended])
     return {**known, **added}
 
 
 def _landed(
-    begin: Places, wish: Places, marked: Mapping[TopicPartition, Marked], jumps: Places
+    begin: Places, wish: Places, marked: Mapping[TopicPartition, MarkedUpTo], jumps: Places
 ) -> dict[TopicPartition, int]:
     """The farthest sound cut that has jumps over tables wholly, or does not make them."""
     found = cut(begin, wish, marked)

@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from duramen.base.errors import StreamNotFound, UnsupportedFeature
-from duramen.client import Cluster, TopicPartition
-from duramen.client.marked import Marked, find_marked
+from duramen.client import BrokerCluster, TopicPartition
+from duramen.client.marked import MarkedUpTo, find_marked
 
 __all__ = ["Marks"]
 
 _log: Final = logging.getLogger("duramen.spark")
 
-_NOTHING: Final = Marked(0, [], [])
+_NOTHING: Final = MarkedUpTo(0, [], [])
 _BEHIND_ALL: Final = 1 << 62
 
 Places = Mapping[TopicPartition, int]
@@ -25,21 +25,21 @@ class Marks:
         """`wanted` is whether only committed records are read, `alone` whether of each partition by itself."""
         self._wanted = wanted
         self._foreign: bool | None = True if alone else None
-        self._known: dict[tuple[TopicPartition, str], tuple[int, Marked]] = {}  # from which offset on, and what
+        self._known: dict[tuple[TopicPartition, str], tuple[int, MarkedUpTo]] = {}  # from which offset on, and what
 
     def __reduce__(self) -> tuple[object, ...]:
         # Executors are told what concerns them.
         return _empty, (self._wanted,)
 
-    def left_to_brokers(self, cluster: Cluster, ats: Collection[TopicPartition]) -> bool:
+    def left_to_brokers(self, cluster: BrokerCluster, ats: Collection[TopicPartition]) -> bool:
         """Whether brokers have to sort out what is committed: those that do not say which transactions ended where."""
         if self._wanted and self._foreign is None and ats:
             self._find(cluster, {min(ats): _BEHIND_ALL})
         return self._wanted and bool(self._foreign)
 
     def look(
-        self, cluster: Cluster, begin: Places, ids: Mapping[str, str], end: Places | None = None
-    ) -> dict[TopicPartition, Marked] | None:
+        self, cluster: BrokerCluster, begin: Places, ids: Mapping[str, str], end: Places | None = None
+    ) -> dict[TopicPartition, MarkedUpTo] | None:
         """What is there from `begin` on; what was asked for before it is forgotten. None where nobody goes by it.
 
         As it was when it had been asked for up to `end`, else as it is now. `ids` are those of the streams. Raises what
@@ -67,7 +67,7 @@ class Marks:
         self._known = {keys[at]: (begin[at], _from(begin[at], known[keys[at]][1])) for at in begin}
         return {at: self._known[key][1] for at, key in keys.items()}
 
-    def _find(self, cluster: Cluster, wanted: Places) -> dict[TopicPartition, Marked] | None:
+    def _find(self, cluster: BrokerCluster, wanted: Places) -> dict[TopicPartition, MarkedUpTo] | None:
         try:
             try:
                 found = find_marked(cluster, wanted)
@@ -89,7 +89,7 @@ def _empty(wanted: bool) -> Marks:
     return Marks(wanted=wanted)
 
 
-def _from(offset: int, marked: Marked) -> Marked:
+def _from(offset: int, marked: MarkedUpTo) -> MarkedUpTo:
     """Without the markers before an offset, which the query has left behind."""
     if not marked.ended or marked.ended[0].offset >= offset:
         return marked

@@ -6,31 +6,31 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from pyspark.sql.datasource import InputPartition
 
 from duramen.base.errors import OptionInvalid
-from duramen.client import Admin, Consumer, TopicPartition
+from duramen.client import Consumer, StreamAdmin, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.client.marked import Ended
+from duramen.client.marked import EndedAt
 from duramen.spark.options import Options
-from duramen.spark.read.cold_files import ColdPartition, NewestPartition, Piece
+from duramen.spark.read.cold_files import ColdPartition, FilePiece, NewestPartition
 from duramen.spark.read.cold_tables import ColdTable, EndedIn
 from duramen.spark.read.filters import Narrowing
 from duramen.spark.read.joint_boundaries import Cold
 from duramen.spark.read.plan import Span as Range
-from duramen.spark.read.reader import Span, reads_committed, report_lost
+from duramen.spark.read.reader import OffsetSpan, reads_committed, report_lost
 from duramen.spark.read.splits import Floors
 from duramen.spark.read.tiering import TIERS, Extent, Tier
 from duramen.spark.tables.port import DataFile
 
 if TYPE_CHECKING:
-    from duramen.spark.declared import Declared
+    from duramen.spark.declared import DeclaredTable
 
-__all__ = ["Offsets", "Parts", "Places", "Tiers"]
+__all__ = ["OffsetSource", "TieredOffsets", "TieredRead", "Tiers"]
 
 _NO_REACH: Final[Mapping[TopicPartition, int]] = {}
 _NOTHING_OVER: Final[Mapping[TopicPartition, Collection[int]]] = {}
 _TASK_BYTES: Final = 128 * 1024 * 1024
 
 
-class Offsets(Protocol):
+class OffsetSource(Protocol):
     """Says where records lie: the log alone (`Consumer`), or with tables."""
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -49,7 +49,7 @@ class Tiers:
         self._tier: Tier | None = next((one for one in TIERS if one == tier), None)
         self._storage = options.storage("tableStorage")
         self._committed = reads_committed(options)
-        self._declared: dict[tuple[str, str], Declared | None] = {}
+        self._declared: dict[tuple[str, str], DeclaredTable | None] = {}
         self._ended_in: dict[str, EndedIn] = {}
 
     def __getstate__(self) -> dict[str, object]:
@@ -61,18 +61,18 @@ class Tiers:
         """Whether the log is read at all."""
         return self._tier != "cold"
 
-    def look(self, consumer: Consumer, ids: Mapping[str, str], *, fail: bool) -> "Places":
+    def look(self, consumer: Consumer, ids: Mapping[str, str], *, fail: bool) -> "TieredOffsets":
         """Of these streams, by their names with their ids; `fail` where records are lost.
 
         Raises OptionInvalid where the option wants a table and there is none, and what reaching the brokers raises.
         """
         if self._tier == "hot":
-            return Places(consumer, {}, "hot", ids, fail=fail)
+            return TieredOffsets(consumer, {}, "hot", ids, fail=fail)
         unknown = [name for name in ids if (name, ids[name]) not in self._declared]
         if unknown:
             from duramen.spark.declared import KEYS, declared
 
-            configs = Admin(consumer.cluster).configs_of(unknown, KEYS)
+            configs = StreamAdmin(consumer.cluster).configs_of(unknown, KEYS)
             for name in unknown:
                 self._declared[name, ids[name]] = declared(name, ids[name], configs[name], self._storage)
         found = {name: self._declared[name, id_] for name, id_ in ids.items()}
@@ -92,10 +92,10 @@ class Tiers:
                 " committed; leave the option out, or say tier=hot to read what is in the log alone"
             )
         # What is not committed is in the log alone.
-        return Places(consumer, tables, tier, ids, fail=fail, log_first=tier == "all" and not self._committed)
+        return TieredOffsets(consumer, tables, tier, ids, fail=fail, log_first=tier == "all" and not self._committed)
 
 
-class Parts(NamedTuple):
+class TieredRead(NamedTuple):
     """What is read, by where it lies.
 
     `joined` has, of partitions that are gone on with in the log, below which offset all is read from the table.
@@ -108,7 +108,7 @@ class Parts(NamedTuple):
     upserted: dict[TopicPartition, tuple[int, int]]
 
 
-class Places:
+class TieredOffsets:
     """Where records lie at one moment: what is read is planned with it, and no longer used."""
 
     def __init__(
@@ -239,14 +239,14 @@ class Places:
         """Whether its table has each key once."""
         return at.topic in self._tables and self._tables[at.topic].declaration.upsert
 
-    def ended(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Ended]]:
+    def ended(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[EndedAt]]:
         """The commit markers before the log, as tables tell of them, of streams of which all from `begin` on are known.
 
         Asked for behind what is in the log.
         """
         begin = {at: offset for at, offset in begin.items() if at.topic in self._tables}
         there = self.in_log(begin)
-        found: dict[TopicPartition, list[Ended]] = {}
+        found: dict[TopicPartition, list[EndedAt]] = {}
         for topic in sorted({at.topic for at in begin}):
             table, of_topic = self._tables[topic], {at: offset for at, offset in begin.items() if at.topic == topic}
             ended = {at: table.ended(at.partition, offset, there[at]) for at, offset in of_topic.items()}
@@ -265,14 +265,16 @@ class Places:
         found = {at: self._tables[at.topic].floor(at.partition) for at in ats if at.topic in self._tables}
         return {at: floor for at, floor in found.items() if floor}
 
-    def cut(self, spans: Iterable[Range], *, streaming: bool, reach: Mapping[TopicPartition, int] = _NO_REACH) -> Parts:
+    def cut(
+        self, spans: Iterable[Range], *, streaming: bool, reach: Mapping[TopicPartition, int] = _NO_REACH
+    ) -> TieredRead:
         """Spans by where they are read; of the log a span needs what is behind its `reach`, if that is before it.
 
         Raises RecordsLost, OptionInvalid.
         """
         spans = list(spans)
         tabled = self._extents({at for at, first, end in spans if at.topic in self._tables and first < end})
-        parts = Parts([], [], {}, {})
+        parts = TieredRead([], [], {}, {})
         for at, first, end in spans:
             extent = tabled.get(at)
             if extent is None:
@@ -307,8 +309,8 @@ class Places:
 
     def tasks(
         self,
-        parts: Parts,
-        newer: Mapping[TopicPartition, Span],
+        parts: TieredRead,
+        newer: Mapping[TopicPartition, OffsetSpan],
         narrowing: Narrowing,
         floors: Floors,
         ends: Mapping[TopicPartition, int] = _NO_REACH,
@@ -342,7 +344,7 @@ class Places:
         end: int,
         narrowing: Narrowing,
         floors: Floors,
-        newer: Span | None,
+        newer: OffsetSpan | None,
         *,
         named: bool = False,
         over: Collection[int] = (),
@@ -369,7 +371,7 @@ class Places:
         storage = table.declaration.storage
         floor = floors.named.get(at, 0)
         pieces = [
-            Piece(storage, *at, group, first, end, floor, tuple(sorted(skipped)), newer, below) for group in groups
+            FilePiece(storage, *at, group, first, end, floor, tuple(sorted(skipped)), newer, below) for group in groups
         ]
         return [ColdPartition(piece) for piece in pieces]
 

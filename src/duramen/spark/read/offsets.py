@@ -15,7 +15,7 @@ from duramen.base.errors import CheckpointInvalid, OptionInvalid
 from duramen.client import TopicPartition
 from duramen.spark.read.splits import Floors
 
-__all__ = ["Offsets", "listed", "parse_assignment", "parse_offsets"]
+__all__ = ["SourceOffsets", "listed", "parse_assignment", "parse_offsets"]
 
 _ID: Final = "id"
 _NAMED: Final = "floor"
@@ -25,7 +25,7 @@ _VERSION_KEY: Final = "$version"  # no stream's name
 _VERSION: Final = 1
 
 
-class Offsets(NamedTuple):
+class SourceOffsets(NamedTuple):
     """Where each partition stands, the ids of the streams, and the floors that still matter."""
 
     at: Mapping[TopicPartition, int]
@@ -45,7 +45,7 @@ class Offsets(NamedTuple):
         return {**topics, _VERSION_KEY: _VERSION}
 
     @staticmethod
-    def from_json(document: object) -> "Offsets":
+    def from_json(document: object) -> "SourceOffsets":
         """What `to_json` made. Raises CheckpointInvalid for anything else."""
         topics = _topics(document)
         try:
@@ -56,7 +56,7 @@ class Offsets(NamedTuple):
                 if partition not in _BESIDE
             }
             ids = {topic: str(partitions.get(_ID, "")) for topic, partitions in topics.items()}
-            return Offsets(at, ids, Floors(_floors(topics, _NAMED), _floors(topics, _WHOLE)))
+            return SourceOffsets(at, ids, Floors(_floors(topics, _NAMED), _floors(topics, _WHOLE)))
         except (AttributeError, TypeError, ValueError):
             raise CheckpointInvalid(f"the checkpoint's offsets cannot be read: {json.dumps(document)[:200]}") from None
 

@@ -13,7 +13,7 @@ from pyspark.sql import datasource_internal
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from duramen.base.errors import DuramenError
-from duramen.spark.read.reader import Reading, Span
+from duramen.spark.read.reader import OffsetSpan, PartitionReader
 
 __all__ = ["HandingOver", "Prefetching"]
 
@@ -27,13 +27,13 @@ _MOST_BYTES: Final = 1024 * 1024
 class Prefetching:
     """Reads ahead what is small. Lives on the driver as long as a query does."""
 
-    def __init__(self, reading: Reading, most_records: int | None = None) -> None:
+    def __init__(self, reading: PartitionReader, most_records: int | None = None) -> None:
         """`most_records` is how many one task may have."""
         self._reading = reading
         self._most_records = min(_MOST_RECORDS, most_records or _MOST_RECORDS)
         self._bytes_each = 0.0  # of a record, as it was the last time
 
-    def read(self, spans: Sequence[Span]) -> list[pa.RecordBatch] | None:
+    def read(self, spans: Sequence[OffsetSpan]) -> list[pa.RecordBatch] | None:
         """All records of these spans, or None where a task had better read them: they are many, or cannot be read."""
         there = sum(span.records for span in spans)
         if _Simple is None or not 0 < there <= self._most_records or there * self._bytes_each > _MOST_BYTES:

@@ -12,29 +12,37 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from duramen.base.errors import BatchCorrupt, OptionInvalid, RecordsLost, RequestTimedOut, StreamNotFound
-from duramen.client import Cluster, Consumer, Isolation, TopicPartition
-from duramen.client.marked import Marked
+from duramen.client import BrokerCluster, Consumer, Isolation, TopicPartition
+from duramen.client.marked import MarkedUpTo
 from duramen.spark.batches.decoding import decode, say_which
-from duramen.spark.columns import Part, choose_columns
+from duramen.spark.columns import PartitionColumns, choose_columns
 from duramen.spark.options import OPTIONS, Options
 from duramen.spark.plainly import said_plainly
-from duramen.spark.read.committed import Committed, Shown
+from duramen.spark.read.committed import CommittedRecords, CountedRecords
 from duramen.spark.read.losses import cut_off, not_there
 from duramen.spark.read.plan import split
-from duramen.spark.read.splits import NEVER, Ends, Floors, Share, passed_over, share
+from duramen.spark.read.splits import NEVER, Ends, Floors, ReadSplit, passed_over, share
 
 __all__ = [
-    "Reading", "Span", "SpanPartition", "cluster_of", "columns_of", "consumer_of", "reads_committed", "report_lost",
-    "shared", "tasks",
+    "OffsetSpan",
+    "PartitionReader",
+    "SpanPartition",
+    "cluster_of",
+    "columns_of",
+    "consumer_of",
+    "reads_committed",
+    "report_lost",
+    "shared",
+    "tasks",
 ]  # fmt: skip
 
 _NO_ENDS: Final[Ends] = {}
 _log = logging.getLogger("duramen.spark")
 
-_clusters: dict[tuple[object, ...], Cluster] = {}
+_clusters: dict[tuple[object, ...], BrokerCluster] = {}
 
 
-def cluster_of(options: Options) -> Cluster:
+def cluster_of(options: Options) -> BrokerCluster:
     """A cluster to talk to; tasks that run one after another in a process share its connections."""
     servers, client_id = options.text("kafka.bootstrap.servers"), options.text("kafka.client.id")
     timeout_ms = options.number("kafka.request.timeout.ms") or 0
@@ -45,7 +53,7 @@ def cluster_of(options: Options) -> Cluster:
         for other in _clusters.values():
             other.close()
         _clusters.clear()
-        cluster = _clusters[key] = Cluster(servers, client_id=client_id, timeout_s=timeout_ms / 1000)
+        cluster = _clusters[key] = BrokerCluster(servers, client_id=client_id, timeout_s=timeout_ms / 1000)
     return cluster
 
 
@@ -97,7 +105,7 @@ def report_lost(what: str, *, fail: bool) -> None:
     _log.warning("%s; going on with what there is, as failOnDataLoss=false says", what)
 
 
-class Span:
+class OffsetSpan:
     """Offsets `[first, end)` of a partition of the stream with that id; `topic_id` is empty where it has none.
 
     Read as the `share` says, where a transaction has something there; `committed`: as brokers sort it out.
@@ -109,7 +117,7 @@ class Span:
         topic_id: str,
         first: int,
         end: int,
-        share: Share | None = None,
+        share: ReadSplit | None = None,
         *,
         committed: bool = False,
     ) -> None:
@@ -130,17 +138,17 @@ class Span:
         """How many records are looked at, at most."""
         return self.upto - (self.first if self.share is None else self.share.base)
 
-    def from_base(self) -> "Span":
+    def from_base(self) -> "OffsetSpan":
         """The same with all that counts before and is newer than the oldest that counts there."""
         if self.share is None:
             return self
-        return Span(self.at, self.topic_id, self.share.base, self.end, self.share, committed=self.committed)
+        return OffsetSpan(self.at, self.topic_id, self.share.base, self.end, self.share, committed=self.committed)
 
 
 class SpanPartition(InputPartition):
     """One task's share, as Spark wants it: spans that are read one after another."""
 
-    def __init__(self, *spans: Span) -> None:
+    def __init__(self, *spans: OffsetSpan) -> None:
         super().__init__(spans)
         self.spans = spans
 
@@ -149,7 +157,7 @@ def tasks(
     options: Options,
     spans: Sequence[tuple[TopicPartition, int, int]],
     ids: Mapping[str, str],
-    marked: Mapping[TopicPartition, Marked] | None,
+    marked: Mapping[TopicPartition, MarkedUpTo] | None,
     floors: Floors,
     *,
     committed: bool,
@@ -172,28 +180,28 @@ def shared(
     pieces: Sequence[tuple[TopicPartition, int, int]],
     whole: Sequence[tuple[TopicPartition, int, int]],
     ids: Mapping[str, str],
-    marked: Mapping[TopicPartition, Marked] | None,
+    marked: Mapping[TopicPartition, MarkedUpTo] | None,
     floors: Floors,
     *,
     committed: bool,
     ends: Ends = _NO_ENDS,
-) -> list[Span]:
+) -> list[OffsetSpan]:
     """The pieces of what is read as a `whole`, each with what its task has to know of transactions."""
     if marked is None:
-        return [Span(at, ids[at.topic], low, high, committed=committed) for at, low, high in pieces]
+        return [OffsetSpan(at, ids[at.topic], low, high, committed=committed) for at, low, high in pieces]
     upto = {at: NEVER if at in ends else end for at, _, end in whole}
     over = passed_over(floors, {at: first for at, first, _ in whole}, upto, marked)
-    found: list[Span] = []
+    found: list[OffsetSpan] = []
     for at, low, high in pieces:
         end, late_from = ends.get(at, (NEVER, NEVER))
         late_from = late_from if high == end else NEVER
         floor = floors.named.get(at, 0)
         one = share(low, high, marked[at], floor, over.get(at, ()), late_from=late_from)
-        found.append(Span(at, ids[at.topic], low, high, one))
+        found.append(OffsetSpan(at, ids[at.topic], low, high, one))
     return found
 
 
-class Reading:
+class PartitionReader:
     """Reads spans as the options say. It is pickled and sent to the executors."""
 
     def __init__(self, options: Options) -> None:
@@ -203,7 +211,7 @@ class Reading:
         self.columns = columns_of(options)
         say_which()
 
-    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+    def read(self, span: OffsetSpan) -> Iterator[pa.RecordBatch]:
         """The span's records. Raises RecordsLost, ServerUnreachable, BatchCorrupt …"""
         at, gone = span.at, 0  # before which offset there is nothing any more
 
@@ -215,17 +223,17 @@ class Reading:
             gone = max(gone, upto)
             return upto
 
-        part = Part(*at, self.columns)
+        part = PartitionColumns(*at, self.columns)
         topic_id = UUID(span.topic_id) if span.topic_id else None
         first = span.first if span.share is None else span.share.base
-        committed = None if span.share is None else Committed(span.first, span.end, span.share)
+        committed = None if span.share is None else CommittedRecords(span.first, span.end, span.share)
         with said_plainly():
             consumer = consumer_of(self._options, committed=span.committed)
             pieces = consumer.read(at, first, span.upto, topic_id=topic_id, on_gap=on_gap)
             try:
                 for piece in pieces:
                     # An answer came whole: nobody writes to it any more.
-                    whole = Shown(piece.toreadonly(), span.first)
+                    whole = CountedRecords(piece.toreadonly(), span.first)
                     for data, low, _ in [whole] if committed is None else committed.pass_on(piece):
                         for records in decode(data, max(low, gone), span.end, part.columns):
                             yield part.batch(records)

@@ -5,10 +5,10 @@ from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import OptionInvalid, PatternInvalid, StreamNotFound
-from duramen.client import Cluster, Topic, TopicPartition
+from duramen.client import BrokerCluster, TopicLeaders, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.options import Options
-from duramen.spark.read.offset_ranges import Offsets
+from duramen.spark.read.offset_ranges import OffsetSource
 from duramen.spark.read.offsets import listed, parse_assignment, parse_offsets
 
 __all__ = ["Edge", "Selection", "ending", "require_order", "starting"]
@@ -59,7 +59,7 @@ class Selection:
             return f"Assign[{', '.join(map(str, self._assigned))}]"
         return f"Subscribe[{', '.join(self._names)}]"
 
-    def find(self, cluster: Cluster, *, all_of_them: bool) -> tuple[list[TopicPartition], dict[str, str]]:
+    def find(self, cluster: BrokerCluster, *, all_of_them: bool) -> tuple[list[TopicPartition], dict[str, str]]:
         """The partitions that there are now, and their streams' ids.
 
         Raises StreamNotFound where one that was named is not there, if `all_of_them` have to be.
@@ -82,7 +82,7 @@ class Selection:
         """Whether the options name that stream, be it there or not."""
         return _matcher(self._pattern)(stream) if self._pattern else stream in self._names
 
-    def _partitions(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    def _partitions(self, topics: Mapping[str, TopicLeaders]) -> list[TopicPartition]:
         there = [TopicPartition(topic.name, index) for topic in topics.values() for index in topic.leaders]
         if self._assigned is not None:
             wanted = set(self._assigned)
@@ -110,7 +110,7 @@ class Edge(NamedTuple):
     times: Mapping[TopicPartition, int] | None = None
     late: Literal["error", "latest"] = "latest"
 
-    def resolve(self, consumer: Offsets, ats: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def resolve(self, consumer: OffsetSource, ats: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset for each partition. Raises OptionInvalid where the option does not name exactly these."""
         ats = list(ats)
         if self.everywhere is not None:

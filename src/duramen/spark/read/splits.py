@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from duramen.client import TopicPartition
-from duramen.client.marked import Ended, Marked
+from duramen.client.marked import EndedAt, MarkedUpTo
 
-__all__ = ["NEVER", "Ends", "Floors", "Share", "behind_tables", "floors_left", "passed_over", "reached", "share"]
+__all__ = ["NEVER", "Ends", "Floors", "ReadSplit", "behind_tables", "floors_left", "passed_over", "reached", "share"]
 
 
 class Floors(NamedTuple):
@@ -26,7 +26,7 @@ Ends = Mapping[TopicPartition, tuple[int, int]]
 """Ends that were named, with the offset from which on markers may let go in the log what is shown before them."""
 
 
-class Share(NamedTuple):
+class ReadSplit(NamedTuple):
     """How a task reads its offsets: from `base` on, nothing below `floor`, and not what the markers `skipped` end.
 
     What the markers `behind` end, at or behind the end of these offsets, is shown as far as it lies before that end.
@@ -57,7 +57,9 @@ def behind_tables(
     return Floors(named, whole)
 
 
-def floors_left(floors: Floors, ends: Mapping[TopicPartition, int], marked: Mapping[TopicPartition, Marked]) -> Floors:
+def floors_left(
+    floors: Floors, ends: Mapping[TopicPartition, int], marked: Mapping[TopicPartition, MarkedUpTo]
+) -> Floors:
     """The floors that matter behind `ends`: something that began below is open still, or its marker is not read yet."""
 
     def left(one: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -66,7 +68,7 @@ def floors_left(floors: Floors, ends: Mapping[TopicPartition, int], marked: Mapp
     return Floors(left(floors.named), left(floors.whole))
 
 
-def _matters(floor: int, end: int, marked: Marked) -> bool:
+def _matters(floor: int, end: int, marked: MarkedUpTo) -> bool:
     ahead = any(one.commit and one.offset >= end and 0 <= one.first_offset < floor for one in marked.ended)
     return ahead or any(first < floor for _, first in marked.open)
 
@@ -75,7 +77,7 @@ def passed_over(
     floors: Floors,
     begin: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
-    marked: Mapping[TopicPartition, Marked],
+    marked: Mapping[TopicPartition, MarkedUpTo],
 ) -> dict[TopicPartition, set[int]]:
     """The commit markers between `begin` and `end` of transactions that began below a floor somewhere."""
     early: set[int] = set()
@@ -94,8 +96,14 @@ def passed_over(
 
 
 def share(
-    first: int, end: int, marked: Marked, floor: int, skipped: Collection[int] = _NO_MARKERS, *, late_from: int = NEVER
-) -> Share | None:
+    first: int,
+    end: int,
+    marked: MarkedUpTo,
+    floor: int,
+    skipped: Collection[int] = _NO_MARKERS,
+    *,
+    late_from: int = NEVER,
+) -> ReadSplit | None:
     """How to read `[first, end)` of a partition; None where there is nothing of a transaction in it.
 
     Where the end was named, markers from `late_from` on let go what lies before it.
@@ -108,24 +116,24 @@ def share(
         return None
     base = min([first, *(one.first_offset for one in (*commits, *cut))])
     over = tuple(sorted(one for one in skipped if first <= one < end))
-    return Share(max(base, min(floor, first)), floor, over, tuple(one.offset for one in cut))
+    return ReadSplit(max(base, min(floor, first)), floor, over, tuple(one.offset for one in cut))
 
 
 def reached(
-    spans: Iterable[tuple[TopicPartition, int, int]], marked: Mapping[TopicPartition, Marked], floors: Floors
+    spans: Iterable[tuple[TopicPartition, int, int]], marked: Mapping[TopicPartition, MarkedUpTo], floors: Floors
 ) -> dict[TopicPartition, int]:
     """Where the spans have to be read from that have transactions that began before them."""
     shares = {at: (first, share(first, end, marked[at], floors.named.get(at, 0))) for at, first, end in spans}
     return {at: one.base for at, (first, one) in shares.items() if one is not None and one.base < first}
 
 
-def _commits(ended: list[Ended], first: int, end: int) -> Iterable[Ended]:
+def _commits(ended: list[EndedAt], first: int, end: int) -> Iterable[EndedAt]:
     low = bisect_left(ended, first, key=lambda one: one.offset)
     high = bisect_left(ended, end, key=lambda one: one.offset)
     return (one for one in ended[low:high] if one.commit and one.first_offset >= 0)
 
 
-def _touched(first: int, end: int, marked: Marked) -> bool:
+def _touched(first: int, end: int, marked: MarkedUpTo) -> bool:
     """Whether a record of a transaction may lie there."""
     if any(opened < end for _, opened in marked.open):
         return True

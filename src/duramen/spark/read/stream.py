@@ -16,9 +16,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid, TableAhead
 from duramen.base.units import parse_ms
 from duramen.client import Consumer, TopicPartition
-from duramen.client.cluster import Patience
+from duramen.client.cluster import RetryPatience
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.client.marked import Marked
+from duramen.client.marked import MarkedUpTo
 from duramen.spark.api import (
     HAS_LIMITS,
     ReadAllAvailable,
@@ -34,13 +34,13 @@ from duramen.spark.read.filters import EVERYTHING
 from duramen.spark.read.joint_boundaries import ahead_of_others, cut_jointly, together
 from duramen.spark.read.losses import begun_behind, cut_off, made_anew, moment
 from duramen.spark.read.markers import Marks
-from duramen.spark.read.offset_ranges import Places, Tiers
-from duramen.spark.read.offsets import Offsets, listed
+from duramen.spark.read.offset_ranges import TieredOffsets, Tiers
+from duramen.spark.read.offsets import SourceOffsets, listed
 from duramen.spark.read.parquet_files import Filing
 from duramen.spark.read.plan import limited
 from duramen.spark.read.prefetch import HandingOver, Prefetching
 from duramen.spark.read.reader import (
-    Reading,
+    PartitionReader,
     SpanPartition,
     cluster_of,
     consumer_of,
@@ -58,7 +58,7 @@ _log = logging.getLogger("duramen.spark")
 _Document = dict[str, Any]
 _Places = Mapping[TopicPartition, int]
 _T = TypeVar("_T")
-_NO_OFFSETS: Final = Offsets({}, {})
+_NO_OFFSETS: Final = SourceOffsets({}, {})
 
 
 class StreamReader(HandingOver, SupportsTriggerAvailableNow):
@@ -69,7 +69,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         self._options = options
         self._selection = Selection(options)
         self._starting = starting(options, streaming=True)
-        self._reading = Reading(options)
+        self._reading = PartitionReader(options)
         self._filing = Filing(options)
         most = options.number("maxRecordsPerPartition")
         alone = options.given("minPartitions") or self._filing.is_asked
@@ -89,7 +89,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                 "maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2: a micro-batch has all there is"
             )
         self._triggered_s = -math.inf  # the first micro-batch never waits
-        self._target: Offsets | None = None  # with the trigger AvailableNow: where to stop
+        self._target: SourceOffsets | None = None  # with the trigger AvailableNow: where to stop
         self._latest = _NO_OFFSETS
         self._begun_ms = _now_ms()
         self._seen_ms: dict[str, int] = {}  # when each stream was last there
@@ -107,14 +107,14 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                 _log.warning("%s", what)
         marked = self._marks.look(consumer.cluster, places.in_log(begin), ids)
         if marked is None:
-            return Offsets(begin, ids).to_json()
+            return SourceOffsets(begin, ids).to_json()
         if self._starting.everywhere is None:
             floors = Floors(named=begin)
         else:
             # Who has ended in a partition before `begin` has begun in every other below what is the end there by now.
             latest = self._starting.everywhere == LATEST
             floors = Floors(whole={at: marked[at].high_watermark for at in ats} if latest else begin)
-        return Offsets(begin, ids, _floors_behind(places, floors, begin, begin, marked)).to_json()
+        return SourceOffsets(begin, ids, _floors_behind(places, floors, begin, begin, marked)).to_json()
 
     def _find(self, *, all_of_them: bool) -> tuple[Consumer, list[TopicPartition], dict[str, str]]:
         """What is read, and a consumer that sees of it what can be planned."""
@@ -122,11 +122,11 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         ats, ids = self._selection.find(cluster, all_of_them=all_of_them)
         return consumer_of(self._options, committed=self._marks.left_to_brokers(cluster, ats)), ats, ids
 
-    def _now(self) -> Offsets:
+    def _now(self) -> SourceOffsets:
         consumer, ats, ids = self._find(all_of_them=False)
         self._seen_ms |= dict.fromkeys(ids, _now_ms())
         places = self._tiers.look(consumer, ids, fail=self._reading.fail)
-        return Offsets(places.offsets(dict.fromkeys(ats, LATEST)), ids)
+        return SourceOffsets(places.offsets(dict.fromkeys(ats, LATEST)), ids)
 
     @said_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
@@ -148,7 +148,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         if start is None or limit is None:
             self._latest = self._now()
             return self._latest.to_json()
-        patience = Patience(cluster_of(self._options).timeout_s)
+        patience = RetryPatience(cluster_of(self._options).timeout_s)
         while True:
             try:
                 return self._next(start, limit)
@@ -183,14 +183,14 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                     for at, offset in self._target.at.items()
                 }
             )
-        return Offsets(upto, end.ids, floors).to_json()
+        return SourceOffsets(upto, end.ids, floors).to_json()
 
     def _upto(
         self,
-        places: Places,
+        places: TieredOffsets,
         begin: _Places,
         end: _Places,
-        marked: Mapping[TopicPartition, Marked] | None,
+        marked: Mapping[TopicPartition, MarkedUpTo] | None,
         most: int | None,
     ) -> tuple[dict[TopicPartition, int], _Places, Collection[str]]:
         """Where a micro-batch ends, where the tables for it do, and which of them are not as they are now.
@@ -215,9 +215,9 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
             else:
                 return upto, cold, taken_back
 
-    def _own(self, document: object) -> Offsets:
+    def _own(self, document: object) -> SourceOffsets:
         """Offsets out of the checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
-        offsets = Offsets.from_json(document)
+        offsets = SourceOffsets.from_json(document)
         if offsets.ids and not any(self._selection.names(name) for name in offsets.ids):
             raise CheckpointInvalid(
                 f"the checkpoint is of {', '.join(sorted(offsets.ids))}, and the query does not read that: it reads"
@@ -225,7 +225,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
             )
         return offsets
 
-    def _report_gone(self, before: Offsets, end: Offsets) -> None:
+    def _report_gone(self, before: SourceOffsets, end: SourceOffsets) -> None:
         """Say which partitions were read and are not there any more, and since when."""
         again = _created_again(before, end)
         gone = [at for at in before.at if at not in end.at and at.topic not in again]
@@ -242,7 +242,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
             )
             report_lost(f"{listed(deleted)} is not there any more: deleted {when}", fail=self._reading.fail)
 
-    def _begin(self, before: Offsets, end: Offsets) -> dict[TopicPartition, int]:
+    def _begin(self, before: SourceOffsets, end: SourceOffsets) -> dict[TopicPartition, int]:
         """From where each partition of `end` is to be read, after `before`."""
         again = _created_again(before, end)
         for name in sorted(again):
@@ -261,7 +261,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                 report_lost(what, fail=self._reading.fail)
         return begin
 
-    def _waits(self, begin: dict[TopicPartition, int], end: Offsets, limit: ReadLimit) -> bool:
+    def _waits(self, begin: dict[TopicPartition, int], end: SourceOffsets, limit: ReadLimit) -> bool:
         """Whether there is too little yet for a micro-batch."""
         if self._least is None or self._target is not None or not isinstance(limit, ReadMaxRows | ReadMinRows):
             return False
@@ -314,7 +314,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         self._handed = None if cold or self._ahead is None else self._ahead.read(looked)
         return [*cold, *log] if self._handed is None else [SpanPartition(*looked)]
 
-    def _places(self, offsets: Offsets) -> Places:
+    def _places(self, offsets: SourceOffsets) -> TieredOffsets:
         return self._tiers.look(consumer_of(self._options), offsets.ids, fail=self._reading.fail)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -330,7 +330,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         if not group:
             return
         try:
-            consumer_of(self._options).commit(group, Offsets.from_json(end).at)
+            consumer_of(self._options).commit(group, SourceOffsets.from_json(end).at)
         except DuramenError as error:
             _log.warning("group %s: the offsets could not be committed: %s", group, error)
 
@@ -351,12 +351,12 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _created_again(before: Offsets, after: Offsets) -> set[str]:
+def _created_again(before: SourceOffsets, after: SourceOffsets) -> set[str]:
     """The streams that are other ones of the same name."""
     return {name for name, id_ in after.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
 
 
-def _same(before: Offsets, after: Offsets) -> set[TopicPartition]:
+def _same(before: SourceOffsets, after: SourceOffsets) -> set[TopicPartition]:
     """The partitions that are read on: those of streams that were not created again."""
     return {
         at for at in after.at
@@ -364,7 +364,7 @@ def _same(before: Offsets, after: Offsets) -> set[TopicPartition]:
     }  # fmt: skip
 
 
-def _floors(before: Offsets, after: Offsets, begin: Mapping[TopicPartition, int]) -> Floors:
+def _floors(before: SourceOffsets, after: SourceOffsets, begin: Mapping[TopicPartition, int]) -> Floors:
     """Those of partitions that are read on; of a new one only whole transactions are shown."""
     same = _same(before, after)
     named, whole = ({at: floor for at, floor in one.items() if at in same} for one in before.floors)
@@ -372,7 +372,7 @@ def _floors(before: Offsets, after: Offsets, begin: Mapping[TopicPartition, int]
 
 
 def _floors_behind(
-    places: Places, floors: Floors, cold: _Places, upto: _Places, marked: Mapping[TopicPartition, Marked]
+    places: TieredOffsets, floors: Floors, cold: _Places, upto: _Places, marked: Mapping[TopicPartition, MarkedUpTo]
 ) -> Floors:
     """Those that matter behind a micro-batch, some of it from tables."""
     tables = {at: floor for at, floor in places.floors(cold).items() if upto[at] >= floor}

@@ -6,7 +6,7 @@ log, so each offset is read exactly once, wherever retention and the table's job
 
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["TIERS", "Cut", "Extent", "Range", "Tier"]
+__all__ = ["TIERS", "Extent", "Range", "Tier", "TieredSpan"]
 
 Tier = Literal["hot", "cold", "all"]
 TIERS: Final = ("hot", "cold", "all")
@@ -16,7 +16,7 @@ Range = tuple[int, int]
 """Offsets `[first, end)`."""
 
 
-class Cut(NamedTuple):
+class TieredSpan(NamedTuple):
     """A span by tiers; a range that is empty begins at its end. `lost` are the ranges that are in none."""
 
     cold: Range
@@ -52,16 +52,16 @@ class Extent(NamedTuple):
             return self.hot[0] if self.cold is None else self.cold[1]
         return self.hot[1]
 
-    def cut(self, first: int, end: int, *, prefer_hot: bool = False) -> Cut:
+    def cut(self, first: int, end: int, *, prefer_hot: bool = False) -> TieredSpan:
         """Where `[first, end)` is read. With `prefer_hot` nothing is cold where the log has all of it."""
         if self.tier == "hot" or (self.tier == "all" and (self.cold is None or (prefer_hot and first >= self.hot[0]))):
-            return Cut((first, first), (first, end), ())
+            return TieredSpan((first, first), (first, end), ())
         known = self.cold or (end, end)
         if self.tier == "all" and first < known[0] and self.hot[0] < known[0]:
             start = min(max(first, self.hot[0]), end)
-            return Cut((first, first), (start, end), ((first, start),) if first < start else ())
+            return TieredSpan((first, first), (start, end), ((first, start),) if first < start else ())
         begin = min(max(first, known[0]), end)
         upto = min(max(begin, known[1]), end)
         hot = end if self.tier == "cold" else min(max(upto, self.hot[0]), end)
         lost = tuple(one for one in ((first, begin), (upto, hot)) if one[0] < one[1])
-        return Cut((begin, upto), (hot, end), lost)
+        return TieredSpan((begin, upto), (hot, end), lost)

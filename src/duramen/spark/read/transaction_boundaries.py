@@ -5,13 +5,13 @@ in them that no transaction wrote, and for all records, earlier ones too, of the
 there. A *cut*, an end for every partition, is sound where no transaction has a marker before the end of one partition
 and another marker, that is there or to come, at or behind the end of another (docs/adr/transactions-in-spark.md).
 
-The ends that a cut is looked for below were high watermarks before `Marked` was asked for. So whoever has a marker
+The ends that a cut is looked for below were high watermarks before `MarkedUpTo` was asked for. So whoever has a marker
 below them was decided by then, and wherever else it has written it is found open, or ended.
 """
 
 from collections.abc import Mapping
 
-from duramen.base.cuts import Bonds, Marked
+from duramen.base.cuts import Bonds, MarkedUpTo
 from duramen.client import TopicPartition
 from duramen.spark.read.plan import limited
 
@@ -21,7 +21,7 @@ Places = Mapping[TopicPartition, int]
 
 
 def cut(
-    begin: Places, end: Places, marked: Mapping[TopicPartition, Marked], most: int | None = None
+    begin: Places, end: Places, marked: Mapping[TopicPartition, MarkedUpTo], most: int | None = None
 ) -> dict[TopicPartition, int]:
     """The farthest sound cut from `begin` to `end`; where `most` is given, of about so many offsets.
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from duramen.base.errors import TableConflict
-from duramen.spark.tables.files import Layout, write_rows
-from duramen.spark.tables.port import Cleaned, DataFile, Span
+from duramen.spark.tables.files import FileLayout, write_rows
+from duramen.spark.tables.port import Cleaned, DataFile, TableSpan
 from duramen.spark.tables.reader import aligned
-from duramen.spark.tables.storage import Place, reading_errors, storage_errors
+from duramen.spark.tables.storage import TableLocation, reading_errors, storage_errors
 
 __all__ = ["compacted", "runs"]
 
@@ -22,8 +22,8 @@ class Compacting(Protocol):
     """What compaction needs of a table."""
 
     def schema(self) -> pa.Schema: ...
-    def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]: ...
-    def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Sequence[str] = ()) -> None: ...
+    def scan(self, spans: Sequence[TableSpan] | None = None) -> list[DataFile]: ...
+    def commit(self, files: Sequence[DataFile], spans: Sequence[TableSpan], removed: Sequence[str] = ()) -> None: ...
 
 
 def runs(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
@@ -44,7 +44,7 @@ def runs(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile
             yield run
 
 
-def compacted(table: Compacting, place: Place, layout: Layout, target_bytes: int) -> Cleaned:
+def compacted(table: Compacting, place: TableLocation, layout: FileLayout, target_bytes: int) -> Cleaned:
     """Put small files of a table together, one commit for each; where another writer wins, leave them for later."""
     files = table.scan()
     schema = table.schema()
@@ -63,7 +63,9 @@ def compacted(table: Compacting, place: Place, layout: Layout, target_bytes: int
     return Cleaned(read=read, written=written)
 
 
-def _joined(place: Place, layout: Layout, run: Sequence[DataFile], schema: pa.Schema, target: int) -> list[DataFile]:
+def _joined(
+    place: TableLocation, layout: FileLayout, run: Sequence[DataFile], schema: pa.Schema, target: int
+) -> list[DataFile]:
     values = run[0].values
     names = [name for name in schema.names if layout.keep_columns or name not in layout.partition_by]
     wanted = pa.schema([schema.field(name) for name in names])
@@ -75,7 +77,7 @@ def _joined(place: Place, layout: Layout, run: Sequence[DataFile], schema: pa.Sc
                     yield aligned(batch, wanted, {})
 
     # Rows of one combination of values: the files need not be split, only be called what they were.
-    plain = Layout(target_bytes=2 * target)
+    plain = FileLayout(target_bytes=2 * target)
     made = write_rows(place, plain, run[0].partition, batches())
     newest = max(file.modified_ms for file in run)
     return [file._replace(values=values, modified_ms=newest) for file in made]

@@ -15,9 +15,9 @@ from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.partition_values import texts_of, usable
 from duramen.spark.tables.port import DataFile
 from duramen.spark.tables.reader import counted_at
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import TableLocation, storage_errors
 
-__all__ = ["Layout", "Writer", "write_rows"]
+__all__ = ["DataFileWriter", "FileLayout", "write_rows"]
 
 _MOST_OPEN: Final = 64
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]+")
@@ -26,7 +26,7 @@ _PLAIN: Final = (VALUE, HEADERS, OFFSET)
 Values = tuple[tuple[str, str | None], ...]
 
 
-class Layout:
+class FileLayout:
     """How rows become files: sizes, the columns that a table is partitioned by, and whether files have these too."""
 
     def __init__(
@@ -37,14 +37,14 @@ class Layout:
         self.target_bytes = target_bytes
 
 
-class Writer:
+class DataFileWriter:
     """Writes rows of `partition`, batch by batch; the files survive a loss of power, and nothing refers to them yet.
 
     One file for each combination of values that the table is partitioned by is open. As a context manager it removes
     what it began where an error ends it. Its methods raise TableStorageFailed.
     """
 
-    def __init__(self, place: Place, layout: Layout, partition: int) -> None:
+    def __init__(self, place: TableLocation, layout: FileLayout, partition: int) -> None:
         self._place = place
         self._layout = layout
         self._partition = partition
@@ -90,9 +90,11 @@ class Writer:
         return sorted(self._done, key=lambda file: (file.first_offset, file.path))
 
 
-def write_rows(place: Place, layout: Layout, partition: int, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
-    """All of `batches` by a `Writer`. Raises TableStorageFailed."""
-    with Writer(place, layout, partition) as writer:
+def write_rows(
+    place: TableLocation, layout: FileLayout, partition: int, batches: Iterable[pa.RecordBatch]
+) -> list[DataFile]:
+    """All of `batches` by a `DataFileWriter`. Raises TableStorageFailed."""
+    with DataFileWriter(place, layout, partition) as writer:
         for batch in batches:
             writer.add(batch)
         return writer.finish()
@@ -103,7 +105,7 @@ def _safe(value: str | None) -> str:
     return "__null__" if value is None else _UNSAFE.sub("_", value)[:60]
 
 
-def _split(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[Values, pa.RecordBatch]]:
+def _split(batch: pa.RecordBatch, layout: FileLayout) -> Iterator[tuple[Values, pa.RecordBatch]]:
     if not layout.partition_by:
         if batch.num_rows:
             yield (), batch
@@ -130,7 +132,7 @@ def _split(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[Values, pa.R
 class _File:
     """One file, and which offsets it has."""
 
-    def __init__(self, place: Place, path: str, partition: int, values: Values, schema: pa.Schema) -> None:
+    def __init__(self, place: TableLocation, path: str, partition: int, values: Values, schema: pa.Schema) -> None:
         self._partition = partition
         self._values = values
         self.schema = schema

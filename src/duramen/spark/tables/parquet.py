@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from duramen.spark.tables.statistics import delta_statistics
-from duramen.spark.tables.storage import Place
-from duramen.spark.tables.written import Written
+from duramen.spark.tables.storage import TableLocation
+from duramen.spark.tables.written import WrittenFile
 
 __all__ = ["ParquetFile"]
 
@@ -31,7 +31,7 @@ _TOLD_APART: Final = (pa.types.is_binary, pa.types.is_string, pa.types.is_intege
 class ParquetFile:
     """One file; its methods raise what the storage says."""
 
-    def __init__(self, place: Place, path: str, schema: pa.Schema, *, plain: Collection[str] = ()) -> None:
+    def __init__(self, place: TableLocation, path: str, schema: pa.Schema, *, plain: Collection[str] = ()) -> None:
         """`plain` are columns of which a dictionary is not worth its making, beside those that turn out to be so."""
         self._place = place
         self._path = path
@@ -73,13 +73,13 @@ class ParquetFile:
         if self._writer is not None:
             self._writer.close()
 
-    def close(self) -> Written:
+    def close(self) -> WrittenFile:
         """Have all of it survive a loss of power."""
         self._flush().close()
         size_bytes = self._stream.tell()
         self._stream.close()
         self._place.sync(self._path)
-        return Written(self._path, size_bytes, delta_statistics(self._footers[0]))
+        return WrittenFile(self._path, size_bytes, delta_statistics(self._footers[0]))
 
     def abandon(self) -> None:
         """Let go of it, as far as that can be done on a disk that may be full."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-__all__ = ["Cleaned", "DataFile", "Declaration", "Span", "State", "Statistics", "Storage", "Table"]
+__all__ = ["Cleaned", "DataFile", "Declaration", "LakeTable", "Statistics", "Storage", "TableSnapshot", "TableSpan"]
 
 
 class Storage(NamedTuple):
@@ -43,7 +43,7 @@ class Declaration(NamedTuple):
     made: bool = False
 
 
-class Span(NamedTuple):
+class TableSpan(NamedTuple):
     """Offsets `[begin, end)` of a partition: of the records that count there.
 
     A record counts at its own offset, or at that of the commit marker of its transaction.
@@ -84,7 +84,7 @@ class Statistics(NamedTuple):
     last_commit_ms: int | None
 
 
-class State(NamedTuple):
+class TableSnapshot(NamedTuple):
     """A table at one moment, by partition.
 
     `begins` and `ends` are as the table has them. `rounds` are ends that it had before, oldest first, and the present
@@ -109,7 +109,7 @@ class Cleaned(NamedTuple):
     removed: int = 0
 
 
-class Table(Protocol):
+class LakeTable(Protocol):
     """A table that is ours. Its methods raise TableStorageFailed where the storage does not do its part."""
 
     declaration: Declaration
@@ -122,11 +122,11 @@ class Table(Protocol):
     def ends(self) -> Mapping[int, int]:
         """The end offset of each partition that has one: what lies below is in the table. Reads the newest state."""
 
-    def state(self) -> State:
+    def state(self) -> TableSnapshot:
         """All of the newest state, its files by partition and offset."""
         ...
 
-    def earlier(self, *, since_ms: int) -> Iterator[State]:
+    def earlier(self, *, since_ms: int) -> Iterator[TableSnapshot]:
         """The states at ends that it had before, newest first, as far as they were the newest at `since_ms` or later.
 
         None where the format does not tell.
@@ -140,7 +140,7 @@ class Table(Protocol):
         """Add the columns that `schema` has and the table has not, and widen those that it has wider."""
 
     def commit(
-        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
+        self, files: Sequence[DataFile], spans: Sequence[TableSpan], removed: Collection[str] = (), newest: int = -1
     ) -> None:
         """Add `files`, remove those with the paths `removed`, and move the ends along `spans`: one atomic step.
 
@@ -151,7 +151,7 @@ class Table(Protocol):
         none yet, or any offset: a stream's first record may be at any), or a removed file is gone: another writer won.
         """
 
-    def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]:
+    def scan(self, spans: Sequence[TableSpan] | None = None) -> list[DataFile]:
         """The files of the newest state, all or those with rows that count in `spans`, by partition and offset."""
 
     def statistics(self) -> Statistics:

@@ -10,20 +10,20 @@ import pyarrow.parquet as pq
 
 from duramen.spark.tables.columns import COMMIT, OFFSET
 from duramen.spark.tables.partition_values import array_of
-from duramen.spark.tables.port import DataFile, Span
-from duramen.spark.tables.storage import Place, reading_errors
+from duramen.spark.tables.port import DataFile, TableSpan
+from duramen.spark.tables.storage import TableLocation, reading_errors
 from duramen.spark.values.fields import fitted
 
 __all__ = ["aligned", "counted_at", "read_file"]
 
 
 def read_file(
-    place: Place,
+    place: TableLocation,
     file: DataFile,
     schema: pa.Schema,
     *,
     columns: Collection[str] | None = None,
-    spans: Sequence[Span] | None = None,
+    spans: Sequence[TableSpan] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file, with `columns` of the table's `schema` (default all); those that count in `spans`, or all.
 
@@ -46,7 +46,7 @@ def counted_at(rows: pa.RecordBatch | pa.Table) -> Any:
     return pc.coalesce(rows.column(COMMIT), offsets) if COMMIT in rows.schema.names else offsets
 
 
-def _within(offsets: pa.Array, partition: int, spans: Sequence[Span]) -> pa.Array:
+def _within(offsets: pa.Array, partition: int, spans: Sequence[TableSpan]) -> pa.Array:
     mask = pc.less(offsets, 0)
     for span in spans:
         if span.partition == partition:

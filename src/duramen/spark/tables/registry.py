@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from duramen.base.errors import DependencyMissing, TableForeign, TableUnsupported
 from duramen.spark.tables.columns import DEAD_LETTER_SCHEMA
-from duramen.spark.tables.port import Declaration, Table
+from duramen.spark.tables.port import Declaration, LakeTable
 from duramen.spark.tables.schemas import first_schema
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 __all__ = ["DEAD_LETTERS", "find_dead_letters", "find_table", "open_dead_letters", "open_table"]
 
@@ -16,14 +16,14 @@ DEAD_LETTERS: Final = "-dead-letters"
 """What the location of a table's dead letters has behind the table's own."""
 
 
-class _Openable(Table, Protocol):
+class _Openable(LakeTable, Protocol):
     """A table that may not be there yet."""
 
     def exists(self) -> bool: ...
     def create(self, schema: pa.Schema) -> None: ...
 
 
-def find_table(declaration: Declaration) -> Table | None:
+def find_table(declaration: Declaration) -> LakeTable | None:
     """The table, if it is there.
 
     Raises TableForeign where something else is, TableUnsupported, TableStorageFailed, and DependencyMissing where the
@@ -44,7 +44,7 @@ def _require_new(declaration: Declaration) -> None:
         )
 
 
-def open_table(declaration: Declaration) -> Table:
+def open_table(declaration: Declaration) -> LakeTable:
     """The table, made now where there is nothing yet.
 
     Raises as `find_table`, and OptionInvalid for a schema that cannot be.
@@ -52,12 +52,12 @@ def open_table(declaration: Declaration) -> Table:
     return _opened(declaration, first_schema(declaration))
 
 
-def open_dead_letters(declaration: Declaration) -> Table:
+def open_dead_letters(declaration: Declaration) -> LakeTable:
     """The table of what could not be decoded, beside the table itself. Raises as `find_table`."""
     return _opened(_of_dead_letters(declaration), DEAD_LETTER_SCHEMA)
 
 
-def find_dead_letters(declaration: Declaration) -> Table | None:
+def find_dead_letters(declaration: Declaration) -> LakeTable | None:
     """The same, if it is there. Raises as `find_table`."""
     return find_table(_of_dead_letters(declaration))
 
@@ -76,11 +76,11 @@ def _of_dead_letters(declaration: Declaration) -> Declaration:
     )
 
 
-def _opened(declaration: Declaration, schema: pa.Schema) -> Table:
+def _opened(declaration: Declaration, schema: pa.Schema) -> LakeTable:
     table = _table(declaration)
     if not table.exists():
         _require_new(declaration)
-        place = Place(declaration.storage)
+        place = TableLocation(declaration.storage)
         enclosing = place.enclosing_table()
         if enclosing is not None:
             raise TableForeign(f"{place.uri} lies in the table at {enclosing}, which would remove its files one day")

@@ -23,15 +23,15 @@ from duramen.spark.tables.columns import (
     TIMESTAMP,
     VALUE,
 )  # fmt: skip
-from duramen.spark.tables.files import Layout, Writer
-from duramen.spark.tables.port import DataFile, Declaration, Span, Table
+from duramen.spark.tables.files import DataFileWriter, FileLayout
+from duramen.spark.tables.port import DataFile, Declaration, LakeTable, TableSpan
 from duramen.spark.tables.reader import counted_at
 from duramen.spark.tables.schemas import OWN_NAMES, decoded_fields, loaded, merged, saved
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 from duramen.spark.tables.upsert import upsert
 from duramen.spark.values.decoded import Decoder
 
-__all__ = ["Work", "Written", "commit_round", "decoder_of", "plan_round", "translate"]
+__all__ = ["RoundResult", "Work", "commit_round", "decoder_of", "plan_round", "translate"]
 
 _MOST_LETTERS: Final = 500
 _MAY_LACK: Final = (("headers", HEADERS_TYPE), *((name, pa.int64()) for name in COMMIT_COLUMNS))
@@ -50,7 +50,7 @@ class Work(NamedTuple):
     target_bytes: int = 128 << 20
 
 
-class Written(NamedTuple):
+class RoundResult(NamedTuple):
     """What a task wrote: files for the table and for its dead letters, and files that these take the place of."""
 
     files: tuple[DataFile, ...]
@@ -61,7 +61,7 @@ class Written(NamedTuple):
     bad: int = 0
 
 
-def plan_round(table: Table, dead: Table | None = None, *, target_bytes: int = 128 << 20) -> Work:
+def plan_round(table: LakeTable, dead: LakeTable | None = None, *, target_bytes: int = 128 << 20) -> Work:
     """The state of a table that a round begins with. Raises TableStorageFailed."""
     declaration = table.declaration
     return Work(
@@ -75,7 +75,7 @@ def plan_round(table: Table, dead: Table | None = None, *, target_bytes: int = 1
     )
 
 
-def translate(work: Work, span: Span, batches: Iterable[pa.RecordBatch]) -> Written:
+def translate(work: Work, span: TableSpan, batches: Iterable[pa.RecordBatch]) -> RoundResult:
     """Write the records that count in a span, as the source gives them: `batches` of its columns.
 
     Of a transaction they have `COMMIT_COLUMNS`: the offset of its marker, its commit sequence and its producer, else
@@ -85,34 +85,38 @@ def translate(work: Work, span: Span, batches: Iterable[pa.RecordBatch]) -> Writ
     Raises TableStorageFailed, ServerUnreachable where a schema registry is needed and cannot be reached, OptionInvalid.
     """
     declaration = work.declaration
-    place = Place(declaration.storage)
-    layout = Layout(declaration.partition_by, keep_columns=work.keeps_columns, target_bytes=work.target_bytes)
+    place = TableLocation(declaration.storage)
+    layout = FileLayout(declaration.partition_by, keep_columns=work.keeps_columns, target_bytes=work.target_bytes)
     rows = _Rows(work, span)
     if declaration.upsert:
         files, removed = upsert(place, layout, span, work.live, loaded(work.schema), rows.of(batches))
     else:
         removed = []
-        with Writer(place, layout, span.partition) as writer:
+        with DataFileWriter(place, layout, span.partition) as writer:
             for batch in rows.of(batches):
                 writer.add(batch)
             files = writer.finish()
     dead_files = rows.close()
-    return Written(tuple(files), tuple(dead_files), tuple(removed), saved(pa.schema(rows.fields)), rows.count, rows.bad)
+    return RoundResult(
+        tuple(files), tuple(dead_files), tuple(removed), saved(pa.schema(rows.fields)), rows.count, rows.bad
+    )
 
 
 class _Rows:
     """Records to rows of the table; those that are bad go to the dead letters besides."""
 
-    def __init__(self, work: Work, span: Span) -> None:
+    def __init__(self, work: Work, span: TableSpan) -> None:
         self._declaration = work.declaration
         self._span = span
         self._fields = [field for field in loaded(work.schema) if field.name not in OWN_NAMES]
         self._decoder = decoder_of(work.declaration, self._fields)
         self._dead_begin = max(span.begin, dict(work.dead_ends).get(span.partition, 0))
-        self._dead: Writer | None = None
+        self._dead: DataFileWriter | None = None
         if work.dead_location:
             storage = work.declaration.storage._replace(location=work.dead_location)
-            self._dead = Writer(Place(storage), Layout(target_bytes=work.target_bytes), span.partition)
+            self._dead = DataFileWriter(
+                TableLocation(storage), FileLayout(target_bytes=work.target_bytes), span.partition
+            )
         self.count = self.bad = 0
 
     @property
@@ -197,19 +201,19 @@ def decoder_of(declaration: Declaration, fields: Sequence[pa.Field]) -> Decoder 
         return JsonDecoder(fields, grows=not declaration.schema, taken=OWN_NAMES)
     if declaration.decode == "avro":
         from duramen.spark.values.avro import AvroDecoder
-        from duramen.spark.values.registry import Registry
+        from duramen.spark.values.registry import SchemaRegistry
 
-        registry = Registry(declaration.registry) if declaration.registry else None
+        registry = SchemaRegistry(declaration.registry) if declaration.registry else None
         return AvroDecoder(fields, schema=declaration.schema.decode(), registry=registry, taken=OWN_NAMES)
     raise OptionInvalid(f"values cannot be decoded as {declaration.decode!r}: take json, avro or none")
 
 
 def commit_round(
-    table: Table,
-    dead: Table | None,
+    table: LakeTable,
+    dead: LakeTable | None,
     work: Work,
-    written: Sequence[Written],
-    spans: Sequence[Span],
+    written: Sequence[RoundResult],
+    spans: Sequence[TableSpan],
     newest: int = -1,
 ) -> bool:
     """Commit what the tasks of a round wrote for `spans`, with the `newest` commit sequence in these.

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from duramen.base.errors import TableConflict
-from duramen.spark.tables.port import DataFile, Span, Statistics
+from duramen.spark.tables.port import DataFile, Statistics, TableSpan
 
 __all__ = ["check_spans", "chosen", "counted", "new_begins"]
 
 
-def check_spans(stream: str, ends: Mapping[int, int], spans: Sequence[Span]) -> None:
+def check_spans(stream: str, ends: Mapping[int, int], spans: Sequence[TableSpan]) -> None:
     """Raise TableConflict unless each span begins at its partition's end; where there is none yet, anywhere."""
     for span in spans:
         end = ends.get(span.partition, span.begin)
@@ -19,12 +19,12 @@ def check_spans(stream: str, ends: Mapping[int, int], spans: Sequence[Span]) -> 
             )
 
 
-def new_begins(ends: Mapping[int, int], spans: Sequence[Span]) -> dict[int, int]:
+def new_begins(ends: Mapping[int, int], spans: Sequence[TableSpan]) -> dict[int, int]:
     """Where partitions begin that have no end yet."""
     return {span.partition: span.begin for span in spans if span.partition not in ends}
 
 
-def chosen(files: Iterable[DataFile], spans: Sequence[Span] | None) -> list[DataFile]:
+def chosen(files: Iterable[DataFile], spans: Sequence[TableSpan] | None) -> list[DataFile]:
     """The files that may have rows that count in `spans`, or all, by partition and offset."""
     kept = [
         file

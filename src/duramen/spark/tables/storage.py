@@ -17,13 +17,13 @@ from duramen.spark.tables.failures import failure
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.s3 import s3_files
 
-__all__ = ["Found", "Place", "check_location", "reading_errors", "storage_errors", "sync"]
+__all__ = ["StoredFile", "TableLocation", "check_location", "reading_errors", "storage_errors", "sync"]
 
 _S3_SCHEMES: Final = ("s3", "s3a")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
-class Found(NamedTuple):
+class StoredFile(NamedTuple):
     """A file that is there; `path` is relative to the place."""
 
     path: str
@@ -82,7 +82,7 @@ def sync(path: str | os.PathLike[str]) -> None:
         os.close(handle)
 
 
-class Place:
+class TableLocation:
     """The files below a location, by their relative paths."""
 
     def __init__(self, storage: Storage) -> None:
@@ -172,10 +172,10 @@ class Place:
         except FileNotFoundError:
             return
 
-    def list(self, below: str = "") -> Iterator[Found]:
+    def list(self, below: str = "") -> Iterator[StoredFile]:
         """All files, or those below a directory; none where there is nothing."""
         selector = fs.FileSelector(f"{self._base}/{below}".rstrip("/"), allow_not_found=True, recursive=True)
         for info in self._files.get_file_info(selector):
             if info.type == fs.FileType.File:
                 path = info.path.removeprefix(f"{self._base}/")
-                yield Found(path, info.size or 0, (info.mtime_ns or 0) // 1_000_000)
+                yield StoredFile(path, info.size or 0, (info.mtime_ns or 0) // 1_000_000)

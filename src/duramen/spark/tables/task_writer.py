@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.port import Storage
-from duramen.spark.tables.storage import Place, storage_errors
-from duramen.spark.tables.written import SAID, Written
+from duramen.spark.tables.storage import TableLocation, storage_errors
+from duramen.spark.tables.written import SAID, WrittenFile
 from duramen.spark.values.fields import fitted
 
 if TYPE_CHECKING:
@@ -29,21 +29,21 @@ def named() -> str:
     return f"part-{uuid.uuid4()}.zstd.parquet"
 
 
-def said(files: "DataFrame") -> list[Written]:
+def said(files: "DataFrame") -> list[WrittenFile]:
     """Have the tasks run whose rows say which files they wrote. Raises what Spark makes of TableStorageFailed."""
-    return [Written(row.path, row.size_bytes, row.statistics) for row in files.collect()]
+    return [WrittenFile(row.path, row.size_bytes, row.statistics) for row in files.collect()]
 
 
 def writing(
     storage: Storage, schema: pa.Schema, names: Sequence[str] | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does with its rows, as `mapInArrow` has it: they become Parquet of `schema` and are `Written`.
+    """What a task does with its rows, as `mapInArrow` has it: they become Parquet of `schema` and are `WrittenFile`.
 
     `names` are those of the rows' columns where the rows come under others. Columns that the rows lack are null.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        place = Place(storage)
+        place = TableLocation(storage)
         file: ParquetFile | None = None
         try:
             for batch in batches:
@@ -66,7 +66,7 @@ def writing(
     return write
 
 
-def _closed(place: Place, file: ParquetFile) -> pa.RecordBatch:
+def _closed(place: TableLocation, file: ParquetFile) -> pa.RecordBatch:
     """The file is on the disk before the driver hears of it."""
     with storage_errors(place.uri):
         return pa.RecordBatch.from_pylist([file.close()._asdict()], schema=SAID)

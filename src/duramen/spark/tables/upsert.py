@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from duramen.spark.tables.columns import KEY, OFFSET, VALUE
-from duramen.spark.tables.files import Layout, Writer
-from duramen.spark.tables.port import DataFile, Span
+from duramen.spark.tables.files import DataFileWriter, FileLayout
+from duramen.spark.tables.port import DataFile, TableSpan
 from duramen.spark.tables.reader import counted_at, read_file
-from duramen.spark.tables.storage import Place, reading_errors
+from duramen.spark.tables.storage import TableLocation, reading_errors
 
-__all__ = ["Newest", "upsert"]
+__all__ = ["NewestRows", "upsert"]
 
 _MOST_ROWS = 1 << 18
 
 
-class Newest:
+class NewestRows:
     """Of rows the one of each key that has the largest offset."""
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ def _one(batch: pa.RecordBatch) -> pa.Table:
 
 
 def upsert(
-    place: Place,
-    layout: Layout,
-    span: Span,
+    place: TableLocation,
+    layout: FileLayout,
+    span: TableSpan,
     live: Sequence[DataFile],
     schema: pa.Schema,
     rows: Iterable[pa.RecordBatch],
@@ -71,7 +71,7 @@ def upsert(
     files already, unless they are gone again. Returns the new files, and the paths of those that they take the place
     of. Raises TableStorageFailed.
     """
-    newest = Newest()
+    newest = NewestRows()
     count = 0
     for batch in rows:
         newest.add(batch)
@@ -83,7 +83,7 @@ def upsert(
         return [], []
     keys = coming.column(KEY).combine_chunks()
     removed: list[str] = []
-    with Writer(place, layout, span.partition) as writer:
+    with DataFileWriter(place, layout, span.partition) as writer:
         for file in live:
             if file.partition == span.partition and _has(place, file, keys):
                 removed.append(file.path)
@@ -99,7 +99,7 @@ def _counting_from(offset: int, rows: pa.Table) -> pa.Table:
     return rows.filter(pc.greater_equal(counted_at(rows), offset))
 
 
-def _has(place: Place, file: DataFile, keys: pa.Array) -> bool:
+def _has(place: TableLocation, file: DataFile, keys: pa.Array) -> bool:
     with reading_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
         return any(
             pc.any(pc.is_in(batch.column(KEY), value_set=keys)).as_py() for batch in opened.iter_batches(columns=[KEY])

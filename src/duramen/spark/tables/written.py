@@ -4,10 +4,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["SAID", "SAID_DDL", "Written"]
+__all__ = ["SAID", "SAID_DDL", "WrittenFile"]
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     """A file that is whole; `path` is relative to the table's location, `statistics` is JSON as Delta has it."""
 
     path: str
@@ -15,5 +15,5 @@ class Written(NamedTuple):
     statistics: str
 
 
-SAID: Final = pa.schema([(name, pa.int64() if name == "size_bytes" else pa.string()) for name in Written._fields])
+SAID: Final = pa.schema([(name, pa.int64() if name == "size_bytes" else pa.string()) for name in WrittenFile._fields])
 SAID_DDL: Final = "path STRING, size_bytes BIGINT, statistics STRING"

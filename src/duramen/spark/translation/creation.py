@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from duramen.client.http import Server
-from duramen.spark.declared import Declared
-from duramen.spark.tables.port import Declaration, Table
+from duramen.client.http import HttpNode
+from duramen.spark.declared import DeclaredTable
+from duramen.spark.tables.port import Declaration, LakeTable
 from duramen.spark.tables.registry import open_dead_letters, open_table
-from duramen.spark.translation.job import Job, Seen
-from duramen.spark.translation.log import Log
+from duramen.spark.translation.job import Seen, TableJob
+from duramen.spark.translation.log import SourceLog
 from duramen.spark.translation.round import Round
 from duramen.spark.translation.run import SparkRunner
 from duramen.spark.translation.streams import declared_streams
-from duramen.spark.translation.table_writer import Keeper
+from duramen.spark.translation.table_writer import TableWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,23 +31,23 @@ class JobOptions(NamedTuple):
     keep_ms: int
 
 
-def open_tables(declaration: Declaration) -> tuple[Table, Table]:
+def open_tables(declaration: Declaration) -> tuple[LakeTable, LakeTable]:
     """The table and that of its dead letters, made where they are not there yet."""
     return open_table(declaration), open_dead_letters(declaration)
 
 
-def make_job(server: Server, session: "SparkSession", options: JobOptions, seen: Seen) -> Job:
+def make_job(server: HttpNode, session: "SparkSession", options: JobOptions, seen: Seen) -> TableJob:
     """A job on that Spark session."""
     runner = SparkRunner(session)
 
-    def find() -> dict[str, Declared]:
+    def find() -> dict[str, DeclaredTable]:
         found = declared_streams(server, options.streams, options.storage)
         return {name: table for name, (table, _) in found.items()}
 
-    def keeper(table: Declared) -> Keeper:
+    def keeper(table: DeclaredTable) -> TableWriter:
         declaration = table.declaration
-        log = Log(options.kafka, declaration.stream, declaration.stream_id, options.skip_lost)
+        log = SourceLog(options.kafka, declaration.stream, declaration.stream_id, options.skip_lost)
         round_ = Round(declaration, log, open_tables, runner, runner.slots)
-        return Keeper(log, round_, lambda: open_table(declaration), keep_ms=options.keep_ms)
+        return TableWriter(log, round_, lambda: open_table(declaration), keep_ms=options.keep_ms)
 
-    return Job(find, keeper, parallel=options.parallel, seen=seen)
+    return TableJob(find, keeper, parallel=options.parallel, seen=seen)

@@ -11,13 +11,13 @@ from threading import Event
 from typing import Final
 
 from duramen.base.errors import BugFound, DuramenError
-from duramen.spark.declared import Declared
+from duramen.spark.declared import DeclaredTable
 from duramen.spark.translation.metrics import Account
-from duramen.spark.translation.round import Outcome
-from duramen.spark.translation.scheduler import Turns
-from duramen.spark.translation.table_writer import Keeper
+from duramen.spark.translation.round import RoundOutcome
+from duramen.spark.translation.scheduler import RoundScheduler
+from duramen.spark.translation.table_writer import TableWriter
 
-__all__ = ["Job", "Seen"]
+__all__ = ["Seen", "TableJob"]
 
 _log = logging.getLogger("duramen.tables")
 
@@ -29,13 +29,13 @@ Seen = Callable[[str, Account], None]
 """Is told of a stream whose round is over, and what is known of it now."""
 
 
-class Job:
+class TableJob:
     """Keeps tables until it is stopped, or once."""
 
     def __init__(
         self,
-        find: Callable[[], Mapping[str, Declared]],
-        keeper: Callable[[Declared], Keeper],
+        find: Callable[[], Mapping[str, DeclaredTable]],
+        keeper: Callable[[DeclaredTable], TableWriter],
         *,
         parallel: int,
         seen: Seen,
@@ -45,8 +45,8 @@ class Job:
         self._keeper = keeper
         self._parallel = parallel
         self._seen = seen
-        self._turns = Turns()
-        self._keepers: dict[str, tuple[Declared, Keeper]] = {}
+        self._turns = RoundScheduler()
+        self._keepers: dict[str, tuple[DeclaredTable, TableWriter]] = {}
         self._stop = Event()
         self._finished: set[str] = set()
 
@@ -65,7 +65,7 @@ class Job:
         """
         self._look(self._find(), once=once)
         looked_s = time.monotonic()
-        running: dict[Future[Outcome], str] = {}
+        running: dict[Future[RoundOutcome], str] = {}
         with ThreadPoolExecutor(self._parallel, "duramen-table") as pool:
             while not self._stop.is_set() and not (once and not running and self._over()):
                 now_s = time.monotonic()
@@ -91,7 +91,7 @@ class Job:
         except DuramenError as error:
             _log.warning("the streams could not be listed: %s; going on with those that are known", error)
 
-    def _look(self, found: Mapping[str, Declared], *, once: bool) -> None:
+    def _look(self, found: Mapping[str, DeclaredTable], *, once: bool) -> None:
         accounts = self.accounts()
         for name in [name for name in self._keepers if name not in self._turns.busy]:
             if found.get(name) != self._keepers[name][0]:
@@ -105,7 +105,7 @@ class Job:
                 self._keepers[name] = declared, keeper
         self._turns.know({name: declared.max_lag_ms for name, (declared, _) in self._keepers.items()}, time.monotonic())
 
-    def _wait(self, running: Mapping[Future[Outcome], str]) -> None:
+    def _wait(self, running: Mapping[Future[RoundOutcome], str]) -> None:
         idle_s = self._turns.wait_s(time.monotonic(), self._parallel)
         pause_s = _TICK_S if idle_s is None else min(_TICK_S, idle_s)
         if running:
@@ -113,7 +113,7 @@ class Job:
         else:
             self._stop.wait(pause_s)
 
-    def _gather(self, running: dict[Future[Outcome], str], *, once: bool) -> None:
+    def _gather(self, running: dict[Future[RoundOutcome], str], *, once: bool) -> None:
         for future in [one for one in running if one.done()]:
             name = running.pop(future)
             now_s = time.monotonic()

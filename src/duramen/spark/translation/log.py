@@ -13,20 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from duramen.base.errors import BatchCorrupt, RecordsLost
-from duramen.client import Cluster, Consumer, TopicPartition
+from duramen.client import BrokerCluster, Consumer, TopicPartition
 from duramen.spark.batches.decoding import decode
 from duramen.spark.columns import COMMIT_COLUMNS, RECORD_COLUMNS
 from duramen.spark.options import Options
-from duramen.spark.read.committed import Committed, Held, Shown
+from duramen.spark.read.committed import CommittedRecords, CountedRecords, HeldBatch
 from duramen.spark.read.reader import consumer_of
-from duramen.spark.translation.plan import Piece
+from duramen.spark.translation.plan import RoundPiece
 
-__all__ = ["Log", "bounds", "newest_wait_ms", "read", "record_bytes"]
+__all__ = ["SourceLog", "bounds", "newest_wait_ms", "read", "record_bytes"]
 
 _FETCH_MS: Final = 0
 
 
-class Log(NamedTuple):
+class SourceLog(NamedTuple):
     """A stream, and how to reach it. `skip_lost`: what is gone while it is read is left out."""
 
     servers: str
@@ -35,7 +35,7 @@ class Log(NamedTuple):
     skip_lost: bool = False
 
 
-def _options(log: Log) -> Options:
+def _options(log: SourceLog) -> Options:
     given = {
         "kafka.bootstrap.servers": log.servers,
         "kafka.client.id": "duramen-table",
@@ -44,7 +44,7 @@ def _options(log: Log) -> Options:
     return Options(given, "batch")
 
 
-def read(log: Log, piece: Piece) -> Iterator[pa.RecordBatch]:
+def read(log: SourceLog, piece: RoundPiece) -> Iterator[pa.RecordBatch]:
     """The records of a piece with every column that records have, and for those of transactions `COMMIT_COLUMNS`.
 
     Runs in tasks. Raises RecordsLost where some are gone, StreamNotFound where the stream is another one now,
@@ -53,7 +53,7 @@ def read(log: Log, piece: Piece) -> Iterator[pa.RecordBatch]:
     span, share = piece.span, piece.share
     at = TopicPartition(log.stream, span.partition)
     first = span.begin if share is None else share.base
-    committed = None if share is None else Committed(piece.since, span.end, share)
+    committed = None if share is None else CommittedRecords(piece.since, span.end, share)
 
     def on_gap(wanted: int, there: int) -> int:
         upto = min(max(there, wanted), span.end)
@@ -66,7 +66,7 @@ def read(log: Log, piece: Piece) -> Iterator[pa.RecordBatch]:
     )
     try:
         for answer in answers:
-            whole = Shown(answer.toreadonly(), span.begin)
+            whole = CountedRecords(answer.toreadonly(), span.begin)
             for data, low, held in [whole] if committed is None else committed.pass_on(answer):
                 for batch in decode(data, low, span.end, RECORD_COLUMNS):
                     yield _with_markers(batch, held) if held else batch
@@ -74,9 +74,9 @@ def read(log: Log, piece: Piece) -> Iterator[pa.RecordBatch]:
         raise BatchCorrupt(f"{at}: {error}") from None
 
 
-def _with_markers(batch: pa.RecordBatch, held: Sequence[Held]) -> pa.RecordBatch:
+def _with_markers(batch: pa.RecordBatch, held: Sequence[HeldBatch]) -> pa.RecordBatch:
     """With what the marker of each record's transaction says; nulls for those of none."""
-    ranges = np.fromiter(chain.from_iterable(sorted(held)), np.int64, len(Held._fields) * len(held))
+    ranges = np.fromiter(chain.from_iterable(sorted(held)), np.int64, len(HeldBatch._fields) * len(held))
     ranges = ranges.reshape(len(held), -1)
     offsets = batch.column("offset").to_numpy()
     near = np.maximum(0, np.searchsorted(ranges[:, 0], offsets, side="right") - 1)
@@ -86,11 +86,11 @@ def _with_markers(batch: pa.RecordBatch, held: Sequence[Held]) -> pa.RecordBatch
     return batch
 
 
-def _consumer(cluster: Cluster) -> Consumer:
+def _consumer(cluster: BrokerCluster) -> Consumer:
     return Consumer(cluster, partition_max_bytes=64 * 1024)
 
 
-def bounds(cluster: Cluster, log: Log) -> dict[int, tuple[int, int]]:
+def bounds(cluster: BrokerCluster, log: SourceLog) -> dict[int, tuple[int, int]]:
     """The first offset of each partition, and the one after the last.
 
     Raises StreamNotFound where the stream is not there, or another one has its name; ServerUnreachable.
@@ -102,7 +102,7 @@ def bounds(cluster: Cluster, log: Log) -> dict[int, tuple[int, int]]:
     return {at.partition: both for at, both in found.items()}
 
 
-def record_bytes(cluster: Cluster, log: Log, starts: Mapping[int, int]) -> float | None:
+def record_bytes(cluster: BrokerCluster, log: SourceLog, starts: Mapping[int, int]) -> float | None:
     """What a record takes in memory on average, by the first ones from `starts` on; None where there are none."""
     rows = size_bytes = 0
     for batch in _first_ones(cluster, log, starts, RECORD_COLUMNS):
@@ -110,7 +110,7 @@ def record_bytes(cluster: Cluster, log: Log, starts: Mapping[int, int]) -> float
     return size_bytes / rows if rows else None
 
 
-def newest_wait_ms(cluster: Cluster, log: Log, behind: Sequence[tuple[int, int]], now_ms: int) -> int:
+def newest_wait_ms(cluster: BrokerCluster, log: SourceLog, behind: Sequence[tuple[int, int]], now_ms: int) -> int:
     """For how long the first records that a table lacks have waited; `behind` has (partition, offset) of them."""
     found = _first_ones(cluster, log, dict(behind), ("offset", "timestamp"))
     first_us: list[int] = [one.column("timestamp").cast(pa.int64())[0].as_py() for one in found]
@@ -118,7 +118,7 @@ def newest_wait_ms(cluster: Cluster, log: Log, behind: Sequence[tuple[int, int]]
 
 
 def _first_ones(
-    cluster: Cluster, log: Log, starts: Mapping[int, int], columns: Sequence[str]
+    cluster: BrokerCluster, log: SourceLog, starts: Mapping[int, int], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """A few records of each partition that has any from there on."""
     positions = {TopicPartition(log.stream, partition): offset for partition, offset in starts.items()}

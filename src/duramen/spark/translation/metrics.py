@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from duramen.base.errors import DuramenError
 from duramen.base.metrics_tables import TABLE_METRICS
-from duramen.spark.translation.round import Outcome
+from duramen.spark.translation.round import RoundOutcome
 
 __all__ = ["Account", "render"]
 
@@ -25,7 +25,7 @@ class Account:
     last_commit_ms: int = 0
     error: str = ""
 
-    def add(self, outcome: Outcome, now_ms: int) -> None:
+    def add(self, outcome: RoundOutcome, now_ms: int) -> None:
         """A round went well."""
         self.error = ""
         if outcome.committed:

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.errors import RecordsLost
 from duramen.client import TopicPartition
-from duramen.client.marked import Marked
-from duramen.spark.read.splits import Floors, Share, passed_over, share
+from duramen.client.marked import MarkedUpTo
+from duramen.spark.read.splits import Floors, ReadSplit, passed_over, share
 from duramen.spark.read.transaction_boundaries import cut
-from duramen.spark.tables.port import Span
+from duramen.spark.tables.port import TableSpan
 
-__all__ = ["PIECE_BYTES", "Filled", "Piece", "Plan", "needed_from", "piece_records", "plan"]
+__all__ = ["PIECE_BYTES", "Filled", "RoundPiece", "RoundPlan", "needed_from", "piece_records", "plan"]
 
 PIECE_BYTES: Final = 128 * 1024 * 1024
 """About so many bytes of records, not compressed, make a piece: what one task writes into one file, or a few."""
@@ -38,28 +38,28 @@ class Filled(NamedTuple):
     floors: Offsets
 
 
-class Piece(NamedTuple):
+class RoundPiece(NamedTuple):
     """A span to translate, read as the `share` says where a transaction has something there.
 
     Records are given that count from `since` on: for an upserted table also those that counted before the span.
     """
 
-    span: Span
-    share: Share | None
+    span: TableSpan
+    share: ReadSplit | None
     since: int
 
 
-class Plan(NamedTuple):
+class RoundPlan(NamedTuple):
     """A round: how far each partition goes, and the pieces that each task translates, in order.
 
     `behind`: records are left for another round. `lost` are offsets that are gone, and that nothing can bring back.
     `newest` is the last commit sequence of a transaction that counts in it, -1 where there is none.
     """
 
-    spans: Sequence[Span]
-    tasks: Sequence[Sequence[Piece]]
+    spans: Sequence[TableSpan]
+    tasks: Sequence[Sequence[RoundPiece]]
     behind: bool
-    lost: Sequence[Span] = ()
+    lost: Sequence[TableSpan] = ()
     newest: int = -1
 
     @property
@@ -76,13 +76,13 @@ def piece_records(record_bytes: float | None) -> int:
 def plan(
     filled: Filled,
     bounds: Mapping[int, tuple[int, int]],
-    marked: Mapping[int, Marked],
+    marked: Mapping[int, MarkedUpTo],
     *,
     piece: int,
     slots: int,
     whole: bool = False,
     skip_lost: bool = False,
-) -> Plan:
+) -> RoundPlan:
     """The next round of a `filled` table and a log with these `bounds` (first offset, end) by partition.
 
     `marked` is what was then found in the log from where the table ends. Tasks have at most `piece` records, and there
@@ -95,20 +95,20 @@ def plan(
     starts = {partition: max(begin, bounds[partition][0]) for partition, begin in begins.items()}
     farthest = _sound(starts, {partition: end for partition, (_, end) in bounds.items()}, marked)
     ends = _next(starts, farthest, marked, _share(starts, farthest, piece, slots, whole=whole))
-    spans = [Span(partition, begins[partition], end) for partition, end in ends.items() if begins[partition] < end]
+    spans = [TableSpan(partition, begins[partition], end) for partition, end in ends.items() if begins[partition] < end]
     shares = _Shares(filled, starts, ends, marked, upserted=whole)
     pieces = [
         shares.piece(one)
         for span in spans
         for one in _pieces(
-            Span(span.partition, starts[span.partition], span.end), span.end - span.begin if whole else piece
+            TableSpan(span.partition, starts[span.partition], span.end), span.end - span.begin if whole else piece
         )
     ]
     behind = any(ends[one] < farthest[one] for one in ends)
-    return Plan(spans, _packed(pieces, piece, slots), behind, lost, _newest(spans, marked))
+    return RoundPlan(spans, _packed(pieces, piece, slots), behind, lost, _newest(spans, marked))
 
 
-def _newest(spans: Sequence[Span], marked: Mapping[int, Marked]) -> int:
+def _newest(spans: Sequence[TableSpan], marked: Mapping[int, MarkedUpTo]) -> int:
     return max(
         (
             one.sequence
@@ -120,7 +120,7 @@ def _newest(spans: Sequence[Span], marked: Mapping[int, Marked]) -> int:
     )
 
 
-def needed_from(ends: Offsets, marked: Mapping[int, Marked]) -> dict[int, int]:
+def needed_from(ends: Offsets, marked: Mapping[int, MarkedUpTo]) -> dict[int, int]:
     """Before which offset of each partition the log need not have anything for a table that is filled to these ends.
 
     What is open, or ends behind them, is added when its marker is, from its beginning on.
@@ -135,7 +135,7 @@ def needed_from(ends: Offsets, marked: Mapping[int, Marked]) -> dict[int, int]:
     }  # fmt: skip
 
 
-def _lost(begins: Offsets, bounds: Mapping[int, tuple[int, int]], *, skip_lost: bool) -> list[Span]:
+def _lost(begins: Offsets, bounds: Mapping[int, tuple[int, int]], *, skip_lost: bool) -> list[TableSpan]:
     lost = []
     for partition, begin in begins.items():
         first, end = bounds[partition]
@@ -144,7 +144,7 @@ def _lost(begins: Offsets, bounds: Mapping[int, tuple[int, int]], *, skip_lost: 
                 f"partition {partition} ends at {end}, and its table has records up to {begin}: the log lost records"
             )
         if begin < min(first, end):
-            lost.append(Span(partition, begin, min(first, end)))
+            lost.append(TableSpan(partition, begin, min(first, end)))
     if lost and not skip_lost:
         raise RecordsLost(
             ", ".join(f"partition {one.partition}: the records {one.begin} to {one.end - 1}" for one in lost[:5])
@@ -154,7 +154,7 @@ def _lost(begins: Offsets, bounds: Mapping[int, tuple[int, int]], *, skip_lost: 
     return lost
 
 
-def _sound(begin: Offsets, end: Offsets, marked: Mapping[int, Marked], most: int | None = None) -> dict[int, int]:
+def _sound(begin: Offsets, end: Offsets, marked: Mapping[int, MarkedUpTo], most: int | None = None) -> dict[int, int]:
     """As `cuts.cut`: the partitions are those of one stream."""
     found = cut(_of_stream(begin), _of_stream(end), _of_stream(marked), most)
     return {at.partition: found[at] for at in sorted(found)}
@@ -164,7 +164,7 @@ def _of_stream(values: Mapping[int, _T]) -> dict[TopicPartition, _T]:
     return {TopicPartition("", partition): value for partition, value in values.items()}
 
 
-def _next(starts: Offsets, farthest: Offsets, marked: Mapping[int, Marked], most: int) -> dict[int, int]:
+def _next(starts: Offsets, farthest: Offsets, marked: Mapping[int, MarkedUpTo], most: int) -> dict[int, int]:
     """A sound end with about `most` records of each partition, or a few more where a transaction is in the way."""
     wish = {partition: min(end, starts[partition] + most) for partition, end in farthest.items()}
     near = _sound(starts, wish, marked)
@@ -188,7 +188,7 @@ class _Shares:
     """
 
     def __init__(
-        self, filled: Filled, starts: Offsets, ends: Offsets, marked: Mapping[int, Marked], *, upserted: bool
+        self, filled: Filled, starts: Offsets, ends: Offsets, marked: Mapping[int, MarkedUpTo], *, upserted: bool
     ) -> None:
         self._upserted = upserted
         self._marked = marked
@@ -197,23 +197,23 @@ class _Shares:
         floors = Floors(whole={} if upserted else _of_stream(begins))
         self._over = passed_over(floors, _of_stream(starts), _of_stream(ends), _of_stream(marked))
 
-    def piece(self, span: Span) -> Piece:
+    def piece(self, span: TableSpan) -> RoundPiece:
         over = self._over.get(TopicPartition("", span.partition), ())
         found = share(span.begin, span.end, self._marked[span.partition], self._floors[span.partition], over)
-        return Piece(span, found, span.begin if found is None or not self._upserted else found.base)
+        return RoundPiece(span, found, span.begin if found is None or not self._upserted else found.base)
 
 
-def _pieces(span: Span, most: int) -> list[Span]:
+def _pieces(span: TableSpan, most: int) -> list[TableSpan]:
     if span.end <= span.begin:
         return []
     count = math.ceil((span.end - span.begin) / most)
     edges = [span.begin + (span.end - span.begin) * index // count for index in range(count + 1)]
-    return [Span(span.partition, edges[index], edges[index + 1]) for index in range(count)]
+    return [TableSpan(span.partition, edges[index], edges[index + 1]) for index in range(count)]
 
 
-def _packed(pieces: Sequence[Piece], most: int, slots: int) -> list[list[Piece]]:
+def _packed(pieces: Sequence[RoundPiece], most: int, slots: int) -> list[list[RoundPiece]]:
     """Small pieces together, in their order, so that a task is worth its while and none of the slots is idle."""
-    tasks: list[list[Piece]] = []
+    tasks: list[list[RoundPiece]] = []
     room = 0
     there = sum(piece.span.end - piece.span.begin for piece in pieces)
     share = min(most, max(most // _SMALLEST_PART, math.ceil(there / slots)))

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from duramen.base.errors import DuramenError
-from duramen.client import Cluster, TopicPartition
-from duramen.client.coordinator import Coordinator
+from duramen.client import BrokerCluster, TopicPartition
+from duramen.client.coordinator import GroupCoordinatorClient
 
 __all__ = ["Note", "group_of", "leave", "look"]
 
@@ -31,19 +31,21 @@ def group_of(stream: str) -> str:
     return f"{_PREFIX}{stream}"
 
 
-def leave(cluster: Cluster, stream: str, ends: Mapping[int, int], note: Note) -> None:
+def leave(cluster: BrokerCluster, stream: str, ends: Mapping[int, int], note: Note) -> None:
     """Tell that the table has everything before `ends`. Raises ServerUnreachable or what the broker says."""
     short = Note(note.at_ms, note.error[:_LONGEST])
-    Coordinator(cluster, group_of(stream)).commit(
+    GroupCoordinatorClient(cluster, group_of(stream)).commit(
         {TopicPartition(stream, partition): end for partition, end in ends.items()},
         metadata=msgspec.json.encode(short).decode(),
     )
 
 
-def look(cluster: Cluster, stream: str, partitions: Mapping[int, object]) -> Note | None:
+def look(cluster: BrokerCluster, stream: str, partitions: Mapping[int, object]) -> Note | None:
     """The newest note; None where there is none, or nobody can be asked."""
     try:
-        found = Coordinator(cluster, group_of(stream)).metadata(TopicPartition(stream, one) for one in partitions)
+        found = GroupCoordinatorClient(cluster, group_of(stream)).metadata(
+            TopicPartition(stream, one) for one in partitions
+        )
     except DuramenError:
         return None
     notes = []

@@ -8,24 +8,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.errors import TableConflict, UnsupportedFeature
-from duramen.client import Cluster, TopicPartition
-from duramen.client.marked import Marked
+from duramen.client import BrokerCluster, TopicPartition
+from duramen.client.marked import MarkedUpTo
 from duramen.spark.read.markers import Marks
-from duramen.spark.tables.port import Declaration, Table
+from duramen.spark.tables.port import Declaration, LakeTable
 from duramen.spark.tables.rounds import commit_round, plan_round
-from duramen.spark.translation.log import Log, bounds, record_bytes
-from duramen.spark.translation.plan import Filled, Plan, needed_from, piece_records, plan
-from duramen.spark.translation.task import Done, Task
+from duramen.spark.translation.log import SourceLog, bounds, record_bytes
+from duramen.spark.translation.plan import Filled, RoundPlan, needed_from, piece_records, plan
+from duramen.spark.translation.task import TaskResult, TranslationTask
 
-__all__ = ["Outcome", "Round", "Runner"]
+__all__ = ["Round", "RoundOutcome", "Runner"]
 
-Runner = Callable[[Sequence[Task]], Sequence[Done]]
+Runner = Callable[[Sequence[TranslationTask]], Sequence[TaskResult]]
 """Runs tasks, beside each other if it can: on Spark, or in a test here."""
 
 _ATTEMPTS: Final = 5
 
 
-class Outcome(NamedTuple):
+class RoundOutcome(NamedTuple):
     """What a round has done, and whether there is more already; `committed` is False where nothing was new.
 
     `lost` counts offsets that were gone from the log.
@@ -45,8 +45,8 @@ class Round:
     def __init__(
         self,
         declaration: Declaration,
-        log: Log,
-        open_tables: Callable[[Declaration], tuple[Table, Table]],
+        log: SourceLog,
+        open_tables: Callable[[Declaration], tuple[LakeTable, LakeTable]],
         runner: Runner,
         slots: int,
     ) -> None:
@@ -63,7 +63,7 @@ class Round:
         self._marks = Marks(wanted=True)
         self.needed_from: Mapping[int, int] = {}
 
-    def run(self, cluster: Cluster, upto: Mapping[int, int] | None = None) -> Outcome:
+    def run(self, cluster: BrokerCluster, upto: Mapping[int, int] | None = None) -> RoundOutcome:
         """Do one; no partition goes beyond `upto`, where that is given.
 
         Another writer that was quicker is no error: what it left is done then. Raises what went wrong: RecordsLost,
@@ -80,16 +80,18 @@ class Round:
             if outcome is not None:
                 return outcome
         # Each attempt gave the table columns of its own making: a round with fewer of them comes next.
-        return Outcome(committed=False, behind=True)
+        return RoundOutcome(committed=False, behind=True)
 
-    def _attempt(self, cluster: Cluster, table: Table, dead: Table, upto: Mapping[int, int] | None) -> Outcome | None:
+    def _attempt(
+        self, cluster: BrokerCluster, table: LakeTable, dead: LakeTable, upto: Mapping[int, int] | None
+    ) -> RoundOutcome | None:
         """None where it has to be tried again, with the columns that the table has got by now."""
         next_, needed = self._plan(cluster, table, upto)
         if not next_.spans:
             self.needed_from = needed
-            return Outcome(committed=False, behind=False)
+            return RoundOutcome(committed=False, behind=False)
         work = plan_round(table, dead)
-        done = self._runner([Task(self._log, work, pieces) for pieces in next_.tasks]) if next_.tasks else []
+        done = self._runner([TranslationTask(self._log, work, pieces) for pieces in next_.tasks]) if next_.tasks else []
         for one in done:
             one.check()
         written = [one for each in done for one in each.written]
@@ -99,7 +101,7 @@ class Round:
         read, read_bytes = sum(one.records for one in done), sum(one.read_bytes for one in done)
         if read:
             self._record_bytes = read_bytes / read
-        return Outcome(
+        return RoundOutcome(
             committed=True,
             behind=next_.behind,
             records=sum(one.rows for one in written),
@@ -108,7 +110,9 @@ class Round:
             lost=sum(one.end - one.begin for one in next_.lost),
         )
 
-    def _plan(self, cluster: Cluster, table: Table, upto: Mapping[int, int] | None) -> tuple[Plan, Mapping[int, int]]:
+    def _plan(
+        self, cluster: BrokerCluster, table: LakeTable, upto: Mapping[int, int] | None
+    ) -> tuple[RoundPlan, Mapping[int, int]]:
         """What is next, and from where on the log is needed once it is done."""
         state, there = table.state(), bounds(cluster, self._log)
         if upto is not None:
@@ -130,7 +134,7 @@ class Round:
         )
         return next_, needed_from({**starts, **{span.partition: span.end for span in next_.spans}}, marked)
 
-    def _marked(self, cluster: Cluster, starts: Mapping[int, int]) -> dict[int, Marked]:
+    def _marked(self, cluster: BrokerCluster, starts: Mapping[int, int]) -> dict[int, MarkedUpTo]:
         """What is there of transactions; asked for behind the bounds, as `cuts` wants it."""
         stream = self._log.stream
         begin = {TopicPartition(stream, partition): offset for partition, offset in starts.items()}

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from duramen.base.errors import SparkFailed
-from duramen.spark.translation.task import Done, Task, run
+from duramen.spark.translation.task import TaskResult, TranslationTask, run
 
 __all__ = ["SparkRunner"]
 
@@ -23,7 +23,7 @@ class SparkRunner:
         """How many tasks run beside each other."""
         return max(1, self._context.defaultParallelism)
 
-    def __call__(self, tasks: Sequence[Task]) -> Sequence[Done]:
+    def __call__(self, tasks: Sequence[TranslationTask]) -> Sequence[TaskResult]:
         """What became of each. Raises SparkFailed."""
         self._context.setJobDescription(f"table of {tasks[0].log.stream}")
         try:

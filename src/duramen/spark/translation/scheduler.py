@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["Turns"]
+__all__ = ["RoundScheduler"]
 
 _LEAST_S: Final = 0.25
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 
 
-class Turns:
+class RoundScheduler:
     """Whose turn it is. Each stream's rounds come one after another, and those of different streams beside each other.
 
     After an error a stream waits, twice as long each time: no other stream does.

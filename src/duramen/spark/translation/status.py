@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 
 from duramen.base.errors import DuramenError
-from duramen.client import Cluster
-from duramen.spark.declared import Declared
+from duramen.client import BrokerCluster
+from duramen.spark.declared import DeclaredTable
 from duramen.spark.tables.registry import find_dead_letters, find_table
-from duramen.spark.translation.log import Log, bounds, newest_wait_ms
+from duramen.spark.translation.log import SourceLog, bounds, newest_wait_ms
 from duramen.spark.translation.progress import look
 
-__all__ = ["Status", "status_of"]
+__all__ = ["TranslationStatus", "status_of"]
 
 
-class Status(msgspec.Struct):
+class TranslationStatus(msgspec.Struct):
     """A stream's table. What is None is not known: `error` says why, or what stops the job.
 
     `lag_seconds` is how long the first record that the table lacks has waited, `lag_bytes` about what those records
@@ -37,10 +37,12 @@ class Status(msgspec.Struct):
     error: str = ""
 
 
-def status_of(table: Declared, stream: Mapping[str, Any], cluster: Cluster, now_ms: int) -> Status:
+def status_of(
+    table: DeclaredTable, stream: Mapping[str, Any], cluster: BrokerCluster, now_ms: int
+) -> TranslationStatus:
     """Of one table; `stream` is what the node says of it. Never raises what is this table's own trouble."""
     declaration = table.declaration
-    found = Status(declaration.stream, declaration.format, declaration.storage.location)
+    found = TranslationStatus(declaration.stream, declaration.format, declaration.storage.location)
     try:
         _ask(found, table, stream, cluster, now_ms)
     except DuramenError as error:
@@ -48,9 +50,11 @@ def status_of(table: Declared, stream: Mapping[str, Any], cluster: Cluster, now_
     return found
 
 
-def _ask(found: Status, table: Declared, stream: Mapping[str, Any], cluster: Cluster, now_ms: int) -> None:
+def _ask(
+    found: TranslationStatus, table: DeclaredTable, stream: Mapping[str, Any], cluster: BrokerCluster, now_ms: int
+) -> None:
     declaration = table.declaration
-    log = Log("", declaration.stream, declaration.stream_id)
+    log = SourceLog("", declaration.stream, declaration.stream_id)
     there = bounds(cluster, log)
     note = look(cluster, declaration.stream, there)
     if note is not None:

@@ -5,14 +5,14 @@ from functools import partial
 from typing import Any
 
 from duramen.base.errors import StreamNoTable
-from duramen.client.http import Server, path_of
+from duramen.client.http import HttpNode, path_of
 from duramen.client.led import Stream, led
-from duramen.spark.declared import Declared, declared
+from duramen.spark.declared import DeclaredTable, declared
 
 __all__ = ["declared_streams", "described"]
 
 
-def described(server: Server, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+def described(server: HttpNode, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """What the leaders of these streams say, or of all. Raises StreamNotFound, ServerUnreachable."""
     if not names:
         yield from led(server, lambda node: list(node.listed("/v1/streams", "streams")))
@@ -20,13 +20,13 @@ def described(server: Server, names: Sequence[str]) -> Iterator[Mapping[str, Any
         yield from led(server, partial(_one, name))
 
 
-def _one(name: str, server: Server) -> list[Stream]:
+def _one(name: str, server: HttpNode) -> list[Stream]:
     return [server.get(path_of("streams", name))]
 
 
 def declared_streams(
-    server: Server, names: Sequence[str], storage: Mapping[str, str]
-) -> dict[str, tuple[Declared, Mapping[str, Any]]]:
+    server: HttpNode, names: Sequence[str], storage: Mapping[str, str]
+) -> dict[str, tuple[DeclaredTable, Mapping[str, Any]]]:
     """Those of these streams, or of all, that are tables, with what their leaders say of them.
 
     Raises StreamNotFound, StreamNoTable for one that was named, ServerUnreachable, ConfigInvalid.

@@ -6,14 +6,14 @@ from typing import Final
 
 from duramen.base.catalogue_tables import KEPT_OFFSETS
 from duramen.base.errors import BugFound, DuramenError
-from duramen.client import Admin, Cluster
-from duramen.spark.tables.port import Table
-from duramen.spark.translation.log import Log, bounds, newest_wait_ms
+from duramen.client import BrokerCluster, StreamAdmin
+from duramen.spark.tables.port import LakeTable
+from duramen.spark.translation.log import SourceLog, bounds, newest_wait_ms
 from duramen.spark.translation.metrics import Account
 from duramen.spark.translation.progress import Note, leave
-from duramen.spark.translation.round import Outcome, Round
+from duramen.spark.translation.round import Round, RoundOutcome
 
-__all__ = ["Keeper"]
+__all__ = ["TableWriter"]
 
 _TELL_S: Final = 5.0
 _TELL_NEEDED_S: Final = 60.0
@@ -22,17 +22,17 @@ _COMPACT_S: Final = 600.0
 _CLEAN_S: Final = 3600.0
 
 
-class Keeper:
+class TableWriter:
     """Keeps one table."""
 
-    def __init__(self, log: Log, round_: Round, open_table: Callable[[], Table], *, keep_ms: int) -> None:
+    def __init__(self, log: SourceLog, round_: Round, open_table: Callable[[], LakeTable], *, keep_ms: int) -> None:
         """`keep_ms`: for how long what no reader of the table's newest state needs stays."""
         self.account = Account()
         self._log = log
         self._round = round_
         self._open_table = open_table
         self._keep_ms = keep_ms
-        self._cluster: Cluster | None = None
+        self._cluster: BrokerCluster | None = None
         self._told_s = float("-inf")
         self._compacted_s = self._cleaned_s = time.monotonic()
         self._upto: Mapping[int, int] | None = None
@@ -48,7 +48,7 @@ class Keeper:
         """Go no further than where the stream ends when it is first looked at."""
         self._upto = {}
 
-    def attend(self) -> Outcome:
+    def attend(self) -> RoundOutcome:
         """One round, and what comes after it. Raises DuramenError; the table then stands where it stood."""
         try:
             cluster = self._connected()
@@ -68,9 +68,9 @@ class Keeper:
             self._upkeep()
         return outcome
 
-    def _connected(self) -> Cluster:
+    def _connected(self) -> BrokerCluster:
         if self._cluster is None:
-            self._cluster = Cluster(self._log.servers, client_id="duramen-table", timeout_s=_TIMEOUT_S)
+            self._cluster = BrokerCluster(self._log.servers, client_id="duramen-table", timeout_s=_TIMEOUT_S)
         return self._cluster
 
     def _tell(self) -> None:
@@ -100,7 +100,7 @@ class Keeper:
         self._needed_s = now_s
         text = ",".join(f"{partition}:{offset}" for partition, offset in sorted(needed.items()))
         try:
-            Admin(self._connected()).set_stream_configs(self._log.stream, {KEPT_OFFSETS: text})
+            StreamAdmin(self._connected()).set_stream_configs(self._log.stream, {KEPT_OFFSETS: text})
         except DuramenError:
             return
         self._needed = needed

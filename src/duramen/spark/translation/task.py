@@ -13,25 +13,25 @@ import pyarrow as pa
 from duramen.base import errors
 from duramen.base.errors import BugFound, DuramenError
 from duramen.spark.tables.failures import one_line
-from duramen.spark.tables.rounds import Work, Written, translate
-from duramen.spark.translation.log import Log, read
-from duramen.spark.translation.plan import Piece
+from duramen.spark.tables.rounds import RoundResult, Work, translate
+from duramen.spark.translation.log import SourceLog, read
+from duramen.spark.translation.plan import RoundPiece
 
-__all__ = ["Done", "Task", "run"]
+__all__ = ["TaskResult", "TranslationTask", "run"]
 
 
-class Task(NamedTuple):
+class TranslationTask(NamedTuple):
     """Pieces of a stream to translate, one after another."""
 
-    log: Log
+    log: SourceLog
     work: Work
-    pieces: Sequence[Piece]
+    pieces: Sequence[RoundPiece]
 
 
-class Done(NamedTuple):
+class TaskResult(NamedTuple):
     """What became of a task: its files, and the bytes of records that it read; or the error's class and message."""
 
-    written: Sequence[Written] = ()
+    written: Sequence[RoundResult] = ()
     records: int = 0
     read_bytes: int = 0
     error: tuple[str, str] | None = None
@@ -59,7 +59,7 @@ class _Counted:
             yield batch
 
 
-def run(task: Task) -> Done:
+def run(task: TranslationTask) -> TaskResult:
     """Do it."""
     written = []
     records = read_bytes = 0
@@ -70,8 +70,8 @@ def run(task: Task) -> Done:
             records += counted.records
             read_bytes += counted.read_bytes
     except DuramenError as error:
-        return Done(error=(type(error).__name__, str(error)))
+        return TaskResult(error=(type(error).__name__, str(error)))
     except Exception as error:  # noqa: BLE001 -- a bug in one table's task is not the other tables' trouble
         traceback.print_exc()  # into Spark's log
-        return Done(error=(BugFound.__name__, f"{task.log.stream}: {type(error).__name__}: {one_line(error)}"))
-    return Done(written, records, read_bytes)
+        return TaskResult(error=(BugFound.__name__, f"{task.log.stream}: {type(error).__name__}: {one_line(error)}"))
+    return TaskResult(written, records, read_bytes)

@@ -13,7 +13,7 @@ from duramen.base.errors import OptionInvalid
 from duramen.spark.values.avro_types import READ, arrow_fields, without_others
 from duramen.spark.values.decoded import MAGIC, PREFIX_BYTES, Decoded, joined, placed
 from duramen.spark.values.fields import fitted, usable, wider
-from duramen.spark.values.registry import Registry
+from duramen.spark.values.registry import SchemaRegistry
 
 __all__ = ["AvroDecoder"]
 
@@ -43,7 +43,7 @@ class AvroDecoder:
         fields: Sequence[pa.Field] = (),
         *,
         schema: str = "",
-        registry: Registry | None = None,
+        registry: SchemaRegistry | None = None,
         taken: Iterable[str] = (),
     ) -> None:
         """Of values without a prefix `schema` is the schema; the others' are looked up, or are `schema` too.

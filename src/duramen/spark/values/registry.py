@@ -12,7 +12,7 @@ import msgspec
 
 from duramen.base.errors import OptionInvalid, ServerUnreachable
 
-__all__ = ["Registry"]
+__all__ = ["SchemaRegistry"]
 
 _TIMEOUT_S: Final = 10.0
 
@@ -23,7 +23,7 @@ class _Answer(msgspec.Struct, rename="camel"):
     references: list[msgspec.Raw] = []
 
 
-class Registry:
+class SchemaRegistry:
     """What is registered under ids; an id's schema never changes, so each is asked for once."""
 
     def __init__(self, url: str) -> None:

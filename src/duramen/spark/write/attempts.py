@@ -20,14 +20,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from duramen.base.errors import DuramenError, QueryFenced, UnsupportedFeature
-from duramen.client import Cluster
-from duramen.client.batches import Batches, Winner, are_offered
+from duramen.client import BrokerCluster
+from duramen.client.batches import Batches, CommittedAttempt, are_offered
 from duramen.client.producer import OpenTransaction
-from duramen.codec.attempts import Attempt
+from duramen.codec.attempts import TaskAttempt
 
 __all__ = [
-    "Task",
-    "Written",
+    "WriteResult",
+    "WriteTask",
     "abandon",
     "batch_task",
     "commit",
@@ -47,7 +47,7 @@ _ONLY_BATCH: Final = 0  # of a `df.write`
 _HEAD_LINES: Final = 2  # the version of the offset log, and what is said of the batch beside its offsets
 
 
-class Task(NamedTuple):
+class WriteTask(NamedTuple):
     """An attempt of a task: which partition of which batch it writes, in the run of a query with that id."""
 
     query: str
@@ -57,17 +57,19 @@ class Task(NamedTuple):
     attempt: int
 
 
-class Written(WriterCommitMessage):
+class WriteResult(WriterCommitMessage):
     """What became of one task: how many records it wrote, and in what attempt; None where it wrote at least once."""
 
-    def __init__(self, records: int, attempt: Attempt | None = None, winner: Winner | None = None) -> None:
+    def __init__(
+        self, records: int, attempt: TaskAttempt | None = None, winner: CommittedAttempt | None = None
+    ) -> None:
         """`winner` is who wrote; None where the attempt has written nothing."""
         self.records = records
         self.attempt = attempt
         self.winner = winner
 
 
-def stream_task() -> Task:
+def stream_task() -> WriteTask:
     """The task of a streaming query that this process runs. Raises UnsupportedFeature."""
     context = TaskContext.get()
     names = [None if context is None else context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH)]
@@ -77,18 +79,18 @@ def stream_task() -> Task:
             "Spark does not say which query and batch a task belongs to, without which the sink cannot write exactly"
             " once; exactlyOnce=false writes at least once"
         )
-    return Task(query, run, int(batch), context.partitionId(), context.taskAttemptId())
+    return WriteTask(query, run, int(batch), context.partitionId(), context.taskAttemptId())
 
 
-def batch_task(query: str) -> Task:
+def batch_task(query: str) -> WriteTask:
     """The task of one `df.write`, which is a query with one batch and one run."""
     context = TaskContext.get()
     if context is None:
         raise UnsupportedFeature("rows are written by tasks of Spark only")
-    return Task(query, query, _ONLY_BATCH, context.partitionId(), context.taskAttemptId())
+    return WriteTask(query, query, _ONLY_BATCH, context.partitionId(), context.taskAttemptId())
 
 
-def is_exactly_once(cluster: Cluster, wish: str) -> bool:
+def is_exactly_once(cluster: BrokerCluster, wish: str) -> bool:
     """Whether to write exactly once; `wish` is the option's value. Raises UnsupportedFeature, ServerUnreachable."""
     if wish == "false" or are_offered(cluster):
         return wish != "false"
@@ -107,25 +109,25 @@ def _say_at_least_once() -> None:
 
 
 def write(
-    cluster: Cluster,
-    task: Task,
+    cluster: BrokerCluster,
+    task: WriteTask,
     timeout_ms: int,
     rows: Iterator[pa.RecordBatch],
     write_rows: Callable[[OpenTransaction, Iterator[pa.RecordBatch]], int],
-) -> Written:
+) -> WriteResult:
     """Write a task's rows in a transaction, and leave that open. Raises QueryFenced and what `write_rows` raises.
 
     `write_rows` returns how many records it wrote once all are acknowledged. A task without rows opens nothing.
     """
     batches = Batches(cluster, task.query)
     begun = batches.begin(task.run, task.batch)
-    attempt = Attempt(task.query, begun.run, task.batch, task.partition, task.attempt)
+    attempt = TaskAttempt(task.query, begun.run, task.batch, task.partition, task.attempt)
     filled = (batch for batch in rows if batch.num_rows)
     first = next(filled, None)
     if begun.decided or first is None:
         for _ in filled:
             """Spark's worker goes on to its next task where its rows were taken."""
-        return Written(0, attempt)
+        return WriteResult(0, attempt)
     transaction = batches.open(attempt.id, timeout_ms)
     try:
         records = write_rows(transaction, _behind(first, filled))
@@ -133,8 +135,8 @@ def write(
         with contextlib.suppress(DuramenError):
             batches.abort(transaction)
         raise
-    winner = Winner(task.partition, task.attempt, transaction.producer_id, transaction.producer_epoch)
-    return Written(records, attempt, winner)
+    winner = CommittedAttempt(task.partition, task.attempt, transaction.producer_id, transaction.producer_epoch)
+    return WriteResult(records, attempt, winner)
 
 
 def _behind(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -145,7 +147,7 @@ def _behind(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator
 # -- the driver ---------------------------------------------------------------------------------------
 
 
-def commit(cluster: Cluster, messages: Sequence[WriterCommitMessage | None], digest: bytes) -> None:
+def commit(cluster: BrokerCluster, messages: Sequence[WriterCommitMessage | None], digest: bytes) -> None:
     """Decide for the attempts that these messages are of. Raises QueryFenced, BatchDiffers, AttemptLost."""
     written = _attempts(messages)
     if written:
@@ -154,7 +156,7 @@ def commit(cluster: Cluster, messages: Sequence[WriterCommitMessage | None], dig
         Batches(cluster, attempt.query).decide(attempt.run, attempt.batch, digest, winners)
 
 
-def abandon(cluster: Cluster, messages: Sequence[WriterCommitMessage | None]) -> None:
+def abandon(cluster: BrokerCluster, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Give a batch up, where its messages say which it is: else the next run aborts it, or time does."""
     written = _attempts(messages)
     if written:
@@ -162,7 +164,7 @@ def abandon(cluster: Cluster, messages: Sequence[WriterCommitMessage | None]) ->
         Batches(cluster, attempt.query).abandon(attempt.run, attempt.batch)
 
 
-def give_up(cluster: Cluster, query: str) -> None:
+def give_up(cluster: BrokerCluster, query: str) -> None:
     """Abort all that a `df.write` has open, and refuse what its tasks still ask: Spark may have left some running.
 
     Nobody else writes by this query's name, so a newer run of it, which writes nothing, fences them.
@@ -173,11 +175,11 @@ def give_up(cluster: Cluster, query: str) -> None:
         batches.begin(f"{query}-given-up", _ONLY_BATCH)
 
 
-def _attempts(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    return [one for one in messages if isinstance(one, Written) and one.attempt is not None]
+def _attempts(messages: Sequence[WriterCommitMessage | None]) -> list[WriteResult]:
+    return [one for one in messages if isinstance(one, WriteResult) and one.attempt is not None]
 
 
-def _attempt(written: Sequence[Written]) -> Attempt:
+def _attempt(written: Sequence[WriteResult]) -> TaskAttempt:
     found = [one.attempt for one in written if one.attempt is not None]
     return found[0]
 

@@ -23,10 +23,10 @@ from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.reader import cluster_of
 from duramen.spark.write import attempts
-from duramen.spark.write.attempts import Task, Written
+from duramen.spark.write.attempts import WriteResult, WriteTask
 from duramen.spark.write.writer import RowWriter
 
-__all__ = ["BatchWriter", "StreamWriter"]
+__all__ = ["SinkBatchWriter", "StreamWriter"]
 
 _log = logging.getLogger("duramen.spark")
 
@@ -50,12 +50,12 @@ class _Writing:
         columns = {field.name: field.dataType for field in schema.fields}
         _check(columns, has_topic=bool(self._topic))
 
-    def write(self, rows: Iterator[pa.RecordBatch], task_of: Callable[[], Task]) -> Written:
+    def write(self, rows: Iterator[pa.RecordBatch], task_of: Callable[[], WriteTask]) -> WriteResult:
         """Write a task's rows, and wait until all of them are acknowledged. Raises what the broker says."""
         cluster = cluster_of(self._options)
         cluster.forget_all()  # partitions may have been added since the last task of this process
         if not attempts.is_exactly_once(cluster, self._exactly_once):
-            return Written(self._write(None, rows))
+            return WriteResult(self._write(None, rows))
         timeout_ms = self._options.number("kafka.transaction.timeout.ms") or 1
         return attempts.write(cluster, task_of(), timeout_ms, rows, self._write)
 
@@ -110,7 +110,7 @@ def _fits_headers(kind: DataType) -> bool:
     return isinstance(element["key"].dataType, StringType) and isinstance(element["value"].dataType, BinaryType)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class SinkBatchWriter(DataSourceArrowWriter):
     """`df.write`: a query by itself, with one batch."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -119,7 +119,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._query = f"write-{uuid.uuid4()}"
 
     @said_plainly()
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> WriteResult:
         """One task's rows."""
         return self._writing.write(iterator, lambda: attempts.batch_task(self._query))
 
@@ -143,7 +143,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._writing = _Writing(options, schema)
 
     @said_plainly()
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> WriteResult:
         """One task's rows of a micro-batch."""
         return self._writing.write(iterator, attempts.stream_task)
 

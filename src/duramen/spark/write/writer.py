@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from duramen.base.errors import OptionInvalid, StreamNotFound
-from duramen.client import Cluster, Producer, TopicPartition
+from duramen.client import BrokerCluster, Producer, TopicPartition
 from duramen.spark.batches.decoding import encode
 from duramen.spark.write.partitioner import NO_KEY, partitions_of, split
 
@@ -25,7 +25,7 @@ _Places = NDArray[np.int32]
 class RowWriter:
     """Gathers rows for each partition, and hands them to a producer as batches."""
 
-    def __init__(self, cluster: Cluster, producer: Producer, topic: str, codec: int, batch_bytes: int) -> None:
+    def __init__(self, cluster: BrokerCluster, producer: Producer, topic: str, codec: int, batch_bytes: int) -> None:
         """Without a `topic` the column of that name says it. `batch_bytes` is before compression."""
         self._cluster = cluster
         self._producer = producer

@@ -24,7 +24,16 @@ from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
 from duramen.storage.append.bulk import Bulk
 from duramen.storage.append.leaderships import created_frames
-from duramen.storage.append.queue import Append, AppendDone, Together, TogetherDone, Turn, Waiting, Work, kept
+from duramen.storage.append.queue import (
+    AppendDone,
+    AppendQueue,
+    QueuedAction,
+    QueuedAppend,
+    QueuedGroup,
+    TogetherDone,
+    Work,
+    kept,
+)
 from duramen.storage.append.reserved_offsets import is_reserved, reserve
 from duramen.storage.condition import Condition
 from duramen.storage.fullness import Fullness
@@ -82,7 +91,7 @@ class Appends:
         self._switching = Switching(upkeep, self.notes, self.release)
         self._node_id = node_id
         self._limits = limits
-        self._waiting = Waiting()
+        self._waiting = AppendQueue()
         self._refusals = Refusals(clock)
         self._flush_due = False
         self._refused_for: DuramenError | None = None  # trouble with segments for which appends were refused
@@ -112,17 +121,17 @@ class Appends:
 
         `begin(error)` where that never comes, because the log is deleted or the node stops.
         """
-        self._take(Turn(log, begin))
+        self._take(QueuedAction(log, begin))
 
     def release(self, log: Log, error: DuramenError | None) -> None:
         """Go on with appends to a log that was held, or refuse them with `error`."""
         waited, held = self.waiting, self._waiting.release(log)
         self._bulk.settle(log)
         # Behind what waits for room, so that what comes while they go on (of those that are answered) waits for them.
-        self._waiting.queue.extend(append for append in held if error is None or isinstance(append, Turn))
+        self._waiting.queue.extend(append for append in held if error is None or isinstance(append, QueuedAction))
         if error is not None:
             for append in held:
-                if not isinstance(append, Turn):
+                if not isinstance(append, QueuedAction):
                     self._refuse(append, error)
         self.drain()
         if self.waiting and not waited:
@@ -132,7 +141,7 @@ class Appends:
         """The log is deleted: what waits for it is refused."""
         self._bulk.fail(log, _deleted(log))
         for append in self._waiting.release(log):
-            if isinstance(append, Together):
+            if isinstance(append, QueuedGroup):
                 self._take(append)  # the others go on
             else:
                 self._refuse(append, _deleted(log))
@@ -155,7 +164,7 @@ class Appends:
         Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset. One
         that is `ordered` is taken as it is: its leader has looked at all that. One that is `patient` waits for room.
         """
-        append = Append(log, batch, head, epoch, done, ordered, patient)
+        append = QueuedAppend(log, batch, head, epoch, done, ordered, patient)
         if self._waiting.is_empty and self._admits(append):
             self._append(append)
         else:
@@ -167,7 +176,7 @@ class Appends:
         After a crash the first of them are there, up to any one, and all those before it; readers see none or all.
         What is for a log that is deleted by then is left out.
         """
-        self._take(Together(tuple(Append(*batch, epoch, None) for batch in batches), done))
+        self._take(QueuedGroup(tuple(QueuedAppend(*batch, epoch, None) for batch in batches), done))
 
     def _take(self, append: Work) -> None:
         if self._waiting.held_back(append):
@@ -177,7 +186,7 @@ class Appends:
         else:
             self._go(append)
 
-    def _begin(self, turn: Turn) -> None:
+    def _begin(self, turn: QueuedAction) -> None:
         if self.stopping:
             turn.begin(NodeStopping("this node is stopping"))
         elif turn.log.deleted:
@@ -186,7 +195,7 @@ class Appends:
             self._hold(turn.log)
             turn.begin(None)
 
-    def _hold(self, log: Log, *first: Append | Together) -> None:
+    def _hold(self, log: Log, *first: QueuedAppend | QueuedGroup) -> None:
         self._waiting.hold(log, *first)
         self._waiting_gauge.value = len(self._waiting.queue)
 
@@ -200,21 +209,21 @@ class Appends:
             self._worker.soon(self.drain)
 
     def _has_room(self, append: Work) -> bool:
-        if isinstance(append, Append):
+        if isinstance(append, QueuedAppend):
             return self._admits(append)
-        if isinstance(append, Turn):
+        if isinstance(append, QueuedAction):
             return True
         return self.stopping or self._wal.failed is not None or self._wal_has_room(_room(append))
 
     def _go(self, append: Work) -> None:
-        if isinstance(append, Append):
+        if isinstance(append, QueuedAppend):
             self._append(append)
-        elif isinstance(append, Turn):
+        elif isinstance(append, QueuedAction):
             self._begin(append)
         else:
             self._append_together(append)
 
-    def _admits(self, append: Append) -> bool:
+    def _admits(self, append: QueuedAppend) -> bool:
         log, size = append.log, len(append.batch)
         if self.stopping or self._wal.failed is not None or size > self._wal.largest_bytes:
             return True  # to be refused
@@ -230,7 +239,7 @@ class Appends:
         frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
         return frameless or self._wal_has_room(FRAME_ROOM)
 
-    def _keeps_rest(self, append: Append) -> bool:
+    def _keeps_rest(self, append: QueuedAppend) -> bool:
         """Whether the disk is full, so that what is left of the WAL is for what frees room, and for the metadata."""
         return self._wal.full is not None or (append.ordered and self._upkeep.full is not None)
 
@@ -245,9 +254,9 @@ class Appends:
 
     def _refuse(self, append: Work, error: DuramenError) -> None:
         self.fullness.refused(error)
-        if isinstance(append, Together):
+        if isinstance(append, QueuedGroup):
             append.done([], error)
-        elif isinstance(append, Turn):
+        elif isinstance(append, QueuedAction):
             append.begin(error)
         else:
             if isinstance(error, SENT_AGAIN) and not append.ordered:
@@ -259,7 +268,7 @@ class Appends:
         """A batch for the log is refused, and its producer sends it again: nothing behind it is taken before."""
         self._refusals.note(log.key, head, error)
 
-    def _refusal(self, append: Append) -> DuramenError | None:
+    def _refusal(self, append: QueuedAppend) -> DuramenError | None:
         log = append.log
         if self.stopping:
             return NodeStopping("this node is stopping")
@@ -277,7 +286,7 @@ class Appends:
             return BatchTooLarge(f"a batch of {len(append.batch)} bytes does not fit into wal.max.bytes")
         return None
 
-    def _append_together(self, together: Together) -> None:
+    def _append_together(self, together: QueuedGroup) -> None:
         appends = [one for one in together.appends if not one.log.deleted]
         if self.stopping or self._wal.failed is not None:
             self._refuse(together, self._wal.failed or NodeStopping("this node is stopping"))
@@ -296,7 +305,7 @@ class Appends:
         self._wal.wait(self._wal.end, partial(_together_done, together.done, offsets))
         self.flush_soon()
 
-    def _append(self, append: Append) -> None:
+    def _append(self, append: QueuedAppend) -> None:
         log, batch, head, epoch, done = append.log, append.batch, append.head, append.epoch, append.done
         error = self._refusal(append)
         if error is not None:
@@ -338,7 +347,7 @@ class Appends:
             self.fullness.taken()
         self.flush_soon()
 
-    def _is_known(self, append: Append) -> bool:
+    def _is_known(self, append: QueuedAppend) -> bool:
         """Whether an idempotent producer's batch is not to be appended: it repeats one, or is refused."""
         try:
             if self._refusals:
@@ -365,7 +374,7 @@ class Appends:
             return gap
         return NotLeader(f"{gap}; the leader is new, and the batches before it may have been refused by another")
 
-    def _append_unlogged(self, append: Append, base_offset: int, next_offset: int) -> bool:
+    def _append_unlogged(self, append: QueuedAppend, base_offset: int, next_offset: int) -> bool:
         log, batch, head = append.log, append.batch, append.head
         if log.durability == "memory":
             if not is_reserved(log, next_offset):
@@ -392,7 +401,7 @@ class Appends:
         self._upkeep.checkpoint_later()
         return True
 
-    def _append_in_bulk(self, append: Append, base_offset: int, next_offset: int) -> None:
+    def _append_in_bulk(self, append: QueuedAppend, base_offset: int, next_offset: int) -> None:
         """In memory, and by and by to the segment."""
         log, head, size = append.log, append.head, len(append.batch)
         log.active.append(kept(append.batch), base_offset, next_offset, head.max_timestamp)
@@ -415,7 +424,7 @@ class Appends:
             done(base_offset, None)
         log.notify()
 
-    def _advance(self, append: Append, base_offset: int, next_offset: int) -> None:
+    def _advance(self, append: QueuedAppend, base_offset: int, next_offset: int) -> None:
         log, head = append.log, append.head
         if head.producer_id >= 0 and log.replicated is not None:
             log.replicated.remember(base_offset, head.producer_id, log.producers.row(head.producer_id))
@@ -445,7 +454,7 @@ class Appends:
         log.version += 1  # also where the batch itself is refused: a checkpoint may stand behind the frame
         log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
 
-    def _roll_if_due(self, append: Append, next_offset: int) -> None:
+    def _roll_if_due(self, append: QueuedAppend, next_offset: int) -> None:
         log, size = append.log, len(append.batch)
         active, config = log.active, log.config
         segment_bytes = config.segment_bytes
@@ -511,7 +520,7 @@ class Appends:
                     self._go(append)
             elif refusal is None:
                 break
-            elif isinstance(append, Append) and append.patient:
+            elif isinstance(append, QueuedAppend) and append.patient:
                 for refused in waiting.take_refused():
                     self._refuse(refused, refusal)
                 break
@@ -554,7 +563,7 @@ def _together_done(done: TogetherDone, offsets: list[int], error: DuramenError |
     done(offsets if error is None else [], error)
 
 
-def _room(together: Together) -> int:
+def _room(together: QueuedGroup) -> int:
     return sum(len(one.batch) + FRAME_ROOM for one in together.appends)
 
 

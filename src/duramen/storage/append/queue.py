@@ -11,7 +11,7 @@ from duramen.base.ports import Buffer
 from duramen.codec.batch import Header
 from duramen.storage.log.log import Log
 
-__all__ = ["Append", "AppendDone", "Together", "TogetherDone", "Turn", "Waiting", "Work", "kept"]
+__all__ = ["AppendDone", "AppendQueue", "QueuedAction", "QueuedAppend", "QueuedGroup", "TogetherDone", "Work", "kept"]
 
 _KEPT_AS_BYTES: Final = 16 * 1024
 
@@ -22,7 +22,7 @@ TogetherDone = Callable[[list[int], DuramenError | None], None]
 """Called with (base offsets, None) once everything of it is durable, or with ([], error) where nothing was taken."""
 
 
-class Append(msgspec.Struct, frozen=True, eq=False):
+class QueuedAppend(msgspec.Struct, frozen=True, eq=False):
     """A batch for a log; `ordered`: the leader of its epoch has given it its offset.
 
     One that is `patient` is never refused for want of room: it waits for it, and may use what others are refused.
@@ -37,24 +37,24 @@ class Append(msgspec.Struct, frozen=True, eq=False):
     patient: bool = False
 
 
-class Together(NamedTuple):
+class QueuedGroup(NamedTuple):
     """Batches for several logs that go into the WAL in one step. `done` gets their base offsets, -1 of deleted logs."""
 
-    appends: tuple[Append, ...]
+    appends: tuple[QueuedAppend, ...]
     done: TogetherDone
 
 
-class Turn(NamedTuple):
+class QueuedAction(NamedTuple):
     """Something else that a log is held for, among the batches that wait for it."""
 
     log: Log
     begin: Callable[[DuramenError | None], None]
 
 
-Work = Append | Together | Turn
+Work = QueuedAppend | QueuedGroup | QueuedAction
 
 
-class Waiting:
+class AppendQueue:
     """The queue for room, and one for each log that is held: what is for one log keeps its order through both."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Waiting:
         """Whether a log has to be released before this can go on; then it waits for that."""
         if not self._held:
             return False
-        logs = (one.log for one in work.appends) if isinstance(work, Together) else (work.log,)
+        logs = (one.log for one in work.appends) if isinstance(work, QueuedGroup) else (work.log,)
         held = next((self._held[log] for log in logs if log in self._held), None)
         if held is None:
             return False
@@ -83,22 +83,26 @@ class Waiting:
 
     def goes_behind(self, work: Work) -> bool:
         """Whether it may not overtake what waits for room. A turn needs none, and overtakes what is for other logs."""
-        if isinstance(work, Turn):
+        if isinstance(work, QueuedAction):
             return any(_is_for(one, work.log) for one in self.queue)
         return bool(self.queue)
 
-    def take_refused(self) -> list[Append | Together]:
+    def take_refused(self) -> list[QueuedAppend | QueuedGroup]:
         """What waits behind a patient append and is not patient itself, to be refused."""
         refused = [
-            one for one in self.queue if isinstance(one, Together) or (isinstance(one, Append) and not one.patient)
+            one
+            for one in self.queue
+            if isinstance(one, QueuedGroup) or (isinstance(one, QueuedAppend) and not one.patient)
         ]
         if refused:
             self.queue = deque(
-                one for one in self.queue if isinstance(one, Turn) or (isinstance(one, Append) and one.patient)
+                one
+                for one in self.queue
+                if isinstance(one, QueuedAction) or (isinstance(one, QueuedAppend) and one.patient)
             )
         return refused
 
-    def hold(self, log: Log, *first: Append | Together) -> None:
+    def hold(self, log: Log, *first: QueuedAppend | QueuedGroup) -> None:
         """From here on what is for the log waits until it is released; what waits for room goes before what comes."""
         waiting = [one for one in self.queue if _is_for(one, log)]
         self._held[log] = deque([*first, *waiting])
@@ -111,7 +115,7 @@ class Waiting:
 
 
 def _is_for(work: Work, log: Log) -> bool:
-    if isinstance(work, Together):
+    if isinstance(work, QueuedGroup):
         return any(one.log is log for one in work.appends)
     return work.log is log
 

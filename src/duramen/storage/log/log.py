@@ -13,7 +13,7 @@ from duramen.storage.log.producers import ANY_ID, NO_ID, ProducerTable
 from duramen.storage.log.readable import ReadableLog
 from duramen.storage.log.state import LogState
 from duramen.storage.log.transactions import TransactionTable
-from duramen.storage.planning.compaction import Rules
+from duramen.storage.planning.compaction import CompactionConfig
 from duramen.storage.planning.retention import Late
 from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.segment import Segment, TailState, segment_name
@@ -52,7 +52,7 @@ class LogConfig(NamedTuple):
     flush_messages: int = NEVER
     flush_ms: int = NEVER
     compact: bool = False
-    compaction: Rules = Rules()
+    compaction: CompactionConfig = CompactionConfig()
     segment_jitter_ms: int = 0
     file_delete_delay_ms: int = 0
     floors: tuple[StreamFloor, ...] = ()

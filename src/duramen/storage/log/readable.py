@@ -14,7 +14,17 @@ from duramen.codec.batch import Header
 from duramen.storage.log.replication import Replicated
 from duramen.storage.log.transactions import TransactionTable
 from duramen.storage.segment.handles import Handles
-from duramen.storage.segment.reader import Blocked, End, Slice, Trail, Walk, Windows, find_end, find_start, open_index
+from duramen.storage.segment.reader import (
+    Blocked,
+    ReadEnd,
+    Slice,
+    Trail,
+    Walk,
+    Windows,
+    find_end,
+    find_start,
+    open_index,
+)
 from duramen.storage.segment.segment import Segment
 
 __all__ = ["ReadableLog"]
@@ -237,13 +247,13 @@ class ReadableLog:
     def _segment_at(self, offset: int) -> int:
         return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)
 
-    def _limit(self, segment: Segment, limit_offset: int) -> End | Blocked:
+    def _limit(self, segment: Segment, limit_offset: int) -> ReadEnd | Blocked:
         end_offset = self.end_offset
         if segment is not self.segments[-1]:
             following = self._segment_at(segment.base_offset) + 1
             end_offset = self.segments[following].base_offset if following < len(self.segments) else end_offset
         if limit_offset >= end_offset:
-            return End(segment.size, end_offset)
+            return ReadEnd(segment.size, end_offset)
         try:
             position = find_start(segment, self.handles.open(segment), limit_offset, self._windows)
         except LogDamaged:
@@ -251,8 +261,8 @@ class ReadableLog:
             damage = next((one for one in segment.damage if one.holds(limit_offset)), None)
             if damage is None:
                 raise
-            return End(damage.start, damage.first_offset)
-        return position if isinstance(position, Blocked) else End(position, limit_offset)
+            return ReadEnd(damage.start, damage.first_offset)
+        return position if isinstance(position, Blocked) else ReadEnd(position, limit_offset)
 
     def plan_time(self, timestamp: int, *, first_offset: int = 0, committed: bool = False) -> Slice | Blocked | None:
         """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is.

@@ -14,7 +14,7 @@ from duramen.codec.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, Header
 from duramen.codec.batch_filter import body, marker_type
 from duramen.storage.log.producers import ProducerTable
 
-__all__ = ["AbortedTransaction", "TransactionTable", "Writers", "enter"]
+__all__ = ["AbortedTransaction", "TransactionTable", "TransactionalWriters", "enter"]
 
 _ABORT: Final = 0
 
@@ -138,7 +138,7 @@ class TransactionTable:
         return opened, self.aborted[: bisect_left(self.aborted, end_offset, key=lambda one: one.last_offset)]
 
 
-class Writers(Protocol):
+class TransactionalWriters(Protocol):
     """What is known of those who have written to a log."""
 
     @property
@@ -150,7 +150,7 @@ class Writers(Protocol):
         """Their transactions."""
 
 
-def enter(writers: Writers, head: Header, batch: Buffer, base_offset: int, now_ms: int) -> None:
+def enter(writers: TransactionalWriters, head: Header, batch: Buffer, base_offset: int, now_ms: int) -> None:
     """Note what a batch appended at `base_offset` says of its producer, if it has one, and of its transaction.
 
     An empty batch of no epoch stands in the place of records that a log which begins anew never had: whoever wrote

@@ -14,7 +14,7 @@ import msgspec
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import FileSystem, Worker
-from duramen.storage.checkpoint import Checkpoint, write_checkpoint
+from duramen.storage.checkpoint import NodeCheckpoint, write_checkpoint
 from duramen.storage.log.log import Log
 from duramen.storage.log.state import LogState
 from duramen.storage.log.sync import SegmentSync, plan_sync, sync_segments, synced, write_index
@@ -236,7 +236,7 @@ class Checkpointer:
         syncs = [plan_sync(log, segment) for segment, log in unsynced.items() if not log.deleted]
         self._number += 1
         number = self._number
-        checkpoint = Checkpoint(
+        checkpoint = NodeCheckpoint(
             self._node.directory_id,
             self._node.node_epoch,
             self._node.next_log_id,

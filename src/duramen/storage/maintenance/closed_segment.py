@@ -15,7 +15,7 @@ from duramen.storage.maintenance.segment_rewrite import NEW_ENDING
 from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, IndexHeader, SegmentIndex, cover
 from duramen.storage.segment.segment import Segment
 
-__all__ = ["Source", "Target"]
+__all__ = ["SegmentSource", "Target"]
 
 _READ_BYTES: Final = 4 * BLOCK_BYTES
 _WRITE_BYTES: Final = 256 * 1024
@@ -23,7 +23,7 @@ _SYNC_BYTES: Final = 4 * 1024 * 1024  # so that no sync at the end has very much
 _ENDINGS: Final = (".index", ".log")
 
 
-class Source:
+class SegmentSource:
     """A segment's batches one after another. `left` is how many bytes were not returned yet."""
 
     def __init__(self, segment: Segment, file: File, index: SegmentIndex) -> None:

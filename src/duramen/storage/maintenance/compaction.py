@@ -16,7 +16,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Lane, Worker
 from duramen.storage.log.floors import floors_of
 from duramen.storage.log.log import Log
-from duramen.storage.maintenance.closed_segment import Source, Target
+from duramen.storage.maintenance.closed_segment import SegmentSource, Target
 from duramen.storage.maintenance.compaction_passes import Unhurried, rewrite, survey
 from duramen.storage.maintenance.offset_map import SLOT_BYTES, OffsetMap
 from duramen.storage.maintenance.rests import Rests
@@ -27,8 +27,8 @@ from duramen.storage.planning.compaction import (
     Cleanable,
     Cleaner,
     CompactionLimits,
-    SegmentFacts,
-    Transactions,
+    CompactionSegmentFacts,
+    FinishedTransactions,
     cleanable,
     groups,
 )
@@ -72,10 +72,10 @@ _Part = Generator[_Wish, Any, T]
 _Round = _Part[None]
 
 
-def segment_facts(log: Log) -> list[SegmentFacts]:
+def segment_facts(log: Log) -> list[CompactionSegmentFacts]:
     """What planning looks at of a log's segments, the active one left out."""
     return [
-        SegmentFacts(
+        CompactionSegmentFacts(
             segment.base_offset,
             following.base_offset,
             segment.size,
@@ -90,7 +90,7 @@ def segment_facts(log: Log) -> list[SegmentFacts]:
     ]
 
 
-def _once_synced(log: Log) -> list[SegmentFacts]:
+def _once_synced(log: Log) -> list[CompactionSegmentFacts]:
     """The same as a checkpoint leaves it: closed segments are settled, where no sync of them failed."""
     return [
         facts._replace(settled=segment.closed and segment.size > 0 and not (segment.volatile or segment.suspect))
@@ -98,8 +98,8 @@ def _once_synced(log: Log) -> list[SegmentFacts]:
     ]
 
 
-def _transactions(log: Log) -> Transactions:
-    return Transactions(Aborted(*row[:3]) for row in log.transactions.aborted)
+def _transactions(log: Log) -> FinishedTransactions:
+    return FinishedTransactions(Aborted(*row[:3]) for row in log.transactions.aborted)
 
 
 class Compactor:
@@ -172,7 +172,7 @@ class Compactor:
             self._begin([log for log in self._logs() if log.config.compact])
 
     def _most_urgent(
-        self, logs: Iterable[Log], facts: Callable[[Log], list[SegmentFacts]]
+        self, logs: Iterable[Log], facts: Callable[[Log], list[CompactionSegmentFacts]]
     ) -> tuple[Log, Cleanable] | None:
         best: tuple[Log, Cleanable] | None = None
         now_ms = self._clock.wall_ms()
@@ -323,7 +323,7 @@ class Compactor:
         table.latest = found.end - 1
         return table
 
-    def _source(self, log: Log, segment: Segment) -> _Part[Source]:
+    def _source(self, log: Log, segment: Segment) -> _Part[SegmentSource]:
         if not holds(log, segment):
             raise _SegmentGone
         try:
@@ -340,7 +340,7 @@ class Compactor:
         if index is None or segment.damage:
             segment.spoiled = True
             raise LogDamaged(f"{segment.path}.log is damaged")
-        return Source(segment, file, index)
+        return SegmentSource(segment, file, index)
 
     def _checked(self, segment: Segment, step: _Step) -> _Part[Any]:
         """The step's result; where it finds damage, the segment is left alone from now on."""

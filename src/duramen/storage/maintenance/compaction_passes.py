@@ -8,17 +8,17 @@ from typing import Final
 
 from duramen.codec.batch import CONTROL, Header, header
 from duramen.codec.batch_filter import body, marker_type, rebuild, spans
-from duramen.storage.maintenance.closed_segment import Source, Target
+from duramen.storage.maintenance.closed_segment import SegmentSource, Target
 from duramen.storage.maintenance.offset_map import OffsetMap
 from duramen.storage.maintenance.rests import Rests
-from duramen.storage.planning.compaction import Cleaner, Transactions
+from duramen.storage.planning.compaction import Cleaner, FinishedTransactions
 
 __all__ = ["Unhurried", "rewrite", "survey"]
 
 _STEP_BYTES: Final = 128 * 1024
 
 
-def _decoded(source: Source) -> Iterator[tuple[Header, bytes, bytes]]:
+def _decoded(source: SegmentSource) -> Iterator[tuple[Header, bytes, bytes]]:
     for head, whole in source.take(_STEP_BYTES):
         yield head, whole, body(whole, head)
 
@@ -37,7 +37,9 @@ class Unhurried:
         return self._table.newest(key)
 
 
-def survey(source: Source, table: OffsetMap, transactions: Transactions, start: int, rests: Rests) -> bool:
+def survey(
+    source: SegmentSource, table: OffsetMap, transactions: FinishedTransactions, start: int, rests: Rests
+) -> bool:
     """Enter the keys of the next batches; says whether the table is full."""
     rests.begin()
     for head, _, data in _decoded(source):
@@ -54,7 +56,7 @@ def survey(source: Source, table: OffsetMap, transactions: Transactions, start: 
     return False
 
 
-def rewrite(source: Source, target: Target, cleaner: Cleaner, rests: Rests, *, last: bool) -> bool:
+def rewrite(source: SegmentSource, target: Target, cleaner: Cleaner, rests: Rests, *, last: bool) -> bool:
     """Write what stays of the next batches; says whether anything was left out or changed."""
     rests.begin()
     changed = False

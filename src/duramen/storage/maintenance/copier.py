@@ -16,7 +16,7 @@ from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.index import INDEX_HEADER_BYTES, IndexHeader, cover
 from duramen.storage.segment.segment import Segment
 
-__all__ = ["Copier", "SegmentWrite", "Written", "plan_writes", "take_over", "write_segment"]
+__all__ = ["CopiedBytes", "Copier", "SegmentWrite", "plan_writes", "take_over", "write_segment"]
 
 _JOIN_BYTES = 256 * 1024
 _LEFT_OPEN: Final = 64
@@ -38,7 +38,7 @@ class SegmentWrite(NamedTuple):
     buffers: list[Buffer]
 
 
-class Written(NamedTuple):
+class CopiedBytes(NamedTuple):
     """What came of it: the files, if they were left open, and the CRCs of the blocks that it completed and began."""
 
     write: SegmentWrite
@@ -61,7 +61,7 @@ def _create_segment_files(files: FileSystem, path: str, header: IndexHeader) -> 
     return file, index_file
 
 
-def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
+def write_segment(files: FileSystem, write: SegmentWrite) -> CopiedBytes:
     """Write one segment's waiting batches and make the CRCs of their blocks. Blocking. Raises OSError."""
     file, index_file = write.file, write.index_file
     if file is None or index_file is None:
@@ -86,12 +86,12 @@ def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
         whole, tail_crc = cover(tail_crc, position, chunk)
         crcs += whole
         position += sum(map(len, chunk))
-    return Written(write, file, index_file, position, crcs, tail_crc)
+    return CopiedBytes(write, file, index_file, position, crcs, tail_crc)
 
 
-def _write_all(files: FileSystem, writes: list[SegmentWrite]) -> list[Written]:
+def _write_all(files: FileSystem, writes: list[SegmentWrite]) -> list[CopiedBytes]:
     """Write them one after another; of the files that had to be opened, only a few are left open."""
-    result: list[Written] = []
+    result: list[CopiedBytes] = []
     opened = 0
     for write in writes:
         if write.log.deleted:
@@ -106,7 +106,7 @@ def _write_all(files: FileSystem, writes: list[SegmentWrite]) -> list[Written]:
     return result
 
 
-def _closed(written: Written) -> Written:
+def _closed(written: CopiedBytes) -> CopiedBytes:
     for file in (written.file, written.index_file):
         if file is not None:
             file.close()
@@ -136,7 +136,7 @@ def plan_writes(log: Log) -> list[SegmentWrite]:
     ]
 
 
-def take_over(handles: Handles, written: Written) -> int:
+def take_over(handles: Handles, written: CopiedBytes) -> int:
     """Note what was written; returns how many bytes of memory that freed."""
     log, segment = written.write.log, written.write.segment
     if written.file is not None:
@@ -244,10 +244,10 @@ class Copier:
         self._waiting.clear()
         files = self._files
 
-        def job() -> list[Written]:
+        def job() -> list[CopiedBytes]:
             return _write_all(files, writes)
 
-        def done(result: list[Written] | BaseException) -> None:
+        def done(result: list[CopiedBytes] | BaseException) -> None:
             self._done(writes, result, after)
 
         self._worker.submit("disk", job, done)
@@ -255,7 +255,7 @@ class Copier:
     def _done(
         self,
         writes: list[SegmentWrite],
-        result: list[Written] | BaseException,
+        result: list[CopiedBytes] | BaseException,
         after: Callable[[OSError | None], None] | None,
     ) -> None:
         self._running = False
@@ -276,11 +276,11 @@ class Copier:
             self._on_copied()
         self._go_on(error)
 
-    def _apply(self, written: Written) -> None:
+    def _apply(self, written: CopiedBytes) -> None:
         if not written.write.log.deleted:  # `forget` has counted its bytes already
             self._freed(self._take_over(written))
 
-    def _take_over(self, written: Written) -> int:
+    def _take_over(self, written: CopiedBytes) -> int:
         freed = take_over(self._handles, written)
         self.unsynced[written.write.segment] = written.write.log
         self._copied.value += freed

@@ -16,7 +16,7 @@ from duramen.storage.log.log import Log
 from duramen.storage.maintenance.copier import Copier
 from duramen.storage.maintenance.segment_rewrite import holds
 from duramen.storage.segment.checks import read_index
-from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.damage import Damage, DamageCause
 from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, closed_entries
 from duramen.storage.segment.quarantine import Quarantine
 from duramen.storage.segment.segment import Segment
@@ -36,7 +36,7 @@ class Patch(NamedTuple):
 
 def can_patch(damage: Damage) -> bool:
     """Whether the damage is bytes in a file, and not too many."""
-    return damage.cause is not Cause.MISSING_FILE and 0 < damage.end - damage.start <= LARGEST_PATCH_BYTES
+    return damage.cause is not DamageCause.MISSING_FILE and 0 < damage.end - damage.start <= LARGEST_PATCH_BYTES
 
 
 class Repairer:

@@ -17,8 +17,8 @@ from duramen.storage.io import write_all
 from duramen.storage.log.log import Log
 from duramen.storage.maintenance.segment_rewrite import holds
 from duramen.storage.segment.blocks import ANY_OFFSET
-from duramen.storage.segment.checks import Expected, SegmentCheck, read_index
-from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.checks import ExpectedSegment, SegmentCheck, read_index
+from duramen.storage.segment.damage import Damage, DamageCause
 from duramen.storage.segment.index import BLOCK_BYTES, IndexHeader, SegmentIndex, closed_entries
 from duramen.storage.segment.quarantine import Quarantine
 from duramen.storage.segment.reader import open_index
@@ -48,7 +48,7 @@ class _Quiet:
 class _Look:
     """One segment that is looked at. `step` is a job; `read_bytes` is how much the last one read."""
 
-    def __init__(self, files: FileSystem, log: Log, segment: Segment, expected: Expected) -> None:
+    def __init__(self, files: FileSystem, log: Log, segment: Segment, expected: ExpectedSegment) -> None:
         self.log = log
         self.segment = segment
         self.replaced = segment.replaced
@@ -205,7 +205,7 @@ class Scrubber:
             self._worker.soon(self._go_on)
             return
         epoch_at = log.takeovers.epoch_at
-        expected = Expected(size, segment.base_offset, end_offset, ANY_OFFSET, epoch_at=epoch_at, whole=whole)
+        expected = ExpectedSegment(size, segment.base_offset, end_offset, ANY_OFFSET, epoch_at=epoch_at, whole=whole)
         self._step(_Look(self._files, log, segment, expected))
 
     def _step(self, look: _Look) -> None:
@@ -232,9 +232,9 @@ class Scrubber:
     def _found(self, look: _Look, check: SegmentCheck) -> None:
         segment = look.segment
         segment.on_damage = self._quarantine.found
-        segment.add_damage(damage for damage in check.damage if damage.cause is not Cause.UNREADABLE)
+        segment.add_damage(damage for damage in check.damage if damage.cause is not DamageCause.UNREADABLE)
         for damage in check.damage:
-            if damage.cause is Cause.UNREADABLE:
+            if damage.cause is DamageCause.UNREADABLE:
                 # The next read may get them: whoever asks is told then.
                 self._quarantine.report(segment.name_damage(damage))
         if look.rebuilt and not check.damage and look.expected.whole:
@@ -252,7 +252,7 @@ class Scrubber:
         if holds(log, segment):
             if isinstance(error, FileNotFoundError):
                 last_offset = max(segment.copied_offset() - 1, -1)
-                damage = Damage(0, segment.copied, segment.base_offset, last_offset, Cause.MISSING_FILE)
+                damage = Damage(0, segment.copied, segment.base_offset, last_offset, DamageCause.MISSING_FILE)
                 segment.on_damage = self._quarantine.found
                 segment.add_damage([damage])
             else:

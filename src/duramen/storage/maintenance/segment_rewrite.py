@@ -19,7 +19,7 @@ from duramen.storage.io import write_all
 from duramen.storage.log.log import LOGS_DIRECTORY, Log
 from duramen.storage.log.sync import SegmentSync, plan_sync, synced
 from duramen.storage.maintenance.copier import Copier
-from duramen.storage.planning.segment_rewrite import Batch, follow, placed
+from duramen.storage.planning.segment_rewrite import RewriteBatch, follow, placed
 from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, INDEX_HEADER_BYTES, IndexHeader, SegmentIndex, cover
 from duramen.storage.segment.segment import Segment
@@ -124,7 +124,7 @@ class Rewriter:
 
 
 def _rewrite_all(files: FileSystem, rewrites: list[_Rewrite], held: list[HeldFile]) -> list[_Rewritten]:
-    batches: dict[int, list[Batch]] = {rewrite.sync.log.id: [] for rewrite in rewrites if rewrite.logged}
+    batches: dict[int, list[RewriteBatch]] = {rewrite.sync.log.id: [] for rewrite in rewrites if rewrite.logged}
     for file in held if batches else ():
         for frame in walk(*file):
             if frame.type is FrameType.APPEND and frame.log_id in batches:
@@ -132,12 +132,12 @@ def _rewrite_all(files: FileSystem, rewrites: list[_Rewrite], held: list[HeldFil
     return [_rewrite(files, rewrite, batches.get(rewrite.sync.log.id, [])) for rewrite in rewrites]
 
 
-def _batch(file: File, frame: Frame) -> Batch:
+def _batch(file: File, frame: Frame) -> RewriteBatch:
     found, size = header(frame.payload), len(frame.payload)
-    return Batch(found.base_offset, found.next_offset, file, frame.end - size, size)
+    return RewriteBatch(found.base_offset, found.next_offset, file, frame.end - size, size)
 
 
-def _rewrite(files: FileSystem, rewrite: _Rewrite, batches: list[Batch]) -> _Rewritten:
+def _rewrite(files: FileSystem, rewrite: _Rewrite, batches: list[RewriteBatch]) -> _Rewritten:
     path, directory = rewrite.sync.segment.path, rewrite.sync.log.directory
     endings = (".log", ".index")
     made: list[File] = []
@@ -172,7 +172,7 @@ def _rewrite(files: FileSystem, rewrite: _Rewrite, batches: list[Batch]) -> _Rew
     return _Rewritten(rewrite, (made[0], made[1]), None)
 
 
-def _write_log(files: FileSystem, rewrite: _Rewrite, batches: list[Batch], new: File) -> None:
+def _write_log(files: FileSystem, rewrite: _Rewrite, batches: list[RewriteBatch], new: File) -> None:
     known = _known_crcs(files, rewrite)
     path = rewrite.sync.segment.path
     old = _old_log(files, rewrite) if _from_old(rewrite) else None
@@ -234,7 +234,7 @@ def _old_log(files: FileSystem, rewrite: _Rewrite) -> File | None:
         return None
 
 
-def _pieces(old: File | None, rewrite: _Rewrite, batches: list[Batch]) -> Iterator[Buffer]:
+def _pieces(old: File | None, rewrite: _Rewrite, batches: list[RewriteBatch]) -> Iterator[Buffer]:
     """The segment's bytes in order, up to what was copied. Raises OSError where some are missing."""
     sync, start, end = rewrite.sync, rewrite.synced, _from_old(rewrite)
     path = sync.segment.path + ".log"

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header
-from duramen.codec.batch_filter import Span
+from duramen.codec.batch_filter import RecordSpan
 from duramen.storage.planning.floors import Floor, compaction_bound
 
 __all__ = [
     "Aborted",
+    "BatchVerdict",
     "Cleanable",
     "Cleaner",
+    "CompactionConfig",
     "CompactionLimits",
-    "Newest",
-    "Rules",
-    "SegmentFacts",
-    "Transactions",
-    "Verdict",
+    "CompactionSegmentFacts",
+    "FinishedTransactions",
+    "NewestRecords",
     "cleanable",
     "groups",
 ]
@@ -29,7 +29,7 @@ _COMMIT: Final = 1
 _LARGEST_OFFSET_DELTA: Final = (1 << 31) - 1
 
 
-class SegmentFacts(NamedTuple):
+class CompactionSegmentFacts(NamedTuple):
     """What compaction looks at of a segment; `end_offset` is where the next one begins, times are ms since 1970.
 
     `settled`: closed, and everything of it is synced in its file. `sound`: no damage in it is known.
@@ -44,7 +44,7 @@ class SegmentFacts(NamedTuple):
     sound: bool = True
 
 
-class Rules(NamedTuple):
+class CompactionConfig(NamedTuple):
     """A stream's config: min.cleanable.dirty.ratio, {min,max}.compaction.lag.ms, delete.retention.ms."""
 
     min_dirty_ratio: float = 0.5
@@ -81,7 +81,11 @@ class Cleanable(NamedTuple):
 
 
 def cleanable(
-    segments: Sequence[SegmentFacts], cleaned_offset: int, floors: Sequence[Floor], rules: Rules, now_ms: int
+    segments: Sequence[CompactionSegmentFacts],
+    cleaned_offset: int,
+    floors: Sequence[Floor],
+    rules: CompactionConfig,
+    now_ms: int,
 ) -> Cleanable | None:
     """What of a log is dirty and may be compacted now; None where nothing is, or not enough of it.
 
@@ -108,7 +112,7 @@ def cleanable(
     return found if overdue or found.ratio > rules.min_dirty_ratio else None
 
 
-def groups(segments: Sequence[SegmentFacts], end: int, segment_bytes: int) -> list[list[int]]:
+def groups(segments: Sequence[CompactionSegmentFacts], end: int, segment_bytes: int) -> list[list[int]]:
     """Which segments that begin before `end` become one: indices, in order, together at most `segment_bytes`.
 
     One that is not sound stays what it is. Only what is compacted may be in a group with others.
@@ -144,7 +148,7 @@ class Aborted(NamedTuple):
     last_offset: int
 
 
-class Transactions:
+class FinishedTransactions:
     """Which batches belong to aborted transactions, and which markers nothing is left of; batches go by in order."""
 
     def __init__(self, aborted: Iterable[Aborted] = ()) -> None:
@@ -186,7 +190,7 @@ class Transactions:
                 self._aborting[begun.producer_id] = begun.last_offset
 
 
-class Newest(Protocol):
+class NewestRecords(Protocol):
     """The newest offset of each key that was looked at; `latest` is the last offset looked at."""
 
     latest: int
@@ -195,11 +199,11 @@ class Newest(Protocol):
         """-1 where the key was not seen."""
 
 
-class Verdict(NamedTuple):
+class BatchVerdict(NamedTuple):
     """What becomes of a batch: gone, or the records `kept` and a new delete horizon (ms; -1: as it was)."""
 
     gone: bool
-    kept: list[Span]
+    kept: list[RecordSpan]
     delete_horizon_ms: int = -1
 
 
@@ -208,11 +212,11 @@ class Cleaner:
 
     def __init__(
         self,
-        newest: Newest,
+        newest: NewestRecords,
         *,
         now_ms: int,
         delete_retention_ms: int,
-        transactions: Transactions,
+        transactions: FinishedTransactions,
         last_batches: Mapping[int, int],
         keep_tombstones: bool = False,
     ) -> None:
@@ -227,26 +231,26 @@ class Cleaner:
         self._last_batches = last_batches
         self._keep_tombstones = keep_tombstones
 
-    def judge(self, head: Header, records: Sequence[Span], marker: int | None, *, last: bool) -> Verdict:
+    def judge(self, head: Header, records: Sequence[RecordSpan], marker: int | None, *, last: bool) -> BatchVerdict:
         """What becomes of a batch. `last` is the last of its segment: it stays, so that the end is known."""
         expired = 0 <= head.delete_horizon_ms <= self._now_ms and not self._keep_tombstones
         stays = last or self._last_batches.get(head.producer_id) == head.base_offset
         if head.attributes & CONTROL:
             ended = self._transactions.ends(head, marker)
             if ended and expired:
-                return Verdict(not stays, [])
-            return Verdict(gone=False, kept=list(records), delete_horizon_ms=self._new_horizon(head, wanted=ended))
+                return BatchVerdict(not stays, [])
+            return BatchVerdict(gone=False, kept=list(records), delete_horizon_ms=self._new_horizon(head, wanted=ended))
         if self._transactions.discards(head):
-            return Verdict(not stays, [])
+            return BatchVerdict(not stays, [])
         kept = list(self._kept(head, records, expired=expired))
         seen = head.next_offset - 1 <= self._newest.latest
         wanted = seen and any(span.tombstone for span in kept)
-        return Verdict(not kept and not stays, kept, self._new_horizon(head, wanted=wanted))
+        return BatchVerdict(not kept and not stays, kept, self._new_horizon(head, wanted=wanted))
 
     def _new_horizon(self, head: Header, *, wanted: bool) -> int:
         return self._horizon_ms if wanted and head.delete_horizon_ms < 0 else -1
 
-    def _kept(self, head: Header, records: Sequence[Span], *, expired: bool) -> Iterator[Span]:
+    def _kept(self, head: Header, records: Sequence[RecordSpan], *, expired: bool) -> Iterator[RecordSpan]:
         newest, latest = self._newest.newest, self._newest.latest - head.base_offset
         for span in records:
             _, _, delta, _, key, tombstone = span

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from duramen.storage.planning.floors import Floor, retention_bound, retention_multiple
 
-__all__ = ["Late", "Limits", "SegmentFacts", "late", "new_start"]
+__all__ = ["Late", "RetentionLimits", "RetentionSegmentFacts", "late", "new_start"]
 
 
-class SegmentFacts(NamedTuple):
+class RetentionSegmentFacts(NamedTuple):
     """What retention looks at of a segment; `end_offset` is where the next one begins.
 
     `begun_ms` is when its first record was written, -1 where that is not known.
@@ -28,7 +28,7 @@ class Late(NamedTuple):
     newest_ms: int = -1
 
 
-class Limits(NamedTuple):
+class RetentionLimits(NamedTuple):
     """Kafka's retention.ms and retention.bytes and our retention.records; negative means no limit."""
 
     ms: int = -1
@@ -37,7 +37,11 @@ class Limits(NamedTuple):
 
 
 def new_start(
-    segments: Sequence[SegmentFacts], limits: Limits, floors: Sequence[Floor], start_offset: int, now_ms: int
+    segments: Sequence[RetentionSegmentFacts],
+    limits: RetentionLimits,
+    floors: Sequence[Floor],
+    start_offset: int,
+    now_ms: int,
 ) -> int:
     """The log start that retention asks for: at or after `start_offset`, at the end of a segment, not past `floors`.
 
@@ -63,7 +67,9 @@ def new_start(
     return start
 
 
-def late(segments: Sequence[SegmentFacts], limits: Limits, start_offset: int, new_start_offset: int) -> Late:
+def late(
+    segments: Sequence[RetentionSegmentFacts], limits: RetentionLimits, start_offset: int, new_start_offset: int
+) -> Late:
     """Of the records that retention lets go from `start_offset` on, those that were too old as they were written."""
     found = Late()
     for segment in segments:

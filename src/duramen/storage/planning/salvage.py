@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Gaps", "History", "Run"]
+__all__ = ["Run", "SalvageGaps", "SalvagedHistory"]
 
 
 class Run(NamedTuple):
@@ -25,7 +25,7 @@ class Run(NamedTuple):
     end: int
 
 
-class History:
+class SalvagedHistory:
     """The runs of a log, in order: offsets never overlap, epochs never fall."""
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
@@ -91,7 +91,7 @@ class History:
         return end_offset
 
 
-class Gaps:
+class SalvageGaps:
     """Which offsets are lost, told of those that are there in their order. `lost` are ranges by first and last offset.
 
     A gap that ends at or below `cleaned_offset` is one of compaction's, unless a range of `suspect` touches it.

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from duramen.base.ports import File
 
-__all__ = ["Batch", "follow", "placed"]
+__all__ = ["RewriteBatch", "follow", "placed"]
 
 
-class Batch(NamedTuple):
+class RewriteBatch(NamedTuple):
     """A batch in the WAL: its offsets, and where `file` has its bytes."""
 
     base_offset: int
@@ -17,20 +17,22 @@ class Batch(NamedTuple):
     size: int
 
 
-def follow(batches: list[Batch], batch: Batch) -> None:
+def follow(batches: list[RewriteBatch], batch: RewriteBatch) -> None:
     """Put the next batch of the WAL behind those of its log; what it takes the place of had been cut off."""
     while batches and batches[-1].next_offset > batch.base_offset:
         batches.pop()
     batches.append(batch)
 
 
-def placed(batches: list[Batch], end_offset: int, size: int, start: int) -> list[tuple[int, Batch]] | None:
+def placed(
+    batches: list[RewriteBatch], end_offset: int, size: int, start: int
+) -> list[tuple[int, RewriteBatch]] | None:
     """Those batches that lie behind the position `start` of a segment of `size` bytes, with their positions.
 
     `batches` are a log's, in the order of offsets, at least those from `start` on; `end_offset` is the offset at which
     the segment ends. None where they do not fit.
     """
-    found: list[tuple[int, Batch]] = []
+    found: list[tuple[int, RewriteBatch]] = []
     for batch in reversed(batches):
         if size <= start:
             break

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from duramen.storage.wal.frames import Bad, position
 
-__all__ = ["FileScan", "Verdict", "judge"]
+__all__ = ["FileScan", "RecoveryVerdict", "judge"]
 
 
 class FileScan(NamedTuple):
@@ -22,18 +22,18 @@ class FileScan(NamedTuple):
     previous_end: int  # where the file before it ended, as its first frame says; -1 where that was not read
 
 
-class Verdict(NamedTuple):
+class RecoveryVerdict(NamedTuple):
     """`end` is the WAL position where history ends; `damage` are ranges of positions before it."""
 
     end: int
     damage: tuple[tuple[int, int], ...]
 
 
-def judge(scans: Sequence[FileScan], replay: int) -> Verdict:
+def judge(scans: Sequence[FileScan], replay: int) -> RecoveryVerdict:
     """Judge the files that a replay from the position `replay` needs, in the order of their generations."""
     needed = [scan for scan in scans if scan.generation >= replay >> 32]
     if not needed:
-        return Verdict(replay, ())
+        return RecoveryVerdict(replay, ())
     vouched = max(replay, *(scan.vouched for scan in needed))
     damage: list[tuple[int, int]] = []
     for start, end in _bad_ranges(needed, replay):
@@ -43,10 +43,10 @@ def judge(scans: Sequence[FileScan], replay: int) -> Verdict:
         if end > vouched:
             if begin < vouched:
                 damage.append((begin, vouched))
-            return Verdict(max(begin, vouched), tuple(damage))
+            return RecoveryVerdict(max(begin, vouched), tuple(damage))
         damage.append((begin, end))
     last = needed[-1]
-    return Verdict(max(vouched, position(last.generation, last.end)), tuple(damage))
+    return RecoveryVerdict(max(vouched, position(last.generation, last.end)), tuple(damage))
 
 
 def _bad_ranges(scans: Sequence[FileScan], replay: int) -> list[tuple[int, int]]:

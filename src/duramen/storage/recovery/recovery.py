@@ -14,14 +14,14 @@ import msgspec
 from duramen.base.ids import METADATA_STREAM_ID, LogId
 from duramen.base.ports import File, FileSystem
 from duramen.codec.crc import crc32c
-from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint, write_checkpoint
+from duramen.storage.checkpoint import NodeCheckpoint, checkpoint_numbers, read_checkpoint, write_checkpoint
 from duramen.storage.directory import make_directories
 from duramen.storage.log.log import Log
 from duramen.storage.log.producers import ANY_ID
 from duramen.storage.log.state import LogState
 from duramen.storage.recovery.leftovers import clear_unknown, hold_places, remove_let_go
 from duramen.storage.recovery.logs import LogsFound
-from duramen.storage.recovery.plan import Verdict, judge
+from duramen.storage.recovery.plan import RecoveryVerdict, judge
 from duramen.storage.recovery.progress import RecoveryProgress
 from duramen.storage.recovery.replay import Replay
 from duramen.storage.recovery.rescue import log_ids
@@ -48,7 +48,7 @@ class Recovered(NamedTuple):
     checkpoint_number: int
     replayed_bytes: int
     findings: list[str]  # what an operator must hear of
-    checkpoint: Checkpoint  # the newest, which stands at the beginning of the next file of the WAL
+    checkpoint: NodeCheckpoint  # the newest, which stands at the beginning of the next file of the WAL
     damaged: bool = False  # whether damage may have cost any log records that were synced
     metadata_damaged: bool = False  # whether it may have cost the metadata log any
 
@@ -131,7 +131,7 @@ class _Recovery:
             self._metadata_damaged,
         )
 
-    def _recover_logs(self, checkpoint: Checkpoint | None, slots: list[tuple[int, File]]) -> int:
+    def _recover_logs(self, checkpoint: NodeCheckpoint | None, slots: list[tuple[int, File]]) -> int:
         """Bring the logs to where the WAL ends; returns its newest generation, or 0."""
         replay = checkpoint.replay if checkpoint is not None else 0
         self._progress.begin("reading the write-ahead log")
@@ -185,7 +185,7 @@ class _Recovery:
             self._found.logs[log.id] = log
             self._found.note_unsynced(log)
 
-    def _checkpoint(self, numbers: list[int]) -> Checkpoint | None:
+    def _checkpoint(self, numbers: list[int]) -> NodeCheckpoint | None:
         for at, number in enumerate(numbers):
             checkpoint = read_checkpoint(self._files, number)
             if checkpoint is None:
@@ -205,8 +205,8 @@ class _Recovery:
             self._found.find(f"no checkpoint is {state}: every segment is read, and what its batches say is believed")
         return None
 
-    def _write_checkpoints(self, newest: int, epoch: int, generation: int) -> tuple[int, Checkpoint]:
-        checkpoint = Checkpoint(
+    def _write_checkpoints(self, newest: int, epoch: int, generation: int) -> tuple[int, NodeCheckpoint]:
+        checkpoint = NodeCheckpoint(
             self._directory_id.bytes,
             epoch,
             self._found.next_log_id,
@@ -228,7 +228,7 @@ class _Recovery:
             log.saved = (log.version, msgspec.msgpack.encode(log.state()))
         return log.saved[1]
 
-    def _wal_expected(self, checkpoint: Checkpoint) -> bool:
+    def _wal_expected(self, checkpoint: NodeCheckpoint) -> bool:
         """Whether frames were written after the checkpoint where none are found.
 
         A store writes a checkpoint when its first file of the WAL is on disk: one that stands at the very beginning of
@@ -243,7 +243,7 @@ class _Recovery:
         )
         return True
 
-    def _name_damage(self, wal: list[FoundFile], verdict: Verdict, *, rescued: bool) -> None:
+    def _name_damage(self, wal: list[FoundFile], verdict: RecoveryVerdict, *, rescued: bool) -> None:
         for path, generation, first, last in wal_damage(wal, verdict, rescued=rescued):
             self._found.find(
                 f"damage in the write-ahead log: {path or f'a missing file (generation {generation})'} holds no sound"

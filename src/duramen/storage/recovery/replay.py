@@ -7,11 +7,11 @@ from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.log.producers import ANY_ID, ProducerTable
 from duramen.storage.log.transactions import TransactionTable, enter
 from duramen.storage.recovery.logs import LogsFound
-from duramen.storage.recovery.plan import Verdict
+from duramen.storage.recovery.plan import RecoveryVerdict
 from duramen.storage.recovery.progress import RecoveryProgress
 from duramen.storage.recovery.wal_files import FoundFile
 from duramen.storage.segment.segment import LARGEST_SEGMENT_BYTES, Segment, segment_name
-from duramen.storage.truncation.cuts import Cut, apply_cut, cut_files
+from duramen.storage.truncation.cuts import TruncatedLog, apply_cut, cut_files
 from duramen.storage.wal.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.wal.records import (
     LogChange,
@@ -41,7 +41,7 @@ class Replay:
         self._was_cut: set[Log] = set()
         self._gaps: dict[Log, set[int]] = {}  # where records are missing that the WAL goes on behind
 
-    def run(self, wal: list[FoundFile], replay: int, verdict: Verdict) -> None:
+    def run(self, wal: list[FoundFile], replay: int, verdict: RecoveryVerdict) -> None:
         """Apply the frames of these files from the WAL position `replay` to where the verdict says that it ends."""
         starts = {file: min(max(replay - position(file.generation, 0), 0), file.scan.end) for file in wal}
         self._progress.begin("replaying the write-ahead log")
@@ -188,7 +188,7 @@ class Replay:
     def _begin_at(self, log: Log, offset: int) -> None:
         """A log that was in memory goes on at `offset`: the checkpoint knew only how far its offsets were reserved."""
         empty = Segment(f"{log.directory}/{segment_name(offset)}", offset)
-        apply_cut(log, Cut([empty], offset, ProducerTable(), TransactionTable()))
+        apply_cut(log, TruncatedLog([empty], offset, ProducerTable(), TransactionTable()))
 
     def name_gaps(self) -> None:
         """Name the offsets that are lost in the end: once all is replayed, since logs may have been cut or deleted."""

@@ -3,8 +3,8 @@
 from duramen.storage.log.log import Log
 from duramen.storage.recovery.logs import WRITE_BYTES, LogsFound
 from duramen.storage.segment.blocks import ANY_OFFSET
-from duramen.storage.segment.checks import Expected, SegmentCheck
-from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.checks import ExpectedSegment, SegmentCheck
+from duramen.storage.segment.damage import Damage, DamageCause
 from duramen.storage.segment.segment import Segment
 
 __all__ = ["Trimming"]
@@ -15,7 +15,7 @@ class Trimming:
 
     def __init__(self, found: LogsFound) -> None:
         self._found = found
-        self._short: list[tuple[Log, Segment, int, Expected]] = []
+        self._short: list[tuple[Log, Segment, int, ExpectedSegment]] = []
 
     def trim(self) -> None:
         """Cut what lies in segments beyond the checkpointed positions, unless it is all the evidence there is."""
@@ -36,7 +36,9 @@ class Trimming:
                 file.truncate(segment.size)
                 self._found.unsynced[segment] = log
         if actual < segment.size:
-            self._short.append((log, segment, actual, Expected(segment.size, segment.base_offset, log.end_offset)))
+            self._short.append(
+                (log, segment, actual, ExpectedSegment(segment.size, segment.base_offset, log.end_offset))
+            )
 
     def name_short(self) -> None:
         """Name the segments that lack bytes which were synced, as damage."""
@@ -51,10 +53,10 @@ class Trimming:
                     f"{segment.path}.log has {actual} bytes where {expected.size} were synced: the rest is damaged"
                 )
 
-    def _look_into_short(self, segment: Segment, expected: Expected) -> list[Damage]:
+    def _look_into_short(self, segment: Segment, expected: ExpectedSegment) -> list[Damage]:
         path = segment.path + ".log"
         if not self._found.files.exists(path):
-            return [Damage(0, expected.size, expected.base_offset, expected.end_offset - 1, Cause.MISSING_FILE)]
+            return [Damage(0, expected.size, expected.base_offset, expected.end_offset - 1, DamageCause.MISSING_FILE)]
         expected = expected._replace(gaps_below=ANY_OFFSET, epoch_at=segment.epoch_at)
         check = SegmentCheck(self._found.files.open(path, read_only=True), expected)
         while check.step(WRITE_BYTES):

@@ -12,29 +12,29 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.ports import FileSystem
-from duramen.storage.checkpoint import Checkpoint, checkpoint_name, checkpoint_numbers, read_checkpoint
+from duramen.storage.checkpoint import NodeCheckpoint, checkpoint_name, checkpoint_numbers, read_checkpoint
 from duramen.storage.leader_epochs import TakeoverTable
 from duramen.storage.log.log import log_directory
 from duramen.storage.log.state import LogState
-from duramen.storage.recovery.plan import Verdict, judge
+from duramen.storage.recovery.plan import RecoveryVerdict, judge
 from duramen.storage.recovery.recovery import wal_salt
 from duramen.storage.recovery.rescue import log_ids
 from duramen.storage.recovery.wal_files import FoundFile, scan_wal, wal_damage, wal_slots
 from duramen.storage.segment.blocks import ANY_OFFSET
-from duramen.storage.segment.checks import Expected, SegmentCheck, read_index
-from duramen.storage.segment.damage import Cause, Damage
-from duramen.storage.segment.index import BLOCK_SHIFT, Entry, SegmentIndex, closed_entries
+from duramen.storage.segment.checks import ExpectedSegment, SegmentCheck, read_index
+from duramen.storage.segment.damage import Damage, DamageCause
+from duramen.storage.segment.index import BLOCK_SHIFT, IndexEntry, SegmentIndex, closed_entries
 from duramen.storage.segment.segment import parse_segment_name, segment_name
 from duramen.storage.wal.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.wal.records import decode_change, decode_truncate
 from duramen.storage.wal.wal import WAL_DIRECTORY
 
-__all__ = ["Finding", "Verified", "verify", "verify_segment"]
+__all__ = ["DamageFinding", "Verified", "verify", "verify_segment"]
 
 _STEP_BYTES: Final = 1024 * 1024
 
 
-class Finding(NamedTuple):
+class DamageFinding(NamedTuple):
     """Something damaged: in which file, which bytes (`start` up to `end`) and offsets; -1 where there are none."""
 
     file: str
@@ -55,7 +55,7 @@ class Verified(NamedTuple):
     logs: int
     segments: int
     checked_bytes: int
-    findings: list[Finding]
+    findings: list[DamageFinding]
 
 
 class _Later(NamedTuple):
@@ -71,7 +71,7 @@ class _Place(NamedTuple):
 
     path: str
     log_id: int
-    expected: Expected
+    expected: ExpectedSegment
     tail: SegmentIndex | None
     known: bool = True
 
@@ -100,7 +100,7 @@ def verify_segment(
     size = files.open(path + ".log", read_only=True).size()
     expect(size)
     gaps_below = ANY_OFFSET if generation else 0
-    verification.look(_Place(path, -1, Expected(size, base, gaps_below=gaps_below), None, known=False))
+    verification.look(_Place(path, -1, ExpectedSegment(size, base, gaps_below=gaps_below), None, known=False))
     return Verified(1, 1, size, verification.findings)
 
 
@@ -113,7 +113,7 @@ class _Verification:
         advance: Callable[[int], None],
         only: str,
     ) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[DamageFinding] = []
         self._files = files
         self._directory_id = directory_id
         self._expect = expect
@@ -139,9 +139,9 @@ class _Verification:
 
     # -- checkpoint and write-ahead log -------------------------------------------------------------
 
-    def _checkpoint(self) -> tuple[Checkpoint | None, bool]:
+    def _checkpoint(self) -> tuple[NodeCheckpoint | None, bool]:
         """The newest sound checkpoint, and whether it is the newest there is."""
-        best: Checkpoint | None = None
+        best: NodeCheckpoint | None = None
         newest = True
         for number in checkpoint_numbers(self._files):
             try:
@@ -151,26 +151,28 @@ class _Verification:
             if found is None:
                 newest = newest and best is not None
                 name = checkpoint_name(number)
-                self.findings.append(Finding(name, "checkpoint", "the checkpoint is damaged; a start uses the other"))
+                self.findings.append(
+                    DamageFinding(name, "checkpoint", "the checkpoint is damaged; a start uses the other")
+                )
                 continue
             if best is None:
                 best = found
             self._check_takeovers(checkpoint_name(number), found)
         if best is None and log_ids(self._files):
             words = "no checkpoint is sound: a start reads every segment, and believes what its batches say"
-            self.findings.append(Finding("checkpoint", "checkpoint", words))
+            self.findings.append(DamageFinding("checkpoint", "checkpoint", words))
         return best, newest
 
-    def _check_takeovers(self, name: str, checkpoint: Checkpoint) -> None:
+    def _check_takeovers(self, name: str, checkpoint: NodeCheckpoint) -> None:
         for raw in checkpoint.logs:
             state = msgspec.msgpack.decode(raw, type=LogState)
             rows = state.takeovers
             for (epoch, _, first), (next_epoch, _, next_first) in pairwise(rows):
                 if next_epoch <= epoch or next_first < first:
                     words = f"the takeovers of log {state.id} go back from epoch {epoch} to {next_epoch}"
-                    self.findings.append(Finding(name, "takeovers", words))
+                    self.findings.append(DamageFinding(name, "takeovers", words))
 
-    def _wal(self, checkpoint: Checkpoint | None, *, clean: bool) -> _Later:
+    def _wal(self, checkpoint: NodeCheckpoint | None, *, clean: bool) -> _Later:
         later = _Later(set(), {}, {})
         if clean or self._directory_id is None or not self._files.exists(WAL_DIRECTORY):
             return later
@@ -182,7 +184,7 @@ class _Verification:
             replay = position(wal[0].generation, 0)
         if checkpoint is not None and not wal and (slots or checkpoint.logs):
             words = f"no file has generation {replay >> 32}, where the checkpoint ends: what came after it is lost"
-            self.findings.append(Finding(WAL_DIRECTORY, "wal-missing", words))
+            self.findings.append(DamageFinding(WAL_DIRECTORY, "wal-missing", words))
         verdict = judge([file.scan for file in wal], replay)
         self._name_wal_damage(wal, verdict, rescued=checkpoint is None)
         for file in wal:
@@ -191,12 +193,12 @@ class _Verification:
                     _take_in(later, item)
         return later
 
-    def _name_wal_damage(self, wal: list[FoundFile], verdict: Verdict, *, rescued: bool) -> None:
+    def _name_wal_damage(self, wal: list[FoundFile], verdict: RecoveryVerdict, *, rescued: bool) -> None:
         for path, generation, first, last in wal_damage(wal, verdict, rescued=rescued):
             named = path or f"{WAL_DIRECTORY}/ (generation {generation}, which is missing)"
             rest = f"to {last}" if last >= 0 else "to its end"
             words = f"no sound frame from byte {first} {rest}, though later ones say that it was synced"
-            self.findings.append(Finding(named, "wal-frame", words, first, last))
+            self.findings.append(DamageFinding(named, "wal-frame", words, first, last))
 
     # -- segments -----------------------------------------------------------------------------------
 
@@ -211,12 +213,12 @@ class _Verification:
             if end <= start or end > later.ends.get(state.id, end):
                 continue  # let go or cut since then
             path = f"{log_directory(state.id)}/{segment_name(segment.base_offset, segment.generation)}"
-            expected = Expected(
+            expected = ExpectedSegment(
                 segment.size, segment.base_offset, end, state.cleaned_offset, state.damage, takeovers.epoch_at
             )
             tail = None
             if at == last and state.durability != "memory":
-                entry = Entry(state.tail.position, state.tail.offset, state.tail.max_timestamp)
+                entry = IndexEntry(state.tail.position, state.tail.offset, state.tail.max_timestamp)
                 tail = SegmentIndex(segment.size >> BLOCK_SHIFT, entry, state.tail.crc)
             yield _Place(path, state.id, expected, tail)
 
@@ -227,7 +229,9 @@ class _Verification:
                 if place is not None:
                     path = f"{log_directory(log_id)}/{name.removesuffix('.log')}"
                     size = self._files.open(path + ".log", read_only=True).size()
-                    yield _Place(path, log_id, Expected(size, place[0], gaps_below=ANY_OFFSET), None, known=False)
+                    yield _Place(
+                        path, log_id, ExpectedSegment(size, place[0], gaps_below=ANY_OFFSET), None, known=False
+                    )
 
     def look(self, place: _Place) -> None:
         """Look at one segment and its index."""
@@ -236,7 +240,7 @@ class _Verification:
             file = self._files.open(place.path + ".log", read_only=True)
         except FileNotFoundError:
             last = expected.end_offset - 1
-            lost = Damage(0, expected.size, expected.base_offset, last, Cause.MISSING_FILE)
+            lost = Damage(0, expected.size, expected.base_offset, last, DamageCause.MISSING_FILE)
             if expected.size:
                 self._name(place, lost)
             self._advance(expected.size)
@@ -252,7 +256,7 @@ class _Verification:
 
     def _name(self, place: _Place, damage: Damage) -> None:
         self.findings.append(
-            Finding(place.path + ".log", damage.cause.id, str(damage), damage.start, damage.end,
+            DamageFinding(place.path + ".log", damage.cause.id, str(damage), damage.start, damage.end,
                     damage.first_offset, damage.last_offset)
         )  # fmt: skip
 
@@ -266,7 +270,7 @@ class _Verification:
         if index is None or (tail is None and index.last().position != size):
             if place.known:
                 words = "the index is damaged or missing: it is made again from its segment, no record is lost"
-                self.findings.append(Finding(place.path + ".index", "index", words))
+                self.findings.append(DamageFinding(place.path + ".index", "index", words))
             return None  # of the last segment it has no end, and without a checkpoint nothing says which is the last
         if tail is None:
             return index

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from duramen.base.ports import File, FileSystem
 from duramen.codec.batch import HEADER_BYTES
-from duramen.storage.recovery.plan import FileScan, Verdict
+from duramen.storage.recovery.plan import FileScan, RecoveryVerdict
 from duramen.storage.wal.frames import Bad, FrameType, find_generation, position, scan
 from duramen.storage.wal.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY, wal_path
 
@@ -30,7 +30,7 @@ class WalDamage(NamedTuple):
     last: int
 
 
-def wal_damage(wal: list[FoundFile], verdict: Verdict, *, rescued: bool = False) -> Iterator[WalDamage]:
+def wal_damage(wal: list[FoundFile], verdict: RecoveryVerdict, *, rescued: bool = False) -> Iterator[WalDamage]:
     """What of the files is damaged; where there is no checkpoint (`rescued`) nothing says that a file is missing."""
     paths = {file.generation: wal_path(file.slot) for file in wal}
     for start, end in verdict.damage:

@@ -9,8 +9,8 @@ from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
 from duramen.codec.crc import crc32c
 from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import LogKey
-from duramen.storage.planning.salvage import History, Run
-from duramen.storage.salvage.selection import Window
+from duramen.storage.planning.salvage import Run, SalvagedHistory
+from duramen.storage.salvage.selection import FileWindow
 
 __all__ = ["LeftLog", "Leftovers", "batches_of", "cut_left"]
 
@@ -25,7 +25,7 @@ class LeftLog:
         self.start_offset = -1  # not known: that of the first batch there is
         self.end_offset = 0
         self.cut_from = 0  # where it ended before somebody wanted it cut
-        self.history = History()
+        self.history = SalvagedHistory()
         self.takeovers: dict[int, Takeover] = {}
         self.known_damage: list[tuple[int, int]] = []  # what the node knew to be lost, by first and last offset
         self.bases: list[int] = []  # the base offsets of its segments
@@ -72,7 +72,7 @@ def batches_of(files: FileSystem, log: LeftLog) -> Iterator[tuple[Header, memory
 
 
 def _batches_of_run(files: FileSystem, run: Run) -> Iterator[tuple[Header, memoryview]]:
-    window = Window(files.open(run.path, read_only=True), run.end)
+    window = FileWindow(files.open(run.path, read_only=True), run.end)
     at = run.start
     while at < run.end:
         data = window.view(at, HEADER_BYTES)

@@ -14,17 +14,17 @@ import msgspec
 from duramen.base.ids import LogId
 from duramen.base.ports import File, FileSystem
 from duramen.codec.batch import header
-from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint
+from duramen.storage.checkpoint import NodeCheckpoint, checkpoint_numbers, read_checkpoint
 from duramen.storage.leader_epochs import Takeover, TakeoverTable
 from duramen.storage.log.log import LogKey, log_directory
 from duramen.storage.log.state import LogState
-from duramen.storage.planning.salvage import Gaps, Run
-from duramen.storage.recovery.plan import Verdict, judge
+from duramen.storage.planning.salvage import Run, SalvageGaps
+from duramen.storage.recovery.plan import RecoveryVerdict, judge
 from duramen.storage.recovery.recovery import wal_salt
 from duramen.storage.recovery.rescue import is_unclaimed, log_ids
 from duramen.storage.recovery.wal_files import FoundFile, scan_wal, wal_damage, wal_slots
 from duramen.storage.salvage.left import LeftLog, Leftovers, cut_left
-from duramen.storage.salvage.selection import DamagedRange, Expected, sift
+from duramen.storage.salvage.selection import DamagedBytes, ExpectedBatches, sift
 from duramen.storage.segment.index import read_header, sound_entries
 from duramen.storage.segment.segment import parse_segment_name, segment_name
 from duramen.storage.wal.frames import FRAME_HEADER_BYTES, Bad, Frame, FrameType, find_generation, position, scan
@@ -114,7 +114,7 @@ class _Reading:
 
     # -- the checkpoint and the write-ahead log as wholes ---------------------------------------------
 
-    def _checkpoint(self) -> Checkpoint | None:
+    def _checkpoint(self) -> NodeCheckpoint | None:
         numbers = checkpoint_numbers(self._files)
         for at, number in enumerate(numbers):
             checkpoint = self._sound_checkpoint(number)
@@ -128,7 +128,7 @@ class _Reading:
         self._find("no checkpoint is sound: every segment is read, and what its batches say is believed")
         return None
 
-    def _sound_checkpoint(self, number: int) -> Checkpoint | None:
+    def _sound_checkpoint(self, number: int) -> NodeCheckpoint | None:
         try:
             return read_checkpoint(self._files, number)
         except (OSError, msgspec.MsgspecError):
@@ -144,7 +144,7 @@ class _Reading:
                     return directory_id
         return None
 
-    def _judge(self, checkpoint: Checkpoint | None, wal: list[FoundFile], replay: int) -> None:
+    def _judge(self, checkpoint: NodeCheckpoint | None, wal: list[FoundFile], replay: int) -> None:
         needed = [file for file in wal if file.generation >= replay >> 32]
         self._left.wal_used_bytes = sum(file.scan.end for file in needed)
         if checkpoint is not None and checkpoint.clean:
@@ -159,7 +159,7 @@ class _Reading:
         self._believing = checkpoint is None or bool(verdict.damage) or not needed
         self._left.whole = not self._believing
 
-    def _name_damage(self, wal: list[FoundFile], verdict: Verdict) -> None:
+    def _name_damage(self, wal: list[FoundFile], verdict: RecoveryVerdict) -> None:
         for path, generation, first, last in wal_damage(wal, verdict):
             name = path or f"a missing file (generation {generation})"
             rest = last if last >= 0 else "its end"
@@ -167,7 +167,7 @@ class _Reading:
 
     # -- logs and segments ----------------------------------------------------------------------------
 
-    def _begin_logs(self, checkpoint: Checkpoint | None) -> None:
+    def _begin_logs(self, checkpoint: NodeCheckpoint | None) -> None:
         for raw in checkpoint.logs if checkpoint is not None else ():
             state = msgspec.msgpack.decode(raw, type=LogState)
             log = self._add(LogId(state.id), LogKey(UUID(bytes=state.stream_id), state.partition), state.durability)
@@ -238,7 +238,7 @@ class _Reading:
             if generation:
                 log.cleaned_offset = max(log.cleaned_offset, log.history.end_offset)
 
-    def _missing(self, log: LeftLog, gaps: Gaps) -> Iterator[tuple[str, int, int]]:
+    def _missing(self, log: LeftLog, gaps: SalvageGaps) -> Iterator[tuple[str, int, int]]:
         """Segments whose files are gone, and the offsets that they held, where something of them is not there."""
         known = sorted(place[1:] for place in self._sizes if place[0] == log.id)
         there = set(self._places(log.id))
@@ -258,12 +258,12 @@ class _Reading:
         cleaned_offset = _LARGEST if generation else log.cleaned_offset
         ordered = self._ordered.get(log.id)
         epoch_at = ordered.epoch_at if ordered is not None else None
-        expected = Expected(base, end_offset, self._newest_epoch, log.known_damage, cleaned_offset, epoch_at)
+        expected = ExpectedBatches(base, end_offset, self._newest_epoch, log.known_damage, cleaned_offset, epoch_at)
         found = sift(file, size, expected, sound_entries(self._index(log.id, base, generation)))
         self._advance(size)
         suspect = -1
         for item in found:
-            if isinstance(item, DamagedRange):
+            if isinstance(item, DamagedBytes):
                 self._find(f"{path}: bytes {item.start} to {item.end} are no sound batch")
                 suspect = base if run is None else run.next
                 continue
@@ -288,7 +288,7 @@ class _Reading:
         first = next((run.first for run in log.history), log.end_offset)
         if log.start_offset < 0:
             log.start_offset = first
-        gaps = Gaps(log.start_offset)
+        gaps = SalvageGaps(log.start_offset)
         for run in log.history:
             gaps.add(run.first, run.next)
         gaps.reach(log.end_offset)

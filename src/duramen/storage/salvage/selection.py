@@ -16,7 +16,7 @@ from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
 from duramen.codec.crc import crc32c
 from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, SoundEntries
 
-__all__ = ["DamagedRange", "Expected", "FoundBatch", "Window", "sift"]
+__all__ = ["DamagedBytes", "ExpectedBatches", "FileWindow", "FoundBatch", "sift"]
 
 _WINDOW_BYTES: Final = 1024 * 1024
 _MAGIC_AT: Final = 16
@@ -31,14 +31,14 @@ class FoundBatch(NamedTuple):
     header: Header
 
 
-class DamagedRange(NamedTuple):
+class DamagedBytes(NamedTuple):
     """Bytes that belong to no sound batch."""
 
     start: int
     end: int
 
 
-class Window:
+class FileWindow:
     """A file's bytes, about 1 MiB in memory at a time. Raises OSError."""
 
     def __init__(self, file: File, size: int) -> None:
@@ -58,7 +58,7 @@ class Window:
         return self._data[at : at + length]
 
 
-class Expected(NamedTuple):
+class ExpectedBatches(NamedTuple):
     """What a segment's offsets and epochs may be: from `base_offset` to below `limit_offset`, epochs to `newest_epoch`.
 
     Gaps between batches are as good as none where they are among `gaps` (first and last offset) or end at or below
@@ -77,14 +77,14 @@ _NO_ENTRIES: Final = SoundEntries({}, [])
 
 
 def sift(
-    file: File, size: int, expected: Expected, entries: SoundEntries = _NO_ENTRIES
-) -> Iterator[FoundBatch | DamagedRange]:
+    file: File, size: int, expected: ExpectedBatches, entries: SoundEntries = _NO_ENTRIES
+) -> Iterator[FoundBatch | DamagedBytes]:
     """What the first `size` bytes of a segment's file hold, in order; `entries` are those of its index."""
-    return _Sieve(Window(file, size), expected, entries).run()
+    return _Sieve(FileWindow(file, size), expected, entries).run()
 
 
 class _Sieve:
-    def __init__(self, window: Window, expected: Expected, entries: SoundEntries) -> None:
+    def __init__(self, window: FileWindow, expected: ExpectedBatches, entries: SoundEntries) -> None:
         self._window = window
         self._limit = expected.limit_offset
         self._newest_epoch = expected.newest_epoch
@@ -97,7 +97,7 @@ class _Sieve:
         self._expected = expected.base_offset
         self._epoch = 0
 
-    def run(self) -> Iterator[FoundBatch | DamagedRange]:
+    def run(self) -> Iterator[FoundBatch | DamagedBytes]:
         position, damaged = 0, -1
         while position < self._window.size:
             found = self._believed(position)
@@ -106,13 +106,13 @@ class _Sieve:
                 position = self._resume(position)
                 continue
             if damaged >= 0:
-                yield DamagedRange(damaged, position)
+                yield DamagedBytes(damaged, position)
                 damaged = -1
             yield FoundBatch(position, found)
             position += found.size
             self._expected, self._epoch = found.next_offset, found.leader_epoch
         if damaged >= 0:
-            yield DamagedRange(damaged, self._window.size)
+            yield DamagedBytes(damaged, self._window.size)
 
     def _header(self, position: int) -> Header | None:
         """What would be the header at `position`, if a batch of its size fits there."""

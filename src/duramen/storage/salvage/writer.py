@@ -13,26 +13,26 @@ import msgspec
 from duramen.base.ids import LogId
 from duramen.base.ports import FileSystem
 from duramen.codec.batch import Header
-from duramen.storage.checkpoint import Checkpoint, write_checkpoint
+from duramen.storage.checkpoint import NodeCheckpoint, write_checkpoint
 from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import Log, LogConfig, LogKey
 from duramen.storage.log.producers import ANY_ID
 from duramen.storage.log.sync import plan_sync, sync_segments, synced, write_index
 from duramen.storage.log.transactions import enter
 from duramen.storage.maintenance.copier import plan_writes, take_over, write_segment
-from duramen.storage.planning.salvage import Gaps
+from duramen.storage.planning.salvage import SalvageGaps
 from duramen.storage.salvage.left import LeftLog
 from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.segment import Segment, segment_name
 
-__all__ = ["NewDirectory", "NewLog", "Plan", "plan_of"]
+__all__ = ["NewDirectory", "NewLog", "SalvagePlan", "plan_of"]
 
 _WRITE_BYTES: Final = 8 * 1024 * 1024
 _SEGMENT_BYTES: Final = LogConfig().segment_bytes
 _OPEN_SEGMENTS: Final = 16
 
 
-class Plan(NamedTuple):
+class SalvagePlan(NamedTuple):
     """What a new log is to be: `end_offset` is where it ends, whether its last batches are there or not.
 
     `bases` are offsets at which segments began, in order; `takeovers` what is known of leaderships, by epoch. A gap
@@ -51,11 +51,11 @@ class Plan(NamedTuple):
     suspect: Sequence[tuple[int, int]] = ()
 
 
-def plan_of(log: LeftLog) -> Plan:
+def plan_of(log: LeftLog) -> SalvagePlan:
     """A log as it was, as far as it is left; whose it is, is known."""
     if log.key is None:
         raise AssertionError("a log that is kept has a key")
-    return Plan(
+    return SalvagePlan(
         log.id,
         log.key,
         log.durability,
@@ -89,7 +89,7 @@ class NewDirectory:
         self._handles = Handles(files, _OPEN_SEGMENTS)
         self._logs: list[bytes] = []
 
-    def add(self, plan: Plan, batches: Iterable[tuple[Header, memoryview]]) -> NewLog:
+    def add(self, plan: SalvagePlan, batches: Iterable[tuple[Header, memoryview]]) -> NewLog:
         """Write a log with these batches, each at its own offset. Raises OSError."""
         writing = _LogWriting(self._files, self._handles, plan, self._advance)
         for found, whole in batches:
@@ -101,13 +101,13 @@ class NewDirectory:
     def finish(self, node_epoch: int, next_log_id: int) -> None:
         """Write the checkpoint, in both generations. Raises OSError."""
         logs = [msgspec.Raw(log) for log in self._logs]
-        checkpoint = Checkpoint(self._directory_id.bytes, node_epoch, next_log_id, 0, 0, clean=True, logs=logs)
+        checkpoint = NodeCheckpoint(self._directory_id.bytes, node_epoch, next_log_id, 0, 0, clean=True, logs=logs)
         for number in (1, 2):
             write_checkpoint(self._files, number, checkpoint)
 
 
 class _LogWriting:
-    def __init__(self, files: FileSystem, handles: Handles, plan: Plan, advance: Callable[[int], None]) -> None:
+    def __init__(self, files: FileSystem, handles: Handles, plan: SalvagePlan, advance: Callable[[int], None]) -> None:
         self._files = files
         self._handles = handles
         self._plan = plan
@@ -120,7 +120,7 @@ class _LogWriting:
         self._log.start_offset = self._log.end_offset = self._log.synced_offset = plan.start_offset
         self._bases = list(plan.bases)[::-1]
         self._takeovers = sorted(plan.takeovers)[::-1]
-        self._gaps = Gaps(plan.start_offset, plan.cleaned_offset, plan.suspect)
+        self._gaps = SalvageGaps(plan.start_offset, plan.cleaned_offset, plan.suspect)
         self._batches = self._size = self._waiting = 0
         self._largest_producer_id = -1
 

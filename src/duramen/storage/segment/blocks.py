@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from duramen.base.ports import Buffer, File
 from duramen.codec.crc import crc32c
 from duramen.storage.segment.checks import BlockLook, examine_block, look_at
-from duramen.storage.segment.continuity import Expected
-from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.continuity import ExpectedSegment
+from duramen.storage.segment.damage import Damage, DamageCause
 from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex
 from duramen.storage.segment.segment import Segment
 
@@ -60,7 +60,7 @@ def read_blocks(
     The bytes are short where the file ends. `index` begins at or before `low`. With `ahead_bytes` the disk is asked for
     as many more, which are read next.
     """
-    expected = Expected(
+    expected = ExpectedSegment(
         segment.copied, segment.base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=segment.epoch_at
     )
     blocks = range(low >> BLOCK_SHIFT, (high + BLOCK_BYTES - 1) >> BLOCK_SHIFT)
@@ -79,7 +79,13 @@ def read_blocks(
 
 
 def _read(
-    file: File, low: int, high: int, ahead: int, looks: Sequence[BlockLook], known: dict[int, int], expected: Expected
+    file: File,
+    low: int,
+    high: int,
+    ahead: int,
+    looks: Sequence[BlockLook],
+    known: dict[int, int],
+    expected: ExpectedSegment,
 ) -> _Read:
     if ahead > low:
         file.read_ahead(low, ahead - low)
@@ -95,7 +101,7 @@ def _read(
         found = examine_block(file, look, expected)
         if found:
             examined[look.low >> BLOCK_SHIFT] = crc
-        if found and found[-1].cause is Cause.CUT_SHORT:
+        if found and found[-1].cause is DamageCause.CUT_SHORT:
             last_offset = max(expected.end_offset - 1, -1)
             damage += [*found[:-1], found[-1]._replace(end=expected.size, last_offset=last_offset)]
             break

@@ -11,8 +11,8 @@ from duramen.base.ports import Buffer, FileSystem
 from duramen.codec.batch import LENGTH_END
 from duramen.codec.crc import crc32c
 from duramen.storage.segment.bit_flips import flipped_bytes
-from duramen.storage.segment.continuity import Expected, Judge
-from duramen.storage.segment.damage import Cause, Damage, merged
+from duramen.storage.segment.continuity import ExpectedSegment, Judge
+from duramen.storage.segment.damage import Damage, DamageCause, merged
 from duramen.storage.segment.index import (
     BLOCK_BYTES,
     BLOCK_SHIFT,
@@ -22,11 +22,11 @@ from duramen.storage.segment.index import (
     cover,
     read_header,
 )
-from duramen.storage.segment.spans import UNCOVERED, Span, spans_of
+from duramen.storage.segment.spans import UNCOVERED, ByteSpan, spans_of
 
 __all__ = [
     "BlockLook",
-    "Expected",
+    "ExpectedSegment",
     "Readable",
     "SegmentCheck",
     "damage_of",
@@ -72,7 +72,7 @@ class SegmentCheck:
     """
 
     def __init__(
-        self, file: Readable, expected: Expected, index: SegmentIndex | None = None, *, steady: bool = False
+        self, file: Readable, expected: ExpectedSegment, index: SegmentIndex | None = None, *, steady: bool = False
     ) -> None:
         """`index` is the segment's with every block of its `size` bytes, or None where there is none that is sound."""
         self.position = 0
@@ -135,7 +135,7 @@ class SegmentCheck:
             if crc != self.index.crc(block):
                 self._examined += _examine(self._bytes, look_at(self.index, block, self._expected), self._expected)
 
-    def _examined_spans(self, spans: list[Span]) -> list[Span]:
+    def _examined_spans(self, spans: list[ByteSpan]) -> list[ByteSpan]:
         """The same spans; those in damaged blocks that were found to be damaged say so, and judge no other."""
         if not self._examined:
             return spans
@@ -166,7 +166,7 @@ class SegmentCheck:
         self._enter(spans, offsets, memoryview(data)[: end - start])
         self.position = end
 
-    def _enter(self, spans: list[Span], offsets: list[int], data: memoryview) -> None:
+    def _enter(self, spans: list[ByteSpan], offsets: list[int], data: memoryview) -> None:
         """Put spans, of which `data` are the bytes, into the index that is being made; `offsets` follow each."""
         if self._indexed:
             return
@@ -180,11 +180,11 @@ class SegmentCheck:
     def _cut_short(self, data: Buffer) -> None:
         spans, end = spans_of(memoryview(data), self.position, whole=False)
         offsets = self._judge.show(self._examined_spans(spans), -1)
-        rest = Span(end, self._expected.size, None, Cause.CUT_SHORT)
+        rest = ByteSpan(end, self._expected.size, None, DamageCause.CUT_SHORT)
         self._enter([*spans, rest], [*offsets, self._judge.next_offset], memoryview(data))
         last_offset = max(self._expected.end_offset - 1, -1)
         self._judge.found.append(
-            Damage(end, self._expected.size, self._judge.next_offset, last_offset, Cause.CUT_SHORT)
+            Damage(end, self._expected.size, self._judge.next_offset, last_offset, DamageCause.CUT_SHORT)
         )
         self._judge.next_offset = max(self._judge.next_offset, self._expected.end_offset)
         self.position = self._expected.size
@@ -223,10 +223,12 @@ class _Bytes:
     def name(self, damage: Damage) -> Damage:
         """The same damage, with the right cause where its bytes were not given."""
         blocks = range(damage.start >> BLOCK_SHIFT, (damage.end + BLOCK_BYTES - 1) >> BLOCK_SHIFT)
-        return damage._replace(cause=Cause.UNREADABLE) if any(one in blocks for one in self._unreadable) else damage
+        return (
+            damage._replace(cause=DamageCause.UNREADABLE) if any(one in blocks for one in self._unreadable) else damage
+        )
 
 
-def damage_of(file: Readable, expected: Expected) -> list[Damage]:
+def damage_of(file: Readable, expected: ExpectedSegment) -> list[Damage]:
     """What its batches say is damaged in a segment, in order of position. Blocking. Raises OSError."""
     check = SegmentCheck(file, expected)
     while check.step(_WINDOW_BYTES):
@@ -250,7 +252,7 @@ class BlockLook(NamedTuple):
     next_offset: int
 
 
-def look_at(index: SegmentIndex, block: int, expected: Expected) -> BlockLook:
+def look_at(index: SegmentIndex, block: int, expected: ExpectedSegment) -> BlockLook:
     """What `examine_block` has to know of a block. Plain: reads nothing."""
     size = expected.size
     low, stop = block << BLOCK_SHIFT, min((block + 1) << BLOCK_SHIFT, size)
@@ -261,12 +263,12 @@ def look_at(index: SegmentIndex, block: int, expected: Expected) -> BlockLook:
     return BlockLook(low, stop, index.crc(block), start, resume, expected.base_offset + offset, following)
 
 
-def examine_block(file: Readable, look: BlockLook, expected: Expected) -> list[Damage]:
+def examine_block(file: Readable, look: BlockLook, expected: ExpectedSegment) -> list[Damage]:
     """What is damaged in a block that does not match its CRC; nothing where it does after all. Raises OSError."""
     return _examine(_Bytes(file, steady=False), look, expected)
 
 
-def _examine(source: _Bytes, look: BlockLook, expected: Expected) -> list[Damage]:
+def _examine(source: _Bytes, look: BlockLook, expected: ExpectedSegment) -> list[Damage]:
     low, stop, start, resume = look.low, look.stop, look.start, look.resume
     last_offset = max(look.next_offset - 1, -1)
     data = memoryview(source.read(start, resume - start))
@@ -274,7 +276,7 @@ def _examine(source: _Bytes, look: BlockLook, expected: Expected) -> list[Damage
     if len(data) < resume - start:
         spans, end = spans_of(data, start, whole=False)
         judge.show(spans, -1)
-        return [*judge.found, Damage(end, resume, judge.next_offset, last_offset, Cause.CUT_SHORT)]
+        return [*judge.found, Damage(end, resume, judge.next_offset, last_offset, DamageCause.CUT_SHORT)]
     difference = crc32c(data[low - start : stop - start]) ^ look.crc
     if not difference:
         return []
@@ -285,17 +287,17 @@ def _examine(source: _Bytes, look: BlockLook, expected: Expected) -> list[Damage
         spans = [_with_flip(span, flipped) for span in spans]
     judge.show(spans, look.next_offset)
     found = [damage for damage in merged(judge.found) if damage.end > low and damage.start < stop]
-    return found or [Damage(start, resume, look.first_offset, last_offset, Cause.BLOCK_CRC)]
+    return found or [Damage(start, resume, look.first_offset, last_offset, DamageCause.BLOCK_CRC)]
 
 
-def _with_flip(span: Span, flipped: set[int]) -> Span:
+def _with_flip(span: ByteSpan, flipped: set[int]) -> ByteSpan:
     changed = [at for at in UNCOVERED if span.start + at in flipped]
     if not changed:
         return span
-    return span._replace(cause=Cause.OFFSET if changed[0] < LENGTH_END else Cause.BLOCK_CRC)
+    return span._replace(cause=DamageCause.OFFSET if changed[0] < LENGTH_END else DamageCause.BLOCK_CRC)
 
 
-def _offset_at(index: SegmentIndex, position: int, expected: Expected) -> int:
+def _offset_at(index: SegmentIndex, position: int, expected: ExpectedSegment) -> int:
     """The offset that follows at a position where a batch starts, or the segment ends; -1 where that is not known."""
     if position == expected.size and expected.end_offset >= 0:
         return expected.end_offset

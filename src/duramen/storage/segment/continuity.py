@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from duramen.codec.batch import Header
-from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.damage import Damage, DamageCause
 from duramen.storage.segment.segment import LARGEST_OFFSET_DELTA
-from duramen.storage.segment.spans import Span
+from duramen.storage.segment.spans import ByteSpan
 
-__all__ = ["Expected", "Judge"]
+__all__ = ["ExpectedSegment", "Judge"]
 
 
-class Expected(NamedTuple):
+class ExpectedSegment(NamedTuple):
     """What is known of a segment beside its file.
 
     Size in bytes; offsets from `base_offset` up to `end_offset`, -1 where that is not known. Below `gaps_below` records
@@ -35,7 +35,7 @@ class Expected(NamedTuple):
 class Judge:
     """Is shown a segment's spans in order, as many at a time as one likes; `found` is what is damaged."""
 
-    def __init__(self, expected: Expected, next_offset: int, *, covered: bool) -> None:
+    def __init__(self, expected: ExpectedSegment, next_offset: int, *, covered: bool) -> None:
         """`next_offset` is the one that the first span begins with, or what is missing before it.
 
         `covered`: an index has CRCs of the epochs too, so that they need not be compared with one another.
@@ -48,7 +48,7 @@ class Judge:
         largest = expected.base_offset + LARGEST_OFFSET_DELTA
         self._limit = largest if expected.end_offset < 0 else min(largest, expected.end_offset)
 
-    def show(self, spans: Sequence[Span], following: int) -> list[int]:
+    def show(self, spans: Sequence[ByteSpan], following: int) -> list[int]:
         """These come next; behind them the offset `following` follows, -1 where that is not known.
 
         Returns the offset that follows each.
@@ -63,7 +63,7 @@ class Judge:
             if cause is None and span.head is not None:
                 self._sound(span, span.head)
             else:
-                self._damaged(span, cause or Cause.HEADER, ahead)
+                self._damaged(span, cause or DamageCause.HEADER, ahead)
             offsets.append(self.next_offset)
         return offsets
 
@@ -72,20 +72,22 @@ class Judge:
         end_offset = self._expected.end_offset
         open_end = bool(self.found) and self.found[-1].last_offset < 0
         if end_offset > self.next_offset and not open_end and not self._may_be_missing(end_offset - 1):
-            self.found.append(Damage(size, size, self.next_offset, end_offset - 1, Cause.MISSING))
+            self.found.append(Damage(size, size, self.next_offset, end_offset - 1, DamageCause.MISSING))
             self.next_offset = end_offset
 
-    def _sound(self, span: Span, head: Header) -> None:
+    def _sound(self, span: ByteSpan, head: Header) -> None:
         before = self.found[-1] if self.found else None
         if before is not None and before.last_offset < 0 and before.end == span.start:
             self.found[-1] = before._replace(last_offset=head.base_offset - 1)
         elif head.base_offset > self.next_offset and not self._may_be_missing(head.base_offset - 1):
-            self.found.append(Damage(span.start, span.start, self.next_offset, head.base_offset - 1, Cause.MISSING))
+            self.found.append(
+                Damage(span.start, span.start, self.next_offset, head.base_offset - 1, DamageCause.MISSING)
+            )
         self.next_offset, self._epoch = head.next_offset, head.leader_epoch
 
-    def _damaged(self, span: Span, cause: Cause, ahead: int) -> None:
+    def _damaged(self, span: ByteSpan, cause: DamageCause, ahead: int) -> None:
         # What another leader ordered may be of another history: how far it goes says nothing.
-        head = span.head if cause is not Cause.EPOCH else None
+        head = span.head if cause is not DamageCause.EPOCH else None
         after = -1
         if ahead > self.next_offset:
             after = ahead
@@ -100,31 +102,31 @@ class Judge:
             start <= first and last_offset <= end for start, end in self._expected.lost
         )
 
-    def _offset_cause(self, head: Header, ahead: int) -> Cause | None:
+    def _offset_cause(self, head: Header, ahead: int) -> DamageCause | None:
         """What is wrong with the offset of a batch that matches its CRC; behind it the offset `ahead` follows."""
         low, next_offset = self.next_offset, head.next_offset
         follows_me = ahead < 0 or next_offset <= ahead
         if not low <= head.base_offset < self._limit or (not follows_me and ahead >= low and head.base_offset != low):
-            return Cause.OFFSET
+            return DamageCause.OFFSET
         if head.base_offset > low and ahead == low + next_offset - head.base_offset:
-            return Cause.OFFSET  # what follows says that nothing is missing here
+            return DamageCause.OFFSET  # what follows says that nothing is missing here
         return None
 
-    def _epoch_cause(self, head: Header, following: Header | None, beyond: Header | None) -> Cause | None:
+    def _epoch_cause(self, head: Header, following: Header | None, beyond: Header | None) -> DamageCause | None:
         """The same of its leader epoch; `following` and `beyond` are the sound ones behind it."""
         right = self._right_epoch(head)
         if right >= 0:
-            return None if head.leader_epoch == right else Cause.EPOCH
+            return None if head.leader_epoch == right else DamageCause.EPOCH
         if self._covered or following is None:
-            return Cause.EPOCH if not self._covered and head.leader_epoch < self._epoch else None
+            return DamageCause.EPOCH if not self._covered and head.leader_epoch < self._epoch else None
         before, after = self._epoch, following.leader_epoch
         if before < 0 and beyond is not None:
             after = max(
                 after, beyond.leader_epoch
             )  # of the first two, the wrong one is not that which the third follows
-        return Cause.EPOCH if before <= after and not before <= head.leader_epoch <= after else None
+        return DamageCause.EPOCH if before <= after and not before <= head.leader_epoch <= after else None
 
-    def _sound_head(self, spans: Sequence[Span], at: int) -> Header | None:
+    def _sound_head(self, spans: Sequence[ByteSpan], at: int) -> Header | None:
         """The header of a batch that is sound as far as it alone can say, and was ordered by its offset's leader."""
         head = spans[at].head if at < len(spans) and spans[at].cause is None else None
         return None if head is None or self._right_epoch(head) not in {-1, head.leader_epoch} else head

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["Cause", "Damage", "merged"]
+__all__ = ["Damage", "DamageCause", "merged"]
 
 
-class Cause(Enum):
+class DamageCause(Enum):
     """Why bytes or offsets are called damaged: the name for programs, and words for people."""
 
     BLOCK_CRC = "block-crc", "the block that the index has a CRC of does not match it"
@@ -36,7 +36,7 @@ class Damage(NamedTuple):
     end: int
     first_offset: int
     last_offset: int
-    cause: Cause
+    cause: DamageCause
 
     def __str__(self) -> str:
         offsets = f"{self.first_offset} to {self.last_offset}" if self.last_offset >= 0 else f"{self.first_offset} on"
@@ -55,7 +55,7 @@ def merged(found: Iterable[Damage]) -> list[Damage]:
         if before is None or not _is_one(before, damage):
             kept.append(damage)
             continue
-        stronger = damage if damage.cause is Cause.CUT_SHORT or before.cause is Cause.MISSING else before
+        stronger = damage if damage.cause is DamageCause.CUT_SHORT or before.cause is DamageCause.MISSING else before
         last = damage.last_offset if damage.end >= before.end else before.last_offset
         kept[-1] = Damage(before.start, max(before.end, damage.end), before.first_offset, last, stronger.cause)
     return kept
@@ -63,7 +63,7 @@ def merged(found: Iterable[Damage]) -> list[Damage]:
 
 def _order(damage: Damage) -> tuple[int, int, bool, str]:
     # Of two causes the one that says more comes first: that of a whole block comes with every other.
-    return damage.start, damage.end, damage.cause is Cause.BLOCK_CRC, damage.cause.id
+    return damage.start, damage.end, damage.cause is DamageCause.BLOCK_CRC, damage.cause.id
 
 
 def _is_one(before: Damage, damage: Damage) -> bool:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from duramen.base.errors import LogDamaged, StorageFailed
 from duramen.base.ports import File, FileSystem
-from duramen.storage.segment.damage import Cause, Damage
+from duramen.storage.segment.damage import Damage, DamageCause
 from duramen.storage.segment.quarantine import Quarantine
 from duramen.storage.segment.segment import Segment
 
@@ -42,7 +42,7 @@ class Handles:
             file = self._files.open(segment.path + ".log")
         except FileNotFoundError:
             last_offset = max(segment.copied_offset() - 1, -1)
-            segment.add_damage([Damage(0, segment.copied, segment.base_offset, last_offset, Cause.MISSING_FILE)])
+            segment.add_damage([Damage(0, segment.copied, segment.base_offset, last_offset, DamageCause.MISSING_FILE)])
             raise LogDamaged(f"{segment.path}.log is missing") from None
         except OSError as error:
             raise StorageFailed(f"{segment.path}.log cannot be opened: {error.strerror or error}") from None

@@ -28,7 +28,7 @@ __all__ = [
     "BLOCK_SHIFT",
     "ENTRY_BYTES",
     "INDEX_HEADER_BYTES",
-    "Entry",
+    "IndexEntry",
     "IndexHeader",
     "SegmentIndex",
     "SoundEntries",
@@ -94,7 +94,7 @@ def sound_entries(data: Buffer) -> SoundEntries:
     return found
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """Where the first batch at or after a block's start lies; `offset` counts from the segment's base."""
 
     position: int
@@ -102,7 +102,7 @@ class Entry(NamedTuple):
     max_timestamp: int
 
 
-_BEGINNING = Entry(0, 0, -1)
+_BEGINNING = IndexEntry(0, 0, -1)
 _NONE: Final = array("I")
 _ONE: Final = array("I", [0])
 _ONE_WIDE: Final = array("q", [0])
@@ -116,7 +116,7 @@ class SegmentIndex:
 
     __slots__ = ("_crcs", "_offsets", "_positions", "_timestamps", "first", "tail_crc", "written")
 
-    def __init__(self, first: int = 0, entry: Entry = _BEGINNING, tail_crc: int = 0) -> None:
+    def __init__(self, first: int = 0, entry: IndexEntry = _BEGINNING, tail_crc: int = 0) -> None:
         """An index that begins at block `first`, which has `entry` and of whose bytes `tail_crc` is the CRC so far."""
         self.first = first
         # Every log has one: copies are made three times as fast as arrays.
@@ -143,9 +143,9 @@ class SegmentIndex:
         else:
             self.tail_crc = crc
 
-    def last(self) -> Entry:
+    def last(self) -> IndexEntry:
         """The entry of the last block."""
-        return Entry(self._positions[-1], self._offsets[-1], self._timestamps[-1])
+        return IndexEntry(self._positions[-1], self._offsets[-1], self._timestamps[-1])
 
     def crc(self, block: int) -> int:
         """The CRC of a block: final where the block is whole or the segment closed, else of what is there."""
@@ -158,9 +158,9 @@ class SegmentIndex:
         `max_timestamp` is the largest so far, this batch's included.
         """
         for _ in range((end >> BLOCK_SHIFT) - (start >> BLOCK_SHIFT)):
-            self._append(Entry(end, next_offset, max_timestamp))
+            self._append(IndexEntry(end, next_offset, max_timestamp))
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: IndexEntry) -> None:
         self._positions.append(entry.position)
         self._offsets.append(entry.offset)
         self._timestamps.append(entry.max_timestamp)
@@ -177,7 +177,7 @@ class SegmentIndex:
         """
         if size & (BLOCK_BYTES - 1):
             self._crcs.append(self.tail_crc)
-            self._append(Entry(size, next_offset, max_timestamp))
+            self._append(IndexEntry(size, next_offset, max_timestamp))
         self.tail_crc = 0
 
     def seek(self, offset: int) -> int | None:
@@ -185,10 +185,10 @@ class SegmentIndex:
         at = bisect_right(self._offsets, offset)
         return self._positions[at - 1] if at else None
 
-    def last_offset(self, offset: int) -> Entry | None:
+    def last_offset(self, offset: int) -> IndexEntry | None:
         """The last entry whose offset is at or before `offset` (relative); None where `first` lies after it."""
         at = bisect_right(self._offsets, offset) - 1
-        return None if at < 0 else Entry(self._positions[at], self._offsets[at], self._timestamps[at])
+        return None if at < 0 else IndexEntry(self._positions[at], self._offsets[at], self._timestamps[at])
 
     def seek_time(self, timestamp: int) -> int:
         """The position of a batch at or before the first with a record at or after `timestamp`; `first` is 0."""
@@ -199,10 +199,10 @@ class SegmentIndex:
         at = bisect_right(self._offsets, offset)
         return self._offsets[at] if at < len(self._offsets) else None
 
-    def last_start(self, position: int) -> Entry | None:
+    def last_start(self, position: int) -> IndexEntry | None:
         """The last entry whose position is at or before `position`; None where `first` lies after it."""
         at = bisect_right(self._positions, position) - 1
-        return None if at < 0 else Entry(self._positions[at], self._offsets[at], self._timestamps[at])
+        return None if at < 0 else IndexEntry(self._positions[at], self._offsets[at], self._timestamps[at])
 
     def start_after(self, position: int, end: int) -> int:
         """The first position known to start a batch at or after `position`, at most `end`."""
@@ -264,7 +264,7 @@ class SegmentIndex:
             crc, *entry = _ENTRY.unpack_from(view, start)
             if _CRC.unpack_from(view, start + _ENTRY.size)[0] != crc32c(view[start : start + _ENTRY.size]):
                 return None
-            index._append(Entry(*entry))
+            index._append(IndexEntry(*entry))
             if len(index._crcs) < blocks:
                 index._crcs.append(crc)
         index.written = entries

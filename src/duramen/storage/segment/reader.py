@@ -14,7 +14,7 @@ from duramen.base.ports import Buffer, File
 from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
 from duramen.codec.crc import crc32c
 from duramen.storage.segment.blocks import ANY_OFFSET, Blocked, are_sound, read_blocks
-from duramen.storage.segment.checks import Expected, SegmentCheck, decode_index
+from duramen.storage.segment.checks import ExpectedSegment, SegmentCheck, decode_index
 from duramen.storage.segment.damage import Damage
 from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.index import (
@@ -29,7 +29,7 @@ from duramen.storage.segment.segment import Segment
 
 __all__ = [
     "Blocked",
-    "End",
+    "ReadEnd",
     "Slice",
     "Trail",
     "Walk",
@@ -144,7 +144,7 @@ def find_start(segment: Segment, file: File | None, offset: int, windows: Window
     return start
 
 
-class End(NamedTuple):
+class ReadEnd(NamedTuple):
     """Where a range of whole batches ends: the position, and the offset that follows."""
 
     position: int
@@ -152,8 +152,8 @@ class End(NamedTuple):
 
 
 def find_end(
-    segment: Segment, file: File | None, start: int, limit: End, max_bytes: int, windows: Windows
-) -> End | Blocked:
+    segment: Segment, file: File | None, start: int, limit: ReadEnd, max_bytes: int, windows: Windows
+) -> ReadEnd | Blocked:
     """Where whole batches from `start` end that lie before `limit` and take at most `max_bytes`.
 
     The first batch is taken whatever its size.
@@ -163,20 +163,20 @@ def find_end(
     target = start + max_bytes
     in_memory = segment.pending_end(target)
     if in_memory is not None and in_memory[0] > start:
-        return min(End(*in_memory), limit)
+        return min(ReadEnd(*in_memory), limit)
     index = segment.index
     entry = index.last_start(target) if index is not None and target < segment.copied else None
     if entry is not None and entry.position > start:
-        return min(End(entry.position, segment.base_offset + entry.offset), limit)
+        return min(ReadEnd(entry.position, segment.base_offset + entry.offset), limit)
     if start >= segment.copied:
-        return End(*segment.pending_after(start))
+        return ReadEnd(*segment.pending_after(start))
     if file is None:
         raise AssertionError("bytes that were copied are in a file")
     return _walk_end(segment, Walk(segment, file, windows), start, min(limit.position, segment.copied), target)
 
 
-def _walk_end(segment: Segment, walk: Walk, start: int, limit: int, target: int) -> End | Blocked:
-    end = End(start, 0)
+def _walk_end(segment: Segment, walk: Walk, start: int, limit: int, target: int) -> ReadEnd | Blocked:
+    end = ReadEnd(start, 0)
     while end.position < limit and segment.damage_at(end.position) is None:
         try:
             found = walk.header(end.position)
@@ -189,7 +189,7 @@ def _walk_end(segment: Segment, walk: Walk, start: int, limit: int, target: int)
         following = end.position + found.size
         if following > target and end.position > start:
             break
-        end = End(following, found.next_offset)
+        end = ReadEnd(following, found.next_offset)
     return end
 
 
@@ -333,7 +333,7 @@ def open_index(segment: Segment, file: File) -> Blocked:
     size = segment.size if active is None else active.first << BLOCK_SHIFT
     copied = segment.copied
     index_file, path, base_offset = segment.index_file, segment.path, segment.base_offset
-    expected = Expected(copied, base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=segment.epoch_at)
+    expected = ExpectedSegment(copied, base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=segment.epoch_at)
 
     def job() -> tuple[SegmentIndex, list[Damage]]:
         data = index_file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES) if index_file is not None else b""

@@ -12,7 +12,7 @@ from duramen.base.ports import Buffer, File
 from duramen.codec.batch import Header, header
 from duramen.storage.leader_epochs import TakeoverTable
 from duramen.storage.segment.damage import Damage, merged
-from duramen.storage.segment.index import BLOCK_SHIFT, Entry, SegmentIndex
+from duramen.storage.segment.index import BLOCK_SHIFT, IndexEntry, SegmentIndex
 
 __all__ = [
     "LARGEST_OFFSET_DELTA",
@@ -137,7 +137,7 @@ class Segment:
         segment.closed = tail is None
         segment.index = None
         if tail is not None:
-            entry = Entry(tail.position, tail.offset, tail.max_timestamp)
+            entry = IndexEntry(tail.position, tail.offset, tail.max_timestamp)
             segment.index = SegmentIndex(state.size >> BLOCK_SHIFT, entry, tail.crc)
         return segment
 

@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 from duramen.codec.batch import CRC_START, HEADER_BYTES, LENGTH_END, Header, header
 from duramen.codec.crc import crc32c
-from duramen.storage.segment.damage import Cause
+from duramen.storage.segment.damage import DamageCause
 
-__all__ = ["UNCOVERED", "Span", "spans_of"]
+__all__ = ["UNCOVERED", "ByteSpan", "spans_of"]
 
 UNCOVERED: Final = (*range(8), *range(LENGTH_END, LENGTH_END + 4))
 """The bytes of a batch that its own CRC does not cover and whose change leaves it whole: base offset, leader epoch."""
@@ -18,7 +18,7 @@ _LARGEST_BYTES: Final = 64 * 1024 * 1024  # what claims to be larger and does no
 _LOOKS_LIKE_ONE: Final = re.compile(rb"(?=\0.{7}[\0-\x7f].{7}\x02.{4}\0)", re.DOTALL)
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     """Bytes `start` to `end` (positions in the segment): one batch, or what is damaged up to where one begins again.
 
     `cause` is None for a batch that matches its CRC; else `head` is what stands there, None where it makes no sense.
@@ -27,21 +27,21 @@ class Span(NamedTuple):
     start: int
     end: int
     head: Header | None
-    cause: Cause | None
+    cause: DamageCause | None
 
 
-def spans_of(data: memoryview, origin: int, *, whole: bool) -> tuple[list[Span], int]:
+def spans_of(data: memoryview, origin: int, *, whole: bool) -> tuple[list[ByteSpan], int]:
     """The spans of bytes that begin with a batch at the position `origin`, and the position where they end.
 
     `whole`: where the bytes end a batch does too. Else what looks like a batch cut off at the end is left out.
     """
-    spans: list[Span] = []
+    spans: list[ByteSpan] = []
     at, size = 0, len(data)
     while at < size:
         head = _head(data, at)
         end = at + head.size if head is not None else size + 1
         if head is not None and end <= size and _is_sound(data, at, head):
-            spans.append(Span(origin + at, origin + end, head, None))
+            spans.append(ByteSpan(origin + at, origin + end, head, None))
             at = end
             continue
         if not whole and head is not None and end > size and head.size <= _LARGEST_BYTES:
@@ -50,8 +50,8 @@ def spans_of(data: memoryview, origin: int, *, whole: bool) -> tuple[list[Span],
         if following is None and not whole and size - at < HEADER_BYTES:
             break
         stop = size if following is None else following
-        cause = Cause.BATCH_CRC if head is not None and end == stop else Cause.HEADER
-        spans.append(Span(origin + at, origin + stop, head, cause))
+        cause = DamageCause.BATCH_CRC if head is not None and end == stop else DamageCause.HEADER
+        spans.append(ByteSpan(origin + at, origin + stop, head, cause))
         at = stop
     return spans, origin + at
 

@@ -8,20 +8,20 @@ from duramen.codec.batch import header
 from duramen.storage.log.empty_log import hold_place
 from duramen.storage.log.log import LOGS_DIRECTORY, Log
 from duramen.storage.log.producers import ProducerTable
-from duramen.storage.log.transactions import TransactionTable, Writers, enter
+from duramen.storage.log.transactions import TransactionalWriters, TransactionTable, enter
 from duramen.storage.segment.blocks import ANY_OFFSET
-from duramen.storage.segment.checks import Expected, damage_of
+from duramen.storage.segment.checks import ExpectedSegment, damage_of
 from duramen.storage.segment.damage import Damage
 from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, ENTRY_BYTES, INDEX_HEADER_BYTES, SegmentIndex, cover
 from duramen.storage.segment.reader import walk_batches
 from duramen.storage.segment.segment import Segment, segment_name
 
-__all__ = ["Cut", "apply_cut", "cut_files", "cut_memory", "end_in_memory", "end_of_cut", "truncate"]
+__all__ = ["TruncatedLog", "apply_cut", "cut_files", "cut_memory", "end_in_memory", "end_of_cut", "truncate"]
 
 _DAMAGED: Final = 0x5A17C0DE  # with it no CRC matches: each batch of such a block is looked at by its own
 
 
-class Cut(NamedTuple):
+class TruncatedLog(NamedTuple):
     """What is left, as the batches left describe it; the last segment is the one to append to."""
 
     segments: list[Segment]
@@ -54,7 +54,7 @@ def end_of_cut(files: FileSystem, log: Log, end_offset: int) -> int:
     return end_offset
 
 
-def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
+def cut_files(files: FileSystem, log: Log, end_offset: int) -> TruncatedLog:
     """Cut the files of `log`, which has nothing in memory, so that it ends at `end_offset`.
 
     A batch that reaches beyond goes whole. What is damaged before it stays damaged, and what is sound around it stays.
@@ -93,7 +93,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         kept.append(Segment(f"{log.directory}/{segment_name(end_offset)}", end_offset))
         if end_offset and log.durability != "memory" and not any(segment.size for segment in kept):
             hold_place(files, log, kept[-1])
-    return Cut(kept, end_offset, *seen)
+    return TruncatedLog(kept, end_offset, *seen)
 
 
 def truncate(files: FileSystem, rest: Segment, entries: int) -> None:
@@ -107,7 +107,7 @@ def truncate(files: FileSystem, rest: Segment, entries: int) -> None:
     index_file.sync()
 
 
-def _rest_in_memory(segment: Segment, end_offset: int, writers: Writers) -> Segment:
+def _rest_in_memory(segment: Segment, end_offset: int, writers: TransactionalWriters) -> Segment:
     """What is left of a segment without a file: itself, where that is all of it."""
     rest = Segment(segment.path, segment.base_offset, segment.generation)
     rest.end_offset = segment.base_offset
@@ -136,13 +136,19 @@ class _Rest:
     """
 
     def __init__(
-        self, files: FileSystem, log: Log, segment: Segment, segment_end: int, end_offset: int, writers: Writers
+        self,
+        files: FileSystem,
+        log: Log,
+        segment: Segment,
+        segment_end: int,
+        end_offset: int,
+        writers: TransactionalWriters,
     ) -> None:
         self.segment = Segment(segment.path, segment.base_offset, segment.generation)
         self.segment.end_offset = segment.base_offset
         self._index = self.segment.index = SegmentIndex()
         lost, epoch_at = log.damage, segment.epoch_at
-        self._expected = Expected(segment.size, segment.base_offset, segment_end, ANY_OFFSET, lost, epoch_at)
+        self._expected = ExpectedSegment(segment.size, segment.base_offset, segment_end, ANY_OFFSET, lost, epoch_at)
         self._start_offset = log.start_offset
         self._end_offset = end_offset
         self._writers = writers
@@ -200,7 +206,7 @@ class _Rest:
             self._index.cover(*cover(self._index.tail_crc, hole.start, [data]))
 
 
-def apply_cut(log: Log, cut: Cut) -> None:
+def apply_cut(log: Log, cut: TruncatedLog) -> None:
     """Take over what `cut_files` left."""
     end_offset = cut.end_offset
     log.segments = cut.segments

@@ -12,7 +12,7 @@ from duramen.storage.log.log import Log
 from duramen.storage.maintenance.delayed_delete import Lingering, set_aside
 from duramen.storage.maintenance.scheduler import Upkeep, trouble
 from duramen.storage.maintenance.segment_rewrite import holds
-from duramen.storage.planning.retention import Late, Limits, SegmentFacts, late, new_start
+from duramen.storage.planning.retention import Late, RetentionLimits, RetentionSegmentFacts, late, new_start
 from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.segment import Segment
 from duramen.storage.truncation.truncation import Truncation
@@ -88,10 +88,10 @@ class Removal:
         """Let go what the log's retention settings say."""
         config = log.config
         facts = [
-            SegmentFacts(segment.base_offset, end, segment.size, _newest_ms(segment), segment.begun_ms)
+            RetentionSegmentFacts(segment.base_offset, end, segment.size, _newest_ms(segment), segment.begun_ms)
             for segment, end in log.with_ends()
         ]
-        limits = Limits(config.retention_ms, config.retention_bytes, config.retention_records)
+        limits = RetentionLimits(config.retention_ms, config.retention_bytes, config.retention_records)
         start = new_start(facts, limits, floors_of(log), log.start_offset, now_ms)
         if start > log.start_offset:
             gone = late(facts, limits, log.start_offset, start)

@@ -16,7 +16,7 @@ from duramen.storage.segment.checks import read_index
 from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex, cover
 from duramen.storage.segment.reader import walk_batches
 from duramen.storage.segment.segment import Segment
-from duramen.storage.truncation.cuts import Cut, cut_files, end_of_cut, truncate
+from duramen.storage.truncation.cuts import TruncatedLog, cut_files, end_of_cut, truncate
 
 __all__ = ["Ending", "cut_ending", "end_of_ending", "ending_of"]
 
@@ -54,7 +54,7 @@ def end_of_ending(files: FileSystem, log: Log, ending: Ending) -> int:
     return end_of_cut(files, log, ending.end_offset) if spot is None else spot.end_offset
 
 
-def cut_ending(files: FileSystem, log: Log, ending: Ending) -> Cut:
+def cut_ending(files: FileSystem, log: Log, ending: Ending) -> TruncatedLog:
     """As `cut_files`. Blocking. Raises OSError."""
     segment = ending.segment
     file = files.open(segment.path + ".log")
@@ -73,7 +73,7 @@ def cut_ending(files: FileSystem, log: Log, ending: Ending) -> Cut:
     rest.index = ending.blocks.up_to(number)
     rest.index.cover(*cover(0, start, [block[: spot.position - start]]))
     truncate(files, rest, rest.index.written)
-    return Cut([*log.segments[:-1], rest], spot.end_offset, ProducerTable(), TransactionTable())
+    return TruncatedLog([*log.segments[:-1], rest], spot.end_offset, ProducerTable(), TransactionTable())
 
 
 def _spot(files: FileSystem, file: File, ending: Ending) -> _Spot | None:

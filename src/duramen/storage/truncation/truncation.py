@@ -8,7 +8,7 @@ from duramen.base.ports import FileSystem
 from duramen.storage.log.log import Log
 from duramen.storage.maintenance.scheduler import Upkeep, trouble
 from duramen.storage.segment.segment import Segment
-from duramen.storage.truncation.cuts import Cut, apply_cut, cut_files, cut_memory, end_in_memory, end_of_cut
+from duramen.storage.truncation.cuts import TruncatedLog, apply_cut, cut_files, cut_memory, end_in_memory, end_of_cut
 from duramen.storage.truncation.tail import cut_ending, end_of_ending, ending_of
 from duramen.storage.wal.control_frames import Notes
 from duramen.storage.wal.frames import FrameType
@@ -108,13 +108,13 @@ class Truncation:
         else:
             self._upkeep.copier.alone(self._cut, self._take_over)
 
-    def _cut(self) -> Callable[[], Cut]:
+    def _cut(self) -> Callable[[], TruncatedLog]:
         ending = ending_of(self._log, self._end_offset)
         if ending is None:
             return partial(cut_files, self._files, self._log, self._end_offset)
         return partial(cut_ending, self._files, self._log, ending)
 
-    def _take_over(self, result: Cut | BaseException) -> None:
+    def _take_over(self, result: TruncatedLog | BaseException) -> None:
         log = self._log
         if isinstance(result, BaseException):
             if log.durability == "os":  # a recovery makes the cut, and nothing else has what came after it

@@ -4,15 +4,15 @@ from tests.broker.replicas.node import PLACE
 from tests.broker.replicas.test_roles import Around
 
 from duramen.base.ids import Position
-from duramen.broker.replicas.throttle.throttle import UNLIMITED, Pace
-from duramen.codec.batch import NewRecord, encode
-from duramen.replication.messages import Fetch, FetchAnswer
+from duramen.broker.replicas.throttle.throttle import UNLIMITED, CatchUpThrottle
+from duramen.codec.batch import BatchInput, encode
+from duramen.replication.messages import ReplicaFetch, ReplicaFetchAnswer
 from duramen.sim.machine.store import StoreOnDoubles
 
 _MS = 1000
 
 
-class _Heard(Pace):
+class _Heard(CatchUpThrottle):
     """A pace that notes what it is told."""
 
     def __init__(self, doubles: StoreOnDoubles) -> None:
@@ -52,17 +52,17 @@ def test_of_a_leader_it_is_the_time_until_all_in_sync_have_it() -> None:
 def _follow(around: Around, in_sync: tuple[int, ...]) -> None:
     """A batch comes from node 2, is on this disk at once, and after 5 ms on all."""
     around.told(2, 1, in_sync, 1)
-    data = encode([NewRecord(1, None, b"v")], leader_epoch=1)
-    around.replicas.receive(PLACE, FetchAnswer(2, 1, _asked(around)), data)
+    data = encode([BatchInput(1, None, b"v")], leader_epoch=1)
+    around.replicas.receive(PLACE, ReplicaFetchAnswer(2, 1, _asked(around)), data)
     around.doubles.settle()
     around.doubles.clock.advance(5)
-    around.replicas.receive(PLACE, FetchAnswer(2, 1, _asked(around), high_watermark=1))
+    around.replicas.receive(PLACE, ReplicaFetchAnswer(2, 1, _asked(around), high_watermark=1))
     around.doubles.settle()
 
 
-def _asked(around: Around) -> Fetch:
+def _asked(around: Around) -> ReplicaFetch:
     fetch = around.sent[-1][1]
-    assert isinstance(fetch, Fetch)
+    assert isinstance(fetch, ReplicaFetch)
     return fetch
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from duramen.base.deadlines import Deadlines
 from duramen.broker.replicas.throttle.pauses import PAUSE_MS, PERIOD_MS
-from duramen.broker.replicas.throttle.throttle import UNLIMITED, Pace
+from duramen.broker.replicas.throttle.throttle import UNLIMITED, CatchUpThrottle
 from duramen.sim.machine.scheduler import VirtualClock
 
 _RATE = 1000
@@ -24,7 +24,7 @@ def _run(deadlines: Deadlines, clock: VirtualClock) -> None:
 def test_what_is_sent_is_paid_for_before_the_next_turn(sizes: list[int]) -> None:
     clock, deadlines = VirtualClock(), Deadlines()
     begun_ms = clock.monotonic_ms()
-    pace = Pace(_RATE, clock, deadlines)
+    pace = CatchUpThrottle(_RATE, clock, deadlines)
     served: list[tuple[int, int]] = []
 
     def serve(number: int, size: int) -> None:
@@ -41,7 +41,7 @@ def test_what_is_sent_is_paid_for_before_the_next_turn(sizes: list[int]) -> None
 
 def test_nobody_goes_before_who_went_has_sent() -> None:
     clock, deadlines = VirtualClock(), Deadlines()
-    pace = Pace(_RATE, clock, deadlines)
+    pace = CatchUpThrottle(_RATE, clock, deadlines)
     gone: list[str] = []
     pace.ask(lambda: gone.append("first"), pauses=True)
     pace.ask(lambda: gone.append("second"), pauses=False)
@@ -57,12 +57,12 @@ def test_nobody_goes_before_who_went_has_sent() -> None:
 
 
 def test_without_a_rate_nobody_has_to_ask() -> None:
-    assert not Pace(UNLIMITED, VirtualClock(), Deadlines()).limited
+    assert not CatchUpThrottle(UNLIMITED, VirtualClock(), Deadlines()).limited
 
 
 def test_while_somebody_writes_it_pauses_now_and_then() -> None:
     clock, deadlines = VirtualClock(), Deadlines()
-    pace = Pace(UNLIMITED, clock, deadlines)
+    pace = CatchUpThrottle(UNLIMITED, clock, deadlines)
     served: list[int] = []
 
     def serve() -> None:
@@ -86,7 +86,7 @@ def test_while_somebody_writes_it_pauses_now_and_then() -> None:
 
 def test_where_nobody_writes_it_does_not_pause() -> None:
     clock, deadlines = VirtualClock(), Deadlines()
-    pace = Pace(UNLIMITED, clock, deadlines)
+    pace = CatchUpThrottle(UNLIMITED, clock, deadlines)
     clock.now_us += 1000 * (PERIOD_MS - clock.wall_ms() % PERIOD_MS)
     gone: list[bool] = []
     pace.ask(lambda: gone.append(True), pauses=True)
@@ -95,7 +95,7 @@ def test_where_nobody_writes_it_does_not_pause() -> None:
 
 def test_who_lacks_only_what_was_written_just_now_does_not_wait_for_a_pause_to_end() -> None:
     clock, deadlines = VirtualClock(), Deadlines()
-    pace = Pace(UNLIMITED, clock, deadlines)
+    pace = CatchUpThrottle(UNLIMITED, clock, deadlines)
     clock.now_us += 1000 * (PERIOD_MS - clock.wall_ms() % PERIOD_MS)
     pace.took(1_000, leads=True)
     gone: list[str] = []
@@ -111,7 +111,7 @@ def test_who_lacks_only_what_was_written_just_now_does_not_wait_for_a_pause_to_e
 @given(st.lists(st.booleans(), max_size=30))
 def test_outside_of_pauses_all_go_in_the_order_in_which_they_ask(pauses: list[bool]) -> None:
     clock, deadlines = VirtualClock(), Deadlines()
-    pace = Pace(_RATE, clock, deadlines)
+    pace = CatchUpThrottle(_RATE, clock, deadlines)
     gone: list[int] = []
 
     def go(number: int) -> None:

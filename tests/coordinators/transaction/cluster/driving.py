@@ -5,11 +5,11 @@ from tests.coordinators.transaction.cluster.writing import Asking, Writer
 
 from duramen.base.errors import DuramenError
 from duramen.broker.partition import Partition
-from duramen.codec.attempts import Attempt, query_name
+from duramen.codec.attempts import TaskAttempt, query_name
 from duramen.coordinators.transaction.batch_decisions import Wish, Won
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, transaction_partition
-from duramen.sim.broker import Answer
-from duramen.transactions.batch_decisions import Winner
+from duramen.sim.broker import CallbackResult
+from duramen.transactions.batch_decisions import AttemptWinner
 
 
 class Run(Asking):
@@ -24,7 +24,7 @@ class Run(Asking):
         """Whether the batch is decided already."""
         found: list[bool] = []
 
-        def attempt(node: Node, _: Partition, answer: Answer[int]) -> None:
+        def attempt(node: Node, _: Partition, answer: CallbackResult[int]) -> None:
             def begun(number: int, decided: bool, error: DuramenError | None) -> None:
                 found[:] = [decided]
                 answer(number, error)
@@ -36,9 +36,9 @@ class Run(Asking):
 
     def write(self, batch: int, partition: int, attempt: int, value: bytes) -> Won:
         """An attempt that writes one record to that partition of the stream `a`."""
-        writer = Writer(self.world, Attempt("q", self.number, batch, partition, attempt).id, 2)
+        writer = Writer(self.world, TaskAttempt("q", self.number, batch, partition, attempt).id, 2)
         writer.write("a", partition, value)
-        return Won(Winner(partition, attempt), writer.identity)
+        return Won(AttemptWinner(partition, attempt), writer.identity)
 
     def decide(self, batch: int, *won: Won) -> None:
         wish = Wish("q", self.number, batch, b"", won)

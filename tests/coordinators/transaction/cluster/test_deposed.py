@@ -10,8 +10,8 @@ from tests.coordinators.transaction.cluster.writing import RETRIED, Writer
 from duramen.base.errors import ProducerFenced, ProducerIdUnknown, QueryFenced, TransactionStateInvalid
 from duramen.coordinators.transaction.batch_decisions import Wish
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, transaction_partition
-from duramen.sim.broker import Answer
-from duramen.transactions.values import Identity
+from duramen.sim.broker import CallbackResult
+from duramen.transactions.values import ProducerIdentity
 
 NAME = "t"
 PLACE = TRANSACTIONS_STREAM, transaction_partition(NAME, 2)
@@ -25,7 +25,7 @@ def depose(world: World, place: tuple[str, int]) -> Node:
     return node
 
 
-def refused(world: World, answer: Answer[Any]) -> BaseException | None:
+def refused(world: World, answer: CallbackResult[Any]) -> BaseException | None:
     """What is said once the node has heard of it; not a word before, or that it is to be asked again."""
     world.settle()
     assert not answer.there or isinstance(answer.error, RETRIED)
@@ -38,7 +38,7 @@ def refused(world: World, answer: Answer[Any]) -> BaseException | None:
 def test_an_id_that_another_knows_is_not_unknown(world: World) -> None:
     deposed = depose(world, PLACE)
     writer = Writer(world, NAME, 2)
-    answer: Answer[Identity] = Answer()
+    answer: CallbackResult[ProducerIdentity] = CallbackResult()
     deposed.broker.transactions.end(NAME, writer.identity, commit=False, version=2, done=answer)
     assert isinstance(refused(world, answer), RETRIED)
     writer.end(commit=False)
@@ -49,7 +49,7 @@ def test_a_producer_that_another_let_go_on_is_not_fenced(world: World) -> None:
     deposed = depose(world, PLACE)
     writer.write("a", 0, b"one")
     writer.end(commit=True)
-    answer: Answer[Identity] = Answer()
+    answer: CallbackResult[ProducerIdentity] = CallbackResult()
     deposed.broker.transactions.end(NAME, writer.identity, commit=False, version=2, done=answer)
     assert isinstance(refused(world, answer), RETRIED)
 
@@ -59,7 +59,7 @@ def test_a_batch_is_not_refused_for_good_by_who_leads_and_coordinates_no_more(wo
     deposed = depose(world, PLACE)
     writer = Writer(world, NAME, version)
     led = next(one for one in deposed.broker.streams.get("a").partitions if one.leads)
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     admit = deposed.broker.transactions.admission(NAME, joins=version == 2)
     led.append(writer.batch(0, b"one"), answer, admit)
     assert isinstance(refused(world, answer), RETRIED)
@@ -69,7 +69,7 @@ def test_a_query_that_another_knows_is_not_unknown(world: World) -> None:
     deposed = depose(world, Run(world, "r1").place)
     run = Run(world, "r1")
     run.begin(0)
-    answer: Answer[None] = Answer()
+    answer: CallbackResult[None] = CallbackResult()
     deposed.broker.transactions.decisions.decide(Wish("q", run.number, 0, b"", ()), answer)
     assert isinstance(refused(world, answer), RETRIED)
     run.decide(0)
@@ -82,7 +82,7 @@ def test_who_coordinates_refuses_what_it_has_to(world: World) -> None:
         first.end(commit=False)
     with pytest.raises(TransactionStateInvalid):
         Writer(world, NAME, 0).end(commit=True)
-    second.identity = Identity(999, 0)
+    second.identity = ProducerIdentity(999, 0)
     with pytest.raises(ProducerIdUnknown):
         second.end(commit=False)
     run = Run(world, "r1")

@@ -8,8 +8,8 @@ from tests.coordinators.transaction.cluster.world import World
 from tests.coordinators.transaction.cluster.writing import Writer
 
 from duramen.coordinators.transaction.log import transaction_partition
-from duramen.sim.broker import Answer
-from duramen.transactions.values import Identity
+from duramen.sim.broker import CallbackResult
+from duramen.transactions.values import ProducerIdentity
 
 VERSIONS = pytest.mark.parametrize("version", [0, 2])
 PLACES = [("a", 0), ("a", 1), ("a", 2)]
@@ -97,7 +97,7 @@ def test_a_node_that_takes_over_several_coordinators_at_once_ends_what_each_has_
     for writer in writers:
         leader = world.leader(*writer.coordinator)
         assert leader is not None
-        ended: Answer[Identity] = Answer()
+        ended: CallbackResult[ProducerIdentity] = CallbackResult()
         transactions = world.node(leader).broker.transactions
         transactions.end(writer.name, writer.identity, commit=True, version=2, done=ended)
     world.at(step, kill)

@@ -8,11 +8,11 @@ from tests.coordinators.transaction.cluster.world import World
 from tests.coordinators.transaction.cluster.writing import Writer
 
 from duramen.base.errors import DuramenError, NotEnoughReplicas, TransactionAbortable
-from duramen.coordinators.transaction.cluster.requests import WRITE_MARKERS, WriteMarkers, Written
+from duramen.coordinators.transaction.cluster.requests import WRITE_MARKERS, WriteMarkers, WriteMarkersResponse
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.errors import Refused
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 
 
 def coordinator_epoch(world: World, writer: Writer) -> int:
@@ -29,10 +29,10 @@ def mark(world: World, writer: Writer, epoch: int, coordinator: int, version: in
         writer.coordinator[1], coordinator, writer.identity.producer_id, epoch, False, version,
         ((world.state.streams["a"].id.bytes, 0),),
     )  # fmt: skip
-    answer: Answer[Written | DuramenError] = Answer()
+    answer: CallbackResult[WriteMarkersResponse | DuramenError] = CallbackResult()
     world.node(node.node_id % 3 + 1).broker.caller.call(node.node_id, WRITE_MARKERS, request, answer)
     world.settle()
-    assert isinstance(answer.value, Written)
+    assert isinstance(answer.value, WriteMarkersResponse)
     return answer.value.results
 
 
@@ -78,7 +78,7 @@ def test_a_stream_that_is_deleted_does_not_hold_up_the_end(world: World) -> None
     writer = Writer(world, "t", 2)
     writer.write("a", 0, b"one")
     writer.write("b", 0, b"one")
-    deleted: Answer[None] = Answer()
+    deleted: CallbackResult[None] = CallbackResult()
     world.nodes[0].broker.delete_stream("b", deleted)
     world.settle()
     assert deleted.value is None
@@ -96,7 +96,7 @@ def test_batches_that_come_while_the_coordinator_is_asked_keep_their_order(seed:
     world.create("a", 3)
     writer = Writer(world, "t", 2)
     node, partition = world.led("a", 0)
-    answers: list[Answer[int]] = [Answer() for _ in range(4)]
+    answers: list[CallbackResult[int]] = [CallbackResult() for _ in range(4)]
     admit = node.broker.transactions.admission("t", joins=True)
     for sequence, answer in enumerate(answers):
         partition.append(writer.batch(sequence, b"%d" % sequence), answer, admit)
@@ -115,7 +115,7 @@ def test_without_a_coordinator_in_reach_a_batch_is_refused_so_that_it_is_sent_ag
     index = next(index for index in range(3) if world.leader("a", index) != coordinator)
     assert coordinator is not None
     node, partition = world.led("a", index)
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     partition.append(writer.batch(0, b"one"), answer, node.broker.transactions.admission("t", joins=True))
     world.kill(coordinator)
     third = next(one.node_id for one in world.nodes if one.node_id not in (coordinator, node.node_id))
@@ -134,7 +134,7 @@ def test_without_a_coordinator_in_reach_a_batch_is_refused_so_that_it_is_sent_ag
 def test_what_has_not_joined_is_not_appended_for_older_clients(world: World) -> None:
     writer = Writer(world, "t", 0)
     node, partition = world.led("a", 1)
-    answer: Answer[int] = Answer()
+    answer: CallbackResult[int] = CallbackResult()
     partition.append(writer.batch(0, b"one"), answer, node.broker.transactions.admission("t", joins=False))
     world.settle()
     assert isinstance(answer.error, TransactionAbortable)

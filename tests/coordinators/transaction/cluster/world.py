@@ -19,14 +19,14 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
 from duramen.broker.changes import ValueDone
-from duramen.broker.membership import Listener
+from duramen.broker.membership import MetadataListener
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of
-from duramen.broker.replicas.dependencies import Kit
+from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.replicas.wire import Said, decode, encode
-from duramen.controller.admin.cluster import ClusterOffice
+from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.decisions import Definition, delete_stream
 from duramen.metadata.events import (
     Event,
@@ -42,12 +42,18 @@ from duramen.metadata.partitions import PartitionId, PartitionState, difference
 from duramen.metadata.state import ControllerState
 from duramen.replication.effects import Effect
 from duramen.replication.machine import Behind
-from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
+from duramen.replication.messages import (
+    AlterPartition,
+    AlterPartitionAnswer,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    ReplicaRefusal,
+)
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.responses import Block, Created, Done
 from duramen.rpc.wire import VERSION
 from duramen.service.broker import Broker, Ports
-from duramen.sim.broker import Answer
+from duramen.sim.broker import CallbackResult
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.views import MemoryViewStore
@@ -74,7 +80,7 @@ class Standing:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self.state = ControllerState()
-        self.listener: Listener | None = None
+        self.listener: MetadataListener | None = None
 
     @property
     def most_replicas(self) -> int:
@@ -90,7 +96,7 @@ class Standing:
         self._node.world.decide(self._node, request, done)
 
     @property
-    def office(self) -> ClusterOffice:
+    def office(self) -> ClusterAdmin:
         raise AssertionError("nobody operates this cluster")
 
     def behind(self) -> Iterator[Sequence[Behind]]:
@@ -107,7 +113,7 @@ class Standing:
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         return self._node.world.ask(self._node, node_id, body, done)
 
-    def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
+    def start(self, listener: MetadataListener, done: Callable[[DuramenError | None], None]) -> None:
         self.listener = listener
         done(None)
 
@@ -165,14 +171,14 @@ class Node:
             self.settings, Metrics(), directory_id=str(directory.id), report=self.reports.append,
             standing=self.standing,
         )  # fmt: skip
-        started: Answer[None] = Answer()
+        started: CallbackResult[None] = CallbackResult()
         self.broker.start(started)
         self.worker.settle()
         assert started.value is None
 
     def join(self) -> None:
         self.broker_epoch = self.world.registered(self)
-        kit = Kit(self.node_id, self.broker_epoch, self.store, self.world.clock, self.deadlines, self)
+        kit = ReplicaDependencies(self.node_id, self.broker_epoch, self.store, self.world.clock, self.deadlines, self)
         self.replicas = Replicas(
             kit, self.broker.partition, lambda place: config_of(self.standing.state, place.stream_id)
         )
@@ -214,7 +220,9 @@ class Node:
 
     # -- what its replicas want -----------------------------------------------------------------------
 
-    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+    def send(
+        self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]
+    ) -> None:
         body = b"".join(bytes(piece) for piece in encode([Said(place, message, records)]))
 
         def came(other: Node) -> None:
@@ -276,7 +284,7 @@ class World:
         for node in self.nodes:
             streams = node.broker.internal_streams
             for ensure in (streams.ensure_transactions, streams.ensure_offsets):
-                ready: Answer[None] = Answer()
+                ready: CallbackResult[None] = CallbackResult()
                 ensure(ready)
                 self.settle()
                 assert ready.value is None
@@ -464,14 +472,14 @@ class World:
         state = self.state.partitions.get(place)
         refusal, new = None, None
         if state is None or state.leader != node.node_id or asked.leader_epoch != state.leader_epoch:
-            refusal = Refusal.FENCED_LEADER_EPOCH
+            refusal = ReplicaRefusal.FENCED_LEADER_EPOCH
         elif asked.partition_epoch != state.partition_epoch:
-            refusal = Refusal.INVALID_UPDATE_VERSION
+            refusal = ReplicaRefusal.INVALID_UPDATE_VERSION
         elif any(
             not self.node(one.node_id).up or self.node(one.node_id).broker_epoch != one.broker_epoch
             for one in asked.in_sync
         ):
-            refusal = Refusal.INELIGIBLE_REPLICA
+            refusal = ReplicaRefusal.INELIGIBLE_REPLICA
         else:
             new = state_of(self._change(place, state, isr=tuple(one.node_id for one in asked.in_sync)))
         node.replicas.receive(place, AlterPartitionAnswer(asked, new, refusal))
@@ -541,7 +549,7 @@ class World:
         return node, node.broker.streams.get(name).partition(index)
 
     def create(self, name: str, partitions: int) -> None:
-        made: Answer[None] = Answer()
+        made: CallbackResult[None] = CallbackResult()
         self.nodes[0].broker.create_stream(Definition(name, partitions, {}), made)
         self.settle()
         assert made.value is None

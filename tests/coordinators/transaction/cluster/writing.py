@@ -19,13 +19,13 @@ from duramen.base.errors import (
     StreamNotFound,
 )
 from duramen.broker.partition import Partition
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.groups.records import CommittedOffset, OffsetKey
-from duramen.sim.broker import Answer
-from duramen.transactions.values import Identity, TopicPartition
+from duramen.sim.broker import CallbackResult
+from duramen.transactions.values import PartitionName, ProducerIdentity
 
 RETRIED = (
     ConcurrentTransactions, CoordinatorLoading, NotCoordinator, NotEnoughReplicas, NotEnoughReplicasAfterAppend,
@@ -42,12 +42,12 @@ class Asking:
         self.world = world
         self.name = name
 
-    def until(self, place: tuple[str, int], attempt: Callable[[Node, Partition, Answer[Any]], None]) -> Any:
+    def until(self, place: tuple[str, int], attempt: Callable[[Node, Partition, CallbackResult[Any]], None]) -> Any:
         """Ask the leader of that partition, whoever it is, until it answers."""
         for attempts in range(300):
             if attempts == _PATIENCE:
                 self.world.start_all()
-            answer: Answer[Any] = Answer()
+            answer: CallbackResult[Any] = CallbackResult()
             leader = self.world.leader(*place)
             if leader is not None and self.world.node(leader).up:
                 node = self.world.node(leader)
@@ -76,16 +76,16 @@ class Writer(Asking):
     def initialise(self) -> None:
         """Ask for an identity."""
 
-        def attempt(node: Node, _: Partition, answer: Answer[Identity]) -> None:
+        def attempt(node: Node, _: Partition, answer: CallbackResult[ProducerIdentity]) -> None:
             node.broker.transactions.initialise(self.name, _TIMEOUT_MS, None, answer)
 
-        self.identity: Identity = self.until(self.coordinator, attempt)
+        self.identity: ProducerIdentity = self.until(self.coordinator, attempt)
         self._sequences.clear()
 
     def write(self, stream: str, index: int, value: bytes) -> None:
         """One record, acknowledged by all replicas."""
         if self.version < 2:
-            wanted = [TopicPartition(stream, index)]
+            wanted = [PartitionName(stream, index)]
             self.until(
                 self.coordinator,
                 lambda node, _, answer: node.broker.transactions.add_partitions(
@@ -95,7 +95,7 @@ class Writer(Asking):
         sequence = self._sequences.get((stream, index), 0)
         self._sequences[stream, index] = sequence + 1
 
-        def attempt(node: Node, partition: Partition, answer: Answer[int]) -> None:
+        def attempt(node: Node, partition: Partition, answer: CallbackResult[int]) -> None:
             admit = node.broker.transactions.admission(self.name, joins=self.version >= 2)
             partition.append(self.batch(sequence, value), answer, admit)
 
@@ -104,7 +104,7 @@ class Writer(Asking):
     def batch(self, sequence: int, value: bytes) -> bytearray:
         """One record of its transaction."""
         return encode(
-            [NewRecord(self.world.clock.wall_ms(), None, value)],
+            [BatchInput(self.world.clock.wall_ms(), None, value)],
             attributes=TRANSACTIONAL, producer_id=self.identity.producer_id, producer_epoch=self.identity.epoch,
             base_sequence=sequence,
         )  # fmt: skip
@@ -117,7 +117,7 @@ class Writer(Asking):
                 lambda node, _, answer: node.broker.transactions.add_group(self.name, self.identity, group, answer),
             )
 
-        def attempt(node: Node, _: Partition, answer: Answer[Any]) -> None:
+        def attempt(node: Node, _: Partition, answer: CallbackResult[Any]) -> None:
             def done(result: list[DuramenError | None] | DuramenError) -> None:
                 answer(result if isinstance(result, DuramenError) else result[0])
 
@@ -131,7 +131,7 @@ class Writer(Asking):
     def end(self, *, commit: bool) -> None:
         """Commit or abort, and take over the identity to go on with."""
 
-        def attempt(node: Node, _: Partition, answer: Answer[Identity]) -> None:
+        def attempt(node: Node, _: Partition, answer: CallbackResult[ProducerIdentity]) -> None:
             node.broker.transactions.end(self.name, self.identity, commit=commit, version=self.version, done=answer)
 
         identity = self.until(self.coordinator, attempt)

@@ -23,9 +23,9 @@ from duramen.base.errors import (
 )
 from duramen.base.metrics import Metrics
 from duramen.doors.http.cluster.routes import ROUTES
-from duramen.doors.http.serving.routes import Call, Node
+from duramen.doors.http.serving.routes import Call, RouteNode
 from duramen.metadata.partitions import PartitionId, PartitionState
-from duramen.metadata.rebalance import Move, Reason
+from duramen.metadata.rebalance import MoveReason, ReplicaMove
 from duramen.raft.voters import ReplicaId, Voter
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.responses import Done, Observed, Planned, Stepped
@@ -39,7 +39,10 @@ PARTITIONS = (
 )
 PLACES = [PartitionId(STREAM, index) for index in range(len(PARTITIONS))]
 SEEN = Observed(*described()[:5], tuple(described().endpoints), {1: 20, 2: 17, 3: 20})
-MOVES = (Move(PLACES[0], (1, 2), (2, 3), (Reason.LOAD, Reason.LEADER)), Move(PLACES[1], (2, 1), (1, 2), ()))
+MOVES = (
+    ReplicaMove(PLACES[0], (1, 2), (2, 3), (MoveReason.LOAD, MoveReason.LEADER)),
+    ReplicaMove(PLACES[1], (2, 1), (1, 2), ()),
+)
 
 
 class Cluster:
@@ -50,7 +53,7 @@ class Cluster:
         office, self.asking = office_of(script, state_of(*PARTITIONS))
         standing: Any = Operated(manual.broker.standing, office)
         manual.broker.standing = standing
-        self._node = Node(Metrics(), {}, str)
+        self._node = RouteNode(Metrics(), {}, str)
         self._node.broker = manual.broker
         self._node.cluster_id = "c"
 

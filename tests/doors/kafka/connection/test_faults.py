@@ -19,7 +19,7 @@ from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.versions import Api, ApiKey
 from duramen.doors.kafka.connection.error_responses import refuse
 from duramen.doors.kafka.connection.fault_injection import EXEMPT, Injector
-from duramen.doors.kafka.connection.faults import Fault, Faults
+from duramen.doors.kafka.connection.faults import Fault, RequestFaults
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.fetch_sessions import FetchSessions
@@ -175,7 +175,7 @@ def test_a_fetch_session_is_refused_as_a_whole(context: Context) -> None:
 
 
 def test_a_table_counts_what_it_gave() -> None:
-    faults = Faults()
+    faults = RequestFaults()
     faults.error(ApiKey.PRODUCE, CODE, 2)
     faults.error(ApiKey.FETCH, CODE, None)
     faults.delay(ApiKey.PRODUCE, 5)
@@ -186,7 +186,7 @@ def test_a_table_counts_what_it_gave() -> None:
 
 
 def test_a_late_answer_is_the_same_answer_later(context: Context) -> None:
-    faults, clock, deadlines = Faults(), ManualClock(), Deadlines()
+    faults, clock, deadlines = RequestFaults(), ManualClock(), Deadlines()
     injector = Injector(faults, clock, deadlines)
     faults.delay(ApiKey.HEARTBEAT, 50)
     body = REQUESTS[ApiKey.HEARTBEAT].encode(4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
@@ -211,7 +211,7 @@ def test_a_late_answer_is_the_same_answer_later(context: Context) -> None:
 
 
 def test_the_eyes_of_the_test_see_what_is_there(context: Context) -> None:
-    faults = Faults()
+    faults = RequestFaults()
     faults.error(ApiKey.HEARTBEAT, CODE, None)
     body = REQUESTS[ApiKey.HEARTBEAT].encode(4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
     exchange, _ = exchange_of(ApiKey.HEARTBEAT, 4, body, EXEMPT)

@@ -16,7 +16,7 @@ from tests.clients import CONFLUENT, Record, until
 from tests.doors.kafka.members import MEMBERS, Member
 from tests.untyped import untyped
 
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
@@ -138,7 +138,7 @@ def described(admin: AdminClient, group: str) -> Any:
 def epoch_of(node: NodeProcess, group: str) -> int:
     """The group's epoch: it changes with every rebalance."""
     host, _, port = node.kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id="raw", timeout_s=_S)
+    connection = BrokerConnection(host, int(port), client_id="raw", timeout_s=_S)
     try:
         answer = connection.request(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
     finally:
@@ -373,7 +373,7 @@ def test_every_library_s_classic_members_live_beside_new_ones(quick: NodeProcess
 
 def test_what_a_heartbeat_may_not_say(quick: NodeProcess, stream_name: str) -> None:
     host, _, port = quick.kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id="raw", timeout_s=_S)
+    connection = BrokerConnection(host, int(port), client_id="raw", timeout_s=_S)
     good = {
         "group_id": stream_name, "member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 1000,
         "subscribed_topic_names": ["a"], "topic_partitions": [],

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.clients import AIOKAFKA, CONFLUENT, Place, Record
 from tests.untyped import untyped
 
-from duramen.client.connection import Connection
+from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
@@ -75,7 +75,7 @@ def test_what_was_deleted_stays_deleted_over_a_kill(new_node: Callable[..., Node
     assert [read.place for read in found] == [Place(0, offset) for offset in range(15, 20)]
 
 
-def test_what_is_refused(node: NodeProcess, admin: AdminClient, raw: Connection, stream_name: str) -> None:
+def test_what_is_refused(node: NodeProcess, admin: AdminClient, raw: BrokerConnection, stream_name: str) -> None:
     _fill(node, admin, stream_name)
     consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": stream_name})
     consumer.commit(offsets=[TopicPartition(stream_name, 0, 1)], asynchronous=False)

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from tests.raw import connect
 from tests.untyped import untyped
 
-from duramen.client.connection import Connection
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode
+from duramen.client.connection import BrokerConnection
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
@@ -228,7 +228,7 @@ def test_aiokafka_commits_and_aborts(node: NodeProcess, stream_name: str) -> Non
 # -- below every client -------------------------------------------------------------------------------
 
 
-def begun(node: NodeProcess, name: str, timeout_ms: int = 60_000) -> tuple[Connection, int, int]:
+def begun(node: NodeProcess, name: str, timeout_ms: int = 60_000) -> tuple[BrokerConnection, int, int]:
     """A connection, and id and epoch of a new producer."""
     connection = connect(node)
     answer = connection.request(
@@ -275,7 +275,7 @@ def test_transactions_are_listed_and_described(node: NodeProcess, stream_name: s
     connection.close()
 
 
-def ask(connection: Connection, api: ApiKey, version: int, message: dict[str, Any]) -> dict[str, Any]:
+def ask(connection: BrokerConnection, api: ApiKey, version: int, message: dict[str, Any]) -> dict[str, Any]:
     """A request of a version of the test's choice."""
     sent = connection._send(api, version, [REQUESTS[api].encode(version, message)])
     _, frame, start = connection.receive(sent)
@@ -283,11 +283,11 @@ def ask(connection: Connection, api: ApiKey, version: int, message: dict[str, An
 
 
 def produce(
-    connection: Connection, name: str, stream: str, identity: tuple[int, int], sequence: int, *, version: int = 12
+    connection: BrokerConnection, name: str, stream: str, identity: tuple[int, int], sequence: int, *, version: int = 12
 ) -> int:
     """One record in a transaction; the answer's error."""
     batch = encode(
-        [NewRecord(1, None, b"v")],
+        [BatchInput(1, None, b"v")],
         attributes=TRANSACTIONAL, producer_id=identity[0], producer_epoch=identity[1], base_sequence=sequence,
     )  # fmt: skip
     request = ProduceRequest(name, -1, 30_000, [TopicData(stream, [PartitionData(0, memoryview(batch))])])

@@ -6,7 +6,7 @@ from duramen.base.metrics import Metrics
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
-from duramen.doors.kafka.request.metrics import Measuring, error_codes
+from duramen.doors.kafka.request.metrics import RequestMetrics, error_codes
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_every_error_once_at_any_depth(message: Message, codes: set[int]) -> Non
 
 def test_an_answer_is_counted_under_its_api_and_its_errors() -> None:
     metrics = Metrics()
-    measuring = Measuring(metrics)
+    measuring = RequestMetrics(metrics)
     measuring.came(ApiKey.HEARTBEAT)
     measuring.answered(ApiKey.HEARTBEAT, 0.003, {ErrorCode.UNKNOWN_MEMBER_ID})
     measuring.answered(ApiKey.HEARTBEAT, 0.003, ())

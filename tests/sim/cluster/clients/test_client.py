@@ -6,30 +6,30 @@ from tests.sim.cluster.test_membership import forming, until
 
 from duramen.base.errors import DuramenError, NotLeader, OutOfOrderSequence, StorageFailed, StreamNotFound
 from duramen.broker.partition import Partition
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.controller import requests
 from duramen.service.broker import Broker
 from duramen.sim.cluster.clients.calls import partition_at
-from duramen.sim.cluster.clients.client import Client
-from duramen.sim.cluster.world import World
+from duramen.sim.cluster.clients.client import ClusterClient
+from duramen.sim.cluster.world import ClusterWorld
 from duramen.storage.log.refused_batches import NEW_LEADER_MS
 
 PRODUCER: Final = 7
 
 
-def broker_of(world: World, node_id: int) -> Broker:
+def broker_of(world: ClusterWorld, node_id: int) -> Broker:
     broker = world.nodes[node_id].broker
     assert broker is not None
     return broker
 
 
-def partition_of(world: World, node_id: int, place: PartitionId) -> Partition:
+def partition_of(world: ClusterWorld, node_id: int, place: PartitionId) -> Partition:
     return partition_at(broker_of(world, node_id), place)
 
 
-def made(world: World) -> PartitionId:
+def made(world: ClusterWorld) -> PartitionId:
     """A partition of three replicas that somebody leads."""
     config = {"min.insync.replicas": "1"}
     broker_of(world, 1).standing.ask(requests.CreateStream(Definition("s", 1, config), 3), lambda _: None)
@@ -37,12 +37,12 @@ def made(world: World) -> PartitionId:
     return world.calls.places()[0]
 
 
-def leader_of(world: World, place: PartitionId) -> int | None:
+def leader_of(world: ClusterWorld, place: PartitionId) -> int | None:
     known = world.witness.council.state.partitions.get(place)
     return None if known is None else known.leader
 
 
-def leads(world: World, place: PartitionId) -> bool:
+def leads(world: ClusterWorld, place: PartitionId) -> bool:
     """Whether who leads by what is committed knows it, and may be written to."""
     node_id = leader_of(world, place)
     if node_id is None:
@@ -56,16 +56,16 @@ def leads(world: World, place: PartitionId) -> bool:
     return True
 
 
-def lead_for_long(world: World) -> None:
+def lead_for_long(world: ClusterWorld) -> None:
     """Let so much time go by that who leads is no new leader any more."""
     end_us = world.true.now_us + NEW_LEADER_MS * 1_000
     until(world, lambda: world.true.now_us >= end_us)
 
 
-def append(world: World, node_id: int, place: PartitionId, sequence: int) -> list[DuramenError | None]:
+def append(world: ClusterWorld, node_id: int, place: PartitionId, sequence: int) -> list[DuramenError | None]:
     """What the producer is answered, once it is."""
     data = encode(
-        [NewRecord(0, None, b"%d" % sequence)], producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence
+        [BatchInput(0, None, b"%d" % sequence)], producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence
     )
     answers: list[DuramenError | None] = []
     partition_of(world, node_id, place).append(data, lambda _, error: answers.append(error))
@@ -75,7 +75,7 @@ def append(world: World, node_id: int, place: PartitionId, sequence: int) -> lis
 def test_a_gap_that_one_who_was_deposed_sees_says_nothing() -> None:
     world = forming()
     place = made(world)
-    client, before = Client(world.calls, "a client", 1), leader_of(world, place)
+    client, before = ClusterClient(world.calls, "a client", 1), leader_of(world, place)
     assert before is not None
     lead_for_long(world)
     first = append(world, before, place, 0)
@@ -101,10 +101,10 @@ def test_a_gap_that_one_who_was_deposed_sees_says_nothing() -> None:
     assert client.judged(before, place, partition_of(world, before, place), failed) is failed
 
 
-class Asking(Client):
+class Asking(ClusterClient):
     """Asks whom to go to, until somebody says it."""
 
-    def __init__(self, world: World, place: PartitionId) -> None:
+    def __init__(self, world: ClusterWorld, place: PartitionId) -> None:
         super().__init__(world.calls, "a client", 1)
         self.place = place
         self.told: list[tuple[int, int]] = []  # nodes and their epochs

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.spark.pipelines.definition.graph import ordered, streams_of
-from duramen.spark.pipelines.definition.model import Declared
+from duramen.spark.pipelines.definition.model import PipelineModel
 from duramen.spark.pipelines.definition.parser import parse
-from duramen.spark.pipelines.definition.problems import Place, Problems
+from duramen.spark.pipelines.definition.problems import Problems, SourcePlace
 
 RIGHT = """\
 pipeline: delays
@@ -35,7 +35,7 @@ sinks:
 """
 
 
-def parsed(text: str, environment: dict[str, str] | None = None) -> tuple[Declared | None, list[str]]:
+def parsed(text: str, environment: dict[str, str] | None = None) -> tuple[PipelineModel | None, list[str]]:
     problems = Problems()
     declared = parse(text, "/here", environment or {}, problems)
     if declared is not None:
@@ -60,9 +60,9 @@ def edited(old: str, new: str) -> list[str]:
     return found
 
 
-def place_in(text: str, fragment: str) -> Place:
+def place_in(text: str, fragment: str) -> SourcePlace:
     at = text.index(fragment)
-    return Place(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+    return SourcePlace(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
 
 
 def test_a_right_one() -> None:

@@ -4,23 +4,23 @@ from collections import deque
 from typing import Final
 
 from duramen.base.ports import Clock
-from duramen.broker.replicas.throttle.throttle import Pace
+from duramen.broker.replicas.throttle.throttle import CatchUpThrottle
 from duramen.storage.log.log import Log
 
-__all__ = ["Timing"]
+__all__ = ["AckLatencyTimer"]
 
 _MOST: Final = 64
 """Batches on their way whose time is taken: of more, those behind are about as late."""
 
 
-class Timing:
+class AckLatencyTimer:
     """The time from when a replica in sync has a batch until it hears that all have it on disk.
 
     Of a leader that is an acknowledgement. A follower hears of it at once too, so that whoever serves others while
     this node follows knows of producers elsewhere.
     """
 
-    def __init__(self, log: Log, clock: Clock, pace: Pace | None) -> None:
+    def __init__(self, log: Log, clock: Clock, pace: CatchUpThrottle | None) -> None:
         self._log = log
         self._clock = clock
         self._pace = pace

@@ -9,7 +9,7 @@ from duramen.base.ports import Clock
 from duramen.broker.replicas.throttle.control import Yielding
 from duramen.broker.replicas.throttle.pauses import pause_left_ms, settled
 
-__all__ = ["UNLIMITED", "Pace"]
+__all__ = ["UNLIMITED", "CatchUpThrottle"]
 
 UNLIMITED: Final = (1 << 63) - 1
 """As many bytes a second as there are (the default of Kafka's `leader.replication.throttled.rate`)."""
@@ -22,7 +22,7 @@ class _Turn(NamedTuple):
     go: Callable[[], None]
 
 
-class Pace:
+class CatchUpThrottle:
     """A rate, in bytes a second, that those who are served share in the order in which they ask.
 
     It is what producers hardly feel (`Yielding`), and at most `most_rate`. While there are any, those who lack much

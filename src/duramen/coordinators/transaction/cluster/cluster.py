@@ -13,16 +13,16 @@ from duramen.coordinators.transaction.cluster.marker_writer import Finishing
 from duramen.coordinators.transaction.cluster.participant import Participant
 from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS, Join, Joined
 from duramen.coordinators.transaction.cluster.store import SharedLedger
-from duramen.coordinators.transaction.cluster.verification import Joining
-from duramen.coordinators.transaction.completion import Places
+from duramen.coordinators.transaction.cluster.verification import TransactionVerification
+from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.rpc.caller import Caller
 from duramen.rpc.server import Done
-from duramen.transactions.values import PREPARED, Identity, TopicPartition, Transaction
+from duramen.transactions.values import PREPARED, PartitionName, ProducerIdentity, TransactionalId
 
 __all__ = ["ClusterKit", "ClusterTransactions", "Decides", "JoinDone"]
 
-JoinDone = Callable[[Collection[TopicPartition], DuramenError | None], None]
+JoinDone = Callable[[Collection[PartitionName], DuramenError | None], None]
 """Called with the partitions that were not in the transaction before."""
 
 _JOINING_VERSION: Final = 2
@@ -32,15 +32,15 @@ class Decides(Protocol):
     """Who decides whether partitions are in a transaction that this node coordinates."""
 
     def join(
-        self, id_: str, identity: Identity, partitions: Collection[TopicPartition], version: int, done: JoinDone
+        self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], version: int, done: JoinDone
     ) -> None:
         """They are from here on."""
 
     def verify(
         self,
         id_: str,
-        identity: Identity,
-        partitions: Collection[TopicPartition],
+        identity: ProducerIdentity,
+        partitions: Collection[PartitionName],
         done: Callable[[DuramenError | None], None],
     ) -> None:
         """`done` has an error where they are not."""
@@ -62,13 +62,15 @@ class ClusterKit(NamedTuple):
 class ClusterTransactions:
     """Its parts, put together: `ledger` and `joining` are for requests of clients."""
 
-    def __init__(self, places: Places, known: KnownTransactions, kit: ClusterKit, decides: Decides) -> None:
+    def __init__(
+        self, places: TransactionDependencies, known: KnownTransactions, kit: ClusterKit, decides: Decides
+    ) -> None:
         soon, log = places.store.soon, places.log
         self._known = known
         self._streams = places.streams
         self._decides = decides
         self._participant = Participant(places, kit.clock, self._ends)
-        self.joining = Joining(places, self._participant, kit.caller, soon)
+        self.joining = TransactionVerification(places, self._participant, kit.caller, soon)
         self._shards = Shards(log, known, soon, kit.report, self._began)
         self.ledger = SharedLedger(log, known, self._shards, kit.clock, kit.deadlines, soon, self._prepared)
         self._finishing = Finishing(
@@ -95,19 +97,19 @@ class ClusterTransactions:
                 self._finishing.begin(shard, one)
         self._decides.took_in()
 
-    def _prepared(self, shard: Shard, one: Transaction) -> None:
+    def _prepared(self, shard: Shard, one: TransactionalId) -> None:
         self._finishing.begin(shard, one)
 
     # -- what other nodes ask -----------------------------------------------------------------------
 
     def _join(self, request: Join, done: Done[Joined]) -> None:
-        identity = Identity(request.producer_id, request.epoch)
-        partitions = [TopicPartition(*one) for one in request.partitions]
+        identity = ProducerIdentity(request.producer_id, request.epoch)
+        partitions = [PartitionName(*one) for one in request.partitions]
         epoch = self._shards.get(request.id).epoch
         if request.joins:
             self._check_there(partitions)
 
-            def joined(begun: Collection[TopicPartition], error: DuramenError | None) -> None:
+            def joined(begun: Collection[PartitionName], error: DuramenError | None) -> None:
                 done(Joined(epoch, tuple(one in begun for one in partitions)) if error is None else error)
 
             self._decides.join(request.id, identity, partitions, _JOINING_VERSION, joined)
@@ -117,7 +119,7 @@ class ClusterTransactions:
                 request.id, identity, partitions, lambda error: done(there if error is None else error)
             )
 
-    def _check_there(self, partitions: Collection[TopicPartition]) -> None:
+    def _check_there(self, partitions: Collection[PartitionName]) -> None:
         """Who ends a transaction leaves out what was deleted: so what joins is known here."""
         for one in partitions:
             stream = self._streams.find(one.topic)

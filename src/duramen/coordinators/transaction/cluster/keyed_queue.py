@@ -3,12 +3,12 @@
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["Turns"]
+__all__ = ["KeyedQueue"]
 
 Action = Callable[[], None]
 
 
-class Turns:
+class KeyedQueue:
     """Who comes while another of the same name has not called `over` waits for it. `soon` is where who follows goes."""
 
     def __init__(self, soon: Callable[[Action], None]) -> None:

@@ -9,7 +9,7 @@ from duramen.codec.attempts import query_name
 from duramen.coordinators.transaction.log import TransactionLog
 from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.transactions.batch_decisions import Query
-from duramen.transactions.values import Transaction
+from duramen.transactions.values import TransactionalId
 
 __all__ = ["Shard", "Shards"]
 
@@ -39,7 +39,7 @@ class _Taking:
         self._known = known
         self._shard = shard
 
-    def take(self, id_: str, one: Transaction | None) -> None:
+    def take(self, id_: str, one: TransactionalId | None) -> None:
         if not self._shards.is_led(self._shard):
             return
         if one is None:

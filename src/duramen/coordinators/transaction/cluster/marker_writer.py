@@ -9,15 +9,15 @@ from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.coordinators.transaction.cluster.loader import Shard, Shards
-from duramen.coordinators.transaction.cluster.requests import WRITE_MARKERS, WriteMarkers, Written
-from duramen.coordinators.transaction.completion import Places
+from duramen.coordinators.transaction.cluster.requests import WRITE_MARKERS, WriteMarkers, WriteMarkersResponse
+from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
-from duramen.transactions.values import TopicPartition, Transaction, TransactionState
+from duramen.transactions.values import PartitionName, TransactionalId, TransactionState
 
 __all__ = ["Complete", "Finishing"]
 
-Complete = Callable[[Shard, Transaction, Callable[[], None]], None]
+Complete = Callable[[Shard, TransactionalId, Callable[[], None]], None]
 
 _AGAIN_MS: Final = 50
 _AGAIN_MOST_MS: Final = 1_000
@@ -29,10 +29,10 @@ class _Ending:
 
     __slots__ = ("left", "one", "shard")
 
-    def __init__(self, shard: Shard, one: Transaction) -> None:
+    def __init__(self, shard: Shard, one: TransactionalId) -> None:
         self.shard = shard
         self.one = one
-        self.left: set[TopicPartition] | None = set(one.partitions)  # None: all have it
+        self.left: set[PartitionName] | None = set(one.partitions)  # None: all have it
 
 
 class Finishing:
@@ -40,7 +40,7 @@ class Finishing:
 
     def __init__(
         self,
-        places: Places,
+        places: TransactionDependencies,
         shards: Shards,
         caller: Caller,
         clock: Clock,
@@ -56,11 +56,11 @@ class Finishing:
         self._clock = clock
         self._deadlines = deadlines
         self._complete = complete
-        self._again: dict[_Ending, set[TopicPartition]] = {}
+        self._again: dict[_Ending, set[PartitionName]] = {}
         self._again_ms = _AGAIN_MS
         self._timer: Deadline | None = None
 
-    def begin(self, shard: Shard, prepared: Transaction) -> None:
+    def begin(self, shard: Shard, prepared: TransactionalId) -> None:
         """See to the end of a transaction that is stored as prepared."""
         ending = _Ending(shard, prepared)
         self._send(ending, prepared.partitions)
@@ -75,8 +75,8 @@ class Finishing:
     def _ended(self, *, commit: bool) -> None:
         (self._committed if commit else self._aborted).value += 1
 
-    def _send(self, ending: _Ending, wanted: Iterable[TopicPartition]) -> None:
-        by_node: dict[int, list[tuple[TopicPartition, PartitionId]]] = {}
+    def _send(self, ending: _Ending, wanted: Iterable[PartitionName]) -> None:
+        by_node: dict[int, list[tuple[PartitionName, PartitionId]]] = {}
         for one in sorted(wanted):
             stream = self._places.streams.find(one.topic)
             if stream is None or one.partition >= len(stream.partitions):
@@ -93,7 +93,7 @@ class Finishing:
             for first in range(0, len(found), _AT_ONCE):
                 self._ask(ending, node_id, found[first : first + _AT_ONCE])
 
-    def _ask(self, ending: _Ending, node_id: int, found: list[tuple[TopicPartition, PartitionId]]) -> None:
+    def _ask(self, ending: _Ending, node_id: int, found: list[tuple[PartitionName, PartitionId]]) -> None:
         one = ending.one
         request = WriteMarkers(
             ending.shard.index, ending.shard.epoch, one.producer_id, one.epoch,
@@ -103,8 +103,10 @@ class Finishing:
         answered = partial(self._answered, ending, [place for place, _ in found])
         self._caller.call(node_id, WRITE_MARKERS, request, answered)
 
-    def _answered(self, ending: _Ending, asked: list[TopicPartition], answer: Written | DuramenError) -> None:
-        if isinstance(answer, Written) and len(answer.results) == len(asked):
+    def _answered(
+        self, ending: _Ending, asked: list[PartitionName], answer: WriteMarkersResponse | DuramenError
+    ) -> None:
+        if isinstance(answer, WriteMarkersResponse) and len(answer.results) == len(asked):
             for one, refused in zip(asked, answer.results, strict=True):
                 if refused is None:
                     self._again_ms = _AGAIN_MS
@@ -115,13 +117,13 @@ class Finishing:
             self._later(ending, asked)
         self._look(ending)
 
-    def _settle(self, ending: _Ending, one: TopicPartition) -> None:
+    def _settle(self, ending: _Ending, one: PartitionName) -> None:
         if ending.left is not None:
             ending.left.discard(one)
 
     # -- again --------------------------------------------------------------------------------------
 
-    def _later(self, ending: _Ending, wanted: Iterable[TopicPartition]) -> None:
+    def _later(self, ending: _Ending, wanted: Iterable[PartitionName]) -> None:
         self._again.setdefault(ending, set()).update(wanted)
         if self._timer is None:
             self._timer = self._deadlines.at(self._clock.monotonic_ms() + self._again_ms, self._fire)

@@ -15,8 +15,8 @@ from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.codec.batch import header
 from duramen.codec.markers import encode_marker
-from duramen.coordinators.transaction.cluster.requests import WriteMarkers, Written
-from duramen.coordinators.transaction.completion import Places
+from duramen.coordinators.transaction.cluster.requests import WriteMarkers, WriteMarkersResponse
+from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.errors import Refused
 from duramen.storage.log.log import LogKey
@@ -30,7 +30,7 @@ Done = Callable[[DuramenError | None], None]
 class Participant:
     """Writes markers. `ends` is told of each before it is written: the partition and the producer id."""
 
-    def __init__(self, places: Places, clock: Clock, ends: Callable[[Partition, int], None]) -> None:
+    def __init__(self, places: TransactionDependencies, clock: Clock, ends: Callable[[Partition, int], None]) -> None:
         self._places = places
         self._clock = clock
         self._ends = ends
@@ -49,7 +49,7 @@ class Participant:
         """Whether a marker of a producer is on its way into the log."""
         return (partition.log.key, producer_id) in self._ending
 
-    def write(self, request: WriteMarkers, done: Callable[[Written], None]) -> None:
+    def write(self, request: WriteMarkers, done: Callable[[WriteMarkersResponse], None]) -> None:
         """Write the markers; `done` once each is on all replicas in sync, or was refused."""
         results: list[Refused | None] = [None] * len(request.partitions)
         left = len(results) + 1
@@ -60,7 +60,7 @@ class Participant:
             if at >= 0:
                 results[at] = None if error is None else Refused.of(error)
             if not left:
-                done(Written(tuple(results)))
+                done(WriteMarkersResponse(tuple(results)))
 
         for at, (stream, index) in enumerate(request.partitions):
             try:

@@ -8,7 +8,7 @@ from duramen.rpc.errors import Refused
 from duramen.rpc.methods import Method
 from duramen.transactions.values import NO_SEQUENCE
 
-__all__ = ["JOIN", "WRITE_MARKERS", "Join", "Joined", "WriteMarkers", "Written"]
+__all__ = ["JOIN", "WRITE_MARKERS", "Join", "Joined", "WriteMarkers", "WriteMarkersResponse"]
 
 _StreamKey = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -53,11 +53,11 @@ class WriteMarkers(msgspec.Struct, frozen=True, array_like=True, tag="markers"):
     sequence: int = NO_SEQUENCE
 
 
-class Written(msgspec.Struct, frozen=True, array_like=True, tag="written"):
+class WriteMarkersResponse(msgspec.Struct, frozen=True, array_like=True, tag="written"):
     """For each partition None where all replicas in sync have the marker, or why not."""
 
     results: tuple[Refused | None, ...]
 
 
 JOIN: Final = Method("join-transaction", Join, Joined, idempotent=False)
-WRITE_MARKERS: Final = Method("write-markers", WriteMarkers, Written, idempotent=True)
+WRITE_MARKERS: Final = Method("write-markers", WriteMarkers, WriteMarkersResponse, idempotent=True)

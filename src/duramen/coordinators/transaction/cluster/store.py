@@ -12,13 +12,13 @@ from typing import Final
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NotCoordinator, NotLeader
 from duramen.base.ports import Clock
-from duramen.coordinators.transaction.cluster.keyed_queue import Turns
+from duramen.coordinators.transaction.cluster.keyed_queue import KeyedQueue
 from duramen.coordinators.transaction.cluster.loader import Shard, Shards
 from duramen.coordinators.transaction.log import TransactionLog
 from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.coordinators.transaction.store import FINAL, Changed, Decide, Stored
 from duramen.transactions import machine
-from duramen.transactions.values import PREPARED, Transaction
+from duramen.transactions.values import PREPARED, TransactionalId
 
 __all__ = ["SharedLedger"]
 
@@ -36,14 +36,14 @@ class SharedLedger:
         clock: Clock,
         deadlines: Deadlines,
         soon: Callable[[Callable[[], None]], None],
-        prepared: Callable[[Shard, Transaction], None],
+        prepared: Callable[[Shard, TransactionalId], None],
     ) -> None:
         self._log = log
         self._known = known
         self._shards = shards
         self._clock = clock
         self._deadlines = deadlines
-        self._turns = Turns(soon)
+        self._turns = KeyedQueue(soon)
         self._prepared = prepared
 
     def check(self, id_: str) -> None:
@@ -76,7 +76,7 @@ class SharedLedger:
         else:
             self._log.append(one, partial(self._stored, shard, one, done))
 
-    def _stored(self, shard: Shard, one: Transaction, done: Changed, error: DuramenError | None) -> None:
+    def _stored(self, shard: Shard, one: TransactionalId, done: Changed, error: DuramenError | None) -> None:
         led = self._shards.is_led(shard)
         if error is None and led:
             self._known.put(one)
@@ -113,10 +113,10 @@ class SharedLedger:
         if not self._shards.is_led(shard):
             raise _refusal(id_, None)
 
-    def complete(self, shard: Shard, prepared: Transaction, done: Callable[[], None]) -> None:
+    def complete(self, shard: Shard, prepared: TransactionalId, done: Callable[[], None]) -> None:
         """Every marker is there: store that, until it is stored or another node leads; `done` where it is stored."""
 
-        def stored(one: Transaction | None, error: DuramenError | None) -> None:
+        def stored(one: TransactionalId | None, error: DuramenError | None) -> None:
             if one is not None and error is None:
                 done()
             elif self._shards.is_led(shard):
@@ -126,14 +126,14 @@ class SharedLedger:
         if self._shards.is_led(shard):
             self.change(prepared.id, lambda _: machine.complete(prepared, self._clock.wall_ms()), stored)
 
-    def forget(self, id_: str, may: Callable[[Transaction], bool]) -> None:
+    def forget(self, id_: str, may: Callable[[TransactionalId], bool]) -> None:
         try:
             shard = self._shards.get(id_)
         except DuramenError:
             return
         self._turns.take(id_, partial(self._remove, shard, id_, may))
 
-    def _remove(self, shard: Shard, id_: str, may: Callable[[Transaction], bool]) -> None:
+    def _remove(self, shard: Shard, id_: str, may: Callable[[TransactionalId], bool]) -> None:
         current = self._known.get(id_)
         if self._shards.is_led(shard) and current is not None and may(current):
             self._log.remove(id_, partial(self._removed, shard, id_))

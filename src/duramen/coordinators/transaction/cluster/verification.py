@@ -19,12 +19,12 @@ from duramen.base.errors import (
 from duramen.broker.partition import Partition
 from duramen.coordinators.transaction.cluster.participant import Participant
 from duramen.coordinators.transaction.cluster.requests import JOIN, Join, Joined
-from duramen.coordinators.transaction.completion import Places
+from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.rpc.caller import Caller
 from duramen.storage.log.log import LogKey
-from duramen.transactions.values import Identity
+from duramen.transactions.values import ProducerIdentity
 
-__all__ = ["Admitted", "Joining"]
+__all__ = ["Admitted", "TransactionVerification"]
 
 Admitted = Callable[[bool, DuramenError | None], None]
 """Called with whether the partition has joined just now, or with why nothing may be appended."""
@@ -35,7 +35,7 @@ _AGAIN: Final = (CoordinatorLoading, NotCoordinator, NotLeader, OutcomeUnknown)
 class _Key(NamedTuple):
     log: LogKey
     id: str
-    identity: Identity
+    identity: ProducerIdentity
     joins: bool
 
 
@@ -51,12 +51,12 @@ class _Lane:
         self.waiting: list[Admitted] = []
 
 
-class Joining:
+class TransactionVerification:
     """Asks coordinators for the partitions that this node leads."""
 
     def __init__(
         self,
-        places: Places,
+        places: TransactionDependencies,
         participant: Participant,
         caller: Caller,
         soon: Callable[[Callable[[], None]], None],
@@ -66,9 +66,9 @@ class Joining:
         self._caller = caller
         self._soon = soon
         self._lanes: dict[_Key, _Lane] = {}
-        self._asking: dict[tuple[str, Identity, bool], list[_Lane]] = {}
+        self._asking: dict[tuple[str, ProducerIdentity, bool], list[_Lane]] = {}
 
-    def admit(self, id_: str, identity: Identity, partition: Partition, *, joins: bool, done: Admitted) -> None:
+    def admit(self, id_: str, identity: ProducerIdentity, partition: Partition, *, joins: bool, done: Admitted) -> None:
         """`done` as soon as a batch may be appended, in the order of the calls for a producer and a partition.
 
         Its error is NotEnoughReplicas where that cannot be found out now.
@@ -86,7 +86,7 @@ class Joining:
                 self._soon(self._ask)
             self._asking.setdefault((id_, identity, joins), []).append(lane)
 
-    def _is_open(self, partition: Partition, identity: Identity) -> bool:
+    def _is_open(self, partition: Partition, identity: ProducerIdentity) -> bool:
         log, producer_id = partition.log, identity.producer_id
         return (
             log.transactions.first_offset(producer_id) is not None

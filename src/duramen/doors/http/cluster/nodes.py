@@ -6,7 +6,7 @@ from typing import Final
 from duramen import __version__
 from duramen.base.errors import StorageFull
 from duramen.doors.http.cluster.routes import addresses_of
-from duramen.doors.http.serving.routes import Call, Route, on_cluster
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.doors.http.types.types import FollowerLag, KnownNode, NodeHealth, NodeInfo, NodeList
 from duramen.service.authorize import Operation
 
@@ -58,14 +58,14 @@ async def _nodes(call: Call) -> NodeList:
 
 
 ROUTES = (
-    Route(
+    HttpRoute(
         "GET",
         "/v1/node",
         _node,
         on_cluster(Operation.DESCRIBE),
         "The node that answers: version, ids, the addresses of its doors, and how it is",
     ),
-    Route(
+    HttpRoute(
         "GET",
         "/v1/nodes",
         _nodes,

@@ -11,7 +11,7 @@ from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.hosts import host_port
 from duramen.base.units import MIB
 from duramen.broker.min_in_sync import MIN_IN_SYNC
-from duramen.controller.admin.cluster import ClusterOffice, Elected, Look
+from duramen.controller.admin.cluster import ClusterAdmin, Elected, Look
 from duramen.controller.admin.overview import faults, moving, nodes
 from duramen.controller.admin.replica_survey import Survey
 from duramen.controller.admin.upgrade import upgrade_of
@@ -48,10 +48,10 @@ from duramen.doors.http.cluster.types import (
     UpgradeInfo,
     VoterWish,
 )
-from duramen.doors.http.serving.routes import Call, Route, on_cluster
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId
-from duramen.metadata.rebalance import Move, Progress
+from duramen.metadata.rebalance import MovesProgress, ReplicaMove
 from duramen.metadata.state import ControllerState
 from duramen.raft.description import UNKNOWN, ReplicaProgress
 from duramen.service.authorize import Operation
@@ -95,7 +95,7 @@ def _node_id(call: Call) -> int:
 # -- how it is ----------------------------------------------------------------------------------------
 
 
-async def _look(office: ClusterOffice) -> Look:
+async def _look(office: ClusterAdmin) -> Look:
     return await _answer(lambda done: office.look(done, within_ms=_LOOK_MS))
 
 
@@ -119,7 +119,7 @@ async def _show(call: Call) -> ClusterInfo:
     )
 
 
-def _places(office: ClusterOffice, places: Sequence[PartitionId]) -> PlacesInfo:
+def _places(office: ClusterAdmin, places: Sequence[PartitionId]) -> PlacesInfo:
     return PlacesInfo(
         len(places), [PartitionPlace(office.name(place), place.partition) for place in places[:MOST_PLACES]]
     )
@@ -156,7 +156,7 @@ def _replica(row: ReplicaProgress, end_offset: int) -> QuorumReplica:
     )
 
 
-def _nodes(office: ClusterOffice, look: Look) -> list[ClusterNode]:
+def _nodes(office: ClusterAdmin, look: Look) -> list[ClusterNode]:
     voters = {row.replica.node_id for row in look.observed.voters}
     return [
         ClusterNode(
@@ -260,7 +260,7 @@ async def _survey(call: Call, body: SurveyWish) -> SurveyInfo:
     return SurveyInfo([_surveyed_partition(office, one) for one in await _surveyed(call, wanted)])
 
 
-def _surveyed_partition(office: ClusterOffice, survey: Survey) -> SurveyedPartition:
+def _surveyed_partition(office: ClusterAdmin, survey: Survey) -> SurveyedPartition:
     best, place = survey.best, survey.place
     kept = None if best is None else survey.kept[best]
     return SurveyedPartition(
@@ -270,7 +270,7 @@ def _surveyed_partition(office: ClusterOffice, survey: Survey) -> SurveyedPartit
     )  # fmt: skip
 
 
-async def _move_leaders(office: ClusterOffice, wish: ElectionWish) -> PartitionOutcomes:
+async def _move_leaders(office: ClusterAdmin, wish: ElectionWish) -> PartitionOutcomes:
     node_id = wish.leader
     if node_id is None or wish.partitions is None or wish.unclean:
         raise RequestInvalid("a `leader` is for `partitions` that are named, and is never unclean")
@@ -314,7 +314,7 @@ async def _reassign(call: Call, body: ReassignmentWishes) -> PartitionOutcomes:
 
 async def _plan(call: Call, body: PlanWish) -> PlanInfo:
     office = call.broker.standing.office
-    planned: Sequence[Move] = await _answer(lambda done: office.plan(body.without_nodes, done))
+    planned: Sequence[ReplicaMove] = await _answer(lambda done: office.plan(body.without_nodes, done))
     moves = [move for move in planned if not move.copies or _has_leader(office.state, move.place)]
     return PlanInfo(
         [
@@ -335,7 +335,7 @@ def _has_leader(state: ControllerState, place: PartitionId) -> bool:
     return partition is not None and partition.leader is not None
 
 
-def _kept(state: ControllerState, moves: Iterable[Move], emptied: Collection[int]) -> list[PartitionId]:
+def _kept(state: ControllerState, moves: Iterable[ReplicaMove], emptied: Collection[int]) -> list[PartitionId]:
     """The partitions with a leader that would have a replica on such a node after the moves still."""
     after = {move.place: move.after for move in moves}
     return [
@@ -354,7 +354,7 @@ def _leaderless(state: ControllerState, emptied: Collection[int]) -> list[Partit
     ]
 
 
-def _moves(office: ClusterOffice, wishes: Iterable[MoveWish]) -> tuple[list[Move], int]:
+def _moves(office: ClusterAdmin, wishes: Iterable[MoveWish]) -> tuple[list[ReplicaMove], int]:
     """The moves, and how many are of streams that are gone."""
     moves, gone = [], 0
     for wish in wishes:
@@ -363,11 +363,11 @@ def _moves(office: ClusterOffice, wishes: Iterable[MoveWish]) -> tuple[list[Move
         except StreamNotFound:
             gone += 1
         else:
-            moves.append(Move(place, tuple(wish.before), tuple(wish.after), ()))
+            moves.append(ReplicaMove(place, tuple(wish.before), tuple(wish.after), ()))
     return moves, gone
 
 
-def _progress(office: ClusterOffice, moves: Iterable[Move], progress: Progress, gone: int) -> ProgressInfo:
+def _progress(office: ClusterAdmin, moves: Iterable[ReplicaMove], progress: MovesProgress, gone: int) -> ProgressInfo:
     partitions = office.state.partitions
     states = ((move, partitions.get(move.place)) for move in moves)
     waiting = [
@@ -382,7 +382,7 @@ def _progress(office: ClusterOffice, moves: Iterable[Move], progress: Progress, 
 async def _begin(call: Call, body: StepWish) -> ProgressInfo:
     office = call.broker.standing.office
     moves, gone = _moves(office, body.moves)
-    step: Progress = await _answer(lambda done: office.begin(moves, body.at_once, done))
+    step: MovesProgress = await _answer(lambda done: office.begin(moves, body.at_once, done))
     return _progress(office, moves, step, gone)
 
 
@@ -395,7 +395,7 @@ async def _show_progress(call: Call, body: MovesWish) -> ProgressInfo:
 async def _cancel(call: Call, body: MovesWish) -> ProgressInfo:
     office = call.broker.standing.office
     moves, gone = _moves(office, body.moves)
-    step: Progress = await _answer(lambda done: office.cancel(moves, done))
+    step: MovesProgress = await _answer(lambda done: office.cancel(moves, done))
     return _progress(office, moves, step, gone)
 
 
@@ -409,71 +409,71 @@ _ASKING: Final = (errors.NotController, errors.OutcomeUnknown, errors.RequestInv
 _VOTING: Final = (errors.VoterDuplicate, errors.VoterNotFound, errors.VotersUnsettled)
 
 ROUTES = (
-    Route(
+    HttpRoute(
         "GET", "/v1/cluster", _show, _READS, "The cluster at a glance: quorum, nodes, partitions that need a look",
         (errors.NotController,),
     ),
-    Route("GET", "/v1/cluster/nodes", _list_nodes, _READS, "The nodes of the cluster", (errors.NotController,)),
-    Route(
+    HttpRoute("GET", "/v1/cluster/nodes", _list_nodes, _READS, "The nodes of the cluster", (errors.NotController,)),
+    HttpRoute(
         "POST", "/v1/cluster/nodes/{id}/drain", _drain, _CHANGES,
         "Let leaders leave a node, and none come to it, until it is restarted", (errors.NodeNotFound, *_ASKING), (204,),
     ),
-    Route(
+    HttpRoute(
         "DELETE", "/v1/cluster/nodes/{id}", _remove, _CHANGES,
         "Take a node out of the cluster that is stopped and holds no replicas; it votes no more",
         (errors.NodeNotFound, *_VOTING, *_ASKING), (204,),
     ),
-    Route(
+    HttpRoute(
         "GET", "/v1/cluster/quorum", _show_quorum, _READS, "The quorum of the controller, as its leader sees it",
         (errors.NotController,),
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/cluster/voters", _add_voter, _CHANGES, "Let a node vote that takes part and has caught up",
         (errors.NodeNotFound, *_VOTING, *_ASKING), (204,),
     ),
-    Route(
+    HttpRoute(
         "DELETE", "/v1/cluster/voters/{id}", _remove_voter, _CHANGES,
         "Let a node vote no more", (*_VOTING, *_ASKING), (204,),
     ),
-    Route(
+    HttpRoute(
         "GET", "/v1/cluster/feature-level", _show_upgrade, _READS,
         "The feature level of the cluster, the highest that all its nodes know, and what changes with that",
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/cluster/feature-level", _set_feature_level, _CHANGES,
         "Let the cluster use what a level has that all its nodes know; it never goes down",
         (errors.UnsupportedFeature, *_ASKING), (204,),
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/cluster/elections", _elect, _CHANGES,
         "Elect leaders: preferred ones, a node, or anybody where nobody leads",
         (errors.StreamNotFound,),
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/cluster/elections/unclean/plan", _survey, _READS,
         "What an unclean election would choose and lose, of partitions without a leader; nothing is done",
         (errors.StreamNotFound,),
     ),
-    Route("GET", "/v1/cluster/reassignments", _list_reassignments, _READS, "Reassignments that are under way"),
-    Route(
+    HttpRoute("GET", "/v1/cluster/reassignments", _list_reassignments, _READS, "Reassignments that are under way"),
+    HttpRoute(
         "POST", "/v1/cluster/reassignments", _reassign, _CHANGES, "Give partitions other replicas, or take that back",
         (errors.StreamNotFound,),
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/cluster/rebalance/plan", _plan, _READS,
         "Plan how to spread replicas and leaders over the nodes, and to empty some; nothing is done",
         (errors.NodeNotFound, *_ASKING),
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/cluster/rebalance/begin", _begin, _CHANGES,
         "Carry a plan on, so that `at_once` of its moves are under way",
         (errors.ReplicaAssignmentInvalid, *_ASKING), body_limit_bytes=_plan_bytes,
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/cluster/rebalance/progress", _show_progress, _READS, "How far a plan has been carried out",
         body_limit_bytes=_plan_bytes,
     ),
-    Route(
+    HttpRoute(
         "POST", "/v1/cluster/rebalance/cancel", _cancel, _CHANGES, "Take back what is under way of a plan", _ASKING,
         body_limit_bytes=_plan_bytes,
     ),

@@ -16,7 +16,7 @@ from duramen.base.errors import HostRefused, OriginRefused, SettingInvalid
 from duramen.base.settings import Settings
 from duramen.doors.http.serving.problems import answer_with, problem_of
 
-__all__ = ["Guard", "Hosts", "Place", "parse_place"]
+__all__ = ["AllowedHost", "Guard", "Hosts", "parse_place"]
 
 _PLACE: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::([0-9]{1,5}))?")
 _SCHEMES: Final = {"http": 80, "https": 443}
@@ -24,19 +24,19 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _SHOWN: Final = 80  # characters of a name that a refusal repeats
 
 
-class Place(NamedTuple):
+class AllowedHost(NamedTuple):
     """A host, in lower case and without brackets, and a port where one is said."""
 
     host: str
     port: int | None
 
 
-def parse_place(text: str) -> Place | None:
+def parse_place(text: str) -> AllowedHost | None:
     """`HOST` or `HOST:PORT`, with an IPv6 address in brackets; None for what is neither."""
     found = _PLACE.fullmatch(text.strip().lower())
     if found is None:
         return None
-    return Place(found[1].strip("[]").removesuffix("."), int(found[2]) if found[2] else None)
+    return AllowedHost(found[1].strip("[]").removesuffix("."), int(found[2]) if found[2] else None)
 
 
 def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -53,7 +53,7 @@ class Hosts:
         """Raises SettingInvalid."""
         listened = map(parse_place, settings.text("http.listen").split(","))
         self._listened = {place.host for place in listened if place is not None}
-        self._allowed: set[Place] = set()
+        self._allowed: set[AllowedHost] = set()
         for name in settings.text("http.allowed.hosts").split(","):
             place = parse_place(name)
             if place is not None:
@@ -86,8 +86,8 @@ class Hosts:
             if place is None or not _same(origin, place):
                 raise OriginRefused(f"pages of {origin[:_SHOWN]} may not ask this node")
 
-    def _own(self, place: Place) -> bool:
-        if place in self._allowed or Place(place.host, None) in self._allowed:
+    def _own(self, place: AllowedHost) -> bool:
+        if place in self._allowed or AllowedHost(place.host, None) in self._allowed:
             return True
         if self._reached_by_others:
             # By which of the machine's addresses, and through which forwarded port, nobody here can know.
@@ -96,7 +96,7 @@ class Hosts:
         return port in self._ports and (place.host in _LOCAL or place.host in self._listened)
 
 
-def _same(origin: str, place: Place) -> bool:
+def _same(origin: str, place: AllowedHost) -> bool:
     """Whether a page of `origin` was served by the host that it asks now."""
     scheme, separator, rest = origin.strip().lower().partition("://")
     asking = parse_place(rest)

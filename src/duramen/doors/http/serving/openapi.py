@@ -15,7 +15,7 @@ from duramen import __version__
 from duramen.base import errors
 from duramen.base.errors import DuramenError
 from duramen.doors.http.serving.problems import PROBLEM_JSON, status_of
-from duramen.doors.http.serving.routes import Route
+from duramen.doors.http.serving.routes import HttpRoute
 from duramen.doors.http.types.types import Problem
 from duramen.service.authorize import REFUSALS
 
@@ -35,12 +35,12 @@ _OF_BODIES: Final = (
 Document = dict[str, Any]
 
 
-def plain_path(route: Route) -> str:
+def plain_path(route: HttpRoute) -> str:
     """The path as OpenAPI writes it."""
     return _PARAMETER.sub(r"{\1}", route.path)
 
 
-def errors_of(route: Route) -> list[type[DuramenError]]:
+def errors_of(route: HttpRoute) -> list[type[DuramenError]]:
     """Every error on purpose that the route may answer with, those that all routes have included."""
     types = route.types()
     found: list[type[DuramenError]] = [*route.errors, *_ALWAYS]
@@ -56,7 +56,7 @@ def errors_of(route: Route) -> list[type[DuramenError]]:
     return sorted(set(found), key=lambda error: (status_of(error), error.id))
 
 
-def document(routes: Sequence[Route]) -> Document:
+def document(routes: Sequence[HttpRoute]) -> Document:
     """The document as JSON has it."""
     bodies = {
         type_: None
@@ -84,7 +84,7 @@ def document(routes: Sequence[Route]) -> Document:
     }
 
 
-def _operation(route: Route, schemas: Mapping[Any, Document]) -> Document:
+def _operation(route: HttpRoute, schemas: Mapping[Any, Document]) -> Document:
     types = route.types()
     words = re.findall(r"[a-z]+", route.path.removeprefix("/v1").replace(":any", ""))
     operation: Document = {

@@ -15,9 +15,9 @@ from duramen.base.errors import DuramenError, NodeStarting, StreamNotFound
 from duramen.base.metrics import Metrics
 from duramen.base.principal import ANONYMOUS, Principal
 from duramen.base.usage import Usage
-from duramen.doors.http.reads import Reading
-from duramen.replication.replication_wait import Outcome
-from duramen.service.admission import NOTHING_NEEDED, Admitted, Need, Refuses, Rules, Service, cluster
+from duramen.doors.http.reads import HttpReads
+from duramen.replication.replication_wait import ReplicationWaitOutcome
+from duramen.service.admission import NOTHING_NEEDED, AdmissionRules, Admitted, Need, Refuses, Service, cluster
 from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.service.broker import Broker
 from duramen.service.forwarding.forwarding import Forwarding
@@ -27,9 +27,9 @@ __all__ = [
     "LARGEST_BODY_BYTES",
     "Call",
     "Handler",
+    "HttpRoute",
     "Method",
-    "Node",
-    "Route",
+    "RouteNode",
     "on_cluster",
     "on_group",
     "on_topic",
@@ -42,7 +42,7 @@ LARGEST_BODY_BYTES: Final = 128 * 1024
 """What a body may have unless its route says otherwise."""
 
 
-class Node:
+class RouteNode:
     """The node as the door knows it; there is a broker once every door takes requests, until the node stops."""
 
     def __init__(self, metrics: Metrics, addresses: Mapping[str, str], progress: Callable[[], str]) -> None:
@@ -55,8 +55,8 @@ class Node:
         self.progress = progress
         self.problem: Callable[[], str] = str
         self.usage: Callable[[], Usage] = Usage
-        self.reading = Reading()
-        self.waits: set[asyncio.Future[Outcome]] = set()
+        self.reading = HttpReads()
+        self.waits: set[asyncio.Future[ReplicationWaitOutcome]] = set()
 
 
 class Call:
@@ -67,7 +67,7 @@ class Call:
 
     __slots__ = ("admitted", "body", "node", "path", "principal", "request", "status")
 
-    def __init__(self, node: Node, request: Request) -> None:
+    def __init__(self, node: RouteNode, request: Request) -> None:
         self.node = node
         self.request = request
         self.path: Mapping[str, str] = request.path_params
@@ -123,24 +123,24 @@ def topics_named(
     return Need(Access(operation, ResourceType.TOPIC), names, refuses, instead)
 
 
-def on_topic(*operations: Operation) -> Rules[Call]:
+def on_topic(*operations: Operation) -> AdmissionRules[Call]:
     """Accesses to the topic that the path names."""
-    return Rules(*(topics_named(operation, lambda call: (call.path["name"],)) for operation in operations))
+    return AdmissionRules(*(topics_named(operation, lambda call: (call.path["name"],)) for operation in operations))
 
 
-def on_group(operation: Operation, *needs: Need[Call]) -> Rules[Call]:
+def on_group(operation: Operation, *needs: Need[Call]) -> AdmissionRules[Call]:
     """An access to the group that the path names."""
     access = Access(operation, ResourceType.GROUP)
-    return Rules(Need(access, lambda call: (call.path["id"],), Refuses.REQUEST), *needs)
+    return AdmissionRules(Need(access, lambda call: (call.path["id"],), Refuses.REQUEST), *needs)
 
 
-def on_cluster(operation: Operation) -> Rules[Call]:
+def on_cluster(operation: Operation) -> AdmissionRules[Call]:
     """An access to the cluster."""
-    return Rules(cluster(operation))
+    return AdmissionRules(cluster(operation))
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class HttpRoute:
     """A method of a path. Parameters of the path are `{name}`, or `{name:any}` where they may have any character.
 
     `rules` are what its requests need; with `by_body` they need it by what their bodies say, which are read before.
@@ -151,7 +151,7 @@ class Route:
     method: Method
     path: str
     handler: Handler
-    rules: Rules[Call]
+    rules: AdmissionRules[Call]
     summary: str
     errors: tuple[type[DuramenError], ...] = ()
     statuses: tuple[int, ...] = (200,)

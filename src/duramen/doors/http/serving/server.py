@@ -15,7 +15,7 @@ from duramen.base.errors import NodeBusy, RequestInvalid
 from duramen.doors.http.serving.bodies import RECEIVE_S
 from duramen.doors.http.serving.problems import PROBLEM_JSON, answer_with, problem_of
 
-__all__ = ["MOST_CONNECTIONS", "Server"]
+__all__ = ["MOST_CONNECTIONS", "HttpServer"]
 
 MOST_CONNECTIONS: Final = 100
 """With so many connections open, requests are answered with 503."""
@@ -23,7 +23,7 @@ MOST_CONNECTIONS: Final = 100
 _LARGEST_HEAD_BYTES: Final = 16 * 1024
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Uvicorn without signal handlers, since the node has its own, and with a bound to the connections."""
 
     def __init__(self, app: ASGIApp) -> None:

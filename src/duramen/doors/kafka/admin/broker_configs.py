@@ -9,17 +9,17 @@ from duramen.base.settings import config_text
 from duramen.broker.node_configs import setting_of
 from duramen.doors.kafka.admin.resources import (
     Alteration,
-    Change,
-    Described,
+    DescribedConfig,
     Done,
     Resource,
+    ResourceChange,
     changed_list,
     check_node,
     described,
 )
 from duramen.doors.kafka.request.context import Context
 from duramen.service.broker import Broker
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["BrokerConfigs"]
 
@@ -31,7 +31,7 @@ _LIST: Final = 7
 class BrokerConfigs(Resource):
     """The settings of this node; an empty name stands for every node, of which there is what was changed for all."""
 
-    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
         """Raises RequestInvalid for another node."""
         del topics
         configs = context.broker.node_configs
@@ -40,7 +40,7 @@ class BrokerConfigs(Resource):
         check_node(context.broker, name)
         return [*map(described, configs.entries()), *_listeners(context)]
 
-    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid for what is not changed while a node runs, ConfigInvalid for a wrong value."""
         del topics
         if wish.name:
@@ -56,17 +56,17 @@ class BrokerConfigs(Resource):
             broker.node_configs.change(changes, done, of_all=of_all, whole=wish.whole)
 
 
-def _is_idle(change: Change) -> bool:
+def _is_idle(change: ResourceChange) -> bool:
     """Whether a bound is taken back that nodes never have; Kafka's tool does so after each reassignment."""
     return change.operation == "delete" and change.name == _THROTTLE
 
 
-def _value(broker: Broker, change: Change, *, of_all: bool) -> str | None:
+def _value(broker: Broker, change: ResourceChange, *, of_all: bool) -> str | None:
     present = config_text(broker.node_configs.value(change.name, of_all=of_all))
     return changed_list(change, {change.name: setting_of(change.name)}, lambda _: present)
 
 
-def _listeners(context: Context) -> list[Described]:
+def _listeners(context: Context) -> list[DescribedConfig]:
     """What Kafka's tools look for: where the node listens, and what its clients are told."""
     advertised = (host_port(context.host, context.port),)
     told = "kafka.advertise" if context.broker.settings.text("kafka.advertise") else "kafka.listen"
@@ -76,8 +76,8 @@ def _listeners(context: Context) -> list[Described]:
     ]
 
 
-def _addresses(name: str, setting: str, addresses: Sequence[str]) -> Described:
+def _addresses(name: str, setting: str, addresses: Sequence[str]) -> DescribedConfig:
     value = ",".join(f"PLAINTEXT://{address}" for address in addresses)
     doc = f"{BROKER[setting].doc} Kafka's name for the addresses of `{setting}`."
     source = _STATIC
-    return Described(name, value, source, _LIST, read_only=True, synonyms=[(name, value, source)], doc=doc)
+    return DescribedConfig(name, value, source, _LIST, read_only=True, synonyms=[(name, value, source)], doc=doc)

@@ -10,12 +10,19 @@ from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.admin.broker_configs import BrokerConfigs
 from duramen.doors.kafka.admin.group_configs import GroupResource
 from duramen.doors.kafka.admin.loggers import BrokerLoggers
-from duramen.doors.kafka.admin.resources import Alteration, Change, Described, Operation, Resource, TopicConfigs
+from duramen.doors.kafka.admin.resources import (
+    Alteration,
+    DescribedConfig,
+    Operation,
+    Resource,
+    ResourceChange,
+    TopicConfigs,
+)
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.gather import gather
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.service.authorize import CLUSTER_NAME, Access, ResourceType
 from duramen.service.authorize import Operation as AccessOperation
 
@@ -38,7 +45,7 @@ _RESOURCES: Final[Mapping[int, Resource]] = {
 }
 _OPERATIONS: Final[Sequence[Operation]] = ("set", "delete", "append", "subtract")
 
-Changes = Callable[[Message], list[Change]]
+Changes = Callable[[Message], list[ResourceChange]]
 
 
 def _resource(asked: Message) -> Resource:
@@ -48,21 +55,21 @@ def _resource(asked: Message) -> Resource:
     return found
 
 
-def _names(asked: Asked, kind: int) -> list[str]:
+def _names(asked: ApiNeeds, kind: int) -> list[str]:
     return [one["resource_name"] for one in asked.request["resources"] if one["resource_type"] == kind]
 
 
-def topic_names(asked: Asked) -> Sequence[str]:
+def topic_names(asked: ApiNeeds) -> Sequence[str]:
     """The topics whose configs are meant."""
     return _names(asked, _TOPIC)
 
 
-def group_names(asked: Asked) -> Sequence[str]:
+def group_names(asked: ApiNeeds) -> Sequence[str]:
     """The groups whose configs are meant."""
     return _names(asked, _GROUP)
 
 
-def cluster_names(asked: Asked) -> Sequence[str]:
+def cluster_names(asked: ApiNeeds) -> Sequence[str]:
     """The cluster, where configs of nodes are meant."""
     others = any(one["resource_type"] not in (_TOPIC, _GROUP) for one in asked.request["resources"])
     return (CLUSTER_NAME,) if others else ()
@@ -105,7 +112,7 @@ def handle_describe_configs(context: Context, exchange: Exchange) -> None:
     exchange.reply({"results": results})
 
 
-def _shown(config: Described, request: Message) -> Message:
+def _shown(config: DescribedConfig, request: Message) -> Message:
     return {
         "name": config.name,
         "value": config.value,
@@ -158,23 +165,23 @@ def _alter(context: Context, exchange: Exchange, changes_of: Changes, *, whole: 
             done(error)
 
 
-def _distinct(changes: list[Change]) -> list[Change]:
+def _distinct(changes: list[ResourceChange]) -> list[ResourceChange]:
     if len({change.name for change in changes}) < len(changes):
         raise RequestInvalid("a config is named more than once")
     return changes
 
 
-def _set(entry: Message) -> Change:
+def _set(entry: Message) -> ResourceChange:
     if entry["value"] is None:
         raise RequestInvalid(f"{entry['name']} has no value")
-    return Change(entry["name"], "set", entry["value"])
+    return ResourceChange(entry["name"], "set", entry["value"])
 
 
-def _change(entry: Message) -> Change:
+def _change(entry: Message) -> ResourceChange:
     name, number = entry["name"], entry["config_operation"]
     if not 0 <= number < len(_OPERATIONS):
         raise RequestInvalid(f"there is no operation {number}")
     operation = _OPERATIONS[number]
     if operation == "delete":
-        return Change(name, operation, None)
+        return ResourceChange(name, operation, None)
     return _set(entry)._replace(operation=operation)

@@ -6,10 +6,18 @@ from typing import Final
 from duramen.base.catalogue import GROUP
 from duramen.base.errors import ConfigInvalid, RequestInvalid
 from duramen.broker.stream_configs import ConfigEntry
-from duramen.doors.kafka.admin.resources import Alteration, Change, Described, Done, Resource, described, meant
+from duramen.doors.kafka.admin.resources import (
+    Alteration,
+    DescribedConfig,
+    Done,
+    Resource,
+    ResourceChange,
+    described,
+    meant,
+)
 from duramen.doors.kafka.request.context import Context
 from duramen.service.broker import Broker
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["GroupResource"]
 
@@ -20,13 +28,13 @@ _OF_A_GROUP: Final = 8
 class GroupResource(Resource):
     """The configs of groups. A group may have some before it is there, as in Apache Kafka."""
 
-    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
         """Raises RequestInvalid where no group is named."""
         del topics
         _check_name(name)
         return [_of_group(entry) for entry in context.broker.group_configs.entries(name)]
 
-    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, ConfigInvalid."""
         del topics
         _check_name(wish.name)
@@ -46,13 +54,13 @@ def _check_name(name: str) -> None:
         raise RequestInvalid("there are no configs for all groups at once: name one")
 
 
-def _value(change: Change) -> str | None:
+def _value(change: ResourceChange) -> str | None:
     if change.operation in ("append", "subtract"):
         raise ConfigInvalid(f"{change.name} is not a list: it can be set, not appended to")
     return change.value
 
 
-def _of_group(entry: ConfigEntry) -> Described:
+def _of_group(entry: ConfigEntry) -> DescribedConfig:
     shown = described(entry)
     synonyms = [
         (name, value, _OF_A_GROUP if source == _OF_A_STREAM else source) for name, value, source in shown.synonyms

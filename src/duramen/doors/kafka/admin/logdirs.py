@@ -12,7 +12,7 @@ from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.metadata.partitions import PartitionId
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
 
@@ -22,12 +22,12 @@ _UNKNOWN = -1
 _ALTER_CLUSTER = Access(Operation.ALTER, ResourceType.CLUSTER)
 
 
-def named(asked: Asked) -> Iterable[str]:
+def named(asked: ApiNeeds) -> Iterable[str]:
     """The topics that are asked for."""
     return [topic["topic"] for topic in asked.request["topics"] or ()]
 
 
-def moved(asked: Asked) -> Iterable[str]:
+def moved(asked: ApiNeeds) -> Iterable[str]:
     """The topics whose replicas are to be moved."""
     return [topic["name"] for wanted in asked.request["dirs"] for topic in wanted["topics"]]
 

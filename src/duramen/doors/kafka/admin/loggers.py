@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from duramen.base.errors import ConfigInvalid, RequestInvalid
-from duramen.doors.kafka.admin.resources import Alteration, Change, Described, Done, Resource, check_node
+from duramen.doors.kafka.admin.resources import Alteration, DescribedConfig, Done, Resource, ResourceChange, check_node
 from duramen.doors.kafka.request.context import Context
 from duramen.service.broker import Broker
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["BrokerLoggers"]
 
@@ -30,16 +30,18 @@ _NAMES: Final = {level: name for name, level in _LEVELS.items()}
 class BrokerLoggers(Resource):
     """The loggers that have said something, by name, and `root`, from which the others have their level."""
 
-    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
         """Raises RequestInvalid for another node."""
         del topics
         check_node(context.broker, name)
         return [
-            Described(logger, _NAMES.get(_get(logger).getEffectiveLevel(), "INFO"), _DYNAMIC_LOGGER, _UNKNOWN_TYPE)
+            DescribedConfig(
+                logger, _NAMES.get(_get(logger).getEffectiveLevel(), "INFO"), _DYNAMIC_LOGGER, _UNKNOWN_TYPE
+            )
             for logger in _known()
         ]
 
-    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, or ConfigInvalid naming a logger or level that there is not; then none is changed."""
         del topics
         check_node(broker, wish.name)
@@ -53,7 +55,7 @@ class BrokerLoggers(Resource):
         done(None)
 
 
-def _check(change: Change, known: Sequence[str]) -> None:
+def _check(change: ResourceChange, known: Sequence[str]) -> None:
     name, value = change.name, change.value
     if change.operation not in ("set", "delete"):
         raise RequestInvalid(f"the level of {name} is not a list: it can be set or deleted")

@@ -14,10 +14,10 @@ from duramen.doors.kafka.request.brokers import brokers, fenced_brokers, live_br
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.metadata.decisions import Definition, check_name
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
-from duramen.service.resolve import Found, TopicKey, Topics
+from duramen.service.resolve import Found, ResolvedTopics, TopicKey
 
 __all__ = [
     "TOPIC_OPERATIONS",
@@ -132,13 +132,13 @@ class _Asked:
         self._exchange.reply(answer)
 
 
-def _names_none(asked: Asked) -> bool:
+def _names_none(asked: ApiNeeds) -> bool:
     """Whether the request is about all topics."""
     wanted = asked.request["topics"]
     return wanted is None or (asked.exchange.version == 0 and not wanted)
 
 
-def names(asked: Asked) -> Sequence[TopicKey]:
+def names(asked: ApiNeeds) -> Sequence[TopicKey]:
     """The topics that are asked for, by name or by id."""
     wanted = () if _names_none(asked) else asked.request["topics"]
     return [
@@ -147,12 +147,12 @@ def names(asked: Asked) -> Sequence[TopicKey]:
     ]
 
 
-def listed(asked: Asked) -> Iterable[str]:
+def listed(asked: ApiNeeds) -> Iterable[str]:
     """All topics, where the request is about all."""
     return [topic.name for topic in asked.context.service.resolver.every()] if _names_none(asked) else ()
 
 
-def absent_names(asked: Asked) -> Iterable[str]:
+def absent_names(asked: ApiNeeds) -> Iterable[str]:
     """The topics that may have to be created."""
     return [name for name in names(asked) if isinstance(name, str)]
 
@@ -206,7 +206,7 @@ def _by_name(
         put(_missing(name, _NULL_ID, absence(topics, name, absent(name))))
 
 
-def absence(topics: Topics, key: TopicKey, missing: ErrorCode) -> ErrorCode:
+def absence(topics: ResolvedTopics, key: TopicKey, missing: ErrorCode) -> ErrorCode:
     """Why a topic is not described; `missing` where it does not exist."""
     error = topics.error(key)
     if isinstance(error, StreamNotFound):

@@ -14,15 +14,15 @@ from duramen.broker.streams import Stream
 from duramen.doors.kafka.request.context import Context
 from duramen.metadata.decisions import check_config, check_name, configure_stream
 from duramen.service.broker import Broker
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = [
     "Alteration",
-    "Change",
-    "Described",
+    "DescribedConfig",
     "Done",
     "Operation",
     "Resource",
+    "ResourceChange",
     "TopicConfigs",
     "changed_list",
     "check_node",
@@ -45,7 +45,7 @@ _INTEGER: Final = 3
 _SECRET: Final = re.compile(r"://[^/@]*@")
 
 
-class Described(NamedTuple):
+class DescribedConfig(NamedTuple):
     """A config as DescribeConfigs has it; `source` and `type` are Kafka's numbers, synonyms (name, value, source)."""
 
     name: str
@@ -58,7 +58,7 @@ class Described(NamedTuple):
     doc: str = ""
 
 
-class Change(NamedTuple):
+class ResourceChange(NamedTuple):
     """What is to become of a config. `value` is None only where it is deleted."""
 
     name: str
@@ -70,7 +70,7 @@ class Alteration(NamedTuple):
     """What is to become of a resource. With `whole` configs that are not named go back to their defaults."""
 
     name: str
-    changes: Sequence[Change]
+    changes: Sequence[ResourceChange]
     whole: bool
     only_check: bool
 
@@ -78,18 +78,18 @@ class Alteration(NamedTuple):
 class Resource(Protocol):
     """A kind of resource. Errors are raised, or handed to `done`."""
 
-    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
         """Every config of the resource of that name."""
 
-    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
         """Change configs, then `done(None)`."""
 
 
-def described(entry: ConfigEntry) -> Described:
+def described(entry: ConfigEntry) -> DescribedConfig:
     """A config of a stream or of this node."""
     value = config_text(entry.value)
     secret = bool(_SECRET.search(value))  # an address with a password
-    return Described(
+    return DescribedConfig(
         entry.setting.name,
         None if secret else value,
         _SOURCES[entry.source],
@@ -110,13 +110,13 @@ def _type(setting: Setting) -> int:
 class TopicConfigs(Resource):
     """The configs of streams."""
 
-    def describe(self, context: Context, topics: Topics, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
         """Raises NameInvalid or StreamNotFound."""
         check_name(name)
         stream = topics.get(name)
         return [described(entry) for entry in config_entries(context.broker.metadata_state, stream)]
 
-    def alter(self, broker: Broker, topics: Topics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""
         if not wish.name:
             raise RequestInvalid("there are no configs for all topics at once: name one")
@@ -133,7 +133,7 @@ class TopicConfigs(Resource):
             broker.configure_stream(wish.name, values, done, whole=wish.whole)
 
 
-def meant(changes: Sequence[Change], settings: Mapping[str, Setting]) -> list[Change]:
+def meant(changes: Sequence[ResourceChange], settings: Mapping[str, Setting]) -> list[ResourceChange]:
     """The changes without those that delete a config that there is not: Apache Kafka takes them, and does nothing.
 
     MirrorMaker 2 sends one for every config that the other cluster has at its default.
@@ -141,14 +141,14 @@ def meant(changes: Sequence[Change], settings: Mapping[str, Setting]) -> list[Ch
     return [change for change in changes if change.operation != "delete" or change.name in settings]
 
 
-def _value(stream: Stream | None, change: Change) -> str | None:
+def _value(stream: Stream | None, change: ResourceChange) -> str | None:
     name = change.name
     if change.operation in ("append", "subtract") and name not in STREAM:
         raise ConfigInvalid(f"{name} is not a config of streams{nearest(name, STREAM)}")
     return changed_list(change, STREAM, (lambda _: "") if stream is None else stream.config.text)
 
 
-def changed_list(change: Change, catalogue: Mapping[str, Setting], present: Callable[[str], str]) -> str | None:
+def changed_list(change: ResourceChange, catalogue: Mapping[str, Setting], present: Callable[[str], str]) -> str | None:
     """The value that a config has after a change; what is appended or subtracted, from what `present` says it has now.
 
     Raises ConfigInvalid where it is no list.

@@ -11,22 +11,22 @@ from duramen.doors.kafka.admin.metadata import TOPIC_OPERATIONS, absence, absent
 from duramen.doors.kafka.request.brokers import live_brokers, partition_answer
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.metadata.partitions import PartitionId
 from duramen.service.authorize import Access, Operation, ResourceType
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["handle_describe_topic_partitions", "listed", "names"]
 
 _DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 
-def names(asked: Asked) -> Sequence[str]:
+def names(asked: ApiNeeds) -> Sequence[str]:
     """The topics that are asked for."""
     return [topic["name"] for topic in asked.request["topics"]]
 
 
-def listed(asked: Asked) -> Sequence[str]:
+def listed(asked: ApiNeeds) -> Sequence[str]:
     """All topics, where none is named."""
     return () if asked.request["topics"] else [topic.name for topic in asked.context.service.resolver.every()]
 
@@ -43,7 +43,7 @@ def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> No
         later = context.service.resolver.from_name("" if cursor is None else cursor["topic_name"])
         allowed = (topic for topic in later if exchange.admitted.refusal(_DESCRIBE, topic.name) is None)
         page_of = {topic.name: topic for topic in islice(allowed, left + 1)}  # each has a partition at least
-        topics, names = Topics({topic.name: topic for topic in page_of.values()}, {}), list(page_of)
+        topics, names = ResolvedTopics({topic.name: topic for topic in page_of.values()}, {}), list(page_of)
     first = 0
     if cursor is not None:
         names = [name for name in names if name >= cursor["topic_name"]]
@@ -60,7 +60,7 @@ def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> No
 
 
 def _page(
-    context: Context, named: Topics, names: Sequence[str], first: int, left: int
+    context: Context, named: ResolvedTopics, names: Sequence[str], first: int, left: int
 ) -> tuple[list[Message], Message | None]:
     topics: list[Message] = []
     for name in names:

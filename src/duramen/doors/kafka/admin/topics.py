@@ -10,17 +10,17 @@ from duramen.base.errors import ConfigInvalid, DuramenError, ReplicaAssignmentIn
 from duramen.broker.min_in_sync import config_entries
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
-from duramen.doors.kafka.admin.resources import Described, described
+from duramen.doors.kafka.admin.resources import DescribedConfig, described
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.gather import gather
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
 from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.service.broker import Assignment
-from duramen.service.resolve import Found, TopicKey, Topics
+from duramen.service.resolve import Found, ResolvedTopics, TopicKey
 
 __all__ = ["created", "deleted", "handle_create_partitions", "handle_create_topics", "handle_delete_topics"]
 
@@ -38,7 +38,7 @@ def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[str]]:
 # -- create -------------------------------------------------------------------------------------------
 
 
-def created(asked: Asked) -> Sequence[str]:
+def created(asked: ApiNeeds) -> Sequence[str]:
     """The topics that are to be created."""
     return [topic["name"] for topic in asked.request["topics"]]
 
@@ -121,14 +121,14 @@ def _created(
     context.service.resolver.resolve([name], found)
 
 
-def _config(config: Described) -> Message:
+def _config(config: DescribedConfig) -> Message:
     return {"name": config.name, "value": config.value, "config_source": config.source}
 
 
 # -- delete -------------------------------------------------------------------------------------------
 
 
-def deleted(asked: Asked) -> Sequence[TopicKey]:
+def deleted(asked: ApiNeeds) -> Sequence[TopicKey]:
     """The topics that are to be deleted, by name or by id."""
     named: list[TopicKey] = [_key(topic["name"], topic["topic_id"]) for topic in asked.request["topics"]]
     return [*named, *asked.request["topic_names"]]
@@ -162,7 +162,7 @@ def _key(name: str | None, topic_id: UUID) -> TopicKey:
     return topic_id if name is None else name
 
 
-def _absence(topics: Topics, name: str | None, topic_id: UUID) -> tuple[ErrorCode, str]:
+def _absence(topics: ResolvedTopics, name: str | None, topic_id: UUID) -> tuple[ErrorCode, str]:
     error = topics.error(_key(name, topic_id))
     if not isinstance(error, StreamNotFound):
         return error_code(error), str(error)
@@ -201,7 +201,7 @@ def handle_create_partitions(context: Context, exchange: Exchange) -> None:
             context.broker.add_partitions(topic["name"], topic["count"], finish, assignment=assignment)
 
 
-def _growth(context: Context, topics: Topics, topic: Message) -> Assignment | None:
+def _growth(context: Context, topics: ResolvedTopics, topic: Message) -> Assignment | None:
     """The replicas of the new partitions, where they are given. Raises what the request would end with."""
     stream = topics.get(topic["name"])
     assignments = topic["assignments"]

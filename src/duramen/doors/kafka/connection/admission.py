@@ -7,7 +7,7 @@ from duramen.doors.kafka.connection.error_responses import refuse
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.rules import ApiHandler, Asked
+from duramen.doors.kafka.request.rules import ApiHandler, ApiNeeds
 from duramen.service.admission import Admitted
 
 __all__ = ["enter"]
@@ -16,7 +16,7 @@ __all__ = ["enter"]
 def enter(api: ApiHandler, context: Context, exchange: Exchange) -> None:
     """Have a request handled once its names are resolved. Raises RequestInvalid where the connection cannot go on."""
     api.decode(context, exchange)
-    asked = Asked(context, exchange)
+    asked = ApiNeeds(context, exchange)
     verdict = context.service.admit_now(exchange.principal, api.rules, asked)
     if verdict is not None:
         _handle(api, context, exchange, verdict)

@@ -13,7 +13,7 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.names import api_name
 from duramen.codec.kafka.versions import ApiKey
 from duramen.doors.kafka.connection.error_responses import refuse
-from duramen.doors.kafka.connection.faults import Faults
+from duramen.doors.kafka.connection.faults import RequestFaults
 from duramen.doors.kafka.request.context import Context, Handler
 from duramen.doors.kafka.request.exchange import Channel, Exchange
 
@@ -56,7 +56,7 @@ class _Late(Channel):
 class Injector:
     """Does to each request what the table of faults says."""
 
-    def __init__(self, faults: Faults, clock: Clock, deadlines: Deadlines) -> None:
+    def __init__(self, faults: RequestFaults, clock: Clock, deadlines: Deadlines) -> None:
         self._faults = faults
         self._clock = clock
         self._deadlines = deadlines

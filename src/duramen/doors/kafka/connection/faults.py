@@ -8,7 +8,7 @@ from typing import NamedTuple
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Fault", "Faults"]
+__all__ = ["Fault", "RequestFaults"]
 
 
 class Fault(NamedTuple):
@@ -18,7 +18,7 @@ class Fault(NamedTuple):
     code: ErrorCode
 
 
-class Faults:
+class RequestFaults:
     """What is to happen to the next requests of each API."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from duramen.coordinators.group.kinds import GroupDescription, GroupKind
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.values import GroupState
 from duramen.service.authorize import Access, Operation, ResourceType
 
@@ -19,7 +19,7 @@ _DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.GROUP)
 _DELETE: Final = Access(Operation.DELETE, ResourceType.GROUP)
 
 
-def listed(asked: Asked) -> Iterable[str]:
+def listed(asked: ApiNeeds) -> Iterable[str]:
     """The groups that there are."""
     return [group.group_id for group in asked.context.broker.groups.listing()]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from duramen.base.errors import DuramenError, GroupFull, MemberIdRequired, UnknownMember
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
-from duramen.coordinators.group.coordinator import CommitMember, Leaving
+from duramen.coordinators.group.coordinator import CommitMember, LeavingMember
 from duramen.coordinators.group.kinds import GroupKind
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.share.state import SHARE_STATE_STREAM
@@ -15,7 +15,7 @@ from duramen.doors.kafka.request.brokers import coordinator_place
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.records import partition_for
 from duramen.groups.values import JoinRequest, JoinResult, SyncRequest, SyncResult
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
@@ -58,12 +58,12 @@ def _keys(exchange: Exchange) -> Sequence[str]:
     return keys
 
 
-def found_groups(asked: Asked) -> Sequence[str]:
+def found_groups(asked: ApiNeeds) -> Sequence[str]:
     """The groups whose coordinators are asked for."""
     return _keys(asked.exchange) if asked.request["key_type"] == _GROUP_KEY else ()
 
 
-def found_transactional_ids(asked: Asked) -> Sequence[str]:
+def found_transactional_ids(asked: ApiNeeds) -> Sequence[str]:
     """The transactional ids whose coordinators are asked for."""
     return _keys(asked.exchange) if asked.request["key_type"] == _TRANSACTION_KEY else ()
 
@@ -229,9 +229,9 @@ def handle_leave_group(context: Context, exchange: Exchange) -> None:
     """Members go."""
     request = exchange.message()
     if exchange.version >= _SEVERAL_LEAVE:
-        members = [Leaving(member["member_id"], member["group_instance_id"]) for member in request["members"]]
+        members = [LeavingMember(member["member_id"], member["group_instance_id"]) for member in request["members"]]
     else:
-        members = [Leaving(request["member_id"], None)]
+        members = [LeavingMember(request["member_id"], None)]
 
     def done(results: list[DuramenError | None] | DuramenError) -> None:
         if isinstance(results, UnknownMember) and exchange.version >= _SEVERAL_LEAVE:

@@ -10,13 +10,13 @@ from duramen.coordinators.group.topics import StreamTopics
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.groups.consumer_group import ConsumerGroup
+from duramen.groups.consumer_group import ConsumerGroupMachine
 from duramen.groups.consumer_values import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
+    ConsumerHeartbeatResult,
     ConsumerMember,
     HeartbeatRequest,
-    HeartbeatResult,
 )
 from duramen.groups.topics import TopicPartition
 from duramen.service.authorize import Access, Operation, ResourceType
@@ -35,7 +35,7 @@ def handle_consumer_group_heartbeat(context: Context, exchange: Exchange) -> Non
     broker = context.broker
     leaves = request["member_epoch"] < JOIN_EPOCH
 
-    def done(result: HeartbeatResult | DuramenError) -> None:
+    def done(result: ConsumerHeartbeatResult | DuramenError) -> None:
         if isinstance(result, DuramenError):
             exchange.reply({"error_code": group_error_code(result), "error_message": str(result)})
             return
@@ -142,7 +142,7 @@ def handle_consumer_group_describe(context: Context, exchange: Exchange) -> None
     exchange.reply({"groups": answers})
 
 
-def _described(group: ConsumerGroup, topics: StreamTopics) -> Message:
+def _described(group: ConsumerGroupMachine, topics: StreamTopics) -> Message:
     table = group.table
     return {
         "group_id": group.id,
@@ -154,7 +154,7 @@ def _described(group: ConsumerGroup, topics: StreamTopics) -> Message:
     }
 
 
-def _member(group: ConsumerGroup, member: ConsumerMember, topics: StreamTopics) -> Message:
+def _member(group: ConsumerGroupMachine, member: ConsumerMember, topics: StreamTopics) -> Message:
     return {
         "member_id": member.id,
         "instance_id": member.instance_id,

@@ -11,7 +11,7 @@ from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.groups.records import CommittedOffset, OffsetKey
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["Named"]
 
@@ -19,7 +19,7 @@ __all__ = ["Named"]
 class Named:
     """What one request names: `there` are the partitions that there are, with what it says of each."""
 
-    def __init__(self, context: Context, request: Message, named: Topics) -> None:
+    def __init__(self, context: Context, request: Message, named: ResolvedTopics) -> None:
         self.there: list[tuple[OffsetKey, Message]] = []
         self._now_ms = context.broker.now_ms()
         self._topics: list[Message] = []

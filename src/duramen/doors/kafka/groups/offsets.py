@@ -12,7 +12,7 @@ from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.response_size import AnswerRoom
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.service.admission import Admitted
 from duramen.service.authorize import Access, Operation, ResourceType
@@ -50,18 +50,18 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
     broker.internal_streams.ensure_offsets(ready)
 
 
-def _fetched(asked: Asked) -> Sequence[Message]:
+def _fetched(asked: ApiNeeds) -> Sequence[Message]:
     """What is asked for, group by group."""
     several: Sequence[Message] = asked.request["groups"]
     return several if asked.exchange.version >= _SEVERAL_GROUPS else (asked.request,)
 
 
-def fetched_groups(asked: Asked) -> Sequence[str]:
+def fetched_groups(asked: ApiNeeds) -> Sequence[str]:
     """The groups whose offsets are asked for."""
     return [group["group_id"] for group in _fetched(asked)]
 
 
-def fetched_topics(asked: Asked) -> Iterator[str]:
+def fetched_topics(asked: ApiNeeds) -> Iterator[str]:
     """The topics in which offsets are asked for; where that is all, those in which there are some."""
     for group in _fetched(asked):
         if group["topics"] is None:

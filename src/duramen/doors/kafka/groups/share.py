@@ -12,12 +12,12 @@ from duramen.coordinators.share.shares import ShareOffset
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code, group_error_code, share_error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.share_assignor import Place
-from duramen.groups.share_group import JOINING, LEAVING, HeartbeatResult, ShareGroup, ShareHeartbeat
+from duramen.groups.share_group import JOINING, LEAVING, ShareGroup, ShareHeartbeat, ShareHeartbeatResult
 from duramen.groups.share_records import ShareKey
 from duramen.service.authorize import Access, Operation, ResourceType
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = [
     "handle_alter_share_group_offsets",
@@ -53,7 +53,7 @@ def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
         exchange.header.client_id or "", exchange.client_host,
     )  # fmt: skip
 
-    def done(result: HeartbeatResult | DuramenError) -> None:
+    def done(result: ShareHeartbeatResult | DuramenError) -> None:
         if isinstance(result, DuramenError):
             exchange.reply(_failure(result))
             return
@@ -149,7 +149,7 @@ def _described(context: Context, group: ShareGroup) -> Message:
 # -- offsets ------------------------------------------------------------------------------------------
 
 
-def offset_topics(asked: Asked) -> Iterator[str]:
+def offset_topics(asked: ApiNeeds) -> Iterator[str]:
     """The topics in which offsets are asked for; where that is all, those that a group has something of."""
     for wanted in asked.request["groups"]:
         if wanted["topics"] is not None:
@@ -186,7 +186,7 @@ def handle_describe_share_group_offsets(context: Context, exchange: Exchange) ->
 
 def _keys(
     context: Context,
-    named: Topics,
+    named: ResolvedTopics,
     group_id: str,
     known: Mapping[str, Sequence[int]],
     wanted: Mapping[str, Sequence[int]],
@@ -200,7 +200,10 @@ def _keys(
 
 
 def _groups(
-    context: Context, named: Topics, wanted: Mapping[str, Mapping[str, Sequence[int]] | DuramenError], places: Places
+    context: Context,
+    named: ResolvedTopics,
+    wanted: Mapping[str, Mapping[str, Sequence[int]] | DuramenError],
+    places: Places,
 ) -> list[Message]:
     groups: list[Message] = []
     room = context.answer_room()
@@ -218,7 +221,7 @@ def _groups(
 
 
 def _offsets(
-    context: Context, named: Topics, group_id: str, topic: str, indexes: Sequence[int], places: Places
+    context: Context, named: ResolvedTopics, group_id: str, topic: str, indexes: Sequence[int], places: Places
 ) -> Message:  # fmt: skip
     stream = named.find(topic)
     refusal = named.error(topic) if stream is None else None

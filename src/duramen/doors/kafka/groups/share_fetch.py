@@ -7,7 +7,7 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid, StreamNotFound
 from duramen.codec.kafka.errors import ErrorCode
-from duramen.codec.kafka.leaders import Leader
+from duramen.codec.kafka.leaders import LeaderHint
 from duramen.codec.kafka.schema import Message
 from duramen.coordinators.share.fetch import ShareFetched, ShareLimits
 from duramen.coordinators.share.partition import Acknowledged
@@ -15,19 +15,19 @@ from duramen.doors.kafka.request.brokers import SAYS_LEADER, endpoints_of, leade
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code, share_error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.doors.kafka.request.share_sessions import CLOSING, OPENING, ShareSession
 from duramen.groups.share_records import ShareKey
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["handle_share_acknowledge", "handle_share_fetch", "topic_ids"]
 
 _RENEW: Final = 4
 _STRICT: Final = 1
-_NOBODY: Final = Leader(-1, -1)
+_NOBODY: Final = LeaderHint(-1, -1)
 
 
-def topic_ids(asked: Asked) -> Sequence[UUID]:
+def topic_ids(asked: ApiNeeds) -> Sequence[UUID]:
     """The topics that the request names, and those of its session."""
     request = asked.request
     named = [topic["topic_id"] for topic in request["topics"]]
@@ -125,7 +125,7 @@ def _take(context: Context, exchange: Exchange, request: Message) -> ShareSessio
 # -- acknowledgements ---------------------------------------------------------------------------------
 
 
-def _spoken(context: Context, request: Message, named: Topics) -> tuple[Spoken, dict[ShareKey, DuramenError]]:
+def _spoken(context: Context, request: Message, named: ResolvedTopics) -> tuple[Spoken, dict[ShareKey, DuramenError]]:
     """What is said of which share partition, and which of it cannot be meant."""
     group = request["group_id"]
     renews = request["is_renew_ack"] and context.broker.sharing.config(group).renews
@@ -152,7 +152,7 @@ def _spoken(context: Context, request: Message, named: Topics) -> tuple[Spoken, 
     return spoken, invalid
 
 
-def _refusal(named: Topics, topic_id: UUID) -> DuramenError | None:
+def _refusal(named: ResolvedTopics, topic_id: UUID) -> DuramenError | None:
     """Why nothing may be done with a topic; None also where it is not there: the partition says so."""
     error = named.error(topic_id) if named.find(topic_id) is None else None
     return None if isinstance(error, StreamNotFound) else error
@@ -293,7 +293,7 @@ class _ShareFetch:
         return answer
 
 
-def _code(topics: Topics, key: ShareKey, error: DuramenError | None) -> ErrorCode:
+def _code(topics: ResolvedTopics, key: ShareKey, error: DuramenError | None) -> ErrorCode:
     stream = topics.find(key.topic_id)
     if error is not None and (stream.deleted if stream is not None else _refusal(topics, key.topic_id) is None):
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -301,8 +301,8 @@ def _code(topics: Topics, key: ShareKey, error: DuramenError | None) -> ErrorCod
 
 
 def _leaders(
-    context: Context, topics: Topics, errors: Mapping[ShareKey, Sequence[DuramenError | None]]
-) -> dict[ShareKey, Leader]:
+    context: Context, topics: ResolvedTopics, errors: Mapping[ShareKey, Sequence[DuramenError | None]]
+) -> dict[ShareKey, LeaderHint]:
     """Who leads the partitions of which this node is not the leader (as KIP-951 has it for other fetches)."""
     leaders = {}
     for key, told in errors.items():
@@ -313,12 +313,12 @@ def _leaders(
     return leaders
 
 
-def _led(leaders: Mapping[ShareKey, Leader], key: ShareKey) -> Message:
+def _led(leaders: Mapping[ShareKey, LeaderHint], key: ShareKey) -> Message:
     node_id, leader_epoch = leaders.get(key, _NOBODY)
     return {"current_leader": {"leader_id": node_id, "leader_epoch": leader_epoch}}
 
 
-def _endpoints(context: Context, leaders: Mapping[ShareKey, Leader]) -> list[Message]:
+def _endpoints(context: Context, leaders: Mapping[ShareKey, LeaderHint]) -> list[Message]:
     return [dict(endpoint._asdict()) for endpoint in endpoints_of(context, leaders.values())]
 
 

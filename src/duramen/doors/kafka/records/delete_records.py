@@ -10,7 +10,7 @@ from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.gather import answer_partitions
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["handle_delete_records"]
 
@@ -21,7 +21,7 @@ def handle_delete_records(context: Context, exchange: Exchange) -> None:
     answer_partitions(exchange, exchange.message(), {"low_watermark": -1}, partial(_delete, exchange.admitted.topics))
 
 
-def _delete(topics: Topics, topic: str, wanted: Message, answer: Message, finish: Callable[[], None]) -> None:
+def _delete(topics: ResolvedTopics, topic: str, wanted: Message, answer: Message, finish: Callable[[], None]) -> None:
     def deleted(low_watermark: int, error: DuramenError | None) -> None:
         answer["low_watermark"], answer["error_code"] = low_watermark, error_code(error)
         finish()

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.ports import Buffer
-from duramen.broker.fetch import Fetched, Wanted
+from duramen.broker.fetch import FetchResult, PartitionFetch
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import (
     TOPIC_IDS,
@@ -24,9 +24,9 @@ from duramen.doors.kafka.request.brokers import SAYS_LEADER, endpoints_of, leade
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.fetch_sessions import FINAL_EPOCH, NO_SESSION, Session, Turn
-from duramen.doors.kafka.request.rules import Asked
-from duramen.service.resolve import Topics
+from duramen.doors.kafka.request.fetch_sessions import FINAL_EPOCH, NO_SESSION, Session, SessionFetch
+from duramen.doors.kafka.request.rules import ApiNeeds
+from duramen.service.resolve import ResolvedTopics
 from duramen.storage.segment.reader import Slice
 
 __all__ = ["decode", "handle_fetch", "names", "resolved_within_ms"]
@@ -43,7 +43,7 @@ class _Begun(NamedTuple):
     """A request, and what it means in its session."""
 
     request: FetchRequest
-    turn: Turn
+    turn: SessionFetch
 
 
 def decode(context: Context, exchange: Exchange) -> None:
@@ -59,19 +59,19 @@ def decode(context: Context, exchange: Exchange) -> None:
     exchange.request = _Begun(request, turn)
 
 
-def names(asked: Asked) -> Sequence[str | UUID]:
+def names(asked: ApiNeeds) -> Sequence[str | UUID]:
     """The topics of the session as this request leaves it."""
     begun: _Begun = asked.request
     return [topic for topic, _ in begun.turn.topics]
 
 
-def resolved_within_ms(asked: Asked) -> int:
+def resolved_within_ms(asked: ApiNeeds) -> int:
     """As long as the client would wait for records; one that would not has a second."""
     begun: _Begun = asked.request
     return max(begun.request.max_wait_ms, _LEAST_RESOLUTION_MS)
 
 
-def _missing(topics: Topics, topic: str | UUID) -> DuramenError:
+def _missing(topics: ResolvedTopics, topic: str | UUID) -> DuramenError:
     error = topics.error(topic)
     return _NO_TOPIC if isinstance(error, StreamNotFound) else error
 
@@ -85,22 +85,22 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
         return
     broker = context.broker
     isolation, topics = request.isolation_level, exchange.admitted.topics
-    wanted: list[Wanted] = []
+    wanted: list[PartitionFetch] = []
     for topic, partitions in turn.topics:
         stream = topics.find(topic)
         for index, offset, max_bytes, leader_epoch in partitions:
             if stream is None or not 0 <= index < len(stream.partitions):
                 missing = _missing(topics, topic) if stream is None else _NO_PARTITION
-                wanted.append(Wanted(None, offset, max_bytes, error=missing))
+                wanted.append(PartitionFetch(None, offset, max_bytes, error=missing))
             else:
                 wanted.append(
-                    Wanted(
+                    PartitionFetch(
                         stream.partitions[index], offset, max_bytes, leader_epoch,
                         isolation=isolation, rack_id=request.rack_id,
                     )
                 )  # fmt: skip
 
-    def done(fetched: list[Fetched]) -> None:
+    def done(fetched: list[FetchResult]) -> None:
         _answer(context, exchange, request, turn, wanted, fetched)
 
     largest = broker.quotas.largest_answer(exchange.client_id)
@@ -122,9 +122,9 @@ def _wait_ms(exchange: Exchange, request: FetchRequest) -> int:
     return request.max_wait_ms if exchange.size < _LARGE_REQUEST else min(request.max_wait_ms, _LARGE_WAIT_MS)
 
 
-def _turn(context: Context, exchange: Exchange, request: FetchRequest) -> Turn:
+def _turn(context: Context, exchange: Exchange, request: FetchRequest) -> SessionFetch:
     if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
-        return Turn(request.topics)
+        return SessionFetch(request.topics)
     by_ids = exchange.version >= TOPIC_IDS
     return context.sessions.begin(request, context.broker.monotonic_ms(), by_ids=by_ids)
 
@@ -138,9 +138,9 @@ def _answer(
     context: Context,
     exchange: Exchange,
     request: FetchRequest,
-    turn: Turn,
-    wanted: list[Wanted],
-    fetched: list[Fetched],
+    turn: SessionFetch,
+    wanted: list[PartitionFetch],
+    fetched: list[FetchResult],
 ) -> None:
     if turn.overtaken:
         _refuse(exchange, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -162,8 +162,8 @@ def _answer(
 
 
 def _topics(
-    context: Context, exchange: Exchange, request: FetchRequest, turn: Turn, session: Session | None,
-    wanted: list[Wanted], fetched: list[Fetched],
+    context: Context, exchange: Exchange, request: FetchRequest, turn: SessionFetch, session: Session | None,
+    wanted: list[PartitionFetch], fetched: list[FetchResult],
 ) -> tuple[list[TopicAnswer], list[Slice]]:  # fmt: skip
     topics: list[TopicAnswer] = []
     slices: list[Slice] = []
@@ -195,7 +195,7 @@ def _topics(
 
 
 def _partition_answer(
-    request: FetchRequest, wanted: FetchPartition, code: ErrorCode, found: Fetched, size: int
+    request: FetchRequest, wanted: FetchPartition, code: ErrorCode, found: FetchResult, size: int
 ) -> PartitionAnswer:
     if code:
         # As in Apache Kafka without offsets: whoever needs them asks for them.
@@ -214,7 +214,7 @@ def _code(topic: str | UUID, error: DuramenError) -> ErrorCode:
     return code
 
 
-def _unchanged(session: Session, topic: str | UUID, index: int, found: Fetched) -> bool:
+def _unchanged(session: Session, topic: str | UUID, index: int, found: FetchResult) -> bool:
     if found.slice is not None or found.error is not None or found.preferred_replica >= 0:
         return False
     return session.knows(topic, index, found.high_watermark, found.start_offset)

@@ -6,7 +6,7 @@ from typing import Final
 
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.codec.kafka.schema import Message
-from duramen.coordinators.transaction.markers import Marked, find_marked
+from duramen.coordinators.transaction.markers import MarkedTransactions, find_marked
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
@@ -63,20 +63,20 @@ class _Describing:
         partition = self._topics.get(name).partition(index)
         find_marked(self._broker.store, partition, offset, self._most, self._found)
 
-    def _found(self, found: Marked | DuramenError) -> None:
+    def _found(self, found: MarkedTransactions | DuramenError) -> None:
         self._take(found)
         if not self._running:
             self.go_on()
 
-    def _take(self, found: Marked | DuramenError) -> None:
+    def _take(self, found: MarkedTransactions | DuramenError) -> None:
         answer, _, index, _ = self._left.popleft()
-        if isinstance(found, Marked):
+        if isinstance(found, MarkedTransactions):
             try:
                 self._room.take([found.open, found.ended])
             except RequestInvalid as error:
                 found = error
         partition: Message = {"partition_index": index}
-        if isinstance(found, Marked):
+        if isinstance(found, MarkedTransactions):
             partition["marked"] = found._asdict() | {
                 "open": [{"producer_id": producer, "first_offset": first} for producer, first in found.open],
                 "ended": [one._asdict() for one in found.ended],

@@ -14,7 +14,7 @@ from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.gather import answer_partitions
-from duramen.service.resolve import Topics
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["handle_list_offsets", "handle_offset_for_leader_epoch"]
 
@@ -56,7 +56,7 @@ def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[tuple[str, 
 
 
 def _find(
-    topics: Topics,
+    topics: ResolvedTopics,
     version: int,
     repeated: Collection[tuple[str, int]],
     topic: str,

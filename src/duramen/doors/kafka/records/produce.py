@@ -17,7 +17,7 @@ from duramen.broker.partition import Admission, Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import CODEC_MASK, HEADER_BYTES, header
 from duramen.codec.kafka.errors import ErrorCode
-from duramen.codec.kafka.leaders import Leader
+from duramen.codec.kafka.leaders import LeaderHint
 from duramen.codec.kafka.produce import (
     PartitionResponse,
     ProduceRequest,
@@ -30,8 +30,8 @@ from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.refused_batches import SENT_AGAIN, note_refused, out_of_order
-from duramen.doors.kafka.request.rules import Asked
-from duramen.service.resolve import Topics
+from duramen.doors.kafka.request.rules import ApiNeeds
+from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["decode", "handle_produce", "names", "transactional_ids"]
 
@@ -57,7 +57,7 @@ class _Pending:
 
     def __init__(self, context: Context, exchange: Exchange, acks: int) -> None:
         self._context = context
-        self._leaders: list[Leader | None] = []  # those that the client does not know yet
+        self._leaders: list[LeaderHint | None] = []  # those that the client does not know yet
         self._exchange = exchange
         self._acks = acks
         self._deadline: Deadline | None = None
@@ -165,7 +165,7 @@ def _refusal(
     return None
 
 
-def _absence(topics: Topics, name: str, index: int) -> tuple[ErrorCode, str]:
+def _absence(topics: ResolvedTopics, name: str, index: int) -> tuple[ErrorCode, str]:
     """Why no batch for a topic is taken."""
     error = topics.error(name)
     if isinstance(error, StreamNotFound):
@@ -181,12 +181,12 @@ def decode(context: Context, exchange: Exchange) -> None:
     exchange.request = request
 
 
-def names(asked: Asked) -> Sequence[str]:
+def names(asked: ApiNeeds) -> Sequence[str]:
     """The topics that are written to."""
     return [name for name, _ in asked.request.topics]
 
 
-def transactional_ids(asked: Asked) -> Sequence[str]:
+def transactional_ids(asked: ApiNeeds) -> Sequence[str]:
     """The transactional id, where there is one."""
     id_ = asked.request.transactional_id
     return () if id_ is None else (id_,)

@@ -7,8 +7,8 @@ from duramen.coordinators.transaction.batch_decisions import Wish, Won
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.transactions.batch_decisions import Winner
-from duramen.transactions.values import Identity
+from duramen.transactions.batch_decisions import AttemptWinner
+from duramen.transactions.values import ProducerIdentity
 
 __all__ = ["handle_begin_batch", "handle_decide_batch"]
 
@@ -51,7 +51,9 @@ def handle_decide_batch(context: Context, exchange: Exchange) -> None:
 
     query, run, batch = request["query_id"], request["run"], request["batch_id"]
     won = tuple(
-        Won(Winner(one["partition"], one["attempt"]), Identity(one["producer_id"], one["producer_epoch"]))
+        Won(
+            AttemptWinner(one["partition"], one["attempt"]), ProducerIdentity(one["producer_id"], one["producer_epoch"])
+        )
         for one in request["winners"]
     )
     numbers = [run, batch, *(number for one in won for number in one.winner)]

@@ -20,10 +20,10 @@ from duramen.doors.kafka.records.markers import describe_marked
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code, group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.rules import Asked
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.metadata.decisions import check_name
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
-from duramen.transactions.values import NO_EPOCH, NO_PRODUCER, Identity, TopicPartition, TransactionState
+from duramen.transactions.values import NO_EPOCH, NO_PRODUCER, PartitionName, ProducerIdentity, TransactionState
 
 __all__ = [
     "described_ids",
@@ -67,13 +67,13 @@ def _code(exchange: Exchange, error: Exception | None) -> ErrorCode:
 # -- producers ----------------------------------------------------------------------------------------
 
 
-def initialised_ids(asked: Asked) -> Sequence[str]:
+def initialised_ids(asked: ApiNeeds) -> Sequence[str]:
     """The transactional id, where there is one."""
     id_ = asked.request["transactional_id"]
     return () if id_ is None else (id_,)
 
 
-def idempotent_only(asked: Asked) -> Sequence[str]:
+def idempotent_only(asked: ApiNeeds) -> Sequence[str]:
     """The cluster, where a producer wants an id without a transactional one."""
     return () if initialised_ids(asked) else (CLUSTER_NAME,)
 
@@ -85,8 +85,8 @@ def handle_init_producer_id(context: Context, exchange: Exchange) -> None:
     id_ = request["transactional_id"]
     producer_id, epoch = request["producer_id"], request["producer_epoch"]
 
-    def reply(identity: Identity | None, error: DuramenError | None) -> None:
-        found = identity if identity is not None and error is None else Identity(NO_PRODUCER, NO_EPOCH)
+    def reply(identity: ProducerIdentity | None, error: DuramenError | None) -> None:
+        found = identity if identity is not None and error is None else ProducerIdentity(NO_PRODUCER, NO_EPOCH)
         code = _code(exchange, error) if id_ is not None else error_code(error)
         exchange.reply({"error_code": code, "producer_id": found.producer_id, "producer_epoch": found.epoch})
 
@@ -94,13 +94,13 @@ def handle_init_producer_id(context: Context, exchange: Exchange) -> None:
         if error is not None:
             reply(None, error)
         else:
-            expected = None if producer_id == NO_PRODUCER else Identity(producer_id, epoch)
+            expected = None if producer_id == NO_PRODUCER else ProducerIdentity(producer_id, epoch)
             broker.transactions.initialise(id_, request["transaction_timeout_ms"], expected, reply)
 
     if (producer_id == NO_PRODUCER) != (epoch == NO_EPOCH) or id_ == "":
         reply(None, RequestInvalid("a producer id comes with its epoch, and a transactional id is not empty"))
     elif id_ is None:
-        broker.producer_ids.allocate(lambda fresh, error: reply(Identity(fresh, 0), error))
+        broker.producer_ids.allocate(lambda fresh, error: reply(ProducerIdentity(fresh, 0), error))
     else:
         # The stream may not be there yet if the client found the coordinator before a restart.
         broker.internal_streams.ensure_transactions(ready)
@@ -114,14 +114,14 @@ def handle_add_partitions_to_txn(context: Context, exchange: Exchange) -> None:
     request = exchange.message()
     topics = request["v3_and_below_topics"]
     named = exchange.admitted.topics
-    wanted: list[TopicPartition] = []
-    unknown: set[TopicPartition] = set()
-    internal: set[TopicPartition] = set()  # and those that are not allowed: Apache Kafka says the same of both
+    wanted: list[PartitionName] = []
+    unknown: set[PartitionName] = set()
+    internal: set[PartitionName] = set()  # and those that are not allowed: Apache Kafka says the same of both
     for topic in topics:
         stream = named.find(topic["name"])
         denied = stream is None and isinstance(named.error(topic["name"]), TopicNotAuthorized)
         for index in topic["partitions"]:
-            partition = TopicPartition(topic["name"], index)
+            partition = PartitionName(topic["name"], index)
             wanted.append(partition)
             if denied:
                 internal.add(partition)
@@ -144,7 +144,7 @@ def handle_add_partitions_to_txn(context: Context, exchange: Exchange) -> None:
             {
                 "name": topic["name"],
                 "results_by_partition": [
-                    {"partition_index": index, "partition_error_code": codes[TopicPartition(topic["name"], index)]}
+                    {"partition_index": index, "partition_error_code": codes[PartitionName(topic["name"], index)]}
                     for index in topic["partitions"]
                 ],
             }
@@ -155,7 +155,7 @@ def handle_add_partitions_to_txn(context: Context, exchange: Exchange) -> None:
     if unknown or internal:
         reply(None)
     else:
-        identity = Identity(request["v3_and_below_producer_id"], request["v3_and_below_producer_epoch"])
+        identity = ProducerIdentity(request["v3_and_below_producer_id"], request["v3_and_below_producer_epoch"])
         context.broker.transactions.add_partitions(request["v3_and_below_transactional_id"], identity, wanted, reply)
 
 
@@ -171,7 +171,7 @@ def handle_add_offsets_to_txn(context: Context, exchange: Exchange) -> None:
         if error is not None:
             reply(error)
         else:
-            identity = Identity(request["producer_id"], request["producer_epoch"])
+            identity = ProducerIdentity(request["producer_id"], request["producer_epoch"])
             broker.transactions.add_group(request["transactional_id"], identity, request["group_id"], reply)
 
     if not request["group_id"]:
@@ -184,15 +184,15 @@ def handle_end_txn(context: Context, exchange: Exchange) -> None:
     """Commit or abort; from version 5 on the answer has the identity to go on with."""
     request = exchange.message()
 
-    def done(identity: Identity | None, error: DuramenError | None) -> None:
-        found = identity if identity is not None and error is None else Identity(NO_PRODUCER, NO_EPOCH)
+    def done(identity: ProducerIdentity | None, error: DuramenError | None) -> None:
+        found = identity if identity is not None and error is None else ProducerIdentity(NO_PRODUCER, NO_EPOCH)
         exchange.reply(
             {"error_code": _code(exchange, error), "producer_id": found.producer_id, "producer_epoch": found.epoch}
         )
 
     context.broker.transactions.end(
         request["transactional_id"],
-        Identity(request["producer_id"], request["producer_epoch"]),
+        ProducerIdentity(request["producer_id"], request["producer_epoch"]),
         commit=request["committed"],
         version=2 if exchange.version >= _BUMPS_EPOCH else 0,
         done=done,
@@ -216,7 +216,7 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
         if error is not None:
             done(error)
             return
-        identity = Identity(request["producer_id"], request["producer_epoch"])
+        identity = ProducerIdentity(request["producer_id"], request["producer_epoch"])
         member = CommitMember(request["member_id"], request["group_instance_id"], request["generation_id"])
         broker.transactions.commit_offsets(
             request["transactional_id"], identity, request["group_id"], member, named.offsets, done,
@@ -232,25 +232,25 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
 # -- looking ------------------------------------------------------------------------------------------
 
 
-def producer_names(asked: Asked) -> Sequence[str]:
+def producer_names(asked: ApiNeeds) -> Sequence[str]:
     """The topics whose producers are asked for."""
     return [topic["name"] for topic in asked.request["topics"]]
 
 
-def described_ids(asked: Asked) -> Sequence[str]:
+def described_ids(asked: ApiNeeds) -> Sequence[str]:
     """The transactional ids that are asked for."""
     ids: Sequence[str] = asked.request["transactional_ids"]
     return ids
 
 
-def described_topics(asked: Asked) -> Iterator[str]:
+def described_topics(asked: ApiNeeds) -> Iterator[str]:
     """The topics of their transactions."""
     for id_ in described_ids(asked):
         with suppress(DuramenError):  # the handler says so
             yield from (topic for topic, _ in asked.context.broker.transactions.describe(id_).partitions)
 
 
-def listed_ids(asked: Asked) -> Sequence[str]:
+def listed_ids(asked: ApiNeeds) -> Sequence[str]:
     """The transactional ids that there are."""
     return [one.id for one in asked.context.broker.transactions.listing(set(), set(), -1)]
 

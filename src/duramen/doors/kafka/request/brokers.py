@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
-from duramen.codec.kafka.leaders import Leader, NodeEndpoint
+from duramen.codec.kafka.leaders import LeaderHint, NodeEndpoint
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.request.context import Context
 from duramen.metadata.nodes import Node
@@ -80,13 +80,13 @@ def _reached(node: Node) -> BrokerAt | None:
     return None if found is None else BrokerAt(node.id, found.host, found.port, node.rack)
 
 
-def leader_of(context: Context, partition: Partition) -> Leader:
+def leader_of(context: Context, partition: Partition) -> LeaderHint:
     """Who leads a partition, for a client that has asked another."""
     state = context.broker.standing.partition(PartitionId(partition.log.key.stream_id, partition.index))
-    return Leader(_NOBODY if state.leader is None else state.leader, state.leader_epoch)
+    return LeaderHint(_NOBODY if state.leader is None else state.leader, state.leader_epoch)
 
 
-def endpoints_of(context: Context, leaders: Iterable[Leader | None]) -> list[NodeEndpoint]:
+def endpoints_of(context: Context, leaders: Iterable[LeaderHint | None]) -> list[NodeEndpoint]:
     """Where these leaders are, each once."""
     node_ids = {leader.node_id for leader in leaders if leader is not None}
     return [NodeEndpoint(*broker) for broker in brokers(context) if broker.node_id in node_ids] if node_ids else []

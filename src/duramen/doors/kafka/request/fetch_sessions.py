@@ -12,7 +12,7 @@ from uuid import UUID
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionAnswer
 
-__all__ = ["CACHED_PARTITION_BYTES", "FINAL_EPOCH", "NO_SESSION", "FetchSessions", "Session", "Turn"]
+__all__ = ["CACHED_PARTITION_BYTES", "FINAL_EPOCH", "NO_SESSION", "FetchSessions", "Session", "SessionFetch"]
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
@@ -87,7 +87,7 @@ class Session:
         return True
 
 
-class Turn(NamedTuple):
+class SessionFetch(NamedTuple):
     """One fetch: what is wanted, or an error; its session where it goes on with one, and the epoch it has then.
 
     `opens` where the client wants a session to begin with this fetch.
@@ -124,28 +124,28 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, now_ms: int, *, by_ids: bool) -> Turn:
+    def begin(self, request: FetchRequest, now_ms: int, *, by_ids: bool) -> SessionFetch:
         """A fetch has come."""
         if request.session_epoch in (_INITIAL_EPOCH, FINAL_EPOCH):
             self._remove(request.session_id)
-            return Turn(request.topics, opens=request.session_epoch == _INITIAL_EPOCH)
+            return SessionFetch(request.topics, opens=request.session_epoch == _INITIAL_EPOCH)
         session = self._sessions.get(request.session_id)
         if session is None:
-            return Turn([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return SessionFetch([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
-            return Turn([], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return SessionFetch([], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_ids != by_ids:
-            return Turn([], ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return SessionFetch([], ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._update(session, request)
         if not session.partitions or self.partitions > self._most_partitions:
             self._remove(session.id)
             if session.partitions:
-                return Turn([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-            return Turn(request.topics)
+                return SessionFetch([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return SessionFetch(request.topics)
         session.used_ms = now_ms
         session.epoch = session.epoch + 1 if session.epoch < _LARGEST_EPOCH else _INITIAL_EPOCH + 1
         self._sessions[session.id] = self._sessions.pop(session.id)
-        return Turn(session.topics(), session=session, epoch=session.epoch)
+        return SessionFetch(session.topics(), session=session, epoch=session.epoch)
 
     def _update(self, session: Session, request: FetchRequest) -> None:
         before = len(session.partitions)

@@ -7,10 +7,10 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Measuring", "error_codes"]
+__all__ = ["RequestMetrics", "error_codes"]
 
 
-class Measuring:
+class RequestMetrics:
     """The Kafka door's instruments for requests. The series of an API come with its first request."""
 
     def __init__(self, metrics: Metrics) -> None:

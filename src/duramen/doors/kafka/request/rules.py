@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from duramen.doors.kafka.request.context import Context, Handler
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.service.admission import Need, Refuses, Rules
+from duramen.service.admission import AdmissionRules, Need, Refuses
 from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.service.resolve import TopicKey
 
-__all__ = ["ApiHandler", "Asked", "Names", "group", "groups_named", "topics_named", "transactional_id"]
+__all__ = ["ApiHandler", "ApiNeeds", "Names", "group", "groups_named", "topics_named", "transactional_id"]
 
 
-class Asked(NamedTuple):
+class ApiNeeds(NamedTuple):
     """A request that was decoded, as the rules see it."""
 
     context: Context
@@ -24,7 +24,7 @@ class Asked(NamedTuple):
         return self.exchange.request
 
 
-Names = Callable[[Asked], Iterable[TopicKey]]
+Names = Callable[[ApiNeeds], Iterable[TopicKey]]
 
 
 def _decode(context: Context, exchange: Exchange) -> None:
@@ -36,26 +36,28 @@ class ApiHandler(NamedTuple):
     """What an API's requests need, and what answers them; `decode` sets the exchange's `request`."""
 
     handler: Handler
-    rules: Rules[Asked]
+    rules: AdmissionRules[ApiNeeds]
     decode: Handler = _decode
 
 
-def topics_named(operation: Operation, names: Names, refuses: Refuses = Refuses.TOPIC, *instead: Access) -> Need[Asked]:
+def topics_named(
+    operation: Operation, names: Names, refuses: Refuses = Refuses.TOPIC, *instead: Access
+) -> Need[ApiNeeds]:
     """An access to each of the topics."""
     return Need(Access(operation, ResourceType.TOPIC), names, refuses, instead)
 
 
-def group(operation: Operation, field: str = "group_id") -> Need[Asked]:
+def group(operation: Operation, field: str = "group_id") -> Need[ApiNeeds]:
     """An access to the one group that a request is about."""
     access = Access(operation, ResourceType.GROUP)
     return Need(access, lambda asked: (asked.request[field],), Refuses.REQUEST)
 
 
-def groups_named(operation: Operation, names: Names, *instead: Access) -> Need[Asked]:
+def groups_named(operation: Operation, names: Names, *instead: Access) -> Need[ApiNeeds]:
     """An access to each of the groups."""
     return Need(Access(operation, ResourceType.GROUP), names, Refuses.ENTRY, instead)
 
 
-def transactional_id(operation: Operation, names: Names, refuses: Refuses = Refuses.REQUEST) -> Need[Asked]:
+def transactional_id(operation: Operation, names: Names, refuses: Refuses = Refuses.REQUEST) -> Need[ApiNeeds]:
     """An access to each of the transactional ids."""
     return Need(Access(operation, ResourceType.TRANSACTIONAL_ID), names, refuses)

@@ -11,15 +11,15 @@ from typing import Final
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, batches, header
 from duramen.codec.batch_filter import body, marker_type
 from duramen.metadata.partitions import PartitionId
-from duramen.sim.checkers.transaction import Transaction, decided
+from duramen.sim.checkers.transaction import SimulatedTransaction, decided
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["Book", "Page", "Sent"]
+__all__ = ["Book", "Page", "SentBatch"]
 
 _COMMIT: Final = 1
 
 
-class Sent:
+class SentBatch:
     """A batch that a producer has sent, once or again. `sequence` is -1 where it is not idempotent."""
 
     __slots__ = (
@@ -28,7 +28,7 @@ class Sent:
 
     def __init__(
         self, number: int, data: bytes, crc: int, records: int, *, acks_all: bool, producer_id: int, sequence: int,
-        producer_epoch: int = 0, transaction: Transaction | None = None,
+        producer_epoch: int = 0, transaction: SimulatedTransaction | None = None,
     ) -> None:  # fmt: skip
         self.number = number
         self.data = data
@@ -50,26 +50,26 @@ class Page:
         self.trimmed_offset = 0  # up to where somebody wanted records deleted
         self.acknowledged = 0
         self.read_records = 0
-        self._sent: dict[int, Sent] = {}  # by CRC
-        self._at: dict[int, Sent] = {}
-        self._must: dict[int, Sent] = {}
+        self._sent: dict[int, SentBatch] = {}  # by CRC
+        self._at: dict[int, SentBatch] = {}
+        self._must: dict[int, SentBatch] = {}
 
     def _broken(self, what: str) -> BrokenPromise:
         return BrokenPromise(f"{self.name}: {what}")
 
-    def sent(self, batch: Sent) -> None:
+    def sent(self, batch: SentBatch) -> None:
         """A batch is sent."""
         self._sent[batch.crc] = batch
         batch.sendings += 1
 
-    def acknowledged_at(self, batch: Sent, offset: int) -> None:
+    def acknowledged_at(self, batch: SentBatch, offset: int) -> None:
         """A producer was told that its batch is at that offset."""
         self.acknowledged += 1
         if batch.acks_all:
             self._place(batch, offset, "acknowledged")
             self._must[offset] = batch
 
-    def _place(self, batch: Sent, offset: int, how: str) -> None:
+    def _place(self, batch: SentBatch, offset: int, how: str) -> None:
         there = self._at.setdefault(offset, batch)
         if there is not batch:
             raise self._broken(f"batch {batch.number} is {how} at offset {offset}, where batch {there.number} is")

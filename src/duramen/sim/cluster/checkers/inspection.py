@@ -7,12 +7,12 @@ from duramen.base.errors import DuramenError, LogDamaged, StorageFull
 from duramen.base.ports import Buffer
 from duramen.broker.replicas.log import ReplicaLog
 from duramen.codec.batch import batches
-from duramen.controller.membership.lifecycle import Phase
+from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.metadata.partitions import PartitionId
 from duramen.sim.cluster.checkers.history import Book
 from duramen.sim.cluster.checkers.invariants import Witness
 from duramen.sim.cluster.checkers.quorum import Council
-from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.machine.trace import BrokenPromise
 from duramen.storage.log.log import Log, LogKey
 
@@ -21,13 +21,15 @@ __all__ = ["ills", "inspect", "lacks_a_replica"]
 _PIECE_BYTES: Final = 1 << 20
 
 
-def ills(nodes: Mapping[int, Node], council: Council, *, whole: bool = False, opened: bool = False) -> list[str]:
+def ills(
+    nodes: Mapping[int, SimulatedNode], council: Council, *, whole: bool = False, opened: bool = False
+) -> list[str]:
     """What is wrong with the nodes; with `whole`, also with what they hold. `opened`: transactions may be open."""
     found = []
     for node in nodes.values():
         if node.process is None or not node.ready or node.member is None:
             found.append(f"node {node.node_id} does not run")
-        elif node.member.lifecycle.phase is not Phase.LIVE:
+        elif node.member.lifecycle.phase is not LifecyclePhase.LIVE:
             found.append(f"node {node.node_id} is {node.member.lifecycle.phase.name}")
         elif whole and node.member.controller.applied_offset != council.end_offset:
             found.append(f"node {node.node_id} has not applied what is below {council.end_offset}")
@@ -58,14 +60,14 @@ def _is_internal(council: Council, place: PartitionId) -> bool:
     return stream is not None and stream.internal
 
 
-def _open_transactions(leader: Node, place: PartitionId) -> list[str]:
+def _open_transactions(leader: SimulatedNode, place: PartitionId) -> list[str]:
     """Transactions that nobody has ended in a partition; who would may wait for one that is lost."""
     log = None if leader.store is None else leader.store.log(LogKey(*place))
     opened = [] if log is None else log.transactions.opened()
     return [f"producer {producer_id} has a transaction open in {place}" for producer_id, _ in opened]
 
 
-def lacks_a_replica(node: Node) -> bool:
+def lacks_a_replica(node: SimulatedNode) -> bool:
     """Whether the node takes no writes until it is started again, as its operator was told."""
     store, problem = node.store, None if node.member is None else node.member.problem
     if store is None or problem is None or isinstance(problem, StorageFull):
@@ -74,7 +76,9 @@ def lacks_a_replica(node: Node) -> bool:
     return follows_only or store.condition.problem is not None or any(log.failed for log in store.each_log())
 
 
-def _behind(nodes: Mapping[int, Node], place: PartitionId, leader_id: int, replicas: tuple[int, ...]) -> list[str]:
+def _behind(
+    nodes: Mapping[int, SimulatedNode], place: PartitionId, leader_id: int, replicas: tuple[int, ...]
+) -> list[str]:
     """Which replicas of a partition do not show all that there is."""
     ends = {node_id: _ends(nodes[node_id], place) for node_id in replicas}
     end_offset = ends[leader_id][1]
@@ -85,12 +89,12 @@ def _behind(nodes: Mapping[int, Node], place: PartitionId, leader_id: int, repli
     ]
 
 
-def _ends(node: Node, place: PartitionId) -> tuple[int, int]:
+def _ends(node: SimulatedNode, place: PartitionId) -> tuple[int, int]:
     log = None if node.store is None else node.store.log(LogKey(*place))
     return (-1, -2) if log is None else (log.high_watermark, log.end_offset)
 
 
-def inspect(nodes: Mapping[int, Node], witness: Witness, book: Book) -> None:
+def inspect(nodes: Mapping[int, SimulatedNode], witness: Witness, book: Book) -> None:
     """All logs hold the same, that is what was committed, and nothing that was acknowledged is missing."""
     council = witness.council
     images = {node.node_id: node.member.state for node in nodes.values() if node.member is not None}
@@ -115,7 +119,7 @@ def inspect(nodes: Mapping[int, Node], witness: Witness, book: Book) -> None:
                 raise BrokenPromise(f"{ledger.name}: what is on node {node_id} is not what was committed")
 
 
-def _read(node: Node, place: PartitionId) -> tuple[Log, bytes]:
+def _read(node: SimulatedNode, place: PartitionId) -> tuple[Log, bytes]:
     """All of a log, from its files."""
     store, process = node.store, node.process
     log = None if store is None else store.log(LogKey(*place))

@@ -16,17 +16,27 @@ from duramen.metadata.partitions import PartitionId
 from duramen.raft.effects import Became, Persist, Send
 from duramen.raft.effects import Commit as QuorumCommit
 from duramen.raft.effects import Effect as QuorumEffect
-from duramen.raft.epochs import End
-from duramen.raft.machine import Machine
-from duramen.raft.messages import Batch
-from duramen.raft.roles import Role
+from duramen.raft.epochs import EpochEnd
+from duramen.raft.machine import RaftMachine
+from duramen.raft.messages import EntryBatch
+from duramen.raft.roles import RaftRole
 from duramen.raft.voters import ReplicaId, Voters
-from duramen.replication.effects import Append, Commit, Cut, Effect, Release, Restart, Serve, Show, StartAt
-from duramen.replication.effects import Send as ReplicaSend
-from duramen.replication.history import History
-from duramen.sim.cluster.checkers.partitions import Committed, Holding, Ledger, has
+from duramen.replication.effects import (
+    AdvanceHighWatermark,
+    AppendRecords,
+    Effect,
+    Release,
+    Restart,
+    ServeReplicaFetch,
+    Show,
+    StartAt,
+    TruncateRecords,
+)
+from duramen.replication.effects import SendReplicaMessage as ReplicaSend
+from duramen.replication.history import ReplicaHistory
+from duramen.sim.cluster.checkers.partitions import CommittedBatch, Holding, PartitionLedger, has
 from duramen.sim.cluster.checkers.quorum import Council
-from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.machine.trace import BrokenPromise, Trace
 from duramen.storage.log.log import Log, LogKey
 
@@ -41,24 +51,24 @@ class _OnDisk(NamedTuple):
     `written` is the log as it is, `known` as its replica has it: a cut that is under way is in `known` already.
     """
 
-    written: History
-    known: History
+    written: ReplicaHistory
+    known: ReplicaHistory
     synced_offset: int
 
-    def has(self, batch: Committed) -> bool:
+    def has(self, batch: CommittedBatch) -> bool:
         if batch.first_offset < self.known.start_offset:
             return True
         return batch.next_offset <= self.synced_offset and has(self.written, batch) and has(self.known, batch)
 
 
-_NOTHING: Final = _OnDisk(History((), 0, 0), History((), 0, 0), 0)
+_NOTHING: Final = _OnDisk(ReplicaHistory((), 0, 0), ReplicaHistory((), 0, 0), 0)
 
 
 class Witness:
     """A Watcher: keeps a ledger for each partition, and the council for the quorum."""
 
     def __init__(
-        self, nodes: dict[int, Node], trace: Trace, failed: Callable[[int, DuramenError], None],
+        self, nodes: dict[int, SimulatedNode], trace: Trace, failed: Callable[[int, DuramenError], None],
         voted: Callable[[int], None], led: Callable[[int], None],
     ) -> None:  # fmt: skip
         """`failed` is told of a node that takes no part any more until it is started again.
@@ -66,7 +76,7 @@ class Witness:
         `voted` is told of votes, and `led` of who has come to lead the quorum.
         """
         self.council = Council()
-        self.ledgers: dict[PartitionId, Ledger] = {}
+        self.ledgers: dict[PartitionId, PartitionLedger] = {}
         self.cuts = 0
         self.restarts = 0
         self.voted: set[ReplicaId] = set()  # who was a voter at any time, committed or not
@@ -75,29 +85,33 @@ class Witness:
         self._failed = failed
         self._voted = voted
         self._led = led
-        self._voters: dict[int, tuple[ReplicaId, Machine]] = {}  # the last machine of each node's replica of the quorum
-        self._logs: dict[Place, History] = {}  # of each replica that is open, as its effects have made it
+        self._voters: dict[
+            int, tuple[ReplicaId, RaftMachine]
+        ] = {}  # the last machine of each node's replica of the quorum
+        self._logs: dict[Place, ReplicaHistory] = {}  # of each replica that is open, as its effects have made it
         self._shown: dict[Place, int] = {}
         self._at_rest: dict[int, dict[LogKey, _OnDisk]] = {}  # of a node whose process is gone
         self._hooked: dict[Place, object] = {}
         self._begun: dict[Place, int] = {}  # in which epoch of the partition a replica last began with nothing
         self._doubted: set[int] = set()
 
-    def ledger(self, place: PartitionId) -> Ledger:
+    def ledger(self, place: PartitionId) -> PartitionLedger:
         """The ledger of a partition."""
         found = self.ledgers.get(place)
         if found is None:
             name = f"partition {place.partition} of {str(place.stream_id)[-4:]}"
-            found = self.ledgers[place] = Ledger(name, partial(self._holders, place), partial(self._cutting, place))
+            found = self.ledgers[place] = PartitionLedger(
+                name, partial(self._holders, place), partial(self._cutting, place)
+            )
         return found
 
     # -- processes ----------------------------------------------------------------------------------
 
-    def starts(self, node: Node) -> None:
+    def starts(self, node: SimulatedNode) -> None:
         """A process begins."""
         self.council.starts(node.node_id)
 
-    def ends(self, node: Node) -> None:
+    def ends(self, node: SimulatedNode) -> None:
         """A process ends now: what is on its disk is kept in mind."""
         if node.store is not None:
             self._at_rest[node.node_id] = {log.key: self._on_disk(node, log) for log in node.store.each_log()}
@@ -106,16 +120,16 @@ class Witness:
             self._shown.pop(key, None)
             self._hooked.pop(key, None)
 
-    def blank(self, node: Node) -> None:
+    def blank(self, node: SimulatedNode) -> None:
         """The disk of a node that does not run is lost."""
         self._at_rest.pop(node.node_id, None)
         self.council.blank.add(node.node_id)
 
-    def emptied(self, node: Node) -> None:
+    def emptied(self, node: SimulatedNode) -> None:
         """A node that is registered no more has an empty disk."""
         self._at_rest.pop(node.node_id, None)
 
-    def doubts(self, node: Node) -> None:
+    def doubts(self, node: SimulatedNode) -> None:
         """The disk of a node that does not run may lack what it had: it counts again when the node has registered."""
         self._at_rest.pop(node.node_id, None)
         self._doubted.add(node.node_id)
@@ -125,15 +139,15 @@ class Witness:
         if offset > self.ledger(place).end_offset:
             raise self.ledger(place).broken(f"node {node_id} shows what is below {offset}, which is not committed")
 
-    def _replica(self, node: Node, place: PartitionId) -> Replica | None:
+    def _replica(self, node: SimulatedNode, place: PartitionId) -> Replica | None:
         replicas = None if node.member is None else node.member.replicating.replicas
         return None if replicas is None else replicas.get(place)
 
-    def _on_disk(self, node: Node, log: Log) -> _OnDisk:
+    def _on_disk(self, node: SimulatedNode, log: Log) -> _OnDisk:
         place = PartitionId(*log.key)
         written = self._logs.get((node.node_id, place))
         if written is None:
-            written = History(takeovers_of(log), log.start_offset, log.end_offset)
+            written = ReplicaHistory(takeovers_of(log), log.start_offset, log.end_offset)
         replica = self._replica(node, place)
         return _OnDisk(written, written if replica is None else replica.machine.history, log.synced_offset)
 
@@ -154,7 +168,7 @@ class Witness:
                 log = node.store.log(LogKey(*place))
                 yield node_id, _NOTHING if log is None else self._on_disk(node, log)
 
-    def _cutting(self, place: PartitionId, batch: Committed) -> Iterator[int]:
+    def _cutting(self, place: PartitionId, batch: CommittedBatch) -> Iterator[int]:
         """Whose replica is letting go of a batch: its machine knows of it no more, and the log has it yet."""
         for node_id, node in self._nodes.items():
             written, replica = self._logs.get((node_id, place)), self._replica(node, place)
@@ -173,7 +187,7 @@ class Witness:
 
     # -- the quorum ---------------------------------------------------------------------------------
 
-    def applied(self, node_id: int, batch: Batch) -> None:
+    def applied(self, node_id: int, batch: EntryBatch) -> None:
         if self.council.applied(node_id, batch):
             for event in self.council.take(batch):
                 self._trace("committed: %s", event)
@@ -193,20 +207,20 @@ class Witness:
             self._voters[node_id] = node.replica_id, node.runner.machine
             if not isinstance(effect, Send | Persist):
                 self.voted.update(node.runner.machine.voters.ids)
-            if isinstance(effect, QuorumCommit) and node.runner.machine.role is Role.LEADER:
+            if isinstance(effect, QuorumCommit) and node.runner.machine.role is RaftRole.LEADER:
                 self._committed(node.runner.machine, effect.high_watermark)
         if isinstance(effect, Became):
             self._trace("node %d is %s of the quorum in epoch %d", node_id, effect.role.name, effect.epoch)
-            if effect.role is Role.LEADER:
+            if effect.role is RaftRole.LEADER:
                 self.council.led(node.replica_id, effect.epoch)
                 self._led(node_id)
 
-    def _committed(self, leader: Machine, end_offset: int) -> None:
+    def _committed(self, leader: RaftMachine, end_offset: int) -> None:
         """A leader has committed what is below: nobody who lacks that could win an election now.
 
         What counts is what a loss of power leaves of each voter's log.
         """
-        end = End(leader.epoch_below(end_offset), end_offset)
+        end = EpochEnd(leader.epoch_below(end_offset), end_offset)
         known = dict(self._voters.values())
         disks = {voter: known[voter] for voter in leader.voters.ids if voter in known}
         for voter, machine in disks.items():
@@ -218,7 +232,7 @@ class Witness:
             if leader.voters.majority([other for other, one in disks.items() if one.synced_end <= own]):
                 raise BrokenPromise(f"{end} of the metadata is committed, and {voter}, which lacks it, may lead")
 
-    def elects_without(self, lost: Node) -> bool:
+    def elects_without(self, lost: SimulatedNode) -> bool:
         """Whether a replica of the quorum can still be elected where this node's disk is lost too.
 
         A set of voters is in force as soon as it is in a log. So one disk less may leave nobody while voters change:
@@ -255,7 +269,7 @@ class Witness:
         if log is not None and not log.end_offset and partition is not None:
             self._begun[key] = partition.partition_epoch
         if log is not None and (log.start_offset == log.end_offset or log.active.max_timestamp >= 0):
-            self._logs[key] = History(takeovers_of(log), log.start_offset, log.end_offset)
+            self._logs[key] = ReplicaHistory(takeovers_of(log), log.start_offset, log.end_offset)
 
     def led(self, node_id: int, place: PartitionId, leader_epoch: int | None) -> None:
         node, key = self._nodes[node_id], (node_id, place)
@@ -283,9 +297,9 @@ class Witness:
     def carried_out(self, node_id: int, place: PartitionId, effect: Effect) -> None:
         key = node_id, place
         match effect:
-            case ReplicaSend() | Serve() | Release():
+            case ReplicaSend() | ServeReplicaFetch() | Release():
                 pass
-            case Append(batch, leader_id):
+            case AppendRecords(batch, leader_id):
                 data = bytes_of(batch)
                 end_offset = batch.first_offset + batch.records
                 if batch.epoch >= 0:
@@ -293,9 +307,9 @@ class Witness:
                     self.ledger(place).appended(node_id, batch.epoch, batch.first_offset, end_offset, crc)
                 if key in self._logs:
                     self._logs[key].append(batch.epoch, leader_id, batch.records)
-            case Commit(offset) | Show(offset):
+            case AdvanceHighWatermark(offset) | Show(offset):
                 self._show(node_id, place, offset)
-            case Cut(end_offset):
+            case TruncateRecords(end_offset):
                 self.cuts += 1
                 self._trace("node %d cuts %s at %d", node_id, place, end_offset)
                 known, replica = self._logs.get(key), self._replica(self._nodes[node_id], place)
@@ -306,7 +320,7 @@ class Witness:
             case Restart(start_offset):
                 self.restarts += 1
                 self._trace("node %d begins %s anew at %d", node_id, place, start_offset)
-                self._logs[key] = History((), start_offset, start_offset)
+                self._logs[key] = ReplicaHistory((), start_offset, start_offset)
                 self.ledger(place).starts(node_id, start_offset)
                 self.ledger(place).holders_have_all()
             case StartAt(start_offset):

@@ -1,7 +1,7 @@
 """How far groups have read, as one client after the other commits it: what is stored never falls. Pure."""
 
 from duramen.groups.records import OffsetKey
-from duramen.sim.checkers.transaction import Transaction
+from duramen.sim.checkers.transaction import SimulatedTransaction
 from duramen.sim.machine.trace import BrokenPromise
 
 __all__ = ["Bookmark", "Bookmarks"]
@@ -14,9 +14,9 @@ class Bookmark:
         self.name = name
         self.newest = -1  # the highest that was sent
         self.least = -1  # what is stored is no lower
-        self._of: dict[int, Transaction] = {}  # those that count once a transaction is committed
+        self._of: dict[int, SimulatedTransaction] = {}  # those that count once a transaction is committed
 
-    def sent(self, transaction: Transaction | None = None) -> int:
+    def sent(self, transaction: SimulatedTransaction | None = None) -> int:
         """The next offset is sent, in a transaction or by itself."""
         self.newest += 1
         if transaction is not None:

@@ -8,10 +8,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from duramen.replication.history import History
+from duramen.replication.history import ReplicaHistory
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["KNOWN", "Committed", "Holding", "Ledger"]
+__all__ = ["KNOWN", "CommittedBatch", "Holding", "PartitionLedger"]
 
 KNOWN: Final = 1 << 62
 """The epoch for what a replica knows from before it was started: then somebody knew already."""
@@ -20,11 +20,11 @@ KNOWN: Final = 1 << 62
 class Holding(Protocol):
     """A log, as far as it counts: what of it is there, or what of it is on disk."""
 
-    def has(self, batch: "Committed") -> bool:
+    def has(self, batch: "CommittedBatch") -> bool:
         """Whether a batch is there, or was let go."""
 
 
-class Committed(NamedTuple):
+class CommittedBatch(NamedTuple):
     """A committed batch, the lowest leader epoch in which somebody knew, and who was letting go of it just then."""
 
     first_offset: int
@@ -38,10 +38,10 @@ class Committed(NamedTuple):
 class _Leader(NamedTuple):
     node_id: int
     life: int
-    log: History
+    log: ReplicaHistory
 
 
-class Ledger:
+class PartitionLedger:
     """The history of a partition, of which there is to be one.
 
     `holders` are those who may lead next, and what is on their disks; `cutting`, those whose replica has let go of
@@ -52,10 +52,10 @@ class Ledger:
         self,
         name: str,
         holders: Callable[[], Iterable[tuple[int, Holding]]],
-        cutting: Callable[[Committed], Iterable[int]],
+        cutting: Callable[[CommittedBatch], Iterable[int]],
     ) -> None:
         self.name = name
-        self.committed: list[Committed] = []
+        self.committed: list[CommittedBatch] = []
         self.trimmed_offset = 0  # up to where somebody wanted records deleted
         self._holders = holders
         self._cutting = cutting
@@ -85,20 +85,20 @@ class Ledger:
         if self._ordered.setdefault((epoch, first_offset), found) != found:
             raise self.broken(f"node {node_id} writes another batch at {first_offset} than there is in epoch {epoch}")
 
-    def led(self, node_id: int, life: int, epoch: int, log: History) -> None:
+    def led(self, node_id: int, life: int, epoch: int, log: ReplicaHistory) -> None:
         """A replica leads; `log` is what it has."""
         known = self._leaders.get(epoch)
         if known is not None:
             if known[:2] != (node_id, life):
                 raise self.broken(f"node {known.node_id} led in epoch {epoch}, and node {node_id} does")
             return
-        log = History(log.takeovers_after(-1), log.start_offset, log.end_offset)
+        log = ReplicaHistory(log.takeovers_after(-1), log.start_offset, log.end_offset)
         self._leaders[epoch] = _Leader(node_id, life, log)
         for batch in self.committed:
             if batch.known_epoch < epoch and not has(log, batch):
                 raise self.broken(f"node {node_id} leads epoch {epoch} without {batch}")
 
-    def shown(self, node_id: int, epoch: int, log: History, since: int, until: int) -> None:
+    def shown(self, node_id: int, epoch: int, log: ReplicaHistory, since: int, until: int) -> None:
         """A replica takes everything from `since` to `until` for committed, or shows it."""
         if log.end_offset < until:
             raise self.broken(f"node {node_id} shows what is below {until} and ends at {log.end_offset}")
@@ -112,11 +112,11 @@ class Ledger:
                 raise self.broken(f"node {node_id} shows at {offset} what nobody ordered in epoch {batch_epoch}")
             if offset != self.end_offset and self.committed:
                 raise self.broken(f"node {node_id} shows {offset}, and what is before it is not committed")
-            batch = Committed(offset, ordered[0], batch_epoch, ordered[1], epoch)
+            batch = CommittedBatch(offset, ordered[0], batch_epoch, ordered[1], epoch)
             self._commit(batch._replace(cut_by=frozenset(self._cutting(batch))))
             offset = batch.next_offset
 
-    def _compare(self, node_id: int, epoch: int, log: History, offset: int, until: int) -> int:
+    def _compare(self, node_id: int, epoch: int, log: ReplicaHistory, offset: int, until: int) -> int:
         """What it shows of what is committed is that."""
         at = bisect_left(self.committed, offset + 1, key=lambda one: one.next_offset)
         while at < len(self.committed) and self.committed[at].first_offset < until:
@@ -130,7 +130,7 @@ class Ledger:
             offset = batch.next_offset
         return offset
 
-    def cut(self, node_id: int, epoch: int, log: History, end_offset: int) -> None:
+    def cut(self, node_id: int, epoch: int, log: ReplicaHistory, end_offset: int) -> None:
         """A replica lets go of what is behind `end_offset` in `log`, in that epoch.
 
         Who may not lead next, and had not heard of the epoch in which a batch was committed, may let go of it.
@@ -168,14 +168,14 @@ class Ledger:
 
     # -- what follows -------------------------------------------------------------------------------
 
-    def _commit(self, batch: Committed) -> None:
+    def _commit(self, batch: CommittedBatch) -> None:
         self.committed.append(batch)
         for node_id, holding in self._holders():
             if not holding.has(batch):
                 raise self.broken(f"{batch} is committed, and node {node_id}, which may lead next, has it not on disk")
         self._later_leaders_have(batch)
 
-    def _later_leaders_have(self, batch: Committed) -> None:
+    def _later_leaders_have(self, batch: CommittedBatch) -> None:
         for epoch, leader in self._leaders.items():
             if epoch > batch.known_epoch and not has(leader.log, batch):
                 raise self.broken(f"{batch} is committed, and node {leader.node_id} led epoch {epoch} without it")
@@ -188,7 +188,7 @@ class Ledger:
                     raise self.broken(f"node {node_id} may lead next, and has {batch} not on its disk")
 
 
-def has(log: History, batch: Committed) -> bool:
+def has(log: ReplicaHistory, batch: CommittedBatch) -> bool:
     """Whether a log has a batch, or has let it go."""
     if batch.first_offset < log.start_offset:
         return True

@@ -23,7 +23,7 @@ from duramen.metadata.events import (
 )
 from duramen.metadata.partitions import PartitionId, PartitionState, without
 from duramen.metadata.state import ControllerState
-from duramen.raft.messages import Batch, Vote, VoteAnswer
+from duramen.raft.messages import EntryBatch, Vote, VoteAnswer
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voters
 from duramen.sim.machine.trace import BrokenPromise
 
@@ -92,7 +92,7 @@ class Council:
         """A process begins, which has applied nothing."""
         self._applied[node_id] = 0
 
-    def applied(self, node_id: int, batch: Batch) -> bool:
+    def applied(self, node_id: int, batch: EntryBatch) -> bool:
         """A node takes a batch for committed; whether that is news."""
         if batch.first != self._applied[node_id]:
             raise BrokenPromise(f"node {node_id} applies {batch.first} behind {self._applied[node_id]}")
@@ -119,7 +119,7 @@ class Council:
 
     # -- what it decides ----------------------------------------------------------------------------
 
-    def take(self, batch: Batch) -> list[Event]:
+    def take(self, batch: EntryBatch) -> list[Event]:
         """The events of the next committed batch take effect; raises BrokenPromise where one cannot be right."""
         events = list(events_of(batch))
         for offset, event in enumerate(events, batch.first):

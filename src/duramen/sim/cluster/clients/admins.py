@@ -10,10 +10,10 @@ from duramen.metadata.partitions import PartitionId
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.responses import Value
 from duramen.service.broker import Broker
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
-from duramen.sim.cluster.clients.client import Client
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
+from duramen.sim.cluster.clients.client import ClusterClient
 
-__all__ = ["Admin"]
+__all__ = ["ClusterAdminClient"]
 
 _MOST_STREAMS: Final = 4
 _MOST_PARTITIONS: Final = 3
@@ -23,10 +23,10 @@ _TOPOLOGIES: Final = (
 )  # fmt: skip
 
 
-class Admin(Client):
+class ClusterAdminClient(ClusterClient):
     """Wants one change at a time, of whichever node."""
 
-    def __init__(self, calls: Calls, seed: str, think_us: int) -> None:
+    def __init__(self, calls: ClientCalls, seed: str, think_us: int) -> None:
         super().__init__(calls, seed, think_us)
         self._names = map("s{}".format, count(1))
         self._topologies = self.chance.choice(_TOPOLOGIES)

@@ -16,12 +16,12 @@ from duramen.service.broker import Broker
 from duramen.sim.cluster.checkers.history import Book
 from duramen.sim.cluster.checkers.invariants import Witness
 from duramen.sim.cluster.checkers.offsets import Bookmarks
-from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.draws import below
 from duramen.sim.machine.scheduler import VirtualClock
 from duramen.sim.machine.trace import BrokenPromise, Trace
 
-__all__ = ["Calls", "partition_at"]
+__all__ = ["ClientCalls", "partition_at"]
 
 _TIMEOUT_US: Final = 1_500_000
 _SLOW_US: Final = 500
@@ -41,11 +41,11 @@ class _Call:
         self.done: Reply | None = done
 
 
-class Calls:
+class ClientCalls:
     """All requests of all clients: `done` gets what was replied, or an error, OutcomeUnknown where no answer came."""
 
     def __init__(
-        self, nodes: dict[int, Node], chance: random.Random, true: VirtualClock,
+        self, nodes: dict[int, SimulatedNode], chance: random.Random, true: VirtualClock,
         at: Callable[[int, Callable[[], None]], None], witness: Witness, trace: Trace,
     ) -> None:  # fmt: skip
         self.nodes = nodes

@@ -8,16 +8,16 @@ from duramen.base.errors import DuramenError, NotLeader, OutOfOrderSequence, Str
 from duramen.broker.partition import Partition
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.draws import below
 
-__all__ = ["Client"]
+__all__ = ["ClusterClient"]
 
 
-class Client:
+class ClusterClient:
     """Does `step` again and again, with a pause after each answer. `think_us` is how long that is at most."""
 
-    def __init__(self, calls: Calls, seed: str, think_us: int) -> None:
+    def __init__(self, calls: ClientCalls, seed: str, think_us: int) -> None:
         self.calls = calls
         self.chance = random.Random(seed)
         self.think_us = think_us

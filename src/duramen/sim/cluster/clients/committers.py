@@ -6,7 +6,7 @@ from duramen.base.errors import ConcurrentTransactions, DuramenError
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.cluster.clients.coordinators import CoordinatedClient
 from duramen.sim.cluster.clients.transactors import NOBODY, READ_TOPIC
 from duramen.sim.machine.trace import BrokenPromise
@@ -17,7 +17,7 @@ __all__ = ["Committer"]
 class Committer(CoordinatedClient):
     """One group, of which nobody else commits offsets."""
 
-    def __init__(self, calls: Calls, seed: str, think_us: int, group_id: str) -> None:
+    def __init__(self, calls: ClientCalls, seed: str, think_us: int, group_id: str) -> None:
         super().__init__(calls, seed, think_us)
         self._key = OffsetKey(group_id, READ_TOPIC, 0)
 

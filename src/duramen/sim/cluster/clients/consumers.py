@@ -5,18 +5,18 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from duramen.base.errors import DuramenError, OffsetNotAvailable, OffsetOutOfRange
-from duramen.broker.fetch import Fetched, Wanted
+from duramen.broker.fetch import FetchResult, PartitionFetch
 from duramen.broker.partition import LATEST
 from duramen.codec.batch import batches
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
-from duramen.sim.cluster.clients.client import Client
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
+from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.cluster.clients.producers import PASSING
 from duramen.sim.machine.trace import BrokenPromise
 from duramen.storage.scan import read_slice
 
-__all__ = ["Consumer", "Inquirer"]
+__all__ = ["ClusterConsumer", "Inquirer"]
 
 _MOST_BYTES: Final = 4_000
 _WAIT_MS: Final = 100
@@ -32,10 +32,10 @@ def _with_aborted(aborted: Sequence[tuple[int, int]], reply: Reply, data: bytes 
     reply(_Read(data, aborted) if isinstance(data, bytes) and data else data)
 
 
-class Consumer(Client):
+class ClusterConsumer(ClusterClient):
     """Reads a partition on, mostly from its leader, then another one."""
 
-    def __init__(self, calls: Calls, seed: str, think_us: int) -> None:
+    def __init__(self, calls: ClientCalls, seed: str, think_us: int) -> None:
         super().__init__(calls, seed, think_us)
         self.place: PartitionId | None = None
         self._left = 0
@@ -68,7 +68,7 @@ class Consumer(Client):
         def fetch(broker: Broker, reply: Reply) -> None:
             partition = partition_at(broker, place)
 
-            def found(answers: list[Fetched]) -> None:
+            def found(answers: list[FetchResult]) -> None:
                 (answer,) = answers
                 if answer.high_watermark >= 0:
                     self.calls.witness.shows(node_id, place, answer.high_watermark)
@@ -83,7 +83,7 @@ class Consumer(Client):
                 else:
                     read_slice(broker.store, answer.slice, partial(_with_aborted, answer.aborted, reply))
 
-            wanted = Wanted(partition, offset, _MOST_BYTES, epoch, None, self._isolation, self._rack)
+            wanted = PartitionFetch(partition, offset, _MOST_BYTES, epoch, None, self._isolation, self._rack)
             broker.fetches.fetch([wanted], min_bytes=1, max_bytes=_MOST_BYTES, max_wait_ms=_WAIT_MS, done=found)
 
         self.calls.ask(node_id, fetch, lambda value: self._read(node_id, epoch, place, offset, value))
@@ -128,7 +128,7 @@ class Consumer(Client):
             self.place = None
 
 
-class Inquirer(Client):
+class Inquirer(ClusterClient):
     """Asks leaders where their partitions end."""
 
     def step(self) -> None:

@@ -10,7 +10,7 @@ from duramen.groups.records import partition_for
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
 from duramen.sim.cluster.clients.calls import Reply
-from duramen.sim.cluster.clients.client import Client
+from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.cluster.clients.producers import PASSING
 
 __all__ = ["AGAIN", "CoordinatedClient"]
@@ -19,7 +19,7 @@ AGAIN: Final = (*PASSING, ConcurrentTransactions, CoordinatorLoading, NotCoordin
 """What such clients may be told, and ask again."""
 
 
-class CoordinatedClient(Client):
+class CoordinatedClient(ClusterClient):
     """Finds coordinators as a client does: who leads the partition that stores it, in a stream made when needed."""
 
     def of_transactional_id(self, id_: str, then: Callable[[PartitionId, int], None]) -> None:

@@ -14,19 +14,19 @@ from duramen.base.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from duramen.coordinators.group.classic import Leaving
+from duramen.coordinators.group.classic import LeavingMember
 from duramen.coordinators.group.kinds import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import JoinRequest, SyncRequest
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
 from duramen.sim.checkers.memberships import GroupModel
-from duramen.sim.cluster.clients.calls import Calls, Reply
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply
 from duramen.sim.cluster.clients.coordinators import CoordinatedClient
 from duramen.sim.cluster.clients.transactors import READ_TOPIC
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["MEMBERS_GROUP", "PARTITIONS", "REBALANCE_MS", "SESSION_MS", "Member"]
+__all__ = ["MEMBERS_GROUP", "PARTITIONS", "REBALANCE_MS", "SESSION_MS", "ClusterGroupMember"]
 
 MEMBERS_GROUP: Final = "members"
 
@@ -36,10 +36,10 @@ REBALANCE_MS: Final = 800
 _JOIN_AGAIN: Final = (IllegalGeneration, RebalanceInProgress, UnknownMember)
 
 
-class Member(CoordinatedClient):
+class ClusterGroupMember(CoordinatedClient):
     """A client, and what it knows of itself; `group` is what all of them were told."""
 
-    def __init__(self, calls: Calls, seed: str, think_us: int, group: GroupModel) -> None:
+    def __init__(self, calls: ClientCalls, seed: str, think_us: int, group: GroupModel) -> None:
         super().__init__(calls, seed, think_us)
         self._group = group
         self._forget()
@@ -168,7 +168,7 @@ class Member(CoordinatedClient):
         self._ask(place, node_id, "a heartbeat", ask, lambda _: None)
 
     def _leave(self, place: PartitionId, node_id: int) -> None:
-        leaving = [Leaving(self._id, None)]
+        leaving = [LeavingMember(self._id, None)]
         self._forget()
 
         def ask(broker: Broker, reply: Reply) -> None:

@@ -10,10 +10,10 @@ from duramen.raft.voters import ReplicaId, Voter
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.responses import Observed
 from duramen.service.broker import Broker
-from duramen.sim.cluster.clients.calls import Calls, Reply
-from duramen.sim.cluster.clients.client import Client
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply
+from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.cluster.join import address_of
-from duramen.sim.cluster.victim import Cluster
+from duramen.sim.cluster.victim import Victim
 
 __all__ = ["Operator"]
 
@@ -30,13 +30,13 @@ class _Leaving(Enum):
     OUT = "it takes no part"
 
 
-class Operator(Client):
+class Operator(ClusterClient):
     """Changes one thing at a time; of what it does not know the outcome it thinks that it may still come.
 
     `least_voters`: fewer are never to be left, even if all comes that may.
     """
 
-    def __init__(self, calls: Calls, seed: str, think_us: int, cluster: Cluster, least_voters: int) -> None:
+    def __init__(self, calls: ClientCalls, seed: str, think_us: int, cluster: Victim, least_voters: int) -> None:
         super().__init__(calls, seed, think_us)
         self._cluster = cluster
         self._least_voters = least_voters

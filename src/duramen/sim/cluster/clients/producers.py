@@ -21,16 +21,16 @@ from duramen.base.errors import (
     StreamNotFound,
     UnknownLeaderEpoch,
 )
-from duramen.codec.batch import NewRecord, encode, header, records
+from duramen.codec.batch import BatchInput, encode, header, records
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
-from duramen.sim.cluster.checkers.history import Sent
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
-from duramen.sim.cluster.clients.client import Client
+from duramen.sim.cluster.checkers.history import SentBatch
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
+from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.draws import below
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["PASSING", "Producer"]
+__all__ = ["PASSING", "ClusterProducer"]
 
 PASSING: Final = (
     FencedLeaderEpoch, NodeStopping, NotController, NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeader,
@@ -49,7 +49,7 @@ class _Window:
     `life` is that of the node's process to which the connection is.
     """
 
-    def __init__(self, batches: list[Sent], life: int) -> None:
+    def __init__(self, batches: list[SentBatch], life: int) -> None:
         self.batches = batches
         self.life = life
         self.told: list[Any] = [None] * len(batches)
@@ -62,12 +62,12 @@ class _Window:
         return isinstance(self.told[at], int)
 
     @property
-    def left(self) -> list[Sent]:
+    def left(self) -> list[SentBatch]:
         """Those that are to be sent again."""
         return [batch for at, batch in enumerate(self.batches) if not self.acknowledged(at)]
 
 
-class Producer(Client):
+class ClusterProducer(ClusterClient):
     """A producer. One that is idempotent asks for everything to be acknowledged by all, and never gives up.
 
     As librdkafka it raises its epoch on OutOfOrderSequence for a batch that is not the next to be acknowledged: what is
@@ -75,7 +75,8 @@ class Producer(Client):
     """
 
     def __init__(
-        self, calls: Calls, seed: str, think_us: int, numbers: "count[int]", *, idempotent: bool, windows: bool = False
+        self, calls: ClientCalls, seed: str, think_us: int, numbers: "count[int]", *, idempotent: bool,
+        windows: bool = False,
     ) -> None:  # fmt: skip
         """With `windows` an idempotent one sends several batches at once, and some are refused before all else."""
         super().__init__(calls, seed, think_us)
@@ -85,8 +86,8 @@ class Producer(Client):
         self._id = _NOT_IDEMPOTENT
         self._epoch = 0
         self._next_sequence: dict[PartitionId, int] = {}
-        self._last: tuple[PartitionId, Sent] | None = None
-        self._waiting: tuple[PartitionId, list[Sent]] | None = None  # what is to be sent again
+        self._last: tuple[PartitionId, SentBatch] | None = None
+        self._waiting: tuple[PartitionId, list[SentBatch]] | None = None  # what is to be sent again
         self._windows = random.Random(f"{seed}/windows") if windows and idempotent else None
 
     def step(self) -> None:
@@ -116,12 +117,12 @@ class Producer(Client):
 
         self.calls.ask(self.calls.any_node(), ask, found)
 
-    def _new(self, place: PartitionId) -> Sent:
+    def _new(self, place: PartitionId) -> SentBatch:
         number, count = next(self._numbers), self.chance.choice((1, 1, 1, 3))
         value = b"%d/" % number + bytes(self.chance.choice((0, 20, 200)))
-        return self._numbered(place, number, [NewRecord(self.calls.true.wall_ms(), None, value)] * count)
+        return self._numbered(place, number, [BatchInput(self.calls.true.wall_ms(), None, value)] * count)
 
-    def _numbered(self, place: PartitionId, number: int, new: Sequence[NewRecord]) -> Sent:
+    def _numbered(self, place: PartitionId, number: int, new: Sequence[BatchInput]) -> SentBatch:
         """A batch with the next sequence, where the producer is idempotent."""
         sequence = -1
         if self._idempotent:
@@ -130,7 +131,7 @@ class Producer(Client):
             data = encode(new, producer_id=self._id, producer_epoch=self._epoch, base_sequence=sequence)
         else:
             data = encode(new)
-        return Sent(
+        return SentBatch(
             number, bytes(data), header(data).crc, len(new), acks_all=self._acks_all,
             producer_id=self._id, producer_epoch=self._epoch, sequence=sequence,
         )  # fmt: skip
@@ -142,7 +143,7 @@ class Producer(Client):
         """Whether a batch is refused as a door does that: not leader, throttled, out of time."""
         return self._windows is not None and self._windows.random() < _REFUSED
 
-    def _send(self, place: PartitionId, batches: list[Sent]) -> None:
+    def _send(self, place: PartitionId, batches: list[SentBatch]) -> None:
         self._waiting = place, batches
 
         def found(node_id: int, _: int) -> None:
@@ -213,13 +214,13 @@ class Producer(Client):
             self._waiting = None
         self.next(100_000)
 
-    def _raise_epoch(self, place: PartitionId, left: list[Sent]) -> None:
+    def _raise_epoch(self, place: PartitionId, left: list[SentBatch]) -> None:
         self._epoch += 1
         self.calls.ended["epochs raised"] += 1
         self.calls.trace("producer %d raises its epoch to %d", self._id, self._epoch)
         self._next_sequence.clear()
         self._last = None
-        again = [[NewRecord(one.timestamp, one.key, one.value) for one in records(batch.data)] for batch in left]
+        again = [[BatchInput(one.timestamp, one.key, one.value) for one in records(batch.data)] for batch in left]
         self._waiting = place, [self._numbered(place, one.number, new) for one, new in zip(left, again, strict=True)]
 
     def _check_passing(self, window: _Window, at: int, error: DuramenError) -> None:

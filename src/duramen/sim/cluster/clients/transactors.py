@@ -4,19 +4,19 @@ from itertools import count
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError, ProducerFenced, TransactionAbortable, TransactionStateInvalid
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, header
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode, header
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
-from duramen.sim.checkers.transaction import Transaction
-from duramen.sim.cluster.checkers.history import Sent
+from duramen.sim.checkers.transaction import SimulatedTransaction
+from duramen.sim.cluster.checkers.history import SentBatch
 from duramen.sim.cluster.checkers.offsets import Bookmark
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.cluster.clients.coordinators import CoordinatedClient
 from duramen.sim.machine.trace import BrokenPromise
-from duramen.transactions.values import Identity
+from duramen.transactions.values import ProducerIdentity
 
 __all__ = ["NOBODY", "READ_TOPIC", "Transactor"]
 
@@ -34,21 +34,21 @@ _VERSION: Final = 2  # of transactions (KIP-890)
 class Transactor(CoordinatedClient):
     """One transactional id. Where a transaction is over for it, it begins anew: what it had open is aborted then."""
 
-    def __init__(self, calls: Calls, seed: str, think_us: int, numbers: "count[int]", id_: str) -> None:
+    def __init__(self, calls: ClientCalls, seed: str, think_us: int, numbers: "count[int]", id_: str) -> None:
         super().__init__(calls, seed, think_us)
         self._numbers = numbers
         self._id = id_
         self._key = OffsetKey(f"group of {id_}", READ_TOPIC, 0)
         self._timeout_ms = self.chance.choice(_TIMEOUTS_MS)
-        self._identity: Identity | None = None
-        self._left: list[Transaction] = []  # of which it does not know how they ended
+        self._identity: ProducerIdentity | None = None
+        self._left: list[SimulatedTransaction] = []  # of which it does not know how they ended
         self._begin()
 
     def _begin(self) -> None:
-        self._transaction: Transaction | None = None
+        self._transaction: SimulatedTransaction | None = None
         self._places: list[PartitionId] = []
         self._sequences: dict[PartitionId, int] = {}
-        self._waiting: tuple[PartitionId, Sent] | None = None  # what is to be sent, once more where need be
+        self._waiting: tuple[PartitionId, SentBatch] | None = None  # what is to be sent, once more where need be
         self._offset: int | None = None  # the same of an offset
         self._offsets: list[int] = []
         self._written = False  # whether anything of it is anywhere
@@ -116,7 +116,7 @@ class Transactor(CoordinatedClient):
 
     def _initialise(self, place: PartitionId, node_id: int) -> None:
         def ask(broker: Broker, reply: Reply) -> None:
-            def done(identity: Identity | None, error: DuramenError | None) -> None:
+            def done(identity: ProducerIdentity | None, error: DuramenError | None) -> None:
                 reply(identity if error is None else error)
 
             broker.transactions.initialise(self._id, self._timeout_ms, None, done)
@@ -140,30 +140,30 @@ class Transactor(CoordinatedClient):
             self.next(100_000)
             return
         self._places = self.chance.sample(places, min(len(places), self.chance.choice((1, 2, 3))))
-        self._transaction = Transaction(next(self._numbers))
+        self._transaction = SimulatedTransaction(next(self._numbers))
         self.calls.trace("%s: transaction %d over %s", self._id, self._transaction.number, self._places)
         self.next()
 
     # -- writing ------------------------------------------------------------------------------------
 
-    def _new(self, place: PartitionId) -> Sent:
-        identity = self._identity or Identity(-1, -1)
+    def _new(self, place: PartitionId) -> SentBatch:
+        identity = self._identity or ProducerIdentity(-1, -1)
         number, sequence = next(self._numbers), self._sequences.get(place, 0)
         self._sequences[place] = sequence + 1
         value = b"%d/" % number + bytes(self.chance.choice((0, 20, 200)))
         data = encode(
-            [NewRecord(self.calls.true.wall_ms(), None, value)], attributes=TRANSACTIONAL, base_sequence=sequence,
+            [BatchInput(self.calls.true.wall_ms(), None, value)], attributes=TRANSACTIONAL, base_sequence=sequence,
             producer_id=identity.producer_id, producer_epoch=identity.epoch,
         )  # fmt: skip
-        return Sent(
+        return SentBatch(
             number, bytes(data), header(data).crc, 1, acks_all=True, producer_id=identity.producer_id,
             sequence=sequence, producer_epoch=identity.epoch, transaction=self._transaction,
         )  # fmt: skip
 
-    def _send(self, place: PartitionId, batch: Sent) -> None:
+    def _send(self, place: PartitionId, batch: SentBatch) -> None:
         self.leader(place, lambda node_id, _: self._send_to(node_id, place, batch))
 
-    def _send_to(self, node_id: int, place: PartitionId, batch: Sent) -> None:
+    def _send_to(self, node_id: int, place: PartitionId, batch: SentBatch) -> None:
         self._written = True
         self.calls.book.page(place).sent(batch)
 
@@ -228,7 +228,7 @@ class Transactor(CoordinatedClient):
             return
 
         def ask(broker: Broker, reply: Reply) -> None:
-            def done(fresh: Identity | None, error: DuramenError | None) -> None:
+            def done(fresh: ProducerIdentity | None, error: DuramenError | None) -> None:
                 reply(fresh if error is None else error)
 
             broker.transactions.end(self._id, identity, commit=commit, version=_VERSION, done=done)
@@ -240,7 +240,7 @@ class Transactor(CoordinatedClient):
 
         self.calls.ask(node_id, ask, answered)
 
-    def _ended(self, identity: Identity | None, *, commit: bool) -> None:
+    def _ended(self, identity: ProducerIdentity | None, *, commit: bool) -> None:
         transaction = self._transaction
         if transaction is None:
             return

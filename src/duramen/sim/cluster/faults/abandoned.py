@@ -11,19 +11,19 @@ from itertools import count
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, header
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode, header
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
 from duramen.sim.checkers.memberships import GroupModel
-from duramen.sim.checkers.transaction import Transaction
-from duramen.sim.cluster.checkers.history import Sent
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
+from duramen.sim.checkers.transaction import SimulatedTransaction
+from duramen.sim.cluster.checkers.history import SentBatch
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.cluster.clients.coordinators import CoordinatedClient
-from duramen.sim.cluster.clients.members import MEMBERS_GROUP, PARTITIONS, REBALANCE_MS, SESSION_MS, Member
+from duramen.sim.cluster.clients.members import MEMBERS_GROUP, PARTITIONS, REBALANCE_MS, SESSION_MS, ClusterGroupMember
 from duramen.sim.cluster.faults.trial import GoOn, see
-from duramen.sim.cluster.victim import Cluster
+from duramen.sim.cluster.victim import Victim
 from duramen.sim.machine.trace import BrokenPromise
-from duramen.transactions.values import Identity
+from duramen.transactions.values import ProducerIdentity
 
 __all__ = ["Abandoned"]
 
@@ -37,7 +37,7 @@ _TRANSACTION_US: Final = (_TRANSACTION_MS + 2 * _LOOKS_MS + _SLACK_MS) * 1_000
 _ID: Final = "abandoned"
 
 
-class _Member(Member):
+class _Member(ClusterGroupMember):
     """A member that takes part for good, or until it vanishes."""
 
     vanished = False
@@ -53,12 +53,12 @@ class _Member(Member):
 class _Transactor(CoordinatedClient):
     """Begins a transaction, writes one batch, and vanishes: then it is `done`."""
 
-    def __init__(self, calls: Calls, seed: str, number: int, place: PartitionId) -> None:
+    def __init__(self, calls: ClientCalls, seed: str, number: int, place: PartitionId) -> None:
         super().__init__(calls, seed, _THINK_US)
         self.done = False
         self.place = place
         self._number = number
-        self._batch: Sent | None = None
+        self._batch: SentBatch | None = None
 
     def step(self) -> None:
         if self._batch is None:
@@ -77,7 +77,7 @@ class _Transactor(CoordinatedClient):
 
     def _initialise(self, place: PartitionId, node_id: int) -> None:
         def ask(broker: Broker, reply: Reply) -> None:
-            def done(identity: Identity | None, error: DuramenError | None) -> None:
+            def done(identity: ProducerIdentity | None, error: DuramenError | None) -> None:
                 reply(identity if error is None else error)
 
             broker.transactions.initialise(_ID, _TRANSACTION_MS, None, done)
@@ -89,19 +89,19 @@ class _Transactor(CoordinatedClient):
 
         self.calls.ask(node_id, ask, answered)
 
-    def _new(self, identity: Identity) -> Sent:
-        transaction = Transaction(self._number)
+    def _new(self, identity: ProducerIdentity) -> SentBatch:
+        transaction = SimulatedTransaction(self._number)
         transaction.fate = "aborted"  # nobody asks for anything else
         data = encode(
-            [NewRecord(self.calls.true.wall_ms(), None, b"%d/" % self._number)], attributes=TRANSACTIONAL,
+            [BatchInput(self.calls.true.wall_ms(), None, b"%d/" % self._number)], attributes=TRANSACTIONAL,
             base_sequence=0, producer_id=identity.producer_id, producer_epoch=identity.epoch,
         )  # fmt: skip
-        return Sent(
+        return SentBatch(
             self._number, bytes(data), header(data).crc, 1, acks_all=True, producer_id=identity.producer_id,
             sequence=0, producer_epoch=identity.epoch, transaction=transaction,
         )  # fmt: skip
 
-    def _send(self, node_id: int, batch: Sent) -> None:
+    def _send(self, node_id: int, batch: SentBatch) -> None:
         self.calls.book.page(self.place).sent(batch)
 
         def append(broker: Broker, reply: Reply) -> None:
@@ -123,7 +123,7 @@ class Abandoned:
     """Two members of a group and a transaction. `numbers` are those of batches."""
 
     def __init__(
-        self, cluster: Cluster, calls: Calls, chance: random.Random, group: GroupModel, numbers: "count[int]"
+        self, cluster: Victim, calls: ClientCalls, chance: random.Random, group: GroupModel, numbers: "count[int]"
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._calls = calls

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.stream_rules import rules_of
-from duramen.sim.cluster.node import Node
-from duramen.sim.cluster.victim import Cluster
+from duramen.sim.cluster.node import SimulatedNode
+from duramen.sim.cluster.victim import Victim
 from duramen.sim.machine.wal_damage import flip_last
 from duramen.storage.scan import scan_log
 
@@ -24,7 +24,7 @@ _FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"),
 class _Flipped(NamedTuple):
     """A byte of a segment that is not what it was."""
 
-    node: Node
+    node: SimulatedNode
     path: str
     place: int
     byte: int
@@ -41,17 +41,17 @@ class Disks:
     """Faults of disks. `remembers`: whether images are made of disks, to be put back."""
 
     def __init__(
-        self, cluster: Cluster, chance: random.Random, heal_later: Callable[[Callable[[], None]], None]
+        self, cluster: Victim, chance: random.Random, heal_later: Callable[[Callable[[], None]], None]
     ) -> None:
         self.remembers = False
         self.spoilt = False  # whether a disk was lost, damaged or put back, which happens once in a run
-        self._taken_bytes: dict[Node, int] = {}  # of disks that are full
+        self._taken_bytes: dict[SimulatedNode, int] = {}  # of disks that are full
         self._flipped: _Flipped | None = None
         self._cluster = cluster
         self._chance = chance
         self._heal_later = heal_later
 
-    def _any(self) -> Node:
+    def _any(self) -> SimulatedNode:
         return self._chance.choice(list(self._cluster.nodes.values()))
 
     def mend(self) -> None:
@@ -62,7 +62,7 @@ class Disks:
             self._set(node, 1_000)
 
     @staticmethod
-    def _set(node: Node, disk_us: int) -> None:
+    def _set(node: SimulatedNode, disk_us: int) -> None:
         node.disk_us = disk_us
         if node.process is not None:
             node.process.disk_us = disk_us
@@ -105,7 +105,7 @@ class Disks:
         self._heal_later(partial(self._clear, node))
         return True
 
-    def _clear(self, node: Node) -> None:
+    def _clear(self, node: SimulatedNode) -> None:
         node.disk.free_bytes += self._taken_bytes.pop(node, 0)
 
     def crash_in_call(self) -> bool:
@@ -116,7 +116,7 @@ class Disks:
         node.disk.crash_at = node.disk.calls + self._chance.randrange(1, 60)
         return True
 
-    def ended(self, node: Node) -> None:
+    def ended(self, node: SimulatedNode) -> None:
         """The process of a node has ended."""
         if self.remembers and self._chance.random() < 0.3:
             node.remember()
@@ -139,14 +139,14 @@ class Disks:
             node.remember()
         return False
 
-    def _has_voted(self, node: Node) -> bool:
+    def _has_voted(self, node: SimulatedNode) -> bool:
         return bool(node.founders) or node.replica_id in self._cluster.witness.voted
 
     def wipe(self) -> bool:
         """A disk is lost."""
         return self.lose(self._any())
 
-    def lose(self, node: Node) -> bool:
+    def lose(self, node: SimulatedNode) -> bool:
         """A disk is lost, once in a run, where another has all of every partition and a controller can be elected."""
         if not self._may_lose(node):
             return False
@@ -211,7 +211,7 @@ class Disks:
                     scan_log(store, log, log.start_offset, lambda *_: None, lambda _: None, lambda *_: None)
         self._cluster.at(_LOOK_US, self._read_flipped)
 
-    def _held_by_others(self, node: Node) -> set[int]:
+    def _held_by_others(self, node: SimulatedNode) -> set[int]:
         """The ids of the node's logs of which others have all, and at least one of them may lead whoever else is gone.
 
         With `min.insync.replicas` 1 a node that is down can come to be the only one that holds a partition.
@@ -227,7 +227,7 @@ class Disks:
                 found.add(log.id)
         return found
 
-    def _may_lose(self, node: Node) -> bool:
+    def _may_lose(self, node: SimulatedNode) -> bool:
         """Whether another disk has all of every partition, a quorum is left, and none was lost in this run before."""
         witness = self._cluster.witness
         partitions = witness.council.state.partitions

@@ -7,13 +7,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from duramen.codec.cluster.channels import Channel
+from duramen.codec.cluster.channels import PeerChannel
 from duramen.rpc.controller import requests
 from duramen.sim.cluster.faults.disks import Disks
-from duramen.sim.cluster.node import Node
-from duramen.sim.cluster.victim import Cluster
+from duramen.sim.cluster.node import SimulatedNode
+from duramen.sim.cluster.victim import Victim
 
-__all__ = ["Faults"]
+__all__ = ["ClusterFaults"]
 
 _HEALED_US: Final = (300_000, 1_500_000, 5_000_000)
 _OFTEN: Final = (1, 1, 1, 5)
@@ -22,10 +22,10 @@ _FULL_SHARE: Final = 0.2
 _DAMAGED_SHARE: Final = 0.2
 
 
-class Faults:
+class ClusterFaults:
     """Draws what goes wrong next, from `begin` until `mend`."""
 
-    def __init__(self, cluster: Cluster, chance: random.Random, think_us: int, only: Collection[str] = ()) -> None:
+    def __init__(self, cluster: Victim, chance: random.Random, think_us: int, only: Collection[str] = ()) -> None:
         """`think_us` is how long clients think, at most: the more they do, the more often something goes wrong.
 
         `only` names the kinds of faults that come; without it, the seed draws them. Raises ValueError for a kind that
@@ -106,12 +106,12 @@ class Faults:
     def _heal_later(self, heal: Callable[[], None]) -> None:
         self._cluster.at(self._chance.choice(_HEALED_US), heal)
 
-    def _any(self) -> Node:
+    def _any(self) -> SimulatedNode:
         return self._chance.choice(list(self._cluster.nodes.values()))
 
     # -- processes and machines ---------------------------------------------------------------------
 
-    def _end(self, node: Node | None, *, power: bool) -> bool:
+    def _end(self, node: SimulatedNode | None, *, power: bool) -> bool:
         if node is None or node.process is None:
             return False
         self._cluster.end(node, power=power)
@@ -130,13 +130,13 @@ class Faults:
     def _kill_controller(self) -> bool:
         return self._end(self._controller(), power=self._chance.random() < 0.5)
 
-    def _controller(self) -> Node | None:
+    def _controller(self) -> SimulatedNode | None:
         nodes = self._cluster.nodes.values()
         return next(
             (one for one in nodes if one.member is not None and one.member.controller.active_epoch is not None), None
         )
 
-    def _leader(self) -> Node | None:
+    def _leader(self) -> SimulatedNode | None:
         partitions = [one for _, one in self._cluster.witness.council.state.partitions if one.leader is not None]
         leader = self._chance.choice(partitions).leader if partitions else None
         return None if leader is None else self._cluster.nodes[leader]
@@ -152,7 +152,7 @@ class Faults:
         self._pause_for(node, self._chance.choice((200_000, 2_000_000, 6_000_000, 12_000_000)))
         return True
 
-    def _pause_for(self, node: Node, for_us: int) -> None:
+    def _pause_for(self, node: SimulatedNode, for_us: int) -> None:
         self._cluster.trace("node %d stands still for %d ms", node.node_id, for_us // 1000)
         node.pause(for_us)
         self._cluster.network.paused(node.node_id)
@@ -278,7 +278,7 @@ class Faults:
 
     def _delay_news(self) -> bool:
         """A node hears what the controller decides later than others do."""
-        late, way = self._cluster.network.late, (self._any().node_id, Channel.METADATA)
+        late, way = self._cluster.network.late, (self._any().node_id, PeerChannel.METADATA)
         late[way] = self._chance.choice((20_000, 200_000, 1_000_000))
         self._heal_later(partial(late.update, {way: 0}))
         return True
@@ -299,7 +299,7 @@ class Faults:
         place, nodes = self._chance.choice(able)
         behind, late = self._chance.sample(nodes, 2)
         self._pause_for(cluster.nodes[behind], self._chance.choice((300_000, 900_000)))
-        way = late, Channel.METADATA
+        way = late, PeerChannel.METADATA
         cluster.network.late[way] = 3_000_000
         cluster.at(3_000_000, partial(cluster.network.late.update, {way: 0}))
 
@@ -324,6 +324,6 @@ class Faults:
         self._any().clock.jump(self._chance.choice((-600_000, -2_000, 5_000, 600_000)))
         return True
 
-    def ended(self, node: Node) -> None:
+    def ended(self, node: SimulatedNode) -> None:
         """The process of a node has ended."""
         self._disks.ended(node)

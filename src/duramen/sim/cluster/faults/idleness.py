@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError
-from duramen.codec.batch import NewRecord, encode, header
+from duramen.codec.batch import BatchInput, encode, header
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
-from duramen.sim.cluster.checkers.history import Sent
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
+from duramen.sim.cluster.checkers.history import SentBatch
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.machine.trace import BrokenPromise
 
 __all__ = ["IDLE_US", "FirstRecords"]
@@ -20,7 +20,7 @@ IDLE_US: Final = 60_000_000
 class FirstRecords:
     """A record to each partition of a cluster that has been idle."""
 
-    def __init__(self, calls: Calls, numbers: Iterator[int]) -> None:
+    def __init__(self, calls: ClientCalls, numbers: Iterator[int]) -> None:
         """`numbers` are those of batches, each used once."""
         self._calls = calls
         self._numbers = numbers
@@ -41,8 +41,8 @@ class FirstRecords:
     def _send(self, node_id: int, place: PartitionId) -> None:
         number, calls = next(self._numbers), self._calls
         value = b"%d/" % number
-        data = bytes(encode([NewRecord(calls.true.wall_ms(), None, value)]))
-        batch = Sent(number, data, header(data).crc, 1, acks_all=True, producer_id=-1, sequence=-1)
+        data = bytes(encode([BatchInput(calls.true.wall_ms(), None, value)]))
+        batch = SentBatch(number, data, header(data).crc, 1, acks_all=True, producer_id=-1, sequence=-1)
         calls.book.page(place).sent(batch)
 
         def append(broker: Broker, reply: Reply) -> None:

@@ -11,14 +11,14 @@ from itertools import count
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError, TransactionalIdNotFound
-from duramen.broker.fetch import Fetched, Wanted
+from duramen.broker.fetch import FetchResult, PartitionFetch
 from duramen.broker.partition import LATEST, Partition
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.groups.records import partition_for
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.machine.trace import BrokenPromise
 
 __all__ = ["ISOLATED_US", "Isolated"]
@@ -40,7 +40,7 @@ _COORDINATED: Final[Mapping[str, Callable[[str, int], int]]] = {
 class Isolated:
     """Clients that still reach a node which no other node reaches, and read what it leads and coordinates."""
 
-    def __init__(self, calls: Calls, node_id: int) -> None:
+    def __init__(self, calls: ClientCalls, node_id: int) -> None:
         self._calls = calls
         self._node_id = node_id
         self._since_us = calls.true.now_us
@@ -70,13 +70,13 @@ class Isolated:
 
     def _fetch(self, place: PartitionId) -> Callable[[Broker, Reply], None]:
         def fetch(broker: Broker, reply: Reply) -> None:
-            def found(answers: list[Fetched]) -> None:
+            def found(answers: list[FetchResult]) -> None:
                 (answer,) = answers
                 reply(answer.error or partition)
 
             partition = partition_at(broker, place)
             offset = max(partition.log.start_offset, partition.log.high_watermark - 1)
-            wanted = Wanted(partition, offset, 1)
+            wanted = PartitionFetch(partition, offset, 1)
             broker.fetches.fetch([wanted], min_bytes=0, max_bytes=1, max_wait_ms=0, done=found)
 
         return fetch

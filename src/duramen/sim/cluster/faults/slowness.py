@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError
-from duramen.codec.batch import NewRecord, encode, header
+from duramen.codec.batch import BatchInput, encode, header
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
-from duramen.sim.cluster.checkers.history import Sent
-from duramen.sim.cluster.clients.calls import Calls, Reply, partition_at
+from duramen.sim.cluster.checkers.history import SentBatch
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.cluster.faults.trial import GoOn, see
-from duramen.sim.cluster.victim import Cluster
+from duramen.sim.cluster.victim import Victim
 
 __all__ = ["SlowLeader"]
 
@@ -27,7 +27,7 @@ class SlowLeader:
     """The disk of one node is slow, and clients write to what it leads. `numbers` are those of batches."""
 
     def __init__(
-        self, cluster: Cluster, calls: Calls, chance: random.Random, numbers: Iterator[int], go_on: GoOn
+        self, cluster: Victim, calls: ClientCalls, chance: random.Random, numbers: Iterator[int], go_on: GoOn
     ) -> None:  # fmt: skip
         self._cluster = cluster
         self._calls = calls
@@ -72,8 +72,8 @@ class SlowLeader:
         if not self._leads(place):
             return
         number, calls = next(self._numbers), self._calls
-        data = bytes(encode([NewRecord(calls.true.wall_ms(), None, b"%d/" % number)]))
-        batch = Sent(number, data, header(data).crc, 1, acks_all=True, producer_id=-1, sequence=-1)
+        data = bytes(encode([BatchInput(calls.true.wall_ms(), None, b"%d/" % number)]))
+        batch = SentBatch(number, data, header(data).crc, 1, acks_all=True, producer_id=-1, sequence=-1)
         calls.book.page(place).sent(batch)
 
         def append(broker: Broker, reply: Reply) -> None:

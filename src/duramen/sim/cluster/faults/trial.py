@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from duramen.base.errors import DuramenError
-from duramen.controller.membership.lifecycle import Phase
+from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.rpc.controller import requests
 from duramen.rpc.controller.responses import Value
-from duramen.sim.cluster.victim import Cluster
+from duramen.sim.cluster.victim import Victim
 from duramen.sim.machine.trace import BrokenPromise, Stuck
 
 __all__ = ["DiskTrial", "GoOn", "see"]
@@ -37,7 +37,7 @@ def see(go_on: GoOn, condition: Callable[[], bool], otherwise: str, patience_us:
 class DiskTrial:
     """One disk is struck, at the end of a run. `go_on` lets the cluster live."""
 
-    def __init__(self, cluster: Cluster, chance: random.Random, go_on: GoOn) -> None:
+    def __init__(self, cluster: Victim, chance: random.Random, go_on: GoOn) -> None:
         self._cluster = cluster
         self._go_on = go_on
         able = [node for node in cluster.nodes.values() if cluster.witness.elects_without(node)]
@@ -91,7 +91,7 @@ class DiskTrial:
 
     def _is_back(self) -> bool:
         member = self._node.member
-        return member is not None and member.problem is None and member.lifecycle.phase is Phase.LIVE
+        return member is not None and member.problem is None and member.lifecycle.phase is LifecyclePhase.LIVE
 
     def _is_left(self) -> bool:
         struck = self._node.node_id

@@ -12,8 +12,8 @@ from duramen.controller.admin.cluster import Elected
 from duramen.controller.admin.replica_survey import Survey
 from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.sim.cluster.faults.trial import GoOn, see
-from duramen.sim.cluster.node import Node
-from duramen.sim.cluster.victim import Cluster
+from duramen.sim.cluster.node import SimulatedNode
+from duramen.sim.cluster.victim import Victim
 
 __all__ = ["UncleanElection"]
 
@@ -25,15 +25,15 @@ class _Parts(NamedTuple):
     """A partition, who leads it, who has everything and who will have nothing."""
 
     place: PartitionId
-    leader: Node
-    full: Node
-    blank: Node
+    leader: SimulatedNode
+    full: SimulatedNode
+    blank: SimulatedNode
 
 
 class UncleanElection:
     """One such partition, at the end of a run. `go_on` lets the cluster live."""
 
-    def __init__(self, cluster: Cluster, chance: random.Random, go_on: GoOn, places: list[PartitionId]) -> None:
+    def __init__(self, cluster: Victim, chance: random.Random, go_on: GoOn, places: list[PartitionId]) -> None:
         """`places` are those that clients write to."""
         self._cluster = cluster
         self._go_on = go_on
@@ -93,11 +93,11 @@ class UncleanElection:
             raise AssertionError("there is no such partition")
         return known
 
-    def _is_out(self, node: Node) -> bool:
+    def _is_out(self, node: SimulatedNode) -> bool:
         partitions = self._cluster.witness.council.state.partitions
         return all(node.node_id not in one.isr or len(one.isr) == 1 for _, one in partitions)
 
-    def _is_spared(self, blank: Node) -> bool:
+    def _is_spared(self, blank: SimulatedNode) -> bool:
         """Whether its disk is not the only one that holds all of something."""
         partitions = self._cluster.witness.council.state.partitions
         return all({*one.isr, *one.elr} != {blank.node_id} for _, one in partitions)

@@ -7,8 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from duramen.spark.pipelines.definition.model import Declared, Option, Sink, SinkKind, Source, Step, Text, Watermark
-from duramen.spark.pipelines.definition.problems import Place
+from duramen.spark.pipelines.definition.model import (
+    PipelineModel,
+    PipelineSource,
+    Sink,
+    SinkKind,
+    SinkOption,
+    Step,
+    Text,
+    Watermark,
+)
+from duramen.spark.pipelines.definition.problems import SourcePlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,7 +49,7 @@ class Pipeline:
         self._brokers = _text(brokers, place)
         self._trigger = _text(trigger, place)
         self._spark = _options(spark, place)
-        self._sources: list[Source] = []
+        self._sources: list[PipelineSource] = []
         self._steps: list[Step] = []
         self._sinks: list[Sink] = []
 
@@ -59,7 +68,7 @@ class Pipeline:
         """
         at = _caller()
         self._sources.append(
-            Source(Text(name, at), Text(stream or name, at), None, _options(options, at), _text(json, at),
+            PipelineSource(Text(name, at), Text(stream or name, at), None, _options(options, at), _text(json, at),
                    _watermark(watermark, at))
         )  # fmt: skip
         return name
@@ -71,7 +80,7 @@ class Pipeline:
         are files alone, `path` is a directory and `options` are Spark's.
         """
         at = _caller()
-        self._sources.append(Source(Text(name, at), Text(path, at), format, _options(options, at)))
+        self._sources.append(PipelineSource(Text(name, at), Text(path, at), format, _options(options, at)))
         return name
 
     def sql(self, name: str, sql: str, *, watermark: tuple[str, str] | None = None) -> str:
@@ -82,7 +91,7 @@ class Pipeline:
 
     def step(self, function: _F) -> _F:
         """A step by a function: its name is the step's, its parameters name the sources and steps that it is given."""
-        at = Place(function.__code__.co_firstlineno, 1)
+        at = SourcePlace(function.__code__.co_firstlineno, 1)
         inputs = tuple(Text(name, at) for name in inspect.signature(function).parameters)
         self._steps.append(Step(Text(function.__name__, at), function=function, inputs=inputs))
         return function
@@ -155,9 +164,9 @@ class Pipeline:
         self._add(name, source, "console", "console", at, rows=rows, mode=_text(mode, at),
                   trigger=_text(trigger, at))  # fmt: skip
 
-    def declared(self) -> Declared:
+    def declared(self) -> PipelineModel:
         """The pipeline as data."""
-        return Declared(
+        return PipelineModel(
             self._name, self._directory, self._brokers, self._trigger, self._spark, tuple(self._sources),
             tuple(self._steps), tuple(self._sinks),
         )  # fmt: skip
@@ -168,25 +177,25 @@ class Pipeline:
         source: "str | Callable[..., DataFrame]",
         kind: SinkKind,
         location: str,
-        at: Place,
+        at: SourcePlace,
         **more: object,
     ) -> None:
         input_ = source if isinstance(source, str) else source.__name__
         self._sinks.append(Sink(Text(name, at), Text(input_, at), kind, Text(os.fspath(location), at), **more))  # type: ignore[arg-type]
 
 
-def _caller() -> Place:
+def _caller() -> SourcePlace:
     """Where whoever called our caller stands."""
-    return Place(sys._getframe(2).f_lineno, 1)
+    return SourcePlace(sys._getframe(2).f_lineno, 1)
 
 
-def _text(value: str | None, at: Place) -> Text | None:
+def _text(value: str | None, at: SourcePlace) -> Text | None:
     return None if value is None else Text(value, at)
 
 
-def _options(options: Mapping[str, str] | None, at: Place) -> tuple[Option, ...]:
-    return tuple(Option(Text(name, at), Text(str(value), at)) for name, value in (options or {}).items())
+def _options(options: Mapping[str, str] | None, at: SourcePlace) -> tuple[SinkOption, ...]:
+    return tuple(SinkOption(Text(name, at), Text(str(value), at)) for name, value in (options or {}).items())
 
 
-def _watermark(watermark: tuple[str, str] | None, at: Place) -> Watermark | None:
+def _watermark(watermark: tuple[str, str] | None, at: SourcePlace) -> Watermark | None:
     return None if watermark is None else Watermark(Text(watermark[0], at), Text(watermark[1], at))

@@ -10,9 +10,9 @@ from typing import Final
 import yaml
 
 from duramen.spark.pipelines.definition.model import Text
-from duramen.spark.pipelines.definition.problems import BEGINNING, Place, Problems, meant
+from duramen.spark.pipelines.definition.problems import BEGINNING, Problems, SourcePlace, meant
 
-__all__ = ["Reader", "Section", "compose"]
+__all__ = ["DocumentReader", "Section", "compose"]
 
 _HINTS: Final[Mapping[str, str]] = {
     r"'\t' that cannot start": "; lines are indented with spaces, not with tabs",
@@ -25,8 +25,8 @@ _HINTS: Final[Mapping[str, str]] = {
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 
 
-def _place(mark: yaml.Mark | None) -> Place:
-    return BEGINNING if mark is None else Place(mark.line + 1, mark.column + 1)
+def _place(mark: yaml.Mark | None) -> SourcePlace:
+    return BEGINNING if mark is None else SourcePlace(mark.line + 1, mark.column + 1)
 
 
 def compose(text: str, problems: Problems) -> yaml.Node | None:
@@ -51,7 +51,7 @@ def compose(text: str, problems: Problems) -> yaml.Node | None:
     return node
 
 
-class Reader:
+class DocumentReader:
     """Takes texts out of a document; `environment` has the variables that `${NAME}` stands for."""
 
     def __init__(self, text: str, environment: Mapping[str, str], problems: Problems) -> None:
@@ -86,7 +86,7 @@ class Reader:
         self.problems.add(_place(node.start_mark), f"{what} must be true or false")
         return False
 
-    def _expanded(self, text: str, place: Place) -> str:
+    def _expanded(self, text: str, place: SourcePlace) -> str:
         def value(found: re.Match[str]) -> str:
             if found[1]:
                 return found[0][1:]
@@ -98,7 +98,7 @@ class Reader:
 
         return _VARIABLE.sub(value, text)
 
-    def _placed(self, node: yaml.ScalarNode, value: str, place: Place) -> Text:
+    def _placed(self, node: yaml.ScalarNode, value: str, place: SourcePlace) -> Text:
         """The text, and where its lines are as far as the file has them unchanged."""
         if node.style == "|":
             line = node.start_mark.line + 1
@@ -107,9 +107,9 @@ class Reader:
             if not rest:
                 return Text(value, place)
             indent = _indent(rest[0]) - _indent(own)
-            return Text(value, place, Place(line + 1, indent + 1), indent)
+            return Text(value, place, SourcePlace(line + 1, indent + 1), indent)
         if node.style in (None, "'", '"') and node.start_mark.line == node.end_mark.line:
-            return Text(value, place, Place(place.line, place.column + (node.style is not None)))
+            return Text(value, place, SourcePlace(place.line, place.column + (node.style is not None)))
         return Text(value, place)
 
 
@@ -120,7 +120,7 @@ def _indent(line: str) -> int:
 class Section:
     """A mapping of a document, whose keys are known; what is unknown or there twice becomes a problem."""
 
-    def __init__(self, reader: Reader, node: yaml.Node, what: str, known: Sequence[str] | None = None) -> None:
+    def __init__(self, reader: DocumentReader, node: yaml.Node, what: str, known: Sequence[str] | None = None) -> None:
         """`known` is None where any key is right."""
         self.place = _place(node.start_mark)
         self.what = what

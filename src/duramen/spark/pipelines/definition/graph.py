@@ -6,7 +6,15 @@ from typing import Final
 
 from duramen.base.catalogue_tables import storage_problem
 from duramen.base.units import parse_ms
-from duramen.spark.pipelines.definition.model import STORED_FORMATS, Declared, Option, Sink, Source, Step, Text
+from duramen.spark.pipelines.definition.model import (
+    STORED_FORMATS,
+    PipelineModel,
+    PipelineSource,
+    Sink,
+    SinkOption,
+    Step,
+    Text,
+)
 from duramen.spark.pipelines.definition.problems import BEGINNING, Problems, meant
 from duramen.spark.pipelines.definition.references import references
 
@@ -33,7 +41,7 @@ def inputs_of(step: Step) -> list[Text]:
     return [Text(one.name, step.sql.at(one.line, one.column)) for one in references(step.sql.value)]
 
 
-def ordered(pipeline: Declared, problems: Problems) -> list[Step]:
+def ordered(pipeline: PipelineModel, problems: Problems) -> list[Step]:
     """The steps, each behind those that it reads; what is wrong with names, circles and triggers becomes problems."""
     _check_names(pipeline, problems)
     _check_sinks(pipeline.sinks, problems)
@@ -61,17 +69,17 @@ def ordered(pipeline: Declared, problems: Problems) -> list[Step]:
     return order
 
 
-def _parts(pipeline: Declared) -> list[Source | Step]:
+def _parts(pipeline: PipelineModel) -> list[PipelineSource | Step]:
     """What may be read, which shares one space of names."""
     return [*pipeline.sources, *pipeline.steps]
 
 
-def streams_of(pipeline: Declared, name: str) -> list[Source]:
+def streams_of(pipeline: PipelineModel, name: str) -> list[PipelineSource]:
     """The streams from which a source or step, in the end, takes its rows. The pipeline has no circles."""
     for source in pipeline.sources:
         if source.name.value.lower() == name.lower():
             return [source] if source.format is None else []
-    found: dict[str, Source] = {}
+    found: dict[str, PipelineSource] = {}
     for step in pipeline.steps:
         if step.name.value.lower() == name.lower():
             for input_ in inputs_of(step):
@@ -79,7 +87,7 @@ def streams_of(pipeline: Declared, name: str) -> list[Source]:
     return list(found.values())
 
 
-def _check_names(pipeline: Declared, problems: Problems) -> None:
+def _check_names(pipeline: PipelineModel, problems: Problems) -> None:
     if not _QUERY.fullmatch(pipeline.name.value):
         problems.add(pipeline.name.place, f"pipeline: {pipeline.name.value!r} is no name; {_rule('and -')}")
     _check_different([part.name for part in _parts(pipeline)], _NAME, "", problems)
@@ -120,14 +128,14 @@ def _check_sinks(sinks: Iterable[Sink], problems: Problems) -> None:
         tables.add(sink.location.value)
 
 
-def _check_options(options: Iterable[Option], problems: Problems) -> None:
+def _check_options(options: Iterable[SinkOption], problems: Problems) -> None:
     for option in options:
         said = _SAID_ELSEWHERE.get(option.name.value.lower())
         if said is not None:
             problems.add(option.name.place, f"{option.name.value} is no option of a pipeline: {said}")
 
 
-def _check_storage(options: Iterable[Option], problems: Problems) -> None:
+def _check_storage(options: Iterable[SinkOption], problems: Problems) -> None:
     for option in options:
         problem = storage_problem(option.name.value)
         if problem is not None:
@@ -170,10 +178,10 @@ def _sorted(steps: Sequence[Step], problems: Problems) -> list[Step]:
     return list(order.values())
 
 
-def _warn_unused(pipeline: Declared, problems: Problems) -> None:
+def _warn_unused(pipeline: PipelineModel, problems: Problems) -> None:
     used = {sink.input.value.lower() for sink in pipeline.sinks}
     used |= {name.value.lower() for step in pipeline.steps for name in inputs_of(step)}
     for part in _parts(pipeline):
         if part.name.value.lower() not in used:
-            kind = "source" if isinstance(part, Source) else "step"
+            kind = "source" if isinstance(part, PipelineSource) else "step"
             problems.warn(part.name.place, f"nothing reads the {kind} {part.name.value}")

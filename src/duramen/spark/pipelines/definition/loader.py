@@ -14,8 +14,8 @@ import msgspec
 
 from duramen.base.errors import DependencyMissing, PipelineInvalid
 from duramen.spark.pipelines.definition.builder import Pipeline
-from duramen.spark.pipelines.definition.model import Declared, Step, Text
-from duramen.spark.pipelines.definition.problems import BEGINNING, Place, Problems
+from duramen.spark.pipelines.definition.model import PipelineModel, Step, Text
+from duramen.spark.pipelines.definition.problems import BEGINNING, Problems, SourcePlace
 
 __all__ = ["load"]
 
@@ -23,7 +23,7 @@ _MODULE: Final = "duramen_pipeline_file"
 _MOST_BYTES: Final = 16 << 20
 
 
-def load(path: Path, problems: Problems) -> Declared | None:
+def load(path: Path, problems: Problems) -> PipelineModel | None:
     """The pipeline of a file; None where it is none, which `problems` says then.
 
     Raises OSError, PipelineInvalid, DependencyMissing.
@@ -48,7 +48,7 @@ def load(path: Path, problems: Problems) -> Declared | None:
     return msgspec.structs.replace(declared, steps=steps)
 
 
-def _from_python(path: Path, directory: str, problems: Problems) -> Declared | None:
+def _from_python(path: Path, directory: str, problems: Problems) -> PipelineModel | None:
     _find_modules_in(directory)
     spec = importlib.util.spec_from_file_location(_MODULE, path)
     if spec is None or spec.loader is None:
@@ -58,7 +58,7 @@ def _from_python(path: Path, directory: str, problems: Problems) -> Declared | N
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        problems.add(Place(error.lineno or 1, error.offset or 1), f"this is not Python: {error.msg}")
+        problems.add(SourcePlace(error.lineno or 1, error.offset or 1), f"this is not Python: {error.msg}")
         return None
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever the user's code raises is said with its line
         problems.add(_line_of(error, path), f"{type(error).__name__}: {_one_line(error)}")
@@ -107,9 +107,9 @@ def _travel_by_value(module: ModuleType) -> None:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _line_of(error: BaseException, path: Path) -> Place:
+def _line_of(error: BaseException, path: Path) -> SourcePlace:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return Place(lines[-1] or 1, 1) if lines else BEGINNING
+    return SourcePlace(lines[-1] or 1, 1) if lines else BEGINNING
 
 
 def _one_line(error: BaseException) -> str:

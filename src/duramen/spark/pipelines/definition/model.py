@@ -5,17 +5,17 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from duramen.spark.pipelines.definition.problems import BEGINNING, Place
+from duramen.spark.pipelines.definition.problems import BEGINNING, SourcePlace
 
 __all__ = [
     "MODES",
     "STORED_FORMATS",
     "TABLE_FORMATS",
-    "Declared",
-    "Option",
+    "PipelineModel",
+    "PipelineSource",
     "Sink",
     "SinkKind",
-    "Source",
+    "SinkOption",
     "Step",
     "Text",
     "Watermark",
@@ -36,19 +36,19 @@ class Text(Struct, frozen=True):
     """A text of the file. `indent` is that of its lines where the file has them as they are, below `place`."""
 
     value: str
-    place: Place = BEGINNING
-    first: Place | None = None
+    place: SourcePlace = BEGINNING
+    first: SourcePlace | None = None
     indent: int | None = None
 
-    def at(self, line: int, column: int) -> Place:
+    def at(self, line: int, column: int) -> SourcePlace:
         """Where in the file a place of this text is; `line` from 1, `column` from 0, as Spark's parser counts."""
         if self.first is not None and (line == 1 or self.indent is not None):
             begins = self.first.column if line == 1 else (self.indent or 0) + 1
-            return Place(self.first.line + line - 1, begins + column)
+            return SourcePlace(self.first.line + line - 1, begins + column)
         return self.place
 
 
-class Option(Struct, frozen=True):
+class SinkOption(Struct, frozen=True):
     """An option of a source or a sink."""
 
     name: Text
@@ -62,13 +62,13 @@ class Watermark(Struct, frozen=True):
     delay: Text
 
 
-class Source(Struct, frozen=True):
+class PipelineSource(Struct, frozen=True):
     """Rows that come in. `format` is that of a table; a stream has none, and `json` may say what its values hold."""
 
     name: Text
     location: Text
     format: str | None = None
-    options: tuple[Option, ...] = ()
+    options: tuple[SinkOption, ...] = ()
     json: Text | None = None
     watermark: Watermark | None = None
 
@@ -90,7 +90,7 @@ class Sink(Struct, frozen=True):
     input: Text
     kind: SinkKind
     location: Text
-    options: tuple[Option, ...] = ()
+    options: tuple[SinkOption, ...] = ()
     json: bool = False
     key: Text | None = None
     keys: tuple[Text, ...] = ()
@@ -106,7 +106,7 @@ class Sink(Struct, frozen=True):
         return self.mode.value if self.mode is not None else "update" if self.keys else "append"
 
 
-class Declared(Struct, frozen=True):
+class PipelineModel(Struct, frozen=True):
     """A whole pipeline. `directory` is where its relative paths begin: that of its file.
 
     `broken` are names, in lower case, of parts of the file that are left out here because something is wrong with them.
@@ -117,8 +117,8 @@ class Declared(Struct, frozen=True):
     directory: str
     brokers: Text | None = None
     trigger: Text | None = None
-    spark: tuple[Option, ...] = ()
-    sources: tuple[Source, ...] = ()
+    spark: tuple[SinkOption, ...] = ()
+    sources: tuple[PipelineSource, ...] = ()
     steps: tuple[Step, ...] = ()
     sinks: tuple[Sink, ...] = ()
     broken: frozenset[str] = frozenset()

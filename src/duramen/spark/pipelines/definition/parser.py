@@ -5,15 +5,15 @@ from typing import Final, TypeVar
 
 import yaml
 
-from duramen.spark.pipelines.definition.documents import Reader, Section, compose
+from duramen.spark.pipelines.definition.documents import DocumentReader, Section, compose
 from duramen.spark.pipelines.definition.model import (
     MODES,
     TABLE_FORMATS,
-    Declared,
-    Option,
+    PipelineModel,
+    PipelineSource,
     Sink,
     SinkKind,
-    Source,
+    SinkOption,
     Step,
     Text,
     Watermark,
@@ -35,24 +35,24 @@ _OF_KIND: Final[Mapping[SinkKind, tuple[str, ...]]] = {
 _SINK: Final = ("from", *_KINDS, "trigger", "mode", *(name for names in _OF_KIND.values() for name in names))
 _MOST_ROWS: Final = 10_000
 
-_T = TypeVar("_T", Source, Step, Sink)
+_T = TypeVar("_T", PipelineSource, Step, Sink)
 
 
-def parse(text: str, directory: str, environment: Mapping[str, str], problems: Problems) -> Declared | None:
+def parse(text: str, directory: str, environment: Mapping[str, str], problems: Problems) -> PipelineModel | None:
     """The pipeline that a file says, without the parts that `problems` has something against; None where it is none."""
     node = compose(text, problems)
     if node is None:
         return None
-    return _Parser(Reader(text, environment, problems)).pipeline(node, directory)
+    return _Parser(DocumentReader(text, environment, problems)).pipeline(node, directory)
 
 
 class _Parser:
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: DocumentReader) -> None:
         self._reader = reader
         self._problems = reader.problems
         self._broken: set[str] = set()
 
-    def pipeline(self, node: yaml.Node, directory: str) -> Declared | None:
+    def pipeline(self, node: yaml.Node, directory: str) -> PipelineModel | None:
         section = Section(self._reader, node, "the pipeline", _PIPELINE)
         name = section.text("pipeline")
         if not section.is_mapping:
@@ -63,7 +63,7 @@ class _Parser:
         sources = self._each(section, "sources", self._source)
         steps = self._each(section, "steps", self._step)
         sinks = self._each(section, "sinks", self._sink)
-        return Declared(
+        return PipelineModel(
             name, directory, section.text("brokers"), section.text("trigger"), self._options(section, "spark"),
             sources, steps, sinks, frozenset(self._broken), section.has_unknown,
         )  # fmt: skip
@@ -77,7 +77,7 @@ class _Parser:
         self._broken |= {key.value.lower() for key, one in found if one is None}
         return tuple(one for _, one in found if one is not None)
 
-    def _options(self, section: Section, name: str) -> tuple[Option, ...]:
+    def _options(self, section: Section, name: str) -> tuple[SinkOption, ...]:
         node = section.node(name)
         if node is None:
             return ()
@@ -85,7 +85,7 @@ class _Parser:
         for key, value in Section(self._reader, node, f"{name} of {section.what}").items():
             text = self._reader.text(value, key.value)
             if text is not None:
-                found.append(Option(key, text))
+                found.append(SinkOption(key, text))
         return tuple(found)
 
     def _watermark(self, section: Section) -> Watermark | None:
@@ -116,7 +116,7 @@ class _Parser:
 
     # -- sources, steps, sinks ----------------------------------------------------------------------
 
-    def _source(self, name: Text, node: yaml.Node) -> Source | None:
+    def _source(self, name: Text, node: yaml.Node) -> PipelineSource | None:
         section = Section(self._reader, node, f"source {name.value}", _SOURCE)
         kind = self._exactly_one(section, ("stream", "table"))
         location = section.text(kind) if kind else None
@@ -134,7 +134,7 @@ class _Parser:
         if location is None:
             return None
         table = None if kind == "stream" else "delta" if format_ is None else format_.value
-        return Source(name, location, table, options, json, watermark)
+        return PipelineSource(name, location, table, options, json, watermark)
 
     def _step(self, name: Text, node: yaml.Node) -> Step | None:
         section = Section(self._reader, node, f"step {name.value}", _STEP)

@@ -4,23 +4,23 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["BEGINNING", "Place", "Problem", "Problems", "meant"]
+__all__ = ["BEGINNING", "PipelineProblem", "Problems", "SourcePlace", "meant"]
 
 
-class Place(NamedTuple):
+class SourcePlace(NamedTuple):
     """A line and a column of a file, both counted from 1."""
 
     line: int
     column: int
 
 
-BEGINNING = Place(1, 1)
+BEGINNING = SourcePlace(1, 1)
 
 
-class Problem(NamedTuple):
+class PipelineProblem(NamedTuple):
     """One thing that is wrong. With a warning the pipeline can run all the same."""
 
-    place: Place
+    place: SourcePlace
     message: str
     warning: bool = False
 
@@ -34,17 +34,17 @@ class Problems:
     """What has been found so far; the same twice is once."""
 
     def __init__(self) -> None:
-        self._found: dict[Problem, None] = {}
+        self._found: dict[PipelineProblem, None] = {}
 
-    def add(self, place: Place, message: str) -> None:
+    def add(self, place: SourcePlace, message: str) -> None:
         """Something keeps the pipeline from running."""
-        self._found[Problem(place, message)] = None
+        self._found[PipelineProblem(place, message)] = None
 
-    def warn(self, place: Place, message: str) -> None:
+    def warn(self, place: SourcePlace, message: str) -> None:
         """Something is odd."""
-        self._found[Problem(place, message, warning=True)] = None
+        self._found[PipelineProblem(place, message, warning=True)] = None
 
-    def __iter__(self) -> Iterator[Problem]:
+    def __iter__(self) -> Iterator[PipelineProblem]:
         return iter(sorted(self._found))
 
     def errors(self) -> int:

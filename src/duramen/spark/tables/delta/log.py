@@ -19,7 +19,7 @@ from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.tables.partition_values import texts_of
 from duramen.spark.tables.s3 import ENVIRONMENT, endpoint_of, region_of
 from duramen.spark.tables.statistics import statistics_columns
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 __all__ = ["ATTEMPTS", "DeltaLog", "added", "fields_of"]
 
@@ -34,7 +34,7 @@ _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 class DeltaLog:
     """The log of the table at a place. Its methods raise what the library says of the storage."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TableLocation) -> None:
         """Raises TableUnsupported where the library would look elsewhere: it takes a path for a part of a URL."""
         escape = _ESCAPE.search(place.uri)
         if escape is not None:
@@ -168,7 +168,7 @@ def fields_of(schema: Schema) -> pa.Schema:
     return found
 
 
-def _storage_options(place: Place) -> dict[str, str]:
+def _storage_options(place: TableLocation) -> dict[str, str]:
     if place.is_local:
         return {}
     options = {ENVIRONMENT[name]: value for name, value in place.options.items() if name in ENVIRONMENT}

@@ -19,11 +19,11 @@ from duramen.base.errors import TableConflict, TableForeign
 from duramen.spark.tables.columns import COMMIT, OFFSET, PARTITION
 from duramen.spark.tables.compaction import compacted
 from duramen.spark.tables.delta.log import ATTEMPTS, DeltaLog, added, fields_of
-from duramen.spark.tables.files import Layout
+from duramen.spark.tables.files import FileLayout
 from duramen.spark.tables.history import Ends, from_text, to_text, with_ends
-from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, State, Statistics
+from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Statistics, TableSnapshot, TableSpan
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import TableLocation, storage_errors
 
 __all__ = ["DeltaFormat"]
 
@@ -50,7 +50,7 @@ class DeltaFormat:
     def __init__(self, declaration: Declaration) -> None:
         """Raises TableUnsupported where there is no way to the location."""
         self.declaration = declaration
-        self.place = Place(declaration.storage)
+        self.place = TableLocation(declaration.storage)
         self._id = f"duramen:{declaration.stream_id}"
         self._log = DeltaLog(self.place)
 
@@ -111,12 +111,12 @@ class DeltaFormat:
         found = {partition: table.transaction_version(f"{self._id}:{partition}") for partition in range(count)}
         return {partition: end for partition, end in found.items() if end is not None}
 
-    def state(self) -> State:
+    def state(self) -> TableSnapshot:
         """See the port."""
         with storage_errors(self.place.uri):
             return self._state(self._log.load())
 
-    def earlier(self, *, since_ms: int) -> Iterator[State]:
+    def earlier(self, *, since_ms: int) -> Iterator[TableSnapshot]:
         """See the port."""
         with storage_errors(self.place.uri):
             table = self._log.load()
@@ -130,13 +130,13 @@ class DeltaFormat:
                     ends = self._ends(table)
                     yield self._state(table)
 
-    def _state(self, table: DeltaTable) -> State:
+    def _state(self, table: DeltaTable) -> TableSnapshot:
         ends = self._ends(table)
         history = self._history(table)
         rounds = history if ends in history else [*history, ends]
         files = chosen(self._files(table), None)
         begins, floors = self._numbers(table, "begin", ends), self._floors(table, ends)
-        return State(begins, ends, floors, rounds, files, self._newest(table))
+        return TableSnapshot(begins, ends, floors, rounds, files, self._newest(table))
 
     def _newest(self, table: DeltaTable) -> int:
         found = table.transaction_version(f"{self._id}:newest")
@@ -168,7 +168,7 @@ class DeltaFormat:
             self._log.evolve(schema)
 
     def commit(
-        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
+        self, files: Sequence[DataFile], spans: Sequence[TableSpan], removed: Collection[str] = (), newest: int = -1
     ) -> None:
         """See the port."""
         with storage_errors(self.place.uri):
@@ -187,7 +187,7 @@ class DeltaFormat:
                     return
             raise TableConflict(f"{self.place.uri}: others committed {ATTEMPTS} times meanwhile")
 
-    def _moved(self, table: DeltaTable, ends: Ends, spans: Sequence[Span]) -> list[Transaction]:
+    def _moved(self, table: DeltaTable, ends: Ends, spans: Sequence[TableSpan]) -> list[Transaction]:
         after = dict(ends) | {span.partition: span.end for span in spans}
         moved = [Transaction(f"{self._id}:{span.partition}", span.end) for span in spans]
         moved += [Transaction(f"{self._id}:begin:{at}", begin) for at, begin in new_begins(ends, spans).items()]
@@ -241,7 +241,7 @@ class DeltaFormat:
             )  # fmt: skip
         return found
 
-    def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]:
+    def scan(self, spans: Sequence[TableSpan] | None = None) -> list[DataFile]:
         """See the port."""
         with storage_errors(self.place.uri):
             return chosen(self._files(self._log.load()), spans)
@@ -252,7 +252,7 @@ class DeltaFormat:
 
     def compact(self, *, target_bytes: int = 128 << 20) -> Cleaned:
         """See the port."""
-        return compacted(self, self.place, Layout(self.declaration.partition_by), target_bytes)
+        return compacted(self, self.place, FileLayout(self.declaration.partition_by), target_bytes)
 
     def expire(self, *, older_than_ms: int) -> Cleaned:
         """See the port. Delta keeps what its log's last checkpoint before that time needs."""

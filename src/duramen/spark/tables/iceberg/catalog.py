@@ -28,7 +28,7 @@ from duramen.base.errors import OptionInvalid, TableForeign, TableUnsupported
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.s3 import ENDPOINT, REGION, endpoint_of, region_of
 from duramen.spark.tables.schemas import merged, optional
-from duramen.spark.tables.storage import Place
+from duramen.spark.tables.storage import TableLocation
 
 __all__ = [
     "ATTEMPTS",
@@ -57,7 +57,7 @@ _PROPERTIES: Final = {
 class IcebergEntry:
     """What a catalog has of the table at a location. Its methods raise what the library says of catalog and storage."""
 
-    def __init__(self, storage: Storage, place: Place) -> None:
+    def __init__(self, storage: Storage, place: TableLocation) -> None:
         """Raises TableUnsupported where no catalog is known for the location."""
         self._options = storage.options
         self._place = place
@@ -149,12 +149,12 @@ class IcebergEntry:
         return self._catalog_of
 
 
-def has_catalog(storage: Storage, place: Place) -> bool:
+def has_catalog(storage: Storage, place: TableLocation) -> bool:
     """Whether there is a catalog already: the file beside a directory is made for the first table."""
     return "catalog.uri" in storage.options or not place.is_local or Path(_beside(place)).exists()
 
 
-def _beside(place: Place) -> str:
+def _beside(place: TableLocation) -> str:
     return f"{place.uri.rsplit('/', 1)[0]}/duramen-catalog.db"
 
 

@@ -18,13 +18,13 @@ from pyiceberg.table import Table as IcebergTable
 from duramen.base.errors import TableConflict, TableForeign, TableUnsupported
 from duramen.spark.tables.columns import COMMIT, OFFSET, PARTITION
 from duramen.spark.tables.compaction import compacted
-from duramen.spark.tables.files import Layout
+from duramen.spark.tables.files import FileLayout
 from duramen.spark.tables.history import from_text, to_text, with_ends
 from duramen.spark.tables.iceberg.catalog import ATTEMPTS, IcebergEntry, append, arrow_schema, has_single_attempts
 from duramen.spark.tables.iceberg.manifests import described, partition_text
-from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, State, Statistics
+from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Statistics, TableSnapshot, TableSpan
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import TableLocation, storage_errors
 
 __all__ = ["IcebergFormat"]
 
@@ -49,7 +49,7 @@ class IcebergFormat:
                 "format delta"
             )
         self.declaration = declaration
-        self.place = Place(declaration.storage)
+        self.place = TableLocation(declaration.storage)
         self._entry = IcebergEntry(declaration.storage, self.place)
 
     @property
@@ -92,16 +92,18 @@ class IcebergFormat:
         with storage_errors(self.place.uri):
             return _ends(self._entry.load())
 
-    def state(self) -> State:
+    def state(self) -> TableSnapshot:
         """See the port."""
         with storage_errors(self.place.uri):
             table = self._entry.load()
             ends = _ends(table)
             history = from_text(table.properties.get(_HISTORY, "[]"))
             rounds = history if ends in history else [*history, ends]
-            return State(_numbers(table, _BEGINS), ends, _floors(table), rounds, chosen(self._files(table), None))
+            return TableSnapshot(
+                _numbers(table, _BEGINS), ends, _floors(table), rounds, chosen(self._files(table), None)
+            )
 
-    def earlier(self, *, since_ms: int) -> Iterator[State]:
+    def earlier(self, *, since_ms: int) -> Iterator[TableSnapshot]:
         """See the port: of a table without upserts nobody needs them, for its rows stay."""
         del since_ms
         return iter(())
@@ -117,7 +119,7 @@ class IcebergFormat:
             self._entry.evolve(schema)
 
     def commit(
-        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
+        self, files: Sequence[DataFile], spans: Sequence[TableSpan], removed: Collection[str] = (), newest: int = -1
     ) -> None:
         """See the port."""
         del newest  # all rows stay
@@ -149,7 +151,7 @@ class IcebergFormat:
         table: IcebergTable,
         files: Sequence[DataFile],
         ends: Mapping[int, int],
-        spans: Sequence[Span],
+        spans: Sequence[TableSpan],
         removed: Collection[str],
     ) -> None:
         """One snapshot and the ends. Raises CommitFailedException where the table is not what was loaded any more."""
@@ -208,7 +210,7 @@ class IcebergFormat:
                 values,
             )
 
-    def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]:
+    def scan(self, spans: Sequence[TableSpan] | None = None) -> list[DataFile]:
         """See the port."""
         with storage_errors(self.place.uri):
             return chosen(self._files(self._entry.load()), spans)
@@ -223,7 +225,7 @@ class IcebergFormat:
 
     def compact(self, *, target_bytes: int = 128 << 20) -> Cleaned:
         """See the port."""
-        layout = Layout(self.declaration.partition_by, keep_columns=True)
+        layout = FileLayout(self.declaration.partition_by, keep_columns=True)
         return compacted(self, self.place, layout, target_bytes)
 
     def expire(self, *, older_than_ms: int) -> Cleaned:
