@@ -49,7 +49,7 @@ lint: install  ## ruff, mypy --strict, the layers, whether the generated pages a
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@PYTHONPATH=. $(BIN)/lint-imports --no-logo 2>/dev/null || PYTHONPATH=. $(BIN)/lint-imports
 	@$(BIN)/python tools/reference.py --check
 	@$(BIN)/python tools/compat.py --check
 	@$(BIN)/python tools/native.py lint

@@ -15,6 +15,8 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.changes import Done as DecisionDone
 from duramen.broker.changes import ValueDone
+from duramen.broker.control.requests import CreateStream, DeleteStream, Request
+from duramen.broker.control.responses import Created, Done
 from duramen.broker.membership import MetadataListener
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
@@ -32,8 +34,6 @@ from duramen.replication.effects import Effect
 from duramen.replication.machine import Behind
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, ReplicaFetch, ReplicaFetchAnswer
 from duramen.replication.partition import PartitionConfig
-from duramen.rpc.controller.requests import CreateStream, DeleteStream, Request
-from duramen.rpc.controller.responses import Created, Done
 from duramen.service.broker import Broker
 from duramen.sim.broker import CallbackResult, ManualBroker
 
@@ -98,7 +98,7 @@ class Placed:
         return self.told.get(place, known[place]) if self.node_id in self.several.unheard else known[place]
 
     @property
-    def office(self) -> ClusterAdmin:
+    def cluster_admin(self) -> ClusterAdmin:
         raise AssertionError("nobody operates this cluster")
 
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
@@ -219,7 +219,7 @@ class Several:
         self.hands: dict[int, ManualBroker] = {}
         for node_id in range(1, count + 1):
             chosen = {"node.id": node_id, **SETTINGS, **(settings or {})}
-            self.hands[node_id] = ManualBroker(chosen, seed=node_id, standing=partial(self._place, node_id))
+            self.hands[node_id] = ManualBroker(chosen, seed=node_id, membership=partial(self._place, node_id))
         self.settle()
 
     def _place(self, node_id: int, hand: ManualBroker) -> Placed:

@@ -6,6 +6,9 @@ import msgspec
 import pytest
 
 from duramen.base.errors import DuramenError, NodeStarting, NotCoordinator
+from duramen.broker.control import requests
+from duramen.broker.control.methods import method_of
+from duramen.broker.control.responses import Answer, Done
 from duramen.broker.list_offsets import FIND_BOUNDS, FindBounds, FoundBounds, ListOffsetsPartition, PartitionBounds
 from duramen.controller.admin import completeness
 from duramen.controller.admin.completeness import SURVEY_REPLICAS, KeptReplicas, SurveyReplicas
@@ -20,9 +23,6 @@ from duramen.coordinators.transaction.cluster.requests import (
     WriteMarkers,
     WriteMarkersResponse,
 )
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.methods import method_of
-from duramen.rpc.controller.responses import Answer, Done
 from duramen.rpc.errors import Refused
 from duramen.rpc.methods import Method
 from duramen.service.old_wire import OldWire

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from duramen.base.errors import DuramenError
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import Value
 from duramen.metadata.state import ControllerState
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import Value
 
 __all__ = ["Changes", "Done", "ValueDone", "settled"]
 

@@ -15,10 +15,10 @@ from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.changes import Changes, settled
+from duramen.broker.control.requests import RecordGap
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import Gap
-from duramen.rpc.controller.requests import RecordGap
 
 __all__ = ["GapsOf", "NatsGapLog", "OpenGap"]
 

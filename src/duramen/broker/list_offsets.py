@@ -111,8 +111,8 @@ def find_time(store: Store, log: Log, offset: int, done: TimeFound) -> None:
 class BoundsOf:
     """Finds the bounds of partitions."""
 
-    def __init__(self, standing: NodeMembership, streams: BrokerStreams, store: Store, caller: Caller) -> None:
-        self._standing = standing
+    def __init__(self, membership: NodeMembership, streams: BrokerStreams, store: Store, caller: Caller) -> None:
+        self._membership = membership
         self._streams = streams
         self._store = store
         self._caller = caller
@@ -126,7 +126,7 @@ class BoundsOf:
         found: list[Found] = [NotLeader(f"nobody leads partition {one.partition} now: ask again") for one in wanted]
         by_leader: dict[int, list[int]] = {}
         for at, wish in enumerate(wanted):
-            leader = self._standing.partition(PartitionId(UUID(bytes=wish.stream_id), wish.partition)).leader
+            leader = self._membership.partition(PartitionId(UUID(bytes=wish.stream_id), wish.partition)).leader
             if leader is not None:
                 by_leader.setdefault(leader, []).append(at)
 

@@ -9,7 +9,6 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.changes import Changes, Done
 from duramen.broker.partition import Partition, Role
-from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.events import Event
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId, PartitionState
@@ -65,10 +64,6 @@ class NodeMembership(Changes, Protocol):
     @property
     def controller_id(self) -> int:
         """The node that decides; -1 where none is known."""
-
-    @property
-    def office(self) -> ClusterAdmin:
-        """What an operator asks, and is told, of the cluster; of one node where it is alone."""
 
     @property
     def most_replicas(self) -> int:

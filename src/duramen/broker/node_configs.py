@@ -15,8 +15,8 @@ from duramen.base.kafka_configs import KAFKA_BROKER_CONFIGS
 from duramen.base.settings import Setting, Settings, Value, check, nearest
 from duramen.base.unused_configs import LONGEST_VALUE, refusal_of, unused_setting
 from duramen.broker.changes import Changes, settled
+from duramen.broker.control.requests import ConfigureNode
 from duramen.broker.stream_configs import ChangedDefaults, ConfigEntry, Synonym, broker_entries
-from duramen.rpc.controller.requests import ConfigureNode
 
 __all__ = ["NodeConfigs", "setting_of"]
 

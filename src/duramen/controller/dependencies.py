@@ -5,10 +5,10 @@ from typing import Final, NamedTuple, Protocol
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.ports import Clock, Randomness
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import When
 from duramen.metadata.leader_reports import WINDOW_MS
 from duramen.metadata.sessions import SESSIONS, Sessions
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import When
 
 __all__ = ["PRODUCERS_MS", "TIMING", "ControlKit", "ControllerEffects", "ControllerTiming"]
 

@@ -70,7 +70,7 @@ class NatsSide:
         else:
             raise AssertionError("the server was not launched")
         self.address = str(place)
-        if self._server is not None and broker.standing.first_role is not None:
+        if self._server is not None and broker.membership.first_role is not None:
             self._follow_nodes(broker, self._server)
         self._door = NatsDoor(broker, service, files, self._randomness, place, server_name=self._name)
         await self._door.start()

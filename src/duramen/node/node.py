@@ -147,12 +147,12 @@ class NodeAssembly:
             from duramen.node.nats_routes import ENDPOINT
 
             doors[ENDPOINT] = self._listening.nats_reached
-        standing = await self._come_to_cluster(files, store, self._directory, doors)
+        membership = await self._come_to_cluster(files, store, self._directory, doors)
         self._progress.begin("reading streams and groups")
-        self._broker = self._make_broker(store, self._directory, standing)
-        self._add_obstacles(store, standing)
+        self._broker = self._make_broker(store, self._directory, membership)
+        self._add_obstacles(store, membership)
         await completion(self._broker.start)
-        cluster_id = shown_cluster_id(self._broker.standing.cluster_id)
+        cluster_id = shown_cluster_id(self._broker.membership.cluster_id)
         service = Service(self._broker)
         self._kafka = KafkaDoor(
             self._broker, self._clock, self._deadlines, service=service,
@@ -174,11 +174,11 @@ class NodeAssembly:
         self._collecting.start(collect=self._faults is None)
         self._measuring.start()
 
-    def _add_obstacles(self, store: Store, standing: "ClusterMember | None") -> None:
-        self._readiness.add(partial(_storage_problem, store, standing))
-        if standing is not None:
-            self._readiness.add(partial(_cut_off_problem, standing))
-            self._quorum = Lasting(partial(_quorum_problem, standing), _ELECTION_MS, self._clock)
+    def _add_obstacles(self, store: Store, membership: "ClusterMember | None") -> None:
+        self._readiness.add(partial(_storage_problem, store, membership))
+        if membership is not None:
+            self._readiness.add(partial(_cut_off_problem, membership))
+            self._quorum = Lasting(partial(_quorum_problem, membership), _ELECTION_MS, self._clock)
             self._readiness.add(self._quorum.problem)
 
     async def _open_store(self, files: FileSystem, directory: DataDirectory) -> Store:
@@ -282,12 +282,12 @@ class NodeAssembly:
         text = self.settings.text("kafka.advertise")
         return parse_address("kafka.advertise", text) if text else _address(listener)
 
-    def _make_broker(self, store: Store, directory: DataDirectory, standing: "ClusterMember | None") -> Broker:
+    def _make_broker(self, store: Store, directory: DataDirectory, membership: "ClusterMember | None") -> Broker:
         self._views = _open_views(str(self.data_dir / "views"))
         ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._views)
         return Broker(
             ports, self._deadlines, store, self.settings, self._metrics,
-            directory_id=str(directory.id), report=_report, standing=standing,
+            directory_id=str(directory.id), report=_report, membership=membership,
         )  # fmt: skip
 
     def _write_addresses(self) -> None:
@@ -385,18 +385,18 @@ def _address(listener: socket.socket) -> Address:
     return Address(host, port)
 
 
-def _storage_problem(store: Store, standing: "ClusterMember | None") -> str:
-    problem = store.condition.problem if standing is None else standing.problem
+def _storage_problem(store: Store, membership: "ClusterMember | None") -> str:
+    problem = store.condition.problem if membership is None else membership.problem
     return "" if problem is None else str(problem)
 
 
-def _cut_off_problem(standing: "ClusterMember") -> str:
-    deposed = len(standing.replicating.deposed())
+def _cut_off_problem(membership: "ClusterMember") -> str:
+    deposed = len(membership.replicating.deposed())
     return f"this node is cut off: other nodes may lead {deposed} partitions that it leads" if deposed else ""
 
 
-def _quorum_problem(standing: "ClusterMember") -> str:
-    if standing.controller.leader_id is not None:
+def _quorum_problem(membership: "ClusterMember") -> str:
+    if membership.controller.leader_id is not None:
         return ""
     return "no controller is known: a majority of its voters does not reach this node, or each other"
 

@@ -1,1 +1,1 @@
-"""Requests between nodes: values, bytes, errors; and the effect runner."""
+"""Requests between nodes: methods as data, bytes, errors, one retry rule, one scatter-gather; the effect runner."""

@@ -16,16 +16,17 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.changes import settled
+from duramen.broker.control.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
 from duramen.broker.fetch import FetchCoordinator
 from duramen.broker.gaps import NatsGapLog
 from duramen.broker.late_records import LateDeletions
 from duramen.broker.list_offsets import BoundsOf
-from duramen.broker.membership import NodeMembership
 from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.replication_wait import wait_replicated
 from duramen.broker.streams import BrokerStreams
+from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.controller.admin.completeness import Completeness
 from duramen.controller.admin.unclean import UncleanElections
 from duramen.controller.standalone.node import StandaloneNode
@@ -60,7 +61,6 @@ from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import ControllerState, Entity, StreamState
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.rpc.caller import Caller
-from duramen.rpc.controller.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
 from duramen.rpc.server import RpcServer
 from duramen.service.internal_streams import InternalStreams
 from duramen.service.methods import wires_by
@@ -104,7 +104,7 @@ class Broker:
         *,
         directory_id: str,
         report: Callable[[str], None],
-        standing: NodeMembership | None = None,
+        membership: AdministeredMembership | None = None,
     ) -> None:
         """`report` is told what an operator should hear of. Without a `standing` the node is alone.
 
@@ -125,16 +125,16 @@ class Broker:
         store.quarantine.report_to(report)
         self.node_id = settings.integer("node.id")
         self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
-        self.standing = standing or StandaloneNode(
+        self.membership = membership or StandaloneNode(
             store, self.node_id, directory_id, ports.clock, ports.randomness,
             producers_ms=settings.integer("producer.id.expiration.ms"),
         )  # fmt: skip
-        self.streams = BrokerStreams(store, settings, ports.clock, metrics, self.standing.first_role)
+        self.streams = BrokerStreams(store, settings, ports.clock, metrics, self.membership.first_role)
         self.refused = Refusals(ports.clock)  # by stream name and partition, of those that were not there
         self.quotas = Quotas(settings)
-        self.fetches = FetchCoordinator(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
-        self.group_configs = GroupConfigs(settings, self.standing)
-        alone = self.standing.first_role is None
+        self.fetches = FetchCoordinator(store, ports.clock, deadlines, metrics, self.membership.preferred_replica)
+        self.group_configs = GroupConfigs(settings, self.membership)
+        alone = self.membership.first_role is None
         self._offsets = GroupOffsets(store, View(ports.views, ports.worker), ports.clock, report, alone=alone)
         self.groups = Coordinator(
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
@@ -148,29 +148,31 @@ class Broker:
         )
         metrics.most_series = settings.integer("metrics.partitions.max")
         wires = wires_by(lambda: self.metadata_state)
-        self.caller = Caller(self.node_id, self.standing, wires, RpcServer(wires), ports.clock, deadlines)
-        self.bounds = BoundsOf(self.standing, self.streams, store, self.caller)
-        self.completeness = Completeness(lambda: self.standing, self.streams, self.caller)
-        self._unclean = UncleanElections(self.node_id, lambda: self.standing, self.completeness, ports.clock, deadlines)
+        self.caller = Caller(self.node_id, self.membership, wires, RpcServer(wires), ports.clock, deadlines)
+        self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
+        self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
+        self._unclean = UncleanElections(
+            self.node_id, lambda: self.membership, self.completeness, ports.clock, deadlines
+        )
         self.lags = Lags(
             self._offsets, self.streams, store, ports.clock, Elsewhere(self.bounds, ports.clock, store.soon),
             most_series=metrics.most_series,
         )  # fmt: skip
         self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets, self.bounds)
-        self.producer_ids = ProducerIds(self.standing)
+        self.producer_ids = ProducerIds(self.membership)
         self.transactions = Transactions(
-            TransactionDependencies(self._transaction_log, self.streams, self._offsets, store, self.standing),
+            TransactionDependencies(self._transaction_log, self.streams, self._offsets, store, self.membership),
             self.groups, ports.clock, deadlines, settings, self.producer_ids.allocate, metrics, report, self.caller,
         )  # fmt: skip
-        self.listing = Listing(self.standing, self.groups, self.streams, store, self.caller, self.bounds)
+        self.listing = Listing(self.membership, self.groups, self.streams, store, self.caller, self.bounds)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
         store.when_late(LateDeletions(self.streams, report).deleted)
-        self.node_configs = NodeConfigs(settings, self.standing, self.node_id, report)
+        self.node_configs = NodeConfigs(settings, self.membership, self.node_id, report)
         self.share_nodes = ShareNodes(
             ShareKit(
-                self.caller, self.standing, self.streams, self._offsets, store, ports.clock, deadlines, settings,
+                self.caller, self.membership, self.streams, self._offsets, store, ports.clock, deadlines, settings,
                 self.group_configs.get, metrics,
             ),
             self._shares,
@@ -181,7 +183,7 @@ class Broker:
             self.groups.kinds,
         )  # fmt: skip
         self.groups.kinds.add(self.share_groups)
-        self.gaps = NatsGapLog(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
+        self.gaps = NatsGapLog(self.node_id, self.membership, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
         self.when_led: list[Callable[[Partition, int | None], object]] = []
         self.when_happened: list[Callable[[Event | None], object]] = [] if alone else [self._unclean.happened]
@@ -190,15 +192,15 @@ class Broker:
 
     def start(self, done: Done) -> None:
         """Take in the metadata and the groups; then `done(None)`, and requests may come."""
-        self.standing.start(self, lambda error: self._metadata_ready(error, done))
+        self.membership.start(self, lambda error: self._metadata_ready(error, done))
 
     def _metadata_ready(self, error: DuramenError | None, done: Done) -> None:
         if error is not None:
             done(error)
             return
         self.restored()
-        self.store.name_leaders(self.standing.leader_of)
-        if self.standing.first_role is None:
+        self.store.name_leaders(self.membership.leader_of)
+        if self.membership.first_role is None:
             for log in self.store.each_log():
                 self.store.bound_forgotten(log, self.metadata_state.highest_producer_id)
         self.gaps.measure()
@@ -210,7 +212,7 @@ class Broker:
             stream_id = log.key.stream_id
             if stream_id == METADATA_STREAM_ID or self.metadata_state.stream_by_id(stream_id) is not None:
                 continue
-            if self.standing.is_gone(stream_id):
+            if self.membership.is_gone(stream_id):
                 self.store.delete(log)
             else:
                 self._report(
@@ -242,7 +244,7 @@ class Broker:
             return
         # As late as can be: members have a whole session from here on, and no requests of theirs may come before.
         self.groups.restore()
-        if self.standing.first_role is not None:
+        if self.membership.first_role is not None:
             self._repeat(_FOLLOW_MS, self._offsets.follow)
             self._repeat(_FOLLOW_MS, self._shares.follow)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
@@ -254,7 +256,7 @@ class Broker:
         self.store.scrubber.start(
             self.settings.integer("scrub.bytes.per.second"), self.settings.integer("scrub.interval.ms")
         )
-        self.standing.join(partial(self._joined, done))
+        self.membership.join(partial(self._joined, done))
 
     def _joined(self, done: Done, error: DuramenError | None) -> None:
         if error is None:
@@ -286,7 +288,7 @@ class Broker:
     def stop(self, done: Callable[[OSError | None], None]) -> None:
         """Take no more work, finish what was taken, and leave the directory clean."""
         self._stopping = True
-        self.standing.stop()
+        self.membership.stop()
         self.groups.stop()
         self.transactions.stop()
         self._offsets.flush(lambda _: self._shares.flush(lambda _: self.store.stop(done)))
@@ -294,7 +296,7 @@ class Broker:
     @property
     def metadata_state(self) -> ControllerState:
         """What is committed of the metadata."""
-        return self.standing.state
+        return self.membership.state
 
     def now_ms(self) -> int:
         """The time on the wall, in ms since 1970."""
@@ -433,13 +435,13 @@ class Broker:
         """
         request = self._creation(wish, replication_factor, assignment, idempotent=idempotent)
         created = self._when_whole(wish.name, self._after_listening(done) if wish.subjects else done)
-        self.standing.ask(request, settled(created))
+        self.membership.ask(request, settled(created))
 
     def _creation(
         self, wish: Definition, replication_factor: int | None, assignment: Assignment | None, *, idempotent: bool
     ) -> CreateStream:
         if replication_factor is None:
-            replication_factor = min(self.settings.integer("default.replication.factor"), self.standing.most_replicas)
+            replication_factor = min(self.settings.integer("default.replication.factor"), self.membership.most_replicas)
         return CreateStream(wish, replication_factor, assignment, idempotent, self._largest_size)
 
     def _when_whole(self, name: str, done: Done) -> Done:
@@ -464,32 +466,32 @@ class Broker:
         self, wish: Definition, *, replication_factor: int | None = None, assignment: Assignment | None = None
     ) -> None:
         """Raise what `create_stream` would end with."""
-        self.standing.check(self._creation(wish, replication_factor, assignment, idempotent=False))
+        self.membership.check(self._creation(wish, replication_factor, assignment, idempotent=False))
 
     def delete_stream(self, name: str, done: Done) -> None:
         """Delete a stream with all its records; its subjects are not listened for any more when it is `done`."""
         stream = self.streams.find(name)
         bound = stream is not None and bool(stream.subjects)
-        self.standing.ask(DeleteStream(name), settled(self._after_listening(done) if bound else done))
+        self.membership.ask(DeleteStream(name), settled(self._after_listening(done) if bound else done))
 
     def add_partitions(self, name: str, partitions: int, done: Done, *, assignment: Assignment | None = None) -> None:
         """Give a stream `partitions` partitions in all; `assignment` is of the new ones."""
         request = GrowStream(name, partitions, assignment, self._largest_size)
-        self.standing.ask(request, settled(self._when_whole(name, done)))
+        self.membership.ask(request, settled(self._when_whole(name, done)))
 
     def check_partitions(self, name: str, partitions: int, *, assignment: Assignment | None = None) -> None:
         """Raise what `add_partitions` would end with."""
-        self.standing.check(GrowStream(name, partitions, assignment, self._largest_size))
+        self.membership.check(GrowStream(name, partitions, assignment, self._largest_size))
 
     def configure_stream(
         self, name: str, changes: Mapping[str, str | None], done: Done, *, whole: bool = False
     ) -> None:
         """Change a stream's config; None sets a name back to its default, `whole` all that are not named."""
-        self.standing.ask(ConfigureStream(name, changes, whole), settled(done))
+        self.membership.ask(ConfigureStream(name, changes, whole), settled(done))
 
     def alter_quotas(self, entity: Entity, changes: Sequence[tuple[str, float | None]], done: Done) -> None:
         """Change the quotas of a user, a client or both; None removes one."""
-        self.standing.ask(AlterQuotas(entity, changes), settled(done))
+        self.membership.ask(AlterQuotas(entity, changes), settled(done))
 
     def produced(self, client_id: str, size: int) -> int:
         """Count bytes that a client has produced; how many ms it is to wait before it goes on."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from duramen.broker.control.methods import METHODS as CONTROL
 from duramen.broker.list_offsets import FIND_BOUNDS
 from duramen.controller.admin.completeness import SURVEY_REPLICAS
 from duramen.controller.membership.repairs import FETCH_RANGE
@@ -11,7 +12,6 @@ from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, REA
 from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS
 from duramen.metadata.features import MetadataFeature
 from duramen.metadata.state import ControllerState
-from duramen.rpc.controller.methods import METHODS as CONTROL
 from duramen.rpc.methods import MethodTable
 from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import TableWire, Wires

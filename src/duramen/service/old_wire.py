@@ -13,6 +13,9 @@ import msgspec
 
 from duramen.base.errors import DuramenError, NodeStarting, NotController, NotLeader, OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Buffer
+from duramen.broker.control.methods import METHODS as CONTROL
+from duramen.broker.control.requests import Request as ControlRequest
+from duramen.broker.control.responses import Answer
 from duramen.broker.list_offsets import FIND_BOUNDS, FindBounds, FoundBounds, ListOffsetsPartition, PartitionBounds
 from duramen.controller.admin import completeness
 from duramen.controller.admin.completeness import SURVEY_REPLICAS, KeptReplicas, SurveyReplicas
@@ -20,9 +23,6 @@ from duramen.controller.admin.replica_survey import ReplicaCompleteness
 from duramen.coordinators.group.listing import LIST_GROUPS, GroupRow, GroupRows
 from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, READ_STATE, WRITE_STATE
 from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS
-from duramen.rpc.controller.methods import METHODS as CONTROL
-from duramen.rpc.controller.requests import Request as ControlRequest
-from duramen.rpc.controller.responses import Answer
 from duramen.rpc.errors import Refused
 from duramen.rpc.methods import UNREADABLE, Method
 from duramen.rpc.wire import ReceivedRequest

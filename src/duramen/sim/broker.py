@@ -13,9 +13,9 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.fetch import Fetcher, FetchResult, PartitionFetch
-from duramen.broker.membership import NodeMembership
 from duramen.broker.streams import Stream
 from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, records
+from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.metadata.decisions import Definition
 from duramen.service.broker import Broker, Ports
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
@@ -80,10 +80,10 @@ class ManualBroker:
         *,
         seed: int = 0,
         limits: StoreLimits = _LIMITS,
-        standing: Callable[["ManualBroker"], NodeMembership] | None = None,
+        membership: Callable[["ManualBroker"], AdministeredMembership] | None = None,
     ) -> None:
         """Without a `standing`, asked for at each start, the node is alone."""
-        self._standing = standing
+        self._membership = membership
         self.settings = Settings(BROKER, options={"group.initial.rebalance.delay.ms": 0, **(settings or {})})
         self.files = MemoryFileSystem()
         self.views = MemoryViewStore()
@@ -104,7 +104,7 @@ class ManualBroker:
         self.broker = Broker(
             ports, self.deadlines, self.store, self.settings, self.metrics,
             directory_id=str(directory.id), report=self.reports.append,
-            standing=None if self._standing is None else self._standing(self),
+            membership=None if self._membership is None else self._membership(self),
         )  # fmt: skip
         started: CallbackResult[None] = CallbackResult()
         self.broker.start(started)

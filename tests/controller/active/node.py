@@ -7,6 +7,9 @@ from tests.raft.witness import Witness
 
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer
+from duramen.broker.control.methods import METHODS, method_of
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import When
 from duramen.controller.active.controller import Controller
 from duramen.controller.dependencies import ControlKit, ControllerTiming
 from duramen.controller.membership.client import Asker
@@ -16,9 +19,6 @@ from duramen.metadata.registration import Registration
 from duramen.metadata.sessions import Sessions
 from duramen.raft.effects import Commit, Effect
 from duramen.rpc.caller import Caller
-from duramen.rpc.controller.methods import METHODS, method_of
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import When
 from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import TableWire, Wires
 from duramen.service.methods import TABLE

@@ -7,13 +7,13 @@ from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError, OutcomeUnknown
 from duramen.base.ids import Position
+from duramen.broker.control.responses import Answer, Value, When
 from duramen.controller.active.active import ActiveController
 from duramen.controller.active.controller import Controller
 from duramen.controller.active.pending_changes import Draft
 from duramen.controller.active.sessions import NodeSessions
 from duramen.raft.roles import RaftRole
 from duramen.rpc import retry as retrying
-from duramen.rpc.controller.responses import Answer, Value, When
 
 __all__ = ["BUGS"]
 

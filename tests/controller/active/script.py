@@ -26,13 +26,13 @@ from tests.controller.active.world import ControlWorld
 from tests.metadata.cluster.describing import event_text, partition_text
 
 from duramen.base.errors import DuramenError
+from duramen.broker.control.requests import AwaitApplied, CreateStream, Report, ReportLeaders, Request
+from duramen.broker.control.responses import Answer, Outcome
 from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.metadata.alter_partition import InSyncMember
 from duramen.metadata.decisions import Definition
 from duramen.metadata.events import Event, NodeRegistered
 from duramen.metadata.partitions import PartitionId
-from duramen.rpc.controller.requests import AwaitApplied, CreateStream, Report, ReportLeaders, Request
-from duramen.rpc.controller.responses import Answer, Outcome
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 ASK_MS = 2_000

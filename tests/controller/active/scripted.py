@@ -5,6 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from duramen.base.errors import DuramenError
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import Answer, Value, When
 from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.events import ClusterFormed, Endpoint, NodeDraining, NodeFenced, NodeRegistered, StreamCreated
 from duramen.metadata.nodes import Node
@@ -12,8 +14,6 @@ from duramen.metadata.partitions import PartitionId, PartitionState, difference
 from duramen.metadata.state import ControllerState
 from duramen.raft.description import QuorumDescription, ReplicaProgress
 from duramen.raft.voters import ReplicaId, Voter, Voters
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import Answer, Value, When
 
 __all__ = ["STREAM", "Operated", "Scripted", "described", "office_of", "state_of"]
 
@@ -75,14 +75,14 @@ def office_of(script: Scripting, state: ControllerState | None = None) -> tuple[
 class Operated:
     """A broker's standing in a cluster as far as an operator sees it; all else is as `alone` has it."""
 
-    def __init__(self, alone: Any, office: ClusterAdmin) -> None:
+    def __init__(self, alone: Any, cluster_admin: ClusterAdmin) -> None:
         self._alone = alone
-        self.office = office
+        self.cluster_admin = cluster_admin
         self.controller_id = 1
 
     @property
     def nodes(self) -> Sequence[Node]:
-        return [node for node in self.office.state.registrations if not node.fenced]
+        return [node for node in self.cluster_admin.state.registrations if not node.fenced]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._alone, name)

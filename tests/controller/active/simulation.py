@@ -12,15 +12,15 @@ from tests.controller.active.world import ControlWorld
 from tests.raft.witness import Broken, Stuck
 
 from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, RequestTimedOut
+from duramen.broker.control import requests
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import Answer, Block, Created, Outcome
 from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.controller.quorum.dependencies import QuorumLimits
 from duramen.metadata.alter_partition import InSyncMember
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.rebalance import ReplicaMove
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import Answer, Block, Created, Outcome
 
 VOTERS: Final = 3
 OTHERS: Final = 2

@@ -18,6 +18,9 @@ from duramen.base.errors import (
     RequestTimedOut,
     StreamExists,
 )
+from duramen.broker.control import requests
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import Answer, Beaten, Block, IsrAnswers, Outcome, Planned, Registered
 from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.controller.quorum.dependencies import QuorumLimits
 from duramen.metadata.alter_partition import AlterPartitionRefusal, InSyncMember, InSyncProposal
@@ -26,9 +29,6 @@ from duramen.metadata.heartbeats import Heartbeat
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.registration import Registration
 from duramen.metadata.snapshot import encode_snapshot
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import Answer, Beaten, Block, IsrAnswers, Outcome, Planned, Registered
 
 
 class Cluster(ControlWorld):

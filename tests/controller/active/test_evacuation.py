@@ -9,6 +9,7 @@ from tests.controller.active.test_active import Cluster
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.ids import stream_id_of
+from duramen.broker.control import requests
 from duramen.controller.active.evacuation import Settling
 from duramen.controller.active.node_requests import let_go_draining
 from duramen.controller.active.pending_changes import Draft
@@ -19,7 +20,6 @@ from duramen.metadata.events import NodeDraining, NodeRegistered, NodeUnfenced, 
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import ControllerState
-from duramen.rpc.controller import requests
 from duramen.sim.machine.clock import ManualClock
 
 GONE = 5

@@ -27,6 +27,8 @@ from duramen.base.errors import (
     VoterNotFound,
     VotersUnsettled,
 )
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Answer, Done, Observed
 from duramen.controller.admin.cluster import ClusterAdmin, Look
 from duramen.controller.admin.overview import PartitionFaults, faults, moving, nodes
 from duramen.controller.admin.replica_survey import ReplicaCompleteness, Survey
@@ -34,8 +36,6 @@ from duramen.metadata.events import Endpoint, NodeRegistered
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import ControllerState
 from duramen.raft.voters import ReplicaId, Voter
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Answer, Done, Observed
 from duramen.sim.broker import ManualBroker
 
 
@@ -44,7 +44,7 @@ class Operated(Cluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.office = self.office_of(self.part(5))
+        self.cluster_admin = self.office_of(self.part(5))
 
     def office_of(self, node: ControlNode) -> ClusterAdmin:
         return ClusterAdmin(
@@ -71,33 +71,33 @@ def kind(error: DuramenError | None) -> type[DuramenError] | None:
 def test_leaders_are_elected_and_moved() -> None:
     cluster = Operated()
     cluster.make("a", 2)
-    office = cluster.office
-    place, other = office.find("a", 0), office.find("a", 1)
-    partition = office.state.partitions.get(place)
+    cluster_admin = cluster.cluster_admin
+    place, other = cluster_admin.find("a", 0), cluster_admin.find("a", 1)
+    partition = cluster_admin.state.partitions.get(place)
     assert partition is not None
     cluster.go_on(300)  # until all are in sync
     second = partition.replicas[1]
-    assert cluster.wait(lambda done: office.move_leader(place, second, done)) is None
+    assert cluster.wait(lambda done: cluster_admin.move_leader(place, second, done)) is None
     cluster.go_on(100)
-    assert office.electable() == [place]
-    elected = cluster.wait(lambda done: office.elect([place, other], done))
+    assert cluster_admin.electable() == [place]
+    elected = cluster.wait(lambda done: cluster_admin.elect([place, other], done))
     assert [(one.place, kind(one.error)) for one in elected] == [(place, None), (other, ElectionNotNeeded)]
     cluster.go_on(100)
-    assert office.electable() == []
-    assert office.electable(unclean=True) == []
+    assert cluster_admin.electable() == []
+    assert cluster_admin.electable(unclean=True) == []
     survey = Survey(place, {second: ReplicaCompleteness(1, 5, 3)}, ())
-    (unclean,) = cluster.wait(lambda done: office.elect_unclean([survey], done))
+    (unclean,) = cluster.wait(lambda done: cluster_admin.elect_unclean([survey], done))
     assert kind(unclean.error) is ElectionNotNeeded
     stranger = next(node for node in range(1, 6) if node not in partition.replicas)
-    assert kind(cluster.wait(lambda done: office.move_leader(place, stranger, done))) is LeaderUnavailable
+    assert kind(cluster.wait(lambda done: cluster_admin.move_leader(place, stranger, done))) is LeaderUnavailable
 
 
 def test_of_many_elections_a_bounded_number_is_under_way() -> None:
-    office, asking = office_of(lambda _: None)
+    cluster_admin, asking = office_of(lambda _: None)
     waiting = asking.waiting
     places = [PartitionId(UUID(int=1), index) for index in range(150)]
     answers: list[Any] = []
-    office.elect(places, answers.append)
+    cluster_admin.elect(places, answers.append)
     assert len(waiting) == 64
     for at in range(150):
         waiting[at](Answer(Done(), 1) if at % 2 else ElectionNotNeeded("no"))
@@ -105,21 +105,21 @@ def test_of_many_elections_a_bounded_number_is_under_way() -> None:
     (elected,) = answers
     assert [one.place for one in elected] == places
     assert [kind(one.error) for one in elected] == [ElectionNotNeeded, None] * 75
-    office.elect([], answers.append)
+    cluster_admin.elect([], answers.append)
     assert answers[1] == []
 
 
 def test_replicas_move_and_do_not() -> None:
     cluster = Operated()
     cluster.make("a")
-    office = cluster.office
-    place = office.find("a", 0)
-    before = office.state.partitions.get(place)
+    cluster_admin = cluster.cluster_admin
+    place = cluster_admin.find("a", 0)
+    before = cluster_admin.state.partitions.get(place)
     assert before is not None
     spare = [node for node in range(1, 6) if node not in before.replicas]
 
     def reassign(replicas: list[int] | None, *, may_resize: bool = True) -> type[DuramenError] | None:
-        return kind(cluster.wait(lambda done: office.reassign(place, replicas, done, may_resize=may_resize)))
+        return kind(cluster.wait(lambda done: cluster_admin.reassign(place, replicas, done, may_resize=may_resize)))
 
     assert reassign([*before.replicas[:2], 77]) is ReplicaAssignmentInvalid
     assert reassign([before.replicas[0]], may_resize=False) is ReplicationFactorInvalid
@@ -127,37 +127,37 @@ def test_replicas_move_and_do_not() -> None:
     cluster.isolate(cluster.part(spare[0]))  # it cannot catch up
     assert reassign([*before.replicas[:2], spare[0]], may_resize=False) is None
     cluster.go_on(50)
-    assert [(found, partition.adding) for found, partition in moving(office.state)] == [(place, (spare[0],))]
-    assert faults(office.state) == PartitionFaults(1, [], [], [place])
+    assert [(found, partition.adding) for found, partition in moving(cluster_admin.state)] == [(place, (spare[0],))]
+    assert faults(cluster_admin.state) == PartitionFaults(1, [], [], [place])
     assert reassign(None) is None
     cluster.go_on(50)
-    assert list(moving(office.state)) == []
+    assert list(moving(cluster_admin.state)) == []
     with pytest.raises(StreamNotFound, match="no partition 7"):
-        office.find("a", 7)
+        cluster_admin.find("a", 7)
     with pytest.raises(StreamNotFound, match="no stream b"):
-        office.find("b", 0)
+        cluster_admin.find("b", 0)
 
 
 def test_a_plan_is_carried_out_some_at_a_time_and_taken_back() -> None:
     cluster = Operated()
     cluster.make("a", 6, 2)
-    office = cluster.office
-    assert kind_of(cluster.wait(lambda done: office.plan([9], done))) is NodeNotFound
-    moves = cluster.wait(lambda done: office.plan([5], done))
+    cluster_admin = cluster.cluster_admin
+    assert kind_of(cluster.wait(lambda done: cluster_admin.plan([9], done))) is NodeNotFound
+    moves = cluster.wait(lambda done: cluster_admin.plan([5], done))
     assert not isinstance(moves, DuramenError)
     assert moves
     assert all(5 not in move.after for move in moves)
-    step = cluster.wait(lambda done: office.begin(moves, 1, done))
+    step = cluster.wait(lambda done: cluster_admin.begin(moves, 1, done))
     assert not isinstance(step, DuramenError)
     assert (step.moving, step.moving + step.done + step.waiting) == (1, len(moves))
     cluster.go_on(500)
     while not isinstance(step, DuramenError) and step.done < len(moves):
-        step = cluster.wait(lambda done: office.begin(moves, 1, done))
+        step = cluster.wait(lambda done: cluster_admin.begin(moves, 1, done))
         cluster.go_on(200)
-    assert office.progress(moves).done == len(moves)
-    assert next(load for load in nodes(office.state) if load.node.id == 5).replicas == 0
-    taken = cluster.wait(lambda done: office.cancel(moves, done))
-    assert taken == office.progress(moves)
+    assert cluster_admin.progress(moves).done == len(moves)
+    assert next(load for load in nodes(cluster_admin.state) if load.node.id == 5).replicas == 0
+    taken = cluster.wait(lambda done: cluster_admin.cancel(moves, done))
+    assert taken == cluster_admin.progress(moves)
 
 
 def kind_of(answer: object) -> type | None:
@@ -167,42 +167,42 @@ def kind_of(answer: object) -> type | None:
 def test_nodes_drain_and_are_unregistered_when_they_are_gone() -> None:
     cluster = Operated()
     cluster.make("a", 5)
-    office = cluster.office
+    cluster_admin = cluster.cluster_admin
 
     def states() -> dict[int, str]:
-        return {load.node.id: load.state for load in nodes(office.state)}
+        return {load.node.id: load.state for load in nodes(cluster_admin.state)}
 
     assert set(states().values()) == {"live"}
-    assert sum(load.leaders for load in nodes(office.state)) == 5
-    assert kind(cluster.wait(lambda done: office.drain(9, done))) is NodeNotFound
-    assert cluster.wait(lambda done: office.drain(4, done)) is None
+    assert sum(load.leaders for load in nodes(cluster_admin.state)) == 5
+    assert kind(cluster.wait(lambda done: cluster_admin.drain(9, done))) is NodeNotFound
+    assert cluster.wait(lambda done: cluster_admin.drain(4, done)) is None
     cluster.go_on(100)
     assert states()[4] == "draining"
-    assert next(load for load in nodes(office.state) if load.node.id == 4).leaders == 0
-    assert kind(cluster.wait(lambda done: office.unregister(4, done))) is RequestInvalid
-    assert kind(cluster.wait(lambda done: office.remove(4, done))) is RequestInvalid
+    assert next(load for load in nodes(cluster_admin.state) if load.node.id == 4).leaders == 0
+    assert kind(cluster.wait(lambda done: cluster_admin.unregister(4, done))) is RequestInvalid
+    assert kind(cluster.wait(lambda done: cluster_admin.remove(4, done))) is RequestInvalid
 
 
 def test_a_node_that_is_gone_is_removed_with_its_vote() -> None:
     cluster = Operated()
-    office = cluster.office
+    cluster_admin = cluster.cluster_admin
     gone = next(node for node in (1, 2, 3) if node != cluster.leader.node_id)
     cluster.isolate(cluster.part(gone))
     cluster.go_on(1_000)
-    assert {load.node.id: load.state for load in nodes(office.state)}[gone] == "fenced"
-    assert cluster.wait(lambda done: office.remove(gone, done)) is None
+    assert {load.node.id: load.state for load in nodes(cluster_admin.state)}[gone] == "fenced"
+    assert cluster.wait(lambda done: cluster_admin.remove(gone, done)) is None
     cluster.go_on(100)
-    assert gone not in office.state.registrations
-    observed = cluster.wait(office.observe)
+    assert gone not in cluster_admin.state.registrations
+    observed = cluster.wait(cluster_admin.observe)
     assert isinstance(observed, Observed)
     assert gone not in [seen.replica.node_id for seen in observed.voters]
-    assert kind(cluster.wait(lambda done: office.remove(gone, done))) is NodeNotFound
+    assert kind(cluster.wait(lambda done: cluster_admin.remove(gone, done))) is NodeNotFound
 
 
 def test_voters_change_one_at_a_time_and_the_answer_is_committed() -> None:
     cluster = Operated()
-    office = cluster.office
-    seen = cluster.wait(office.observe)
+    cluster_admin = cluster.cluster_admin
+    seen = cluster.wait(cluster_admin.observe)
     assert isinstance(seen, Observed)
     assert seen.leader_id == cluster.leader.node_id
     assert [one.replica.node_id for one in seen.voters] == [1, 2, 3]
@@ -210,19 +210,19 @@ def test_voters_change_one_at_a_time_and_the_answer_is_committed() -> None:
     assert sorted(seen.applied) == [1, 2, 3, 4, 5]
 
     def added(node_id: int) -> type[DuramenError] | None:
-        return kind(cluster.wait(lambda done: office.add_voter(node_id, done)))
+        return kind(cluster.wait(lambda done: cluster_admin.add_voter(node_id, done)))
 
     assert (added(1), added(9)) == (VoterDuplicate, NodeNotFound)
     assert added(4) is None
-    seen = cluster.wait(office.observe)
+    seen = cluster.wait(cluster_admin.observe)
     assert isinstance(seen, Observed)
     assert [one.replica.node_id for one in seen.voters] == [1, 2, 3, 4]
-    assert kind(cluster.wait(lambda done: office.remove_voter(5, done))) is VoterNotFound
+    assert kind(cluster.wait(lambda done: cluster_admin.remove_voter(5, done))) is VoterNotFound
     # Who leads and is removed says that it is committed before it leads no more.
     leader = cluster.leader.node_id
     assert cluster.wait(lambda done: cluster.office_of(cluster.part(leader)).remove_voter(leader, done)) is None
     cluster.go_on(1_000)
-    seen = cluster.wait(office.observe)
+    seen = cluster.wait(cluster_admin.observe)
     assert isinstance(seen, Observed)
     assert leader not in [one.replica.node_id for one in seen.voters]
 
@@ -231,14 +231,14 @@ def test_a_voter_that_does_not_follow_is_not_added() -> None:
     cluster = Operated()
     cluster.isolate(cluster.part(4))
     cluster.go_on(2_000)
-    office = cluster.office
-    assert kind(cluster.wait(lambda done: office.add_voter(4, done))) is VotersUnsettled
+    cluster_admin = cluster.cluster_admin
+    assert kind(cluster.wait(lambda done: cluster_admin.add_voter(4, done))) is VotersUnsettled
 
 
 def test_there_is_one_change_of_the_voters_at_a_time_and_an_end_of_it_that_nobody_knows() -> None:
     cluster = Operated()
     old = cluster.leader
-    seen = cluster.wait(cluster.office.observe)
+    seen = cluster.wait(cluster.cluster_admin.observe)
     removed = [requests.RemoveVoter(row.replica) for row in seen.voters if row.replica.node_id != old.node_id]
     cluster.isolate(old)
     first, second = cluster.decide(removed[0]), cluster.decide(removed[1])
@@ -247,7 +247,7 @@ def test_there_is_one_change_of_the_voters_at_a_time_and_an_end_of_it_that_nobod
     assert [type(outcome) for outcome in first] == [OutcomeUnknown]
     cluster.cut = set()
     cluster.go_on(1_000)
-    seen = cluster.wait(cluster.office.observe)
+    seen = cluster.wait(cluster.cluster_admin.observe)
     assert [row.replica.node_id for row in seen.voters] == [1, 2, 3]
     unknown = requests.RemoveVoter(ReplicaId(9, "d"))
     assert type(cluster.decided(unknown)) is VoterNotFound
@@ -255,17 +255,17 @@ def test_there_is_one_change_of_the_voters_at_a_time_and_an_end_of_it_that_nobod
 
 def test_the_last_voter_stays() -> None:
     cluster = Operated()
-    office = cluster.office
+    cluster_admin = cluster.cluster_admin
     for _ in range(2):
         gone = next(node for node in (1, 2, 3) if node in voters(cluster) and node != cluster.leader.node_id)
-        assert cluster.wait(partial(office.remove_voter, gone)) is None
+        assert cluster.wait(partial(cluster_admin.remove_voter, gone)) is None
         cluster.go_on(200)
     (last,) = voters(cluster)
-    assert kind(cluster.wait(lambda done: office.remove_voter(last, done))) is RequestInvalid
+    assert kind(cluster.wait(lambda done: cluster_admin.remove_voter(last, done))) is RequestInvalid
 
 
 def voters(cluster: Operated) -> list[int]:
-    return [row.replica.node_id for row in cluster.wait(cluster.office.observe).voters]
+    return [row.replica.node_id for row in cluster.wait(cluster.cluster_admin.observe).voters]
 
 
 def test_without_a_controller_a_node_shows_what_it_knows_itself() -> None:
@@ -273,9 +273,9 @@ def test_without_a_controller_a_node_shows_what_it_knows_itself() -> None:
     for node_id in (1, 2, 3):
         cluster.part(node_id).end()
     cluster.go_on(1_000)
-    office = cluster.office
-    assert kind_of(cluster.wait(lambda done: office.observe(done, within_ms=200))) is NotController
-    seen, from_leader = cluster.wait(lambda done: office.look(done, within_ms=200))
+    cluster_admin = cluster.cluster_admin
+    assert kind_of(cluster.wait(lambda done: cluster_admin.observe(done, within_ms=200))) is NotController
+    seen, from_leader = cluster.wait(lambda done: cluster_admin.look(done, within_ms=200))
     assert not from_leader
     assert ([one.replica.node_id for one in seen.voters], seen.observers, seen.applied) == ([1, 2, 3], (), {})
 
@@ -294,9 +294,11 @@ def test_a_voter_is_reached_where_its_node_listens(endpoints: tuple[Endpoint, ..
     state.apply(NodeRegistered(3, directory, epoch=9, endpoints=endpoints))
     seen = described()
     observed = Observed(*seen[:5], tuple(seen.endpoints))
-    office, asking = office_of(lambda request: observed if isinstance(request, requests.Observe) else Done(), state)
+    cluster_admin, asking = office_of(
+        lambda request: observed if isinstance(request, requests.Observe) else Done(), state
+    )
     answers: list[DuramenError | None] = []
-    office.add_voter(3, answers.append)
+    cluster_admin.add_voter(3, answers.append)
     assert answers == [None]
     assert asking.asked[1] == requests.AddVoter(Voter(ReplicaId(3, directory), where))
 
@@ -310,9 +312,9 @@ class Alone:
     def __init__(self) -> None:
         self.hand = ManualBroker()
         self.hand.create("a", partitions=3)
-        self.office = self.hand.broker.standing.office
+        self.cluster_admin = self.hand.broker.membership.cluster_admin
         self.me = self.hand.broker.node_id
-        self.place = self.office.find("a", 1)
+        self.place = self.cluster_admin.find("a", 1)
 
     def error(self, ask: Callable[[Callable[[Any], None]], None]) -> type | None:
         answers: list[Any] = []
@@ -323,29 +325,29 @@ class Alone:
 
 def test_alone_nothing_needs_to_change_and_nothing_can() -> None:
     alone = Alone()
-    office, me, place = alone.office, alone.me, alone.place
+    cluster_admin, me, place = alone.cluster_admin, alone.me, alone.place
     elections: list[Any] = []
-    office.elect([place], elections.append)
-    office.elect_unclean([Survey(place, {1: ReplicaCompleteness(1, 5, 3)}, ())], elections.append)
+    cluster_admin.elect([place], elections.append)
+    cluster_admin.elect_unclean([Survey(place, {1: ReplicaCompleteness(1, 5, 3)}, ())], elections.append)
     assert [kind(one.error) for (one,) in elections] == [ElectionNotNeeded] * 2
-    assert office.electable() == []
-    assert alone.error(lambda done: office.reassign(place, [me], done)) is None
-    assert alone.error(lambda done: office.reassign(place, [me, 9], done)) is ReplicaAssignmentInvalid
-    assert alone.error(lambda done: office.reassign(place, None, done)) is ReassignmentNotFound
-    assert alone.error(lambda done: office.move_leader(place, me, done)) is None
-    assert alone.error(lambda done: office.move_leader(place, 9, done)) is LeaderUnavailable
-    assert alone.error(lambda done: office.unregister(me, done)) is RequestInvalid
-    assert alone.error(lambda done: office.unregister(9, done)) is NodeNotFound
-    assert alone.error(lambda done: office.drain(me, done)) is RequestInvalid
-    assert alone.error(lambda done: office.add_voter(me, done)) is VoterDuplicate
-    assert alone.error(lambda done: office.add_voter(9, done)) is NodeNotFound
-    assert alone.error(lambda done: office.remove_voter(me, done)) is RequestInvalid
-    assert alone.error(lambda done: office.remove_voter(9, done)) is VoterNotFound
-    assert alone.error(lambda done: office.set_feature_level(0, done)) is None
-    assert alone.error(lambda done: office.set_feature_level(1, done)) is UnsupportedFeature
+    assert cluster_admin.electable() == []
+    assert alone.error(lambda done: cluster_admin.reassign(place, [me], done)) is None
+    assert alone.error(lambda done: cluster_admin.reassign(place, [me, 9], done)) is ReplicaAssignmentInvalid
+    assert alone.error(lambda done: cluster_admin.reassign(place, None, done)) is ReassignmentNotFound
+    assert alone.error(lambda done: cluster_admin.move_leader(place, me, done)) is None
+    assert alone.error(lambda done: cluster_admin.move_leader(place, 9, done)) is LeaderUnavailable
+    assert alone.error(lambda done: cluster_admin.unregister(me, done)) is RequestInvalid
+    assert alone.error(lambda done: cluster_admin.unregister(9, done)) is NodeNotFound
+    assert alone.error(lambda done: cluster_admin.drain(me, done)) is RequestInvalid
+    assert alone.error(lambda done: cluster_admin.add_voter(me, done)) is VoterDuplicate
+    assert alone.error(lambda done: cluster_admin.add_voter(9, done)) is NodeNotFound
+    assert alone.error(lambda done: cluster_admin.remove_voter(me, done)) is RequestInvalid
+    assert alone.error(lambda done: cluster_admin.remove_voter(9, done)) is VoterNotFound
+    assert alone.error(lambda done: cluster_admin.set_feature_level(0, done)) is None
+    assert alone.error(lambda done: cluster_admin.set_feature_level(1, done)) is UnsupportedFeature
     plans: list[Any] = []
-    office.plan([], plans.append)
-    office.plan([me], plans.append)
+    cluster_admin.plan([], plans.append)
+    cluster_admin.plan([me], plans.append)
     assert plans == [(), ()]
     assert not alone.hand.broker.metadata_state.partitions
 
@@ -353,13 +355,13 @@ def test_alone_nothing_needs_to_change_and_nothing_can() -> None:
 def test_alone_a_node_is_the_quorum_and_has_all_there_is() -> None:
     alone = Alone()
     seen: list[Any] = []
-    alone.office.observe(seen.append)
+    alone.cluster_admin.observe(seen.append)
     observed = seen[0]
     (row,) = observed.voters
     assert (observed.leader_id, row.replica.node_id) == (alone.me, alone.me)
     assert observed.high_watermark == row.synced_offset == row.log_end_offset > 0
-    (load,) = nodes(alone.office.state)
+    (load,) = nodes(alone.cluster_admin.state)
     assert (load.node.id, load.state, load.leaders, load.replicas) == (alone.me, "live", 3, 3)
-    assert faults(alone.office.state) == PartitionFaults(3, [], [], [])
+    assert faults(alone.cluster_admin.state) == PartitionFaults(3, [], [], [])
     asked = requests.AddVoter(Voter(ReplicaId(9, str(UUID(int=9))), "h:1"))
-    assert alone.error(lambda done: alone.office.change_voters(asked, done)) is RequestInvalid
+    assert alone.error(lambda done: alone.cluster_admin.change_voters(asked, done)) is RequestInvalid

@@ -11,13 +11,13 @@ from tests.controller.quorum.world import World, voter_of
 from tests.raft.witness import Broken
 
 from duramen.base.ports import Buffer
+from duramen.broker.control.requests import AlterPartitions, Beat, Request
+from duramen.broker.control.responses import Answer, Outcome
 from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.controller.quorum.entries import events_of
 from duramen.controller.quorum.snapshot_chunks import Wire
 from duramen.metadata.alter_partition import InSyncMember, InSyncProposal
 from duramen.raft.voters import Voters
-from duramen.rpc.controller.requests import AlterPartitions, Beat, Request
-from duramen.rpc.controller.responses import Answer, Outcome
 
 LEAD_MS = 30  # between two looks of a leader at its followers
 

@@ -32,7 +32,7 @@ def test_the_highest_epoch_then_the_highest_end_is_the_most_complete(
 def test_live_replicas_say_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
     several = Several(3)
     registered = [node for node in state_of().registrations if not node.fenced]  # node 3 is about to stop
-    monkeypatch.setattr(type(several.broker(1).standing), "nodes", registered)
+    monkeypatch.setattr(type(several.broker(1).membership), "nodes", registered)
     created: CallbackResult[None] = CallbackResult()
     several.broker(1).create_stream(Definition("a", 1), created)
     several.settle()

@@ -3,8 +3,8 @@
 from tests.controller.active.test_active import Cluster, create, kinds
 
 from duramen.base.errors import NotController, OutcomeUnknown, ReplicationFactorInvalid
-from duramen.rpc.controller.requests import AllocateProducerIds, AwaitApplied
-from duramen.rpc.controller.responses import Answer
+from duramen.broker.control.requests import AllocateProducerIds, AwaitApplied
+from duramen.broker.control.responses import Answer
 
 
 def test_any_node_takes_a_request_and_passes_it_on() -> None:

@@ -4,12 +4,12 @@ from tests.controller.active.node import SESSIONS, TIMING, ControlNode
 from tests.controller.active.test_active import Cluster
 
 from duramen.base.errors import ClusterDiffers, DuramenError, NodeDuplicate
+from duramen.broker.control.requests import CreateStream, UnregisterNode
+from duramen.broker.control.responses import Answer
 from duramen.controller.dependencies import ControlKit
 from duramen.controller.membership.lifecycle import Lifecycle, LifecyclePhase
 from duramen.metadata.decisions import Definition
 from duramen.metadata.registration import Registration
-from duramen.rpc.controller.requests import CreateStream, UnregisterNode
-from duramen.rpc.controller.responses import Answer
 
 
 def another(node: ControlNode, wish: Registration, errors: list[DuramenError]) -> Lifecycle:

@@ -31,13 +31,13 @@ from duramen.base.errors import (
     VoterNotFound,
     VotersUnsettled,
 )
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Done, Observed
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.raft.voters import ReplicaId, Voter
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Done, Observed
 
 PARTITIONS = (
     PartitionState((1, 2), (1, 2), 1, 3, 3),
@@ -54,10 +54,10 @@ class Cluster:
 
     def __init__(self, script: Scripting = lambda _: Done()) -> None:
         by_hand = ByHand()
-        office, self.asking = office_of(script, state_of(*PARTITIONS))
+        cluster_admin, self.asking = office_of(script, state_of(*PARTITIONS))
         broker = by_hand.manual.broker
-        standing: Any = Operated(broker.standing, office)
-        broker.standing = standing
+        membership: Any = Operated(broker.membership, cluster_admin)
+        broker.membership = membership
         self.client: ManualConnection = by_hand.connect()
 
     def ask(self, api: ApiKey, version: int, message: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from itertools import count
 
 import pytest
 
+from duramen.broker.control import requests
+from duramen.broker.control.responses import IsrAnswers
 from duramen.codec.cluster.channels import PeerChannel
 from duramen.controller.active import active
 from duramen.controller.active.node_requests import alter_partitions
 from duramen.controller.active.pending_changes import Draft
 from duramen.metadata.decisions import Definition
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import IsrAnswers
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.world import ClusterWorld
 
@@ -110,7 +110,7 @@ def test_who_has_come_later_and_never_voted_does_not() -> None:
     taken: list[object] = []
     broker = world.nodes[1].broker
     assert broker is not None
-    broker.standing.office.remove_voter(3, taken.append)
+    broker.membership.cluster_admin.remove_voter(3, taken.append)
     world.end(node, power=False)
     until(world, lambda: taken == [None])
     until(world, lambda: node.ready)
@@ -134,11 +134,11 @@ def test_nobody_asks_for_a_node_that_drains_to_be_in_sync(monkeypatch: pytest.Mo
     world = forming()
     one = world.nodes[1]
     assert one.broker is not None
-    standing, partitions = one.broker.standing, world.witness.council.state.partitions
-    standing.ask(requests.CreateStream(Definition("drained", 6), 3), lambda _: None)
+    membership, partitions = one.broker.membership, world.witness.council.state.partitions
+    membership.ask(requests.CreateStream(Definition("drained", 6), 3), lambda _: None)
     until(world, lambda: partitions.replica_count(3) >= 6 and partitions.leader_count(3) >= 2)
     pass_by(world, 2_000_000)
-    standing.office.drain(3, lambda _: None)
+    membership.cluster_admin.drain(3, lambda _: None)
     until(world, lambda: 3 in world.witness.council.state.registrations.draining)
     until(world, lambda: not any(3 in partition.isr for _, partition in partitions))
     pass_by(world, 500_000)  # leaders that proposed others before they knew

@@ -13,6 +13,24 @@ from typing import NamedTuple
 from duramen.base.deadlines import Alarm
 from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, RequestTimedOut
 from duramen.base.ids import Position, new_stream_id
+from duramen.broker.control.requests import (
+    AddVoter,
+    AllocateProducerIds,
+    AlterPartitions,
+    AwaitApplied,
+    Beat,
+    CreateStream,
+    DeleteStream,
+    DrainNode,
+    Observe,
+    RebalanceLeaders,
+    Register,
+    RemoveVoter,
+    ReportDamage,
+    ReportLeaders,
+    Request,
+)
+from duramen.broker.control.responses import Answer, Created, Done, Observed, Outcome, Value, When
 from duramen.controller.active.admin_requests import create_stream, delete_stream, grant
 from duramen.controller.active.evacuation import Settling
 from duramen.controller.active.leader_balancer import AT_ONCE, Balancing
@@ -37,24 +55,6 @@ from duramen.metadata.bootstrap import form
 from duramen.metadata.events import Event
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId
-from duramen.rpc.controller.requests import (
-    AddVoter,
-    AllocateProducerIds,
-    AlterPartitions,
-    AwaitApplied,
-    Beat,
-    CreateStream,
-    DeleteStream,
-    DrainNode,
-    Observe,
-    RebalanceLeaders,
-    Register,
-    RemoveVoter,
-    ReportDamage,
-    ReportLeaders,
-    Request,
-)
-from duramen.rpc.controller.responses import Answer, Created, Done, Observed, Outcome, Value, When
 
 __all__ = ["ActiveController"]
 

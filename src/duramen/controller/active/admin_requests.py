@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from duramen.base.errors import NodeNotFound
 from duramen.base.ids import StreamId
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Created, Done, Planned, Stepped, Value
 from duramen.controller.active.pending_changes import Draft
 from duramen.metadata import decisions
 from duramen.metadata.bootstrap import adopt, set_feature_level
@@ -19,8 +21,6 @@ from duramen.metadata.rebalance import begin_moves, cancel_moves, plan, progress
 from duramen.metadata.registration import unregister
 from duramen.metadata.state import ControllerState
 from duramen.metadata.streams import configure_cluster, configure_replicated, create_replicated, grow_replicated
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Created, Done, Planned, Stepped, Value
 
 __all__ = ["create_stream", "delete_stream", "grant"]
 

@@ -5,6 +5,8 @@ from typing import Protocol
 
 from duramen.base.errors import NotController
 from duramen.base.ports import Worker
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import When
 from duramen.controller.active.active import ActiveController
 from duramen.controller.dependencies import ControlKit
 from duramen.controller.quorum.applier import ControllerView
@@ -12,8 +14,6 @@ from duramen.controller.quorum.runner import Runner
 from duramen.metadata.state import ControllerState
 from duramen.raft.effects import Became, Commit, Effect, Install
 from duramen.raft.roles import RaftRole
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import When
 
 __all__ = ["Controller", "ControllerListener"]
 

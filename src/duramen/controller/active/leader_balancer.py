@@ -5,7 +5,7 @@ from typing import Final
 
 from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.ports import Clock
-from duramen.rpc.controller.responses import Answer, Outcome, Stepped, When
+from duramen.broker.control.responses import Answer, Outcome, Stepped, When
 
 __all__ = ["AT_ONCE", "Balancing"]
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from duramen.base.errors import NodeNotFound
+from duramen.broker.control.requests import AlterPartitions, Beat, Register, ReportDamage, ReportLeaders
+from duramen.broker.control.responses import Beaten, Block, Done, Isr, IsrAnswers, Registered
 from duramen.controller.active.pending_changes import Draft
 from duramen.controller.active.sessions import NodeSessions
 from duramen.metadata.alter_partition import AlterPartitionRefusal, InSyncProposal, alter_partition
@@ -13,8 +15,6 @@ from duramen.metadata.leader_reports import depose, lose_records
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.registration import register
-from duramen.rpc.controller.requests import AlterPartitions, Beat, Register, ReportDamage, ReportLeaders
-from duramen.rpc.controller.responses import Beaten, Block, Done, Isr, IsrAnswers, Registered
 
 __all__ = [
     "allocate_ids",

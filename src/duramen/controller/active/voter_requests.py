@@ -13,10 +13,10 @@ from duramen.base.errors import (
     VoterNotFound,
     VotersUnsettled,
 )
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Answer, Done, When
 from duramen.controller.quorum.runner import Runner
 from duramen.raft.voter_changes import VoterAddition, VoterChangeRefusal, VoterRemoval
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Answer, Done, When
 
 __all__ = ["VoterChanges", "refusal_error"]
 

@@ -20,6 +20,10 @@ from duramen.base.errors import (
     VotersUnsettled,
 )
 from duramen.base.hosts import host_port
+from duramen.broker.control import requests
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import Answer, Observed, Outcome, Planned, Stepped, When
+from duramen.broker.membership import NodeMembership
 from duramen.controller.admin.replica_survey import Survey
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId
@@ -28,11 +32,17 @@ from duramen.metadata.registration import unregister
 from duramen.metadata.state import ControllerState
 from duramen.raft.description import QuorumDescription
 from duramen.raft.voters import ReplicaId, Voter
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import Answer, Observed, Outcome, Planned, Stepped, When
 
-__all__ = ["CLUSTER_ENDPOINT", "WITHIN_MS", "ClusterAdmin", "ControllerClient", "Elected", "Look", "endpoint_of"]
+__all__ = [
+    "CLUSTER_ENDPOINT",
+    "WITHIN_MS",
+    "AdministeredMembership",
+    "ClusterAdmin",
+    "ControllerClient",
+    "Elected",
+    "Look",
+    "endpoint_of",
+]
 
 WITHIN_MS: Final = 10_000
 """How long what is asked may take where nothing else is said."""
@@ -406,3 +416,11 @@ def _unheard(survey: Survey) -> LeaderUnavailable:
 
 def _error(outcome: Answer | DuramenError) -> DuramenError | None:
     return outcome if isinstance(outcome, DuramenError) else None
+
+
+class AdministeredMembership(NodeMembership, Protocol):
+    """The membership of a node, with its cluster admin; a standalone node has one too."""
+
+    @property
+    def cluster_admin(self) -> ClusterAdmin:
+        """What operators ask of the cluster."""

@@ -47,20 +47,20 @@ Done = Callable[[list[Survey]], None]
 class Completeness:
     """Asks the replicas of partitions what they have."""
 
-    def __init__(self, standing: Callable[[], NodeMembership], streams: BrokerStreams, caller: Caller) -> None:
-        self._standing = standing
+    def __init__(self, membership: Callable[[], NodeMembership], streams: BrokerStreams, caller: Caller) -> None:
+        self._membership = membership
         self._streams = streams
         self._caller = caller
         caller.server.handle(SURVEY_REPLICAS, self._serve)
 
     def survey(self, places: Sequence[PartitionId], done: Done) -> None:
         """Tell `done` of each partition, in their order, what its replicas have; it may be called at once."""
-        standing = self._standing()
-        live = {node.id for node in standing.nodes if not node.draining} or {self._caller.node_id}  # it is alone
+        membership = self._membership()
+        live = {node.id for node in membership.nodes if not node.draining} or {self._caller.node_id}  # it is alone
         by_node: dict[int, list[int]] = {}
         surveys = []
         for at, place in enumerate(places):
-            replicas = standing.partition(place).replicas
+            replicas = membership.partition(place).replicas
             surveys.append(Survey(place, {}, without(replicas, live)))
             for node_id in replicas:
                 if node_id in live:

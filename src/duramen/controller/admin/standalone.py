@@ -4,6 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from duramen.base.errors import DuramenError, RequestInvalid, VoterDuplicate, VoterNotFound
+from duramen.broker.control import requests
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import Answer, Observed, Outcome, Value, When
 from duramen.controller.active.admin_requests import grant
 from duramen.controller.active.pending_changes import Draft
 from duramen.controller.admin.cluster import ClusterAdmin
@@ -11,11 +14,8 @@ from duramen.metadata.events import StreamCreated
 from duramen.metadata.partitions import PartitionId, PartitionState, difference
 from duramen.metadata.state import ControllerState
 from duramen.raft.description import QuorumDescription
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import Answer, Observed, Outcome, Value, When
 
-__all__ = ["AloneAsking", "alone_office"]
+__all__ = ["AloneAsking", "standalone_admin"]
 
 _FIRST_EPOCH: Final = 1
 
@@ -73,7 +73,7 @@ class AloneAsking:
         return state
 
 
-def alone_office(
+def standalone_admin(
     node_id: int, state: Callable[[], ControllerState], described: Callable[[], QuorumDescription]
 ) -> ClusterAdmin:
     """The office of a node that is alone."""

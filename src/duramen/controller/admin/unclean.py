@@ -9,7 +9,7 @@ from typing import Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.ports import Clock
-from duramen.broker.membership import NodeMembership
+from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.controller.admin.completeness import Completeness
 from duramen.controller.admin.replica_survey import Survey
 from duramen.metadata.events import Event, PartitionChanged
@@ -28,13 +28,13 @@ class UncleanElections:
     def __init__(
         self,
         node_id: int,
-        standing: Callable[[], NodeMembership],
+        membership: Callable[[], AdministeredMembership],
         completeness: Completeness,
         clock: Clock,
         deadlines: Deadlines,
     ) -> None:
         self._node_id = node_id
-        self._standing = standing
+        self._membership = membership
         self._completeness = completeness
         self._clock = clock
         self._deadlines = deadlines
@@ -49,7 +49,7 @@ class UncleanElections:
 
     def _electable(self) -> frozenset[PartitionId]:
         """The partitions without a leader whose config allows one that may lack records."""
-        state = self._standing().state
+        state = self._membership().state
         rules = RulesOf(state)
         allowed = [stream.id for stream in state.streams.values() if rules[stream.id].may_lose]
         return frozenset(
@@ -69,10 +69,10 @@ class UncleanElections:
         waiting, self._before = electable & self._before, electable
         if electable:
             self._later()
-        if waiting and self._standing().controller_id == self._node_id:
+        if waiting and self._membership().controller_id == self._node_id:
             self._completeness.survey(sorted(waiting), self._surveyed)
 
     def _surveyed(self, surveys: Sequence[Survey]) -> None:
         found = [one for one in surveys if one.best is not None]
         if found:
-            self._standing().office.elect_unclean(found, lambda _: None)
+            self._membership().cluster_admin.elect_unclean(found, lambda _: None)

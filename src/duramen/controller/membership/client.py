@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from duramen.base.errors import DuramenError, NodeStarting, NotController, NotLeader
+from duramen.broker.control.methods import method_of
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import Answer, Outcome, When
 from duramen.controller.active.controller import Controller
 from duramen.controller.dependencies import ControlKit
-from duramen.rpc.controller.methods import method_of
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import Answer, Outcome, When
 from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway
 
 __all__ = ["Asker"]

@@ -5,13 +5,13 @@ from enum import Enum
 
 from duramen.base.deadlines import Alarm
 from duramen.base.errors import DuramenError, NodeDuplicate, NodeEpochStale, NodeNotFound, NotController, OutcomeUnknown
+from duramen.broker.control.requests import Beat, Register
+from duramen.broker.control.responses import Answer, Beaten, Outcome, Registered
 from duramen.controller.active.controller import Controller
 from duramen.controller.dependencies import ControlKit
 from duramen.controller.membership.client import Asker
 from duramen.metadata.heartbeats import Heartbeat
 from duramen.metadata.registration import Registration
-from duramen.rpc.controller.requests import Beat, Register
-from duramen.rpc.controller.responses import Answer, Beaten, Outcome, Registered
 
 __all__ = ["Lifecycle", "LifecyclePhase"]
 

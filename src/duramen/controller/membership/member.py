@@ -12,6 +12,9 @@ from duramen.base.errors import DuramenError, LogDamaged, StreamNotFound
 from duramen.base.ids import StreamId, stream_id_of
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
 from duramen.broker.changes import Done, ValueDone, settled
+from duramen.broker.control.methods import METHODS, method_of
+from duramen.broker.control.requests import Adopt, CreateStream, DeleteStream, Request
+from duramen.broker.control.responses import Answer, Outcome, When
 from duramen.broker.membership import MetadataListener
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
@@ -61,9 +64,6 @@ from duramen.replication.effects import Effect as ReplicaEffect
 from duramen.replication.machine import Behind
 from duramen.replication.partition import PartitionConfig
 from duramen.rpc.caller import Caller
-from duramen.rpc.controller.methods import METHODS, method_of
-from duramen.rpc.controller.requests import Adopt, CreateStream, DeleteStream, Request
-from duramen.rpc.controller.responses import Answer, Outcome, When
 from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import Wires
 from duramen.storage.store import Store
@@ -140,7 +140,7 @@ class ClusterMember:
             self._caller.server.handle(method, self.controller.ask)
         self._caller.server.handle(FETCH_RANGE, partial(serve_range, kit.store, self._partition_of))
         self.asker = Asker(self.controller, control)
-        self.office = ClusterAdmin(self.asker, lambda: self.state, kit.runner.describe)
+        self.cluster_admin = ClusterAdmin(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
             kit.wish._replace(damaged=kit.store.damaged),
             self.controller,
@@ -297,7 +297,7 @@ class ClusterMember:
 
     def _replica_failed(self, place: PartitionId, error: DuramenError) -> None:
         if isinstance(error, LogDamaged):
-            name = f"partition {place.partition} of {self.office.name(place)}"
+            name = f"partition {place.partition} of {self.cluster_admin.name(place)}"
             self._kit.report(f"{name} takes no part on this node: {error}")
         else:
             self._writability.replica_failed(error)
@@ -448,7 +448,7 @@ class ClusterMember:
     def _count(self, place: PartitionId, state: PartitionState, *, unclean: bool) -> None:
         before = self.tally.told(place, state, unclean=unclean)
         if before is not None and self._chronicle is not None:
-            name = f"{self.office.name(place)}-{place.partition}"
+            name = f"{self.cluster_admin.name(place)}-{place.partition}"
             self._chronicle.partition(name, before, state, unclean=unclean)
 
     def restored(self) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 from duramen.base.errors import NotController
 from duramen.base.metrics import Metrics, Sample
+from duramen.broker.control.responses import Observed
 from duramen.controller.membership.member import ClusterMember
 from duramen.metadata.stream_rules import RulesOf
 from duramen.raft.description import UNKNOWN
-from duramen.rpc.controller.responses import Observed
 
 __all__ = ["ClusterMeasures"]
 
@@ -53,7 +53,7 @@ class ClusterMeasures:
 
     def _quorum(self) -> Iterator[Observed]:
         try:
-            yield self._member.office.seen_from_here()
+            yield self._member.cluster_admin.seen_from_here()
         except NotController:
             return
 

@@ -10,14 +10,14 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NodeEpochStale, NodeNotFound, RequestInvalid
 from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
+from duramen.broker.control.requests import ReportDamage
+from duramen.broker.control.responses import Answer, Outcome
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.repair import RepairPiece, read_range
 from duramen.controller.membership.client import Asker
 from duramen.metadata.alter_partition import InSyncMember
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
-from duramen.rpc.controller.requests import ReportDamage
-from duramen.rpc.controller.responses import Answer, Outcome
 from duramen.rpc.methods import Method
 from duramen.storage.store import Store
 

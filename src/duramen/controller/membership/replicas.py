@@ -8,6 +8,8 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Worker
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Answer, IsrAnswers, Outcome
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.dependencies import ReplicaDependencies
@@ -33,8 +35,6 @@ from duramen.replication.messages import (
 from duramen.replication.partition import PartitionConfig
 from duramen.replication.timeouts import TIMEOUTS, ReplicaTimeouts
 from duramen.rpc.caller import Caller
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Answer, IsrAnswers, Outcome
 from duramen.storage.segment.segment import Segment
 from duramen.storage.store import Store
 

@@ -18,9 +18,11 @@ from duramen.base.ids import StreamId, new_stream_id
 from duramen.base.ports import Buffer, Clock, Randomness
 from duramen.broker.changes import Done as DecisionDone
 from duramen.broker.changes import ValueDone
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Block, Created, Done, Value
 from duramen.broker.membership import MetadataListener
 from duramen.broker.partition import Partition, Role
-from duramen.controller.admin.standalone import alone_office
+from duramen.controller.admin.standalone import standalone_admin
 from duramen.controller.standalone.metadata import LogQuorum, Metadata
 from duramen.metadata.decisions import (
     add_partitions,
@@ -38,8 +40,6 @@ from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.metadata.quotas import alter_quotas
 from duramen.metadata.state import ControllerState
 from duramen.replication.machine import Behind
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Block, Created, Done, Value
 from duramen.storage.store import Store
 
 __all__ = ["StandaloneNode"]
@@ -63,7 +63,7 @@ class StandaloneNode:
         self._listener: MetadataListener | None = None
         quorum = LogQuorum(store, clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._happened)
-        self.office = alone_office(
+        self.cluster_admin = standalone_admin(
             node_id, lambda: self._metadata.state, lambda: quorum.describe(node_id, directory_id)
         )
         mine = (node_id,)

@@ -7,10 +7,10 @@ from duramen.base.catalogue import GROUP
 from duramen.base.errors import ConfigInvalid, DuramenError
 from duramen.base.settings import Setting, Settings, Value, check, nearest
 from duramen.broker.changes import Changes, settled
+from duramen.broker.control.requests import ConfigureGroup
 from duramen.broker.stream_configs import ConfigEntry, ConfigSource
 from duramen.coordinators.group.share_configs import parse_reset
 from duramen.coordinators.group.values import group_value
-from duramen.rpc.controller.requests import ConfigureGroup
 
 __all__ = ["GroupConfigs"]
 

@@ -72,11 +72,11 @@ class Listing:
     """Lists groups."""
 
     def __init__(
-        self, standing: NodeMembership, groups: Coordinator, streams: BrokerStreams, store: Store, caller: Caller,
+        self, membership: NodeMembership, groups: Coordinator, streams: BrokerStreams, store: Store, caller: Caller,
         bounds: BoundsOf,
     ) -> None:  # fmt: skip
         self._bounds = bounds
-        self._standing = standing
+        self._membership = membership
         self._groups = groups
         self._streams = streams
         self._store = store
@@ -85,7 +85,7 @@ class Listing:
 
     def everywhere(self, after: str, limit: int, done: Callable[[ListedGroups], None]) -> None:
         """The first `limit` groups of all nodes whose ids come behind `after`. Who does not answer in time is named."""
-        nodes = {node.id for node in self._standing.nodes if node.holds_partitions} | {self._caller.node_id}
+        nodes = {node.id for node in self._membership.nodes if node.holds_partitions} | {self._caller.node_id}
         leaderless = self._leaderless()
 
         def gathered(result: Gathered[GroupRows]) -> None:
@@ -105,7 +105,7 @@ class Listing:
         if stream is None:
             return []
         places = (PartitionId(stream.id, index) for index in range(len(stream.partitions)))
-        return [place.partition for place in places if self._standing.partition(place).leader is None]
+        return [place.partition for place in places if self._membership.partition(place).leader is None]
 
     def _here(self, after: str, limit: int, done: RowsDone) -> None:
         ids = heapq.nsmallest(limit, (group.group_id for group in self._groups.listing() if group.group_id > after))

@@ -49,7 +49,7 @@ class ShareKit(NamedTuple):
     """What it works with. `configs` gives the configs that a group has of its own."""
 
     caller: Caller
-    standing: NodeMembership
+    membership: NodeMembership
     streams: BrokerStreams
     offsets: GroupOffsets
     store: Store
@@ -68,7 +68,7 @@ class ShareNodes:
         self.states = states
         updates = kit.settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
         self._coordinator = ShareCoordinator(states, self.is_gone, updates)
-        self._persister = SharePersister(states, kit.standing, kit.caller)
+        self._persister = SharePersister(states, kit.membership, kit.caller)
         self.sharing = Sharing(
             self._persister, kit.streams, kit.store, kit.clock, kit.deadlines, kit.settings, kit.configs, kit.metrics
         )  # fmt: skip
@@ -76,7 +76,7 @@ class ShareNodes:
             kit.offsets,
             kit.streams,
             self._persister,
-            lambda place: kit.standing.partition(PartitionId(*place)).leader_epoch,
+            lambda place: kit.membership.partition(PartitionId(*place)).leader_epoch,
         )
         kit.streams.listeners.append(self._stream_changed)
         server = kit.caller.server
@@ -93,7 +93,7 @@ class ShareNodes:
         found: dict[ShareKey, ShareOffset | DuramenError | None] = {}
         by_leader: dict[int | None, list[ShareKey]] = {}
         for key in keys:
-            leader = self._kit.standing.partition(PartitionId(key.topic_id, key.partition)).leader
+            leader = self._kit.membership.partition(PartitionId(key.topic_id, key.partition)).leader
             by_leader.setdefault(leader, []).append(key)
         left = len(by_leader) + 1
 
@@ -153,7 +153,7 @@ class ShareNodes:
     def is_gone(self, stream_id: StreamId) -> bool:
         """Whether a stream is known to have been deleted."""
         there = self._kit.streams.find_id(stream_id) is not None
-        return not there and (self.states.alone or self._kit.standing.is_gone(stream_id))
+        return not there and (self.states.alone or self._kit.membership.is_gone(stream_id))
 
     def _stream_changed(self, stream: Stream) -> None:
         if stream.deleted and self.states.ready:

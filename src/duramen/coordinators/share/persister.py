@@ -58,10 +58,10 @@ class SharePersister:
     """Asks the leaders of partitions."""
 
     def __init__(
-        self, states: ShareStates, standing: NodeMembership, caller: Caller
+        self, states: ShareStates, membership: NodeMembership, caller: Caller
     ) -> None:  # fmt: skip
         self._states = states
-        self._standing = standing
+        self._membership = membership
         self._caller = caller
         self._sequence = 0
 
@@ -134,7 +134,7 @@ class SharePersister:
         for key in keys:
             by_place.setdefault(PartitionId(key.topic_id, key.partition), []).append(key)
         for place, mine in by_place.items():
-            if self._standing.partition(place).leader is not None:
+            if self._membership.partition(place).leader is not None:
                 self._ask(partial(_same, place), DROP, partial(_drop, mine), gather.one())
         gather.end()
 
@@ -147,7 +147,7 @@ class SharePersister:
         """Ask the leader of a partition. `request` is what it is asked in its epoch; raises why it is not any more."""
 
         def leader() -> KnownLeader:
-            state = self._standing.partition(place_of())
+            state = self._membership.partition(place_of())
             return KnownLeader(state.leader, state.leader_epoch)
 
         def attempt(known: KnownLeader, left_ms: int, answered: Answered[Response]) -> Underway:

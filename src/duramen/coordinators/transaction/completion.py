@@ -43,7 +43,7 @@ class TransactionDependencies(NamedTuple):
     streams: BrokerStreams
     offsets: GroupOffsets
     store: Store
-    standing: NodeMembership
+    membership: NodeMembership
 
 
 class Endings:

@@ -82,7 +82,7 @@ class Transactions:
         self._lateness = Lateness(clock)
         self._cluster: ClusterTransactions | None = None
         self._ledger: TransactionStore
-        if places.standing.first_role is None:
+        if places.membership.first_role is None:
             endings = Endings(self._known, places, clock, metrics, report)
             self._ledger = OwnLedger(places.log, self._known, endings, report)
         else:

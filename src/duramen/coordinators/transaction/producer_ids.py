@@ -5,8 +5,8 @@ from functools import partial
 
 from duramen.base.errors import DuramenError
 from duramen.broker.changes import Changes
-from duramen.rpc.controller.requests import AllocateProducerIds
-from duramen.rpc.controller.responses import Block, Value
+from duramen.broker.control.requests import AllocateProducerIds
+from duramen.broker.control.responses import Block, Value
 
 __all__ = ["ProducerIdDone", "ProducerIds"]
 

@@ -137,7 +137,7 @@ def _takers(broker: Broker, stream: Stream) -> Sequence[int]:
     """Partitions for records without a key: those that are led here, or else anywhere."""
     here = [partition.index for partition in stream.partitions if partition.leads]
     every = range(len(stream.partitions))
-    led = (index for index in every if broker.standing.partition(PartitionId(stream.id, index)).leader is not None)
+    led = (index for index in every if broker.membership.partition(PartitionId(stream.id, index)).leader is not None)
     return here or list(led) or every
 
 

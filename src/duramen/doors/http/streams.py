@@ -73,7 +73,7 @@ def _describe(stream: Stream, broker: Broker) -> StreamInfo:
 
 
 def _partition(partition: Partition, stream: Stream, broker: Broker) -> PartitionInfo:
-    log, state = partition.log, broker.standing.partition(PartitionId(stream.id, partition.index))
+    log, state = partition.log, broker.membership.partition(PartitionId(stream.id, partition.index))
     return PartitionInfo(
         partition.index,
         state.leader,

@@ -85,7 +85,7 @@ class Capture:
         self._send = send
         self._on_room = on_room
         # Those that are led, and whether they are ready. None: the node is alone, and takes whatever comes.
-        self._led: dict[Partition, bool] | None = None if broker.standing.first_role is None else {}
+        self._led: dict[Partition, bool] | None = None if broker.membership.first_role is None else {}
         self._tree: SubjectTree[BoundStream] = SubjectTree()
         self._bound: dict[Stream, BoundStream] = {}
         self._remembering: dict[BoundStream, None] = {}  # those with message ids

@@ -98,7 +98,7 @@ class NatsDoor:
     async def start(self) -> None:
         """Find again what the last run knew, then connect, and stay connected. Raises OSError."""
         listened_ms = self._presence.read()
-        if self._broker.standing.first_role is not None:
+        if self._broker.membership.first_role is not None:
             self._leading = LedPartitions(
                 self._broker, self._capture,
                 listened_ms=listened_ms, report=_report, follow=self._follow, ready=self._when_come,

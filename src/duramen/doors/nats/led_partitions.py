@@ -44,14 +44,16 @@ class LedPartitions:
         ready: Callable[[Callable[[], None]], None],
     ) -> None:
         """`listened_ms`: until when this node is known to have listened before its start."""
-        standing = broker.standing
+        membership = broker.membership
         self._broker = broker
         self._capture = capture
         self._listened_ms = listened_ms
         self._report = report
         self._follow = follow
         self._ready = ready
-        self._succession = Succession(broker.node_id, lambda place: standing.partition(place).leader, standing.heard_ms)
+        self._succession = Succession(
+            broker.node_id, lambda place: membership.partition(place).leader, membership.heard_ms
+        )
         self._led: dict[PartitionId, Partition] = {}
         self._streams: dict[Stream, set[PartitionId]] = {}
         self._known: set[PartitionId] = set()  # of those led, of which all is known that was acknowledged

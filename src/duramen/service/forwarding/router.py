@@ -25,5 +25,5 @@ class Router(NamedTuple):
 
     def leader(self, partition: Partition) -> KnownLeader:
         """Who leads a partition, as far as is known here."""
-        state = self.broker.standing.partition(PartitionId(partition.log.key.stream_id, partition.index))
+        state = self.broker.membership.partition(PartitionId(partition.log.key.stream_id, partition.index))
         return KnownLeader(state.leader, state.leader_epoch)

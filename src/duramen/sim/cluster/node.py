@@ -266,7 +266,7 @@ class SimulatedNode:
         ports = Ports(process, self.clock, self._randomness, self.views)
         broker = WatchedBroker(
             ports, process.deadlines, store, Settings(BROKER, options=_OPTIONS | {"node.id": self.node_id}), metrics,
-            directory_id=self.directory_id, report=self.report, standing=self.member,
+            directory_id=self.directory_id, report=self.report, membership=self.member,
         )  # fmt: skip
         broker.watcher = self._watcher
         self.broker = broker

@@ -19,6 +19,8 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
 from duramen.broker.changes import ValueDone
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Block, Created, Done
 from duramen.broker.membership import MetadataListener
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
@@ -49,8 +51,6 @@ from duramen.replication.messages import (
     ReplicaFetchAnswer,
     ReplicaRefusal,
 )
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Block, Created, Done
 from duramen.rpc.wire import VERSION
 from duramen.service.broker import Broker, Ports
 from duramen.sim.broker import CallbackResult
@@ -96,7 +96,7 @@ class Standing:
         self._node.world.decide(self._node, request, done)
 
     @property
-    def office(self) -> ClusterAdmin:
+    def cluster_admin(self) -> ClusterAdmin:
         raise AssertionError("nobody operates this cluster")
 
     def behind(self) -> Iterator[Sequence[Behind]]:
@@ -162,14 +162,14 @@ class Node:
             node_id=self.node_id, limits=LIMITS,
         )  # fmt: skip
         self.replicas: Replicas | None = None
-        self.standing = Standing(self)
+        self.membership = Standing(self)
         self.applied = len(self.world.events)
         for event in self.world.events:
-            self.standing.state.apply(event)
+            self.membership.state.apply(event)
         self.broker = Broker(
             Ports(self.worker, self.world.clock, self.randomness, self.views), self.deadlines, self.store,
             self.settings, Metrics(), directory_id=str(directory.id), report=self.reports.append,
-            standing=self.standing,
+            membership=self.membership,
         )  # fmt: skip
         started: CallbackResult[None] = CallbackResult()
         self.broker.start(started)
@@ -180,10 +180,10 @@ class Node:
         self.broker_epoch = self.world.registered(self)
         kit = ReplicaDependencies(self.node_id, self.broker_epoch, self.store, self.world.clock, self.deadlines, self)
         self.replicas = Replicas(
-            kit, self.broker.partition, lambda place: config_of(self.standing.state, place.stream_id)
+            kit, self.broker.partition, lambda place: config_of(self.membership.state, place.stream_id)
         )
         self.tell_live()
-        for place, state in list(self.standing.state.partitions):
+        for place, state in list(self.membership.state.partitions):
             self.replicas.told(place, state)
 
     def tell_live(self) -> None:
@@ -206,7 +206,7 @@ class Node:
         """The next thing that the controller has said takes effect."""
         event = self.world.events[self.applied]
         self.applied += 1
-        state = self.standing.state
+        state = self.membership.state
         state.apply(event)
         assert self.replicas is not None
         if isinstance(event, StreamDeleted):

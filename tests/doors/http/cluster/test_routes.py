@@ -22,13 +22,13 @@ from duramen.base.errors import (
     VotersUnsettled,
 )
 from duramen.base.metrics import Metrics
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Done, Observed, Planned, Stepped
 from duramen.doors.http.cluster.routes import ROUTES
 from duramen.doors.http.serving.routes import Call, RouteNode
 from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.metadata.rebalance import MoveReason, ReplicaMove
 from duramen.raft.voters import ReplicaId, Voter
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Done, Observed, Planned, Stepped
 from duramen.sim.broker import ManualBroker
 
 PARTITIONS = (
@@ -50,9 +50,9 @@ class Cluster:
 
     def __init__(self, script: Scripting = lambda _: Done()) -> None:
         manual = ManualBroker()
-        office, self.asking = office_of(script, state_of(*PARTITIONS))
-        standing: Any = Operated(manual.broker.standing, office)
-        manual.broker.standing = standing
+        cluster_admin, self.asking = office_of(script, state_of(*PARTITIONS))
+        membership: Any = Operated(manual.broker.membership, cluster_admin)
+        manual.broker.membership = membership
         self._node = RouteNode(Metrics(), {}, str)
         self._node.broker = manual.broker
         self._node.cluster_id = "c"

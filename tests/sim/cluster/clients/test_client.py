@@ -5,11 +5,11 @@ from typing import Final
 from tests.sim.cluster.test_membership import forming, until
 
 from duramen.base.errors import DuramenError, NotLeader, OutOfOrderSequence, StorageFailed, StreamNotFound
+from duramen.broker.control import requests
 from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, encode
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
-from duramen.rpc.controller import requests
 from duramen.service.broker import Broker
 from duramen.sim.cluster.clients.calls import partition_at
 from duramen.sim.cluster.clients.client import ClusterClient
@@ -32,7 +32,7 @@ def partition_of(world: ClusterWorld, node_id: int, place: PartitionId) -> Parti
 def made(world: ClusterWorld) -> PartitionId:
     """A partition of three replicas that somebody leads."""
     config = {"min.insync.replicas": "1"}
-    broker_of(world, 1).standing.ask(requests.CreateStream(Definition("s", 1, config), 3), lambda _: None)
+    broker_of(world, 1).membership.ask(requests.CreateStream(Definition("s", 1, config), 3), lambda _: None)
     until(world, lambda: bool(world.calls.places()) and leads(world, world.calls.places()[0]))
     return world.calls.places()[0]
 

@@ -84,7 +84,7 @@ class Finishing:
                 self._settle(ending, one)
                 continue
             place = PartitionId(stream.id, one.partition)
-            leader = self._places.standing.partition(place).leader
+            leader = self._places.membership.partition(place).leader
             if leader is None:
                 self._later(ending, [one])
             else:

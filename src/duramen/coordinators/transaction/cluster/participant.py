@@ -40,7 +40,7 @@ class Participant:
     def check(self, coordinator: int, epoch: int) -> None:
         """Raise NotCoordinator where a newer epoch than this is known of a partition of `__transaction_state`."""
         place = self._places.log.place(coordinator)
-        known = max(self._epochs.get(coordinator, -1), self._places.standing.partition(place).leader_epoch)
+        known = max(self._epochs.get(coordinator, -1), self._places.membership.partition(place).leader_epoch)
         if epoch < known:
             raise NotCoordinator(f"another node coordinates these transactions since epoch {known}, after {epoch}")
         self._epochs[coordinator] = epoch

@@ -111,7 +111,7 @@ class TransactionVerification:
             except CoordinatorLoading as error:
                 self._refuse(lanes, error)
                 continue
-            leader = self._places.standing.partition(place).leader
+            leader = self._places.membership.partition(place).leader
             if leader is None:
                 self._refuse(lanes, NotCoordinator("nobody coordinates it now"))
                 continue

@@ -25,7 +25,7 @@ async def _node(call: Call) -> NodeInfo:
 async def _followers(call: Call) -> list[FollowerLag]:
     """The followers that lack something of what this node leads."""
     found: dict[int, FollowerLag] = {}
-    for at, behind in enumerate(call.broker.standing.behind(), 1):
+    for at, behind in enumerate(call.broker.membership.behind(), 1):
         if at % _AT_ONCE == 0:
             await asyncio.sleep(0)
         for one in behind:
@@ -51,7 +51,7 @@ async def _nodes(call: Call) -> NodeList:
     known = [KnownNode(mine.version, mine.node_id, mine.cluster_id, mine.addresses)]
     known += [
         KnownNode(None, node.id, mine.cluster_id, addresses_of(node))
-        for node in call.broker.standing.nodes
+        for node in call.broker.membership.nodes
         if node.id != mine.node_id
     ]
     return NodeList(sorted(known, key=lambda one: one.node_id))

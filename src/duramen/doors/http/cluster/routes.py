@@ -95,33 +95,33 @@ def _node_id(call: Call) -> int:
 # -- how it is ----------------------------------------------------------------------------------------
 
 
-async def _look(office: ClusterAdmin) -> Look:
-    return await _answer(lambda done: office.look(done, within_ms=_LOOK_MS))
+async def _look(cluster_admin: ClusterAdmin) -> Look:
+    return await _answer(lambda done: cluster_admin.look(done, within_ms=_LOOK_MS))
 
 
 async def _show(call: Call) -> ClusterInfo:
-    broker, office = call.broker, call.broker.standing.office
-    look = await _look(office)
-    found = faults(office.state)
+    broker, cluster_admin = call.broker, call.broker.membership.cluster_admin
+    look = await _look(cluster_admin)
+    found = faults(cluster_admin.state)
     return ClusterInfo(
         call.node.cluster_id,
         broker.node_id,
-        not office.state.cluster_id,
-        office.state.feature_level,
+        not cluster_admin.state.cluster_id,
+        cluster_admin.state.feature_level,
         _quorum(look),
-        _nodes(office, look),
+        _nodes(cluster_admin, look),
         PartitionsInfo(
             found.partitions,
-            _places(office, found.leaderless),
-            _places(office, found.under_replicated),
-            _places(office, found.moving),
+            _places(cluster_admin, found.leaderless),
+            _places(cluster_admin, found.under_replicated),
+            _places(cluster_admin, found.moving),
         ),
     )
 
 
-def _places(office: ClusterAdmin, places: Sequence[PartitionId]) -> PlacesInfo:
+def _places(cluster_admin: ClusterAdmin, places: Sequence[PartitionId]) -> PlacesInfo:
     return PlacesInfo(
-        len(places), [PartitionPlace(office.name(place), place.partition) for place in places[:MOST_PLACES]]
+        len(places), [PartitionPlace(cluster_admin.name(place), place.partition) for place in places[:MOST_PLACES]]
     )
 
 
@@ -156,7 +156,7 @@ def _replica(row: ReplicaProgress, end_offset: int) -> QuorumReplica:
     )
 
 
-def _nodes(office: ClusterAdmin, look: Look) -> list[ClusterNode]:
+def _nodes(cluster_admin: ClusterAdmin, look: Look) -> list[ClusterNode]:
     voters = {row.replica.node_id for row in look.observed.voters}
     return [
         ClusterNode(
@@ -172,64 +172,64 @@ def _nodes(office: ClusterAdmin, look: Look) -> list[ClusterNode]:
             load.read_replicas,
             look.observed.applied.get(load.node.id),
         )
-        for load in nodes(office.state)
+        for load in nodes(cluster_admin.state)
     ]  # fmt: skip
 
 
 async def _list_nodes(call: Call) -> ClusterNodes:
-    office = call.broker.standing.office
-    return ClusterNodes(_nodes(office, await _look(office)))
+    cluster_admin = call.broker.membership.cluster_admin
+    return ClusterNodes(_nodes(cluster_admin, await _look(cluster_admin)))
 
 
 async def _show_quorum(call: Call) -> QuorumInfo:
-    return _quorum(await _look(call.broker.standing.office))
+    return _quorum(await _look(call.broker.membership.cluster_admin))
 
 
 # -- nodes and voters ---------------------------------------------------------------------------------
 
 
 async def _drain(call: Call) -> None:
-    office, node_id = call.broker.standing.office, _node_id(call)
-    await completion(lambda done: office.drain(node_id, done))
+    cluster_admin, node_id = call.broker.membership.cluster_admin, _node_id(call)
+    await completion(lambda done: cluster_admin.drain(node_id, done))
 
 
 async def _remove(call: Call) -> None:
-    office, node_id = call.broker.standing.office, _node_id(call)
-    await completion(lambda done: office.remove(node_id, done))
+    cluster_admin, node_id = call.broker.membership.cluster_admin, _node_id(call)
+    await completion(lambda done: cluster_admin.remove(node_id, done))
 
 
 async def _add_voter(call: Call, body: VoterWish) -> None:
-    office = call.broker.standing.office
-    await completion(lambda done: office.add_voter(body.node_id, done))
+    cluster_admin = call.broker.membership.cluster_admin
+    await completion(lambda done: cluster_admin.add_voter(body.node_id, done))
 
 
 async def _remove_voter(call: Call) -> None:
-    office, node_id = call.broker.standing.office, _node_id(call)
-    await completion(lambda done: office.remove_voter(node_id, done))
+    cluster_admin, node_id = call.broker.membership.cluster_admin, _node_id(call)
+    await completion(lambda done: cluster_admin.remove_voter(node_id, done))
 
 
 async def _show_upgrade(call: Call) -> UpgradeInfo:
-    found = upgrade_of(call.broker.standing.office.state)
+    found = upgrade_of(call.broker.membership.cluster_admin.state)
     changes = [ConfigChange(one.stream, MIN_IN_SYNC, one.before, one.after) for one in found.changes]
     return UpgradeInfo(found.level, found.highest_level, list(found.older), changes)
 
 
 async def _set_feature_level(call: Call, body: FeatureLevelWish) -> None:
-    office = call.broker.standing.office
-    await completion(lambda done: office.set_feature_level(body.level, done))
+    cluster_admin = call.broker.membership.cluster_admin
+    await completion(lambda done: cluster_admin.set_feature_level(body.level, done))
 
 
 # -- leaders ------------------------------------------------------------------------------------------
 
 
 async def _elect(call: Call, body: ElectionWish) -> PartitionOutcomes:
-    office = call.broker.standing.office
+    cluster_admin = call.broker.membership.cluster_admin
     if body.leader is not None:
-        return await _move_leaders(office, body)
+        return await _move_leaders(cluster_admin, body)
     if body.partitions is None:
-        wanted = office.electable(unclean=body.unclean)
+        wanted = cluster_admin.electable(unclean=body.unclean)
     else:
-        wanted = [office.find(place.stream, place.partition) for place in body.partitions]
+        wanted = [cluster_admin.find(place.stream, place.partition) for place in body.partitions]
     elected: asyncio.Future[list[Elected]] = asyncio.get_running_loop().create_future()
 
     def done(found: list[Elected]) -> None:
@@ -237,10 +237,12 @@ async def _elect(call: Call, body: ElectionWish) -> PartitionOutcomes:
             elected.set_result(found)
 
     if body.unclean:
-        office.elect_unclean(await _surveyed(call, wanted), done)
+        cluster_admin.elect_unclean(await _surveyed(call, wanted), done)
     else:
-        office.elect(wanted, done)
-    return PartitionOutcomes([_outcome(office.name(place), place.partition, error) for place, error in await elected])
+        cluster_admin.elect(wanted, done)
+    return PartitionOutcomes(
+        [_outcome(cluster_admin.name(place), place.partition, error) for place, error in await elected]
+    )
 
 
 async def _surveyed(call: Call, places: Sequence[PartitionId]) -> list[Survey]:
@@ -250,34 +252,34 @@ async def _surveyed(call: Call, places: Sequence[PartitionId]) -> list[Survey]:
 
 
 async def _survey(call: Call, body: SurveyWish) -> SurveyInfo:
-    office = call.broker.standing.office
+    cluster_admin = call.broker.membership.cluster_admin
     if body.partitions is None:
-        wanted = office.electable(unclean=True)
+        wanted = cluster_admin.electable(unclean=True)
     else:
-        named = [office.find(place.stream, place.partition) for place in body.partitions]
-        electable = frozenset(office.electable(unclean=True))
+        named = [cluster_admin.find(place.stream, place.partition) for place in body.partitions]
+        electable = frozenset(cluster_admin.electable(unclean=True))
         wanted = [place for place in named if place in electable]
-    return SurveyInfo([_surveyed_partition(office, one) for one in await _surveyed(call, wanted)])
+    return SurveyInfo([_surveyed_partition(cluster_admin, one) for one in await _surveyed(call, wanted)])
 
 
-def _surveyed_partition(office: ClusterAdmin, survey: Survey) -> SurveyedPartition:
+def _surveyed_partition(cluster_admin: ClusterAdmin, survey: Survey) -> SurveyedPartition:
     best, place = survey.best, survey.place
     kept = None if best is None else survey.kept[best]
     return SurveyedPartition(
-        office.name(place), place.partition, best,
+        cluster_admin.name(place), place.partition, best,
         None if kept is None else kept.leader_epoch, None if kept is None else kept.end_offset,
         survey.known_end, survey.lost, list(survey.silent),
     )  # fmt: skip
 
 
-async def _move_leaders(office: ClusterAdmin, wish: ElectionWish) -> PartitionOutcomes:
+async def _move_leaders(cluster_admin: ClusterAdmin, wish: ElectionWish) -> PartitionOutcomes:
     node_id = wish.leader
     if node_id is None or wish.partitions is None or wish.unclean:
         raise RequestInvalid("a `leader` is for `partitions` that are named, and is never unclean")
     found = []
-    for place in [office.find(one.stream, one.partition) for one in wish.partitions]:
-        error = await outcome(partial(office.move_leader, place, node_id))
-        found.append(_outcome(office.name(place), place.partition, error))
+    for place in [cluster_admin.find(one.stream, one.partition) for one in wish.partitions]:
+        error = await outcome(partial(cluster_admin.move_leader, place, node_id))
+        found.append(_outcome(cluster_admin.name(place), place.partition, error))
     return PartitionOutcomes(found)
 
 
@@ -291,41 +293,41 @@ def _outcome(stream: str, partition: int, error: DuramenError | None) -> Partiti
 
 
 async def _list_reassignments(call: Call) -> ReassignmentList:
-    office = call.broker.standing.office
+    cluster_admin = call.broker.membership.cluster_admin
     return ReassignmentList(
         [
             ReassignmentInfo(
-                office.name(place), place.partition, list(one.replicas), list(one.adding), list(one.removing)
+                cluster_admin.name(place), place.partition, list(one.replicas), list(one.adding), list(one.removing)
             )
-            for place, one in moving(office.state)
+            for place, one in moving(cluster_admin.state)
         ]
     )
 
 
 async def _reassign(call: Call, body: ReassignmentWishes) -> PartitionOutcomes:
-    office = call.broker.standing.office
-    places = [office.find(one.stream, one.partition) for one in body.partitions]
+    cluster_admin = call.broker.membership.cluster_admin
+    places = [cluster_admin.find(one.stream, one.partition) for one in body.partitions]
     found = []
     for place, wish in zip(places, body.partitions, strict=True):
-        error = await outcome(partial(office.reassign, place, wish.replicas))
+        error = await outcome(partial(cluster_admin.reassign, place, wish.replicas))
         found.append(_outcome(wish.stream, wish.partition, error))
     return PartitionOutcomes(found)
 
 
 async def _plan(call: Call, body: PlanWish) -> PlanInfo:
-    office = call.broker.standing.office
-    planned: Sequence[ReplicaMove] = await _answer(lambda done: office.plan(body.without_nodes, done))
-    moves = [move for move in planned if not move.copies or _has_leader(office.state, move.place)]
+    cluster_admin = call.broker.membership.cluster_admin
+    planned: Sequence[ReplicaMove] = await _answer(lambda done: cluster_admin.plan(body.without_nodes, done))
+    moves = [move for move in planned if not move.copies or _has_leader(cluster_admin.state, move.place)]
     return PlanInfo(
         [
             MoveInfo(
-                office.name(move.place), move.place.partition, list(move.before), list(move.after),
+                cluster_admin.name(move.place), move.place.partition, list(move.before), list(move.after),
                 [reason.value for reason in move.reasons], move.copies,
             )
             for move in moves
         ],
-        _places(office, _kept(office.state, moves, frozenset(body.without_nodes))),
-        _places(office, _leaderless(office.state, frozenset(body.without_nodes))),
+        _places(cluster_admin, _kept(cluster_admin.state, moves, frozenset(body.without_nodes))),
+        _places(cluster_admin, _leaderless(cluster_admin.state, frozenset(body.without_nodes))),
     )  # fmt: skip
 
 
@@ -354,12 +356,12 @@ def _leaderless(state: ControllerState, emptied: Collection[int]) -> list[Partit
     ]
 
 
-def _moves(office: ClusterAdmin, wishes: Iterable[MoveWish]) -> tuple[list[ReplicaMove], int]:
+def _moves(cluster_admin: ClusterAdmin, wishes: Iterable[MoveWish]) -> tuple[list[ReplicaMove], int]:
     """The moves, and how many are of streams that are gone."""
     moves, gone = [], 0
     for wish in wishes:
         try:
-            place = office.find(wish.stream, wish.partition)
+            place = cluster_admin.find(wish.stream, wish.partition)
         except StreamNotFound:
             gone += 1
         else:
@@ -367,36 +369,38 @@ def _moves(office: ClusterAdmin, wishes: Iterable[MoveWish]) -> tuple[list[Repli
     return moves, gone
 
 
-def _progress(office: ClusterAdmin, moves: Iterable[ReplicaMove], progress: MovesProgress, gone: int) -> ProgressInfo:
-    partitions = office.state.partitions
+def _progress(
+    cluster_admin: ClusterAdmin, moves: Iterable[ReplicaMove], progress: MovesProgress, gone: int
+) -> ProgressInfo:
+    partitions = cluster_admin.state.partitions
     states = ((move, partitions.get(move.place)) for move in moves)
     waiting = [
         move.place
         for move, one in states
         if one is not None and one.leader is None and (one.is_moving or one.target == move.before)
     ]
-    places = _places(office, waiting)
+    places = _places(cluster_admin, waiting)
     return ProgressInfo(progress.done, progress.moving, progress.waiting, progress.void + gone, places)
 
 
 async def _begin(call: Call, body: StepWish) -> ProgressInfo:
-    office = call.broker.standing.office
-    moves, gone = _moves(office, body.moves)
-    step: MovesProgress = await _answer(lambda done: office.begin(moves, body.at_once, done))
-    return _progress(office, moves, step, gone)
+    cluster_admin = call.broker.membership.cluster_admin
+    moves, gone = _moves(cluster_admin, body.moves)
+    step: MovesProgress = await _answer(lambda done: cluster_admin.begin(moves, body.at_once, done))
+    return _progress(cluster_admin, moves, step, gone)
 
 
 async def _show_progress(call: Call, body: MovesWish) -> ProgressInfo:
-    office = call.broker.standing.office
-    moves, gone = _moves(office, body.moves)
-    return _progress(office, moves, office.progress(moves), gone)
+    cluster_admin = call.broker.membership.cluster_admin
+    moves, gone = _moves(cluster_admin, body.moves)
+    return _progress(cluster_admin, moves, cluster_admin.progress(moves), gone)
 
 
 async def _cancel(call: Call, body: MovesWish) -> ProgressInfo:
-    office = call.broker.standing.office
-    moves, gone = _moves(office, body.moves)
-    step: MovesProgress = await _answer(lambda done: office.cancel(moves, done))
-    return _progress(office, moves, step, gone)
+    cluster_admin = call.broker.membership.cluster_admin
+    moves, gone = _moves(cluster_admin, body.moves)
+    step: MovesProgress = await _answer(lambda done: cluster_admin.cancel(moves, done))
+    return _progress(cluster_admin, moves, step, gone)
 
 
 def _plan_bytes(_: Call) -> int:

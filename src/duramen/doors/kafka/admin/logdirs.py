@@ -98,7 +98,7 @@ def _held(context: Context, stream: Stream | None, index: int) -> ErrorCode:
     broker = context.broker
     if stream is None or not 0 <= index < len(stream.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    holds = broker.node_id in broker.standing.partition(PartitionId(stream.id, index)).replicas
+    holds = broker.node_id in broker.membership.partition(PartitionId(stream.id, index)).replicas
     return ErrorCode.NONE if holds else ErrorCode.REPLICA_NOT_AVAILABLE
 
 

@@ -88,7 +88,7 @@ def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
     exchange.reply(
         {
             "cluster_id": context.cluster_id,
-            "controller_id": context.broker.standing.controller_id,
+            "controller_id": context.broker.membership.controller_id,
             "brokers": _shown(context, fenced=fenced),
             "cluster_authorized_operations": (_CLUSTER_OPERATIONS if may else 0) if wanted else _NO_OPERATIONS,
         }
@@ -264,5 +264,5 @@ def nodes(context: Context) -> Message:
     return {
         "brokers": [broker._asdict() for broker in shown_brokers(context)],
         "cluster_id": context.cluster_id,
-        "controller_id": context.broker.standing.controller_id,
+        "controller_id": context.broker.membership.controller_id,
     }

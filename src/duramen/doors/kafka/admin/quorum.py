@@ -6,6 +6,8 @@ from uuid import UUID
 
 from duramen.base.errors import ClusterDiffers, DuramenError, RequestInvalid
 from duramen.base.hosts import host_port
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Observed
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.controller.admin.cluster import CLUSTER_ENDPOINT
@@ -15,8 +17,6 @@ from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.raft.description import ReplicaProgress
 from duramen.raft.voters import ReplicaId, Voter
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Observed
 
 __all__ = [
     "handle_add_raft_voter",
@@ -61,7 +61,7 @@ def handle_describe_quorum(context: Context, exchange: Exchange) -> None:
         topic = {"topic_name": _METADATA_TOPIC, "partitions": [partition]}
         exchange.reply({"topics": [topic], "nodes": _nodes(observed.endpoints)})
 
-    context.broker.standing.office.observe(done)
+    context.broker.membership.cluster_admin.observe(done)
 
 
 def _unknown(topic: Message) -> Message:
@@ -117,7 +117,7 @@ def handle_add_raft_voter(context: Context, exchange: Exchange) -> None:
         return
     listener = request["listeners"][0]
     voter = Voter(replica, host_port(listener["host"], listener["port"]))
-    context.broker.standing.office.change_voters(
+    context.broker.membership.cluster_admin.change_voters(
         requests.AddVoter(voter),
         lambda error: _settled(exchange, error),
         within_ms=within_ms(request["timeout_ms"]),
@@ -132,7 +132,9 @@ def handle_remove_raft_voter(context: Context, exchange: Exchange) -> None:
     except DuramenError as error:
         _settled(exchange, error)
         return
-    context.broker.standing.office.change_voters(requests.RemoveVoter(replica), lambda error: _settled(exchange, error))
+    context.broker.membership.cluster_admin.change_voters(
+        requests.RemoveVoter(replica), lambda error: _settled(exchange, error)
+    )
 
 
 def _named_replica(context: Context, request: Message) -> ReplicaId:
@@ -146,4 +148,4 @@ def _named_replica(context: Context, request: Message) -> ReplicaId:
 def handle_unregister_broker(context: Context, exchange: Exchange) -> None:
     """Let a node take part no more that is gone and holds nothing."""
     node_id = exchange.message()["broker_id"]
-    context.broker.standing.office.unregister(node_id, lambda error: _settled(exchange, error))
+    context.broker.membership.cluster_admin.unregister(node_id, lambda error: _settled(exchange, error))

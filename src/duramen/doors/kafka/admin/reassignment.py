@@ -55,10 +55,10 @@ def handle_elect_leaders(context: Context, exchange: Exchange) -> None:
     """Elect leaders of partitions, or of all: of these only those are told whose leader could be another one."""
     request = exchange.message()
     kind, asked = request["election_type"], request["topic_partitions"]
-    office = context.broker.standing.office
+    cluster_admin = context.broker.membership.cluster_admin
     unclean = kind == _UNCLEAN
     if asked is None:
-        named = [(office.name(place), place.partition) for place in office.electable(unclean=unclean)]
+        named = [(cluster_admin.name(place), place.partition) for place in cluster_admin.electable(unclean=unclean)]
     else:
         named = [(topic["topic"], index) for topic in asked for index in topic["partitions"]]
     refusal = None if asked is None else _too_many(len(named))
@@ -71,7 +71,7 @@ def handle_elect_leaders(context: Context, exchange: Exchange) -> None:
     places: dict[PartitionId, tuple[str, int]] = {}
     for name, index in named:
         try:
-            places[office.find(name, index)] = (name, index)
+            places[cluster_admin.find(name, index)] = (name, index)
         except DuramenError as error:
             errors[name, index] = error
 
@@ -83,10 +83,10 @@ def handle_elect_leaders(context: Context, exchange: Exchange) -> None:
     limit_ms = within_ms(request["timeout_ms"])
     if unclean:
         context.broker.completeness.survey(
-            list(places), lambda surveys: office.elect_unclean(surveys, done, within_ms=limit_ms)
+            list(places), lambda surveys: cluster_admin.elect_unclean(surveys, done, within_ms=limit_ms)
         )
     else:
-        office.elect(places, done, within_ms=limit_ms)
+        cluster_admin.elect(places, done, within_ms=limit_ms)
 
 
 def _answer_elections(
@@ -129,16 +129,16 @@ def handle_alter_partition_reassignments(context: Context, exchange: Exchange) -
         exchange.reply({"allow_replication_factor_change": resize, "responses": responses})
 
     put = gather(len(wanted), reply)
-    office = context.broker.standing.office
+    cluster_admin = context.broker.membership.cluster_admin
     for at, (name, partition) in enumerate(wanted):
         index = partition["partition_index"]
         done = partial(_reassigned, partial(put, at), index)
         try:
-            place = office.find(name, index)
+            place = cluster_admin.find(name, index)
         except DuramenError as error:
             done(error)
         else:
-            office.reassign(place, partition["replicas"], done, may_resize=resize, within_ms=limit_ms)
+            cluster_admin.reassign(place, partition["replicas"], done, may_resize=resize, within_ms=limit_ms)
 
 
 def _reassigned(put: Callable[[Message], None], index: int, error: DuramenError | None) -> None:
@@ -149,10 +149,10 @@ def handle_list_partition_reassignments(context: Context, exchange: Exchange) ->
     """The partitions whose reassignment is under way: of those asked for, or of all."""
     asked = exchange.message()["topics"]
     wanted = None if asked is None else {(topic["name"], at) for topic in asked for at in topic["partition_indexes"]}
-    office = context.broker.standing.office
+    cluster_admin = context.broker.membership.cluster_admin
     topics: dict[str, list[Message]] = {}
-    for place, partition in moving(office.state):
-        name = office.name(place)
+    for place, partition in moving(cluster_admin.state):
+        name = cluster_admin.name(place)
         if wanted is None or (name, place.partition) in wanted:
             entry = {
                 "partition_index": place.partition,

@@ -92,7 +92,7 @@ def _page(
 def _partitions(context: Context, stream: Stream, first: int, count: int) -> Iterator[Message]:
     live = live_brokers(context)
     for partition in stream.partitions[first : first + count]:
-        state = context.broker.standing.partition(PartitionId(stream.id, partition.index))
+        state = context.broker.membership.partition(PartitionId(stream.id, partition.index))
         yield {
             **partition_answer(context, stream, partition, live),
             "eligible_leader_replicas": state.elr,

@@ -113,7 +113,7 @@ def _created(
             answer.update(
                 topic_id=stream.id,
                 num_partitions=len(stream.partitions),
-                replication_factor=len(context.broker.standing.partition(PartitionId(stream.id, 0)).replicas),
+                replication_factor=len(context.broker.membership.partition(PartitionId(stream.id, 0)).replicas),
                 configs=[_config(described(entry)) for entry in entries],
             )
         put(answer)

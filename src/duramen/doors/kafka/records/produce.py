@@ -225,6 +225,6 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
                 done(-1, gap)
                 continue
             partition.append(records, done, admit, all_replicas=all_replicas)
-    if all_replicas and context.broker.standing.nodes:
+    if all_replicas and context.broker.membership.nodes:
         pending.give_up_in_time(request)
     pending.finish()

@@ -43,12 +43,12 @@ class BrokerAt(NamedTuple):
 
 def brokers(context: Context) -> Sequence[BrokerAt]:
     """The brokers that are live; a node that is alone is where the client has found it."""
-    return _where(context, context.broker.standing.nodes)
+    return _where(context, context.broker.membership.nodes)
 
 
 def shown_brokers(context: Context) -> Sequence[BrokerAt]:
     """As `brokers`, and those that were live a while ago: clients go on looking for them."""
-    return _where(context, context.broker.standing.shown_nodes)
+    return _where(context, context.broker.membership.shown_nodes)
 
 
 def _where(context: Context, nodes: Sequence[Node]) -> Sequence[BrokerAt]:
@@ -60,14 +60,16 @@ def _where(context: Context, nodes: Sequence[Node]) -> Sequence[BrokerAt]:
 def fenced_brokers(context: Context) -> Sequence[BrokerAt]:
     """The brokers that are registered and fenced; none of a node that is alone."""
     fenced = [
-        node for node in context.broker.standing.office.state.registrations if node.fenced and node.holds_partitions
+        node
+        for node in context.broker.membership.cluster_admin.state.registrations
+        if node.fenced and node.holds_partitions
     ]
     return [found for node in fenced if (found := _reached(node)) is not None]
 
 
 def live_brokers(context: Context) -> frozenset[int] | None:
     """The ids of the brokers that are live; None where this one is alone."""
-    return frozenset(node.id for node in context.broker.standing.nodes) or None
+    return frozenset(node.id for node in context.broker.membership.nodes) or None
 
 
 def broker_at(context: Context, node_id: int) -> BrokerAt | None:
@@ -82,7 +84,7 @@ def _reached(node: Node) -> BrokerAt | None:
 
 def leader_of(context: Context, partition: Partition) -> LeaderHint:
     """Who leads a partition, for a client that has asked another."""
-    state = context.broker.standing.partition(PartitionId(partition.log.key.stream_id, partition.index))
+    state = context.broker.membership.partition(PartitionId(partition.log.key.stream_id, partition.index))
     return LeaderHint(_NOBODY if state.leader is None else state.leader, state.leader_epoch)
 
 
@@ -96,13 +98,13 @@ def coordinator_place(context: Context, stream: Stream | None, index: int) -> Br
     """The broker that leads a partition; None where nobody does, or it is not there yet."""
     if stream is None or not 0 <= index < len(stream.partitions):
         return None
-    leader = context.broker.standing.partition(PartitionId(stream.id, index)).leader
+    leader = context.broker.membership.partition(PartitionId(stream.id, index)).leader
     return None if leader is None else broker_at(context, leader)
 
 
 def partition_answer(context: Context, stream: Stream, partition: Partition, live: frozenset[int] | None) -> Message:
     """What metadata says of a partition; `live` are the brokers there are, None: only this one, which is alone."""
-    state = context.broker.standing.partition(PartitionId(stream.id, partition.index))
+    state = context.broker.membership.partition(PartitionId(stream.id, partition.index))
     leader = _leader(state, live)
     return {
         "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader == _NOBODY else ErrorCode.NONE,

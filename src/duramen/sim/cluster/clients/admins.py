@@ -5,10 +5,10 @@ from itertools import count
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Value
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Value
 from duramen.service.broker import Broker
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.cluster.clients.client import ClusterClient
@@ -46,7 +46,7 @@ class ClusterAdminClient(ClusterClient):
         self.calls.trace("an admin asks for %s", request)
 
         def ask(broker: Broker, reply: Reply) -> None:
-            broker.standing.ask(request, reply)
+            broker.membership.ask(request, reply)
 
         self.calls.ask(self.calls.any_node(), ask, self._answered)
 

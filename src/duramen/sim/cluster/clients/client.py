@@ -55,7 +55,7 @@ class ClusterClient:
 
         def look(broker: Broker, reply: Reply) -> None:
             partition_at(broker, place)
-            found = broker.standing.partition(place)
+            found = broker.membership.partition(place)
             reply((found.leader, found.leader_epoch))
 
         def found(value: Any) -> None:

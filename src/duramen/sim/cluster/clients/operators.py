@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError, NodeNotFound
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Observed
 from duramen.raft.voters import ReplicaId, Voter
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Observed
 from duramen.service.broker import Broker
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply
 from duramen.sim.cluster.clients.client import ClusterClient
@@ -56,7 +56,9 @@ class Operator(ClusterClient):
             else:
                 self.next()
 
-        self.calls.ask(self.calls.any_node(), lambda broker, reply: broker.standing.office.observe(reply), answered)
+        self.calls.ask(
+            self.calls.any_node(), lambda broker, reply: broker.membership.cluster_admin.observe(reply), answered
+        )
 
     def _choose(self, seen: Observed) -> None:
         voters = [one.replica for one in seen.voters]
@@ -108,7 +110,7 @@ class Operator(ClusterClient):
         return True
 
     def _change(self, change: requests.AddVoter | requests.RemoveVoter, then: Callable[[Any], None]) -> None:
-        self._ask(str(change), lambda broker, reply: broker.standing.office.change_voters(change, reply), then)
+        self._ask(str(change), lambda broker, reply: broker.membership.cluster_admin.change_voters(change, reply), then)
 
     # -- nodes --------------------------------------------------------------------------------------
 
@@ -133,7 +135,7 @@ class Operator(ClusterClient):
         self._cluster.counts["nodes drained"] += 1
         self._ask(
             f"drain {node.node_id}",
-            lambda broker, reply: broker.standing.office.drain(node.node_id, reply),
+            lambda broker, reply: broker.membership.cluster_admin.drain(node.node_id, reply),
             answered,
         )
         return True
@@ -153,7 +155,7 @@ class Operator(ClusterClient):
         self._move_to(node_id, _Leaving.EMPTYING)
         self._ask(
             f"drain {node_id}, which is to go",
-            lambda broker, reply: broker.standing.office.drain(node_id, reply),
+            lambda broker, reply: broker.membership.cluster_admin.drain(node_id, reply),
             lambda _: self.next(),
         )
         return True
@@ -186,12 +188,14 @@ class Operator(ClusterClient):
             else:
                 self._ask(
                     f"begin {value}",
-                    lambda broker, reply: broker.standing.office.begin(value, _AT_ONCE, reply),
+                    lambda broker, reply: broker.membership.cluster_admin.begin(value, _AT_ONCE, reply),
                     lambda _: self.next(),
                 )
 
         self._ask(
-            f"plan without {node_id}", lambda broker, reply: broker.standing.office.plan((node_id,), reply), planned
+            f"plan without {node_id}",
+            lambda broker, reply: broker.membership.cluster_admin.plan((node_id,), reply),
+            planned,
         )
 
     def _take_out(self, node_id: int) -> None:
@@ -202,7 +206,8 @@ class Operator(ClusterClient):
             self.next()
 
         self._ask(
-            f"take {node_id} out", lambda broker, reply: broker.standing.office.remove(node_id, reply), answered
+            f"take {node_id} out", lambda broker, reply: broker.membership.cluster_admin.remove(node_id, reply),
+            answered,
         )  # fmt: skip
 
     def _bring_back(self, node_id: int, how_far: _Leaving) -> None:

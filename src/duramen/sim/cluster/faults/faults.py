@@ -7,8 +7,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
+from duramen.broker.control import requests
 from duramen.codec.cluster.channels import PeerChannel
-from duramen.rpc.controller import requests
 from duramen.sim.cluster.faults.disks import Disks
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.victim import Victim

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from duramen.base.errors import DuramenError
+from duramen.broker.control import requests
+from duramen.broker.control.responses import Value
 from duramen.controller.membership.lifecycle import LifecyclePhase
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.responses import Value
 from duramen.sim.cluster.victim import Victim
 from duramen.sim.machine.trace import BrokenPromise, Stuck
 

@@ -125,7 +125,7 @@ class UncleanElection:
 
         def surveyed(surveys: list[Survey]) -> None:
             self._cluster.trace("replicas have %s", surveys)
-            broker.standing.office.elect_unclean(surveys, elected)
+            broker.membership.cluster_admin.elect_unclean(surveys, elected)
 
         def elected(found: list[Elected]) -> None:
             errors: list[DuramenError] = [one.error for one in found if one.error is not None]

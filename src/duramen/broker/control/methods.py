@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from duramen.rpc.controller import requests
-from duramen.rpc.controller.requests import Request
-from duramen.rpc.controller.responses import Answer
+from duramen.broker.control import requests
+from duramen.broker.control.requests import Request
+from duramen.broker.control.responses import Answer
 from duramen.rpc.methods import Method
 
 __all__ = ["METHODS", "method_of"]
