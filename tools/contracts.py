@@ -24,7 +24,7 @@ class AllowListContract(Contract):
         """Compare the imports that there are with the lists."""
         del verbose
         container = str(self.container)
-        options = cast(Any, self)  # import-linter puts values in the place of fields
+        options = cast("Any", self)  # import-linter puts values in the place of fields
         exempt: set[str] = options.exempt or set()
         allowed: dict[str, set[str]] = {}
         for line in options.rooms:

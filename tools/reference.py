@@ -205,7 +205,7 @@ def option_rows(command: click.Command, path: str) -> Iterator[str]:
         if record is not None:
             lines.append((f"`{record[0]}`", record[1]))
     if lines:
-        yield from rows(("ReadOption", "What it does"), lines)
+        yield from rows(("Option", "What it does"), lines)
         yield ""
 
 
@@ -449,7 +449,7 @@ def spark_option(option: ReadOption) -> list[str]:
 def spark_options() -> Iterator[str]:
     """The options of docs/doors/spark.md."""
     lines = [spark_option(option) for option in OPTIONS.values() if not option.doc.startswith(WITHOUT_EFFECT)]
-    yield from rows(["ReadOption", "Where", "Default", "What it does"], lines)
+    yield from rows(["Option", "Where", "Default", "What it does"], lines)
     yield ""
     names = [f"`{option.name}`" for option in OPTIONS.values() if option.doc.startswith(WITHOUT_EFFECT)]
     idle = (

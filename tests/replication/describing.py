@@ -58,7 +58,7 @@ def _permit_text(permit: Permit) -> str:
 
 def _fetch_text(fetch: ReplicaFetch) -> str:
     own, *others = fetch.reaches
-    name = "Report" if fetch.reports else "ReplicaFetch"
+    name = "Report" if fetch.reports else "Fetch"
     below = "".join(f" covered[{reach.node_id}]={reach.covered}" for reach in others)
     return f"{name} epoch={fetch.leader_epoch} end={end_text(fetch.end)} covered={own.covered}{below}"
 
