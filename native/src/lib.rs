@@ -1,8 +1,8 @@
 //! Record batches to Arrow and back, the key scan, and views of keyed streams: the loops that run once per record.
 //!
 //! Each function has a twin in `duramen.spark` or `duramen.keyed`, written in Python, which is its reference. What is
-//! here knows no Python but in `python` and `views`, and no pointers but in `python`; `prefetch` gives the processor a
-//! hint.
+//! here knows no Python but in `buffers`, `python` and `views`, and no pointers but in `buffers` and `python`; `prefetch`
+//! gives the processor a hint.
 
 pub mod batches;
 pub mod binary;
@@ -23,6 +23,8 @@ pub mod supersedes;
 pub mod varint;
 pub mod visible;
 
+#[cfg(feature = "python")]
+mod buffers;
 #[cfg(feature = "python")]
 mod python;
 #[cfg(feature = "python")]

@@ -4,8 +4,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::buffers::{Bytes, Words, apart, disjoint};
 use crate::latest::{self, Table};
-use crate::python::{Bytes, Words, apart, disjoint};
 use crate::siphash::Secret;
 use crate::visible::{self, Entries, Step};
 
