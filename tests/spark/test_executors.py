@@ -18,17 +18,17 @@ BLOCKED = Path(__file__).parent / "blocked"
 
 READ = """
 import sys
-from duramen.client import Cluster, TopicPartition
+from duramen.client import BrokerCluster, TopicPartition
 from duramen.spark.options import Options
-from duramen.spark.read.reader import Reading, Span
+from duramen.spark.read.reader import OffsetSpan, PartitionReader
 
 servers, stream = sys.argv[1:]
-reading = Reading(Options({"kafka.bootstrap.servers": servers, "includeHeaders": "true"}, "batch"))
-topic = Cluster(servers).topic(stream)
+reading = PartitionReader(Options({"kafka.bootstrap.servers": servers, "includeHeaders": "true"}, "batch"))
+topic = BrokerCluster(servers).topic(stream)
 rows = [
     row
     for partition in topic.leaders
-    for batch in reading.read(Span(TopicPartition(stream, partition), str(topic.id), 0, 10))
+    for batch in reading.read(OffsetSpan(TopicPartition(stream, partition), str(topic.id), 0, 10))
     for row in batch.to_pylist()
 ]
 print(sorted(row["value"].decode() for row in rows))

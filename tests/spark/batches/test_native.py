@@ -370,9 +370,9 @@ class TestKeyScan:
 
 THREADS = """
 import threading
-from duramen.codec.batch import NewRecord, encode
+from duramen.codec.batch import BatchInput, encode
 from duramen.spark.batches import native
-data = bytes(encode([NewRecord(0, None, b"v")] * 8))
+data = bytes(encode([BatchInput(0, None, b"v")] * 8))
 rows = []
 def decode():
     rows.extend(batch.num_rows for batch in native.decode(data, 0, 8, ["value", "headers"]))

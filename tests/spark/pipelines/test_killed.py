@@ -17,16 +17,16 @@ from duramen.spark.pipelines.checkpoints import Checkpoints
 
 KILLED = """
 import os, runpy, signal, sys
-from duramen.spark.pipelines.batches import BatchWriter
+from duramen.spark.pipelines.batches import TableBatchWriter
 last = int(sys.argv.pop(1))
-write = BatchWriter.__call__
+write = TableBatchWriter.__call__
 
 def write_and_die(writer, batch, batch_id):
     write(writer, batch, batch_id)
     if batch_id == last:
         os.killpg(0, signal.SIGKILL)
 
-BatchWriter.__call__ = write_and_die
+TableBatchWriter.__call__ = write_and_die
 runpy.run_module("duramen", run_name="__main__", alter_sys=True)
 """
 COPY = """\
