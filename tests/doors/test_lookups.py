@@ -9,10 +9,10 @@ import duramen
 DOORS = Path(duramen.__file__).parent / "doors"
 LOOKUPS = {"find", "find_id", "get", "by_name"}
 OWN = {  # streams that no request names
-    "kafka/groups.py": "the broker's own streams, which store groups and transactions",
+    "kafka/groups/classic.py": "the broker's own streams, which store groups and transactions",
     "http/coordinated.py": "the broker's own stream of offsets",
     "http/groups.py": "topics of committed offsets, at the coordinator",
-    "nats/leading.py": "streams of events of the metadata",
+    "nats/led_partitions.py": "streams of events of the metadata",
 }
 
 

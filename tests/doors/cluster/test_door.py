@@ -217,11 +217,11 @@ async def test_the_end_of_a_connection_is_told_to_who_waits_for_an_answer() -> N
 
 CHILD = """
 import asyncio, sys
-from tests.doors.cluster.nodes import Channel, identity, node
+from tests.doors.cluster.nodes import PeerChannel, identity, node
 
 async def main(port):
     async with node(identity(1)) as one:
-        one.door.dial("127.0.0.1", port, Channel.CONTROL)
+        one.door.dial("127.0.0.1", port, PeerChannel.CONTROL)
         await one.owner.links.get()
         await asyncio.Event().wait()
 
