@@ -123,7 +123,7 @@ class BrokerStreams:
         self._metrics = metrics
         self._by_name: dict[str, Stream] = {}
         self._names: list[str] = []  # in order, so that a page of them costs no look at the others
-        self._by_id: dict[StreamId, Stream] = {}
+        self._by_key: dict[str | StreamId, Stream] = {}  # by name and by id
         self._growing: dict[StreamId, Stream] = {}  # those whose partitions are being made
         self._waiting: dict[StreamId, list[Callable[[], None]]] = {}  # for the partitions of such a stream
         self._configs: dict[frozenset[tuple[str, str]], StreamConfig] = {}
@@ -143,6 +143,11 @@ class BrokerStreams:
         """Streams by name."""
         return MappingProxyType(self._by_name)
 
+    @property
+    def by_key(self) -> Mapping[str | StreamId, Stream]:
+        """Streams by name and by id."""
+        return MappingProxyType(self._by_key)
+
     def from_name(self, first: str) -> Iterator[Stream]:
         """The streams in the order of their names, from that one on, or from the next where there is none."""
         for at in range(bisect_left(self._names, first), len(self._names)):
@@ -154,7 +159,7 @@ class BrokerStreams:
 
     def find_id(self, stream_id: StreamId) -> Stream | None:
         """The stream of that id."""
-        return self._by_id.get(stream_id)
+        return self._by_key.get(stream_id)
 
     def get(self, name: str) -> Stream:
         """The stream of that name. Raises StreamNotFound."""
@@ -171,7 +176,7 @@ class BrokerStreams:
         """
         config = self._config(state)
         growing = self._growing.get(state.id)
-        stream = growing or self._by_id.get(state.id)
+        stream = growing or self._by_key.get(state.id)
         if stream is None:
             stream = Stream(state, config, self._metrics, self._store, decoded_limit_bytes=self._decoded_limit_bytes)
         else:
@@ -199,7 +204,7 @@ class BrokerStreams:
         del self._growing[stream.id]
         if stream.name not in self._by_name:
             insort(self._names, stream.name)
-        self._by_name[stream.name] = self._by_id[stream.id] = stream
+        self._by_name[stream.name] = self._by_key[stream.name] = self._by_key[stream.id] = stream
         self._gauge.value = len(self._by_name)
         self._tell(stream)
         self._wake(stream)
@@ -238,7 +243,7 @@ class BrokerStreams:
         """Settings of the node have changed: the streams whose defaults they are follow, a few at a time."""
         self._changed = changed
         self._configs = {}
-        self._follow([*self._by_id.values(), *self._growing.values()])
+        self._follow([*self._by_name.values(), *self._growing.values()])
 
     def _follow(self, left: list[Stream]) -> None:
         for stream in left[:_PARTITIONS_AT_ONCE]:
@@ -250,9 +255,9 @@ class BrokerStreams:
     def remove(self, stream_id: StreamId) -> Stream | None:
         """The stream is gone: its logs are deleted, and those who wait for records of it are told."""
         growing = self._growing.pop(stream_id, None)
-        stream = self._by_id.pop(stream_id, None)
+        stream = self._by_key.pop(stream_id, None)
         if stream is not None:
-            del self._by_name[stream.name]
+            del self._by_name[stream.name], self._by_key[stream.name]
             del self._names[bisect_left(self._names, stream.name)]
         stream = stream or growing
         if stream is None:

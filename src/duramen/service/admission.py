@@ -169,12 +169,17 @@ class Service:
         self.resolver = resolver or StreamResolver(broker.streams)
         self._later = broker.later
         self._gate = Gate(authorizer)
+        all_known = self.resolver.all_known if self._gate.open else None
+        self.for_all: Final = None if all_known is None else Admitted(all_known, _NONE, _NO_VERDICTS)
+        """What every request is admitted with where nothing is refused and no name has to be waited for; else None."""
 
     def admit_now(self, principal: Principal, rules: AdmissionRules[S], source: S) -> Admitted | DuramenError | None:
         """What a request is admitted with, or why it is refused; None where its names have to be waited for.
 
         That is the usual way of a request, made short; the other is `admit`.
         """
+        if self.for_all is not None:
+            return self.for_all if rules.resolved else NOTHING_NEEDED
         if not rules.resolved:
             return NOTHING_NEEDED if self._gate.open else self.judge(principal, rules, source, {}, _NONE)
         found = self.resolver.known(_keys(rules, source))

@@ -21,6 +21,10 @@ Found = Mapping[TopicKey, Topic]
 class Resolver(Protocol):
     """Finds topics."""
 
+    @property
+    def all_known(self) -> Found | None:
+        """All topics as they are at any time, by name and by id; None where some have to be asked for first."""
+
     def known(self, keys: Collection[TopicKey]) -> Found | None:
         """Those of the topics that exist; None where that has to be found out first: see `resolve`."""
 
@@ -40,15 +44,15 @@ class StreamResolver:
     def __init__(self, streams: BrokerStreams) -> None:
         self._streams = streams
 
+    @property
+    def all_known(self) -> Found:
+        """The streams themselves."""
+        return self._streams.by_key
+
     def known(self, keys: Collection[TopicKey]) -> Found:
         """Look each of them up."""
-        streams = self._streams
-        found: dict[TopicKey, Topic] = {}
-        for key in keys:
-            stream = streams.find(key) if isinstance(key, str) else streams.find_id(key)
-            if stream is not None:
-                found[key] = stream
-        return found
+        streams = self._streams.by_key
+        return {key: streams[key] for key in keys if key in streams}
 
     def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
         """Answer at once."""

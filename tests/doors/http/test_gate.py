@@ -55,6 +55,8 @@ class Later:
         self._answer: Callable[[], None] | None = None
         self.asked = asyncio.Event()
 
+    all_known = None
+
     def known(self, _: Collection[TopicKey]) -> Found | None:
         return None
 

@@ -31,6 +31,8 @@ class Later:
         self.slow: set[TopicKey] = {SLOW}
         self._waiting: list[Callable[[], None]] = []
 
+    all_known = None
+
     def known(self, keys: Collection[TopicKey]) -> Found | None:
         return None if self.slow & {*keys} else self._streams.known(keys)
 

@@ -28,6 +28,8 @@ class Later:
         self._streams = streams
         self.waiting: list[Callable[[], None]] = []
 
+    all_known = None
+
     def known(self, _: Collection[TopicKey]) -> Found | None:
         return None
 

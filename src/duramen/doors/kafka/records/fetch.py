@@ -84,7 +84,7 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
         _refuse(exchange, turn.error)
         return
     broker = context.broker
-    isolation, topics = request.isolation_level, exchange.admitted.topics
+    isolation, topics = request.isolation_level, exchange.admitted
     wanted: list[PartitionFetch] = []
     for topic, partitions in turn.topics:
         stream = topics.find(topic)

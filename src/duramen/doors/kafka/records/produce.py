@@ -196,7 +196,7 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
     """Append batches; answered once all of them are acknowledged as their streams' durability says."""
     request: ProduceRequest = exchange.request
     pending = _Pending(context, exchange, request.acks)
-    topics = exchange.admitted.topics
+    topics = exchange.admitted
     admit: Admission | None = None
     if request.transactional_id is not None:
         admit = context.broker.transactions.admission(request.transactional_id, joins=exchange.version >= _JOINS)
