@@ -211,27 +211,63 @@ class Partition:
         offset once it is acknowledged, or the error; the error may come at once. Without `all_replicas` it is
         acknowledged as soon as this node has it (acks=1).
         """
-        again = self.stream.recompressing
         try:
             if self.role is not None:
                 done = self.role.accept(done or _nobody, all_replicas=all_replicas)
             head = self.check(batch)
-            if again is None:
-                self._append(batch, head, done, admit)
-            else:
-                ready = partial(self._append_again, batch, done, admit)
-                again.take(self.index, batch, head, ready, partial(self._refuse, batch, done))
         except DuramenError as error:
             self._refuse(batch, done, error)
+            return
+        recompressing = self.stream.recompressing
+        if recompressing is None:
+            self._admit(batch, batch, head, done, admit)
+        else:
+            recompressing.take(self.index, batch, head, partial(self._recompressed, batch, done, admit))
 
-    def _append_again(
+    def _recompressed(
         self, came: bytearray | memoryview, done: AppendDone | None, admit: Admission | None,
-        ready: bytearray | memoryview,
+        batch: bytearray | memoryview | DuramenError,
     ) -> None:  # fmt: skip
-        try:
-            self._append(ready, header(ready), done, admit, came=came)
-        except DuramenError as error:
+        """A batch has the stream's form; `came` is what came in its place."""
+        if isinstance(batch, DuramenError):
+            self._refuse(came, done, batch)
+        else:
+            self._admit(came, batch, header(batch), done, admit)
+
+    def _admit(
+        self, came: bytearray | memoryview, batch: bytearray | memoryview, head: Header, done: AppendDone | None,
+        admit: Admission | None,
+    ) -> None:  # fmt: skip
+        if not head.attributes & TRANSACTIONAL:
+            self._admitted(came, batch, head, done, None)
+        elif admit is not None:
+            admit(self, head, partial(self._admitted, came, batch, head, done))
+        else:
+            error = TransactionalIdMissing("a batch of a transaction comes without its transactional id")
+            self._admitted(came, batch, head, done, error)
+
+    def _admitted(
+        self, came: bytearray | memoryview, batch: bytearray | memoryview, head: Header, done: AppendDone | None,
+        error: DuramenError | None,
+    ) -> None:  # fmt: skip
+        """A batch may go into the log, unless `error` says why not."""
+        stream = self.stream
+        if error is None and came is not batch and len(batch) > stream.max_message_bytes:
+            error = self._too_large(batch)
+        if error is not None:
             self._refuse(came, done, error)
+            return
+        if stream.append_time:
+            now_ms = self._clock.wall_ms()
+            set_append_time(batch, now_ms)
+            head = header(batch)
+            if came is not batch:
+                set_append_time(came, now_ms)  # from which the producer is told
+        stream.records_in.value += head.records
+        stream.bytes_in.value += len(batch)
+        stream.batch_records.observe(head.records)
+        stream.batch_bytes.observe(len(batch))
+        self._store.append(self.log, batch, head, self.leader_epoch, done)
 
     def _refuse(self, batch: bytearray | memoryview, done: AppendDone | None, error: DuramenError) -> None:
         if isinstance(error, SENT_AGAIN):
@@ -304,48 +340,6 @@ class Partition:
         return BatchTooLarge(
             f"a batch has {len(batch)} bytes; max.message.bytes of {stream.name} is {stream.max_message_bytes}"
         )
-
-    def _append(
-        self, batch: bytearray | memoryview, head: Header, done: AppendDone | None, admit: Admission | None, *,
-        came: bytearray | memoryview | None = None,
-    ) -> None:  # fmt: skip
-        """`came` is the batch as it came, where it may have been compressed again since."""
-        if not head.attributes & TRANSACTIONAL:
-            self._append_admitted(batch, head, done, came)
-        elif admit is None:
-            raise TransactionalIdMissing("a batch of a transaction comes without its transactional id")
-        else:
-            admit(self, head, partial(self._admitted, batch, head, done, came))
-
-    def _admitted(
-        self, batch: bytearray | memoryview, head: Header, done: AppendDone | None,
-        came: bytearray | memoryview | None, error: DuramenError | None,
-    ) -> None:  # fmt: skip
-        try:
-            if error is not None:
-                raise error
-            self._append_admitted(batch, head, done, came)
-        except DuramenError as refused:
-            self._refuse(batch, done, refused)
-
-    def _append_admitted(
-        self, batch: bytearray | memoryview, head: Header, done: AppendDone | None,
-        came: bytearray | memoryview | None,
-    ) -> None:  # fmt: skip
-        stream = self.stream
-        if came is not None and came is not batch and len(batch) > stream.max_message_bytes:
-            raise self._too_large(batch)
-        if stream.append_time:
-            now_ms = self._clock.wall_ms()
-            set_append_time(batch, now_ms)
-            head = header(batch)
-            if came is not None and came is not batch:
-                set_append_time(came, now_ms)  # from which the producer is told
-        stream.records_in.value += head.records
-        stream.bytes_in.value += len(batch)
-        stream.batch_records.observe(head.records)
-        stream.batch_bytes.observe(len(batch))
-        self._store.append(self.log, batch, head, self.leader_epoch, done)
 
     def store(self, batch: bytearray, head: Header, done: AppendDone) -> None:
         """Append a batch of the broker's own, as it is; `done` as of `append`, with all replicas."""

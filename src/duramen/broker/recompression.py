@@ -16,8 +16,7 @@ from duramen.storage.store import Store
 
 __all__ = ["PRODUCER", "Form", "Recompressing"]
 
-Append = Callable[[bytearray | memoryview], None]
-Refuse = Callable[[DuramenError], None]
+Ready = Callable[[bytearray | memoryview | DuramenError], None]
 
 PRODUCER: Final = "producer"
 
@@ -44,8 +43,7 @@ class Form(NamedTuple):
 class _Entry(NamedTuple):
     batch: bytearray | memoryview
     head: Header
-    append: Append
-    refuse: Refuse
+    ready: Ready
 
 
 class Recompressing:
@@ -60,13 +58,13 @@ class Recompressing:
         self._store = store
         self._queues: dict[int, deque[_Entry]] = {}
 
-    def take(self, partition: int, batch: bytearray | memoryview, head: Header, append: Append, refuse: Refuse) -> None:
-        """Call `append` with the batch in the stream's form, after those that came before it; or `refuse`."""
+    def take(self, partition: int, batch: bytearray | memoryview, head: Header, ready: Ready) -> None:
+        """Call `ready` with the batch in the stream's form, or an error, after those that came before it."""
         queue = self._queues.get(partition)
         if queue is None and self.form.fits(head):
-            append(batch)
+            ready(batch)
             return
-        entry = _Entry(batch, head, append, refuse)
+        entry = _Entry(batch, head, ready)
         if queue is not None:
             queue.append(entry)
             return
@@ -81,13 +79,12 @@ class Recompressing:
     def _done(self, partition: int, result: bytearray | BaseException) -> None:
         queue = self._queues[partition]
         entry = queue.popleft()
-        if isinstance(result, BaseException):
-            entry.refuse(result if isinstance(result, DuramenError) else BatchCorrupt(f"records are damaged: {result}"))
-        else:
-            entry.append(result)
+        if isinstance(result, BaseException) and not isinstance(result, DuramenError):
+            result = BatchCorrupt(f"records are damaged: {result}")
+        entry.ready(result)
         while queue and self.form.fits(queue[0].head):
             following = queue.popleft()
-            following.append(following.batch)
+            following.ready(following.batch)
         if queue:
             self._begin(partition, queue[0])
         else:

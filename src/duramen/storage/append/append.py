@@ -334,7 +334,7 @@ class Appends:
             log.active.append(data, base_offset, next_offset, head.max_timestamp)
             self._copier.add(log, len(batch))
             self._advance(append, base_offset, next_offset)
-            self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
+            self._wal.wait_appended(until, done, base_offset, log, next_offset)
             self._upkeep.copy_later()
         elif log.in_bulk:
             self._append_in_bulk(append, base_offset, next_offset)
@@ -416,8 +416,7 @@ class Appends:
     def _appended_unlogged(self, log: Log, base_offset: int, next_offset: int, done: AppendDone | None) -> None:
         if log.introduced > self._wal.synced:
             # Without its epoch's frame a recovery does not believe it: nobody sees it before that is durable.
-            acknowledge = None if done is None else partial(_acknowledge, done, base_offset)
-            self._wal.wait(self._wal.end, acknowledge, log, next_offset)
+            self._wal.wait_appended(self._wal.end, done, base_offset, log, next_offset)
             return
         log.synced_to(next_offset)
         if done is not None:
@@ -484,7 +483,7 @@ class Appends:
         if base_offset < log.synced_offset and log.introduced <= self._wal.synced:
             done(base_offset, None)
         else:
-            self._wal.wait(self._wal.end, partial(_acknowledge, done, base_offset))
+            self._wal.wait_appended(self._wal.end, done, base_offset)
             self.flush_soon()
 
     def when_synced(self, done: Callable[[DuramenError | None], None]) -> None:

@@ -12,6 +12,7 @@ lane. Whoever waits for a WAL position is told in the order of positions. Invari
 import errno
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import DuramenError, StorageFailed
@@ -43,6 +44,10 @@ class Syncable(Protocol):
 
     def notify(self) -> None:
         """Called once after one or more `synced_to`: readers may go on."""
+
+
+_Waiting = tuple[int, Syncable | None, int, Callable[..., None] | None, int | None]
+"""A position, a log to advance up to an offset, and whom to tell: with the error, and with a base offset before it."""
 
 
 class Synced(NamedTuple):
@@ -101,7 +106,7 @@ class Wal:
         self._staged: list[Buffer] = []
         self._staged_bytes = 0
         self._staged_place = 0
-        self._waiting: deque[tuple[int, Syncable | None, int, Callable[[DuramenError | None], None] | None]] = deque()
+        self._waiting: deque[_Waiting] = deque()
 
         # Read by the sync job in its own thread: each is replaced as a whole, `_dirty` before `_written`.
         self._written = 0
@@ -242,7 +247,21 @@ class Wal:
             failed = self.failed
             self._worker.soon(lambda: done(failed))
             return
-        self._waiting.append((until, log, end_offset, done))
+        self._waiting.append((until, log, end_offset, done, None))
+
+    def wait_appended(
+        self,
+        until: int,
+        done: Callable[[int, DuramenError | None], None] | None,
+        base_offset: int,
+        log: Syncable | None = None,
+        end_offset: int = 0,
+    ) -> None:
+        """As `wait`, of a batch: then call `done(base_offset, None)`, or `done(-1, error)`."""
+        if done is not None and (self.failed is not None or until <= self.synced):
+            self._worker.soon(partial(done, base_offset if self.failed is None else -1, self.failed))
+            return
+        self._waiting.append((until, log, end_offset, done, base_offset))
 
     def flush(self) -> None:
         """Write what is staged, and see to it that it is synced."""
@@ -339,12 +358,16 @@ class Wal:
         waiting, synced = self._waiting, self.synced
         touched: dict[Syncable, None] = {}  # not a set: its order has to follow from what happened
         while waiting and (error is not None or waiting[0][0] <= synced):
-            _, log, end_offset, done = waiting.popleft()
+            _, log, end_offset, done, base_offset = waiting.popleft()
             if log is not None and error is None:
                 log.synced_to(end_offset)
                 touched[log] = None
-            if done is not None:
+            if done is None:
+                continue
+            if base_offset is None:
                 done(error)
+            else:
+                done(base_offset if error is None else -1, error)
         for log in touched:
             log.notify()
 
