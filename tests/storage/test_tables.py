@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import OutOfOrderSequence, ProducerFenced
+from duramen.base.leader_epochs import LeaderEpochCache, Takeover
 from duramen.codec.batch import BatchInput, check, encode
-from duramen.storage.leader_epochs import Takeover, TakeoverTable
 from duramen.storage.log.producers import ProducerTable
 
 
-def table(*rows: tuple[int, int, int]) -> TakeoverTable:
-    return TakeoverTable(rows)
+def table(*rows: tuple[int, int, int]) -> LeaderEpochCache:
+    return LeaderEpochCache(rows)
 
 
 def test_an_offset_belongs_to_the_last_takeover_at_or_before_it() -> None:
@@ -45,7 +45,7 @@ def test_only_newer_epochs_enter() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), max_size=8), st.integers(0, 60))
 def test_a_cut_forgets_what_begins_at_or_after_it(steps: list[tuple[int, int]], end: int) -> None:
-    takeovers, epoch, offset = TakeoverTable(), 0, 0
+    takeovers, epoch, offset = LeaderEpochCache(), 0, 0
     for more_epochs, more_offsets in steps:
         epoch, offset = epoch + more_epochs, offset + more_offsets
         takeovers.add(Takeover(epoch, 1, offset))

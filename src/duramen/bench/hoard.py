@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.ids import METADATA_STREAM_ID, LogId, new_stream_id
+from duramen.base.leader_epochs import Takeover
 from duramen.base.ports import FileSystem
 from duramen.codec.batch import HEADER_BYTES, BatchInput, check, encode, stamp
 from duramen.metadata.events import StreamCreated, encode_event
@@ -21,7 +22,6 @@ from duramen.node.offline import data_files
 from duramen.storage.checkpoint import NodeCheckpoint, write_checkpoint
 from duramen.storage.directory import open_directory
 from duramen.storage.io import write_all
-from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import Log, LogConfig, LogKey, log_directory
 from duramen.storage.log.sync import plan_sync, write_index
 from duramen.storage.maintenance.copier import plan_writes, take_over, write_segment

@@ -1,12 +1,12 @@
 """What a replica's log is to the quorum: where it begins and ends, and which epoch ordered which offsets. Pure.
 
-Two logs that have an entry of the same epoch at the same offset are the same up to it, so an end, (epoch of the last
-entry, offset behind it), names a whole history. Where two histories part is found from the epochs alone (KIP-101,
-KIP-279; over Fetch: KIP-595).
+Two logs that have an entry of the same epoch at the same offset are the same up to it. Where two histories part: see
+`duramen.base.leader_epochs`.
 """
 
-from bisect import bisect_right
 from typing import Final, NamedTuple
+
+from duramen.base.leader_epochs import NO_END, LeaderEpochCache, Takeover, truncation
 
 __all__ = ["NOTHING", "EpochEnd", "EpochTable"]
 
@@ -26,12 +26,12 @@ NOTHING: Final = EpochEnd(0, 0)
 
 
 class EpochTable:
-    """The epochs of a log and the offsets with which they begin.
+    """The epochs of a log and the offsets with which they begin. Who led in them, the quorum does not ask.
 
     `start` is the end of the snapshot with which the log begins, (0, 0) where it begins with nothing.
     """
 
-    __slots__ = ("_epochs", "_firsts", "end", "start")
+    __slots__ = ("_cache", "end", "start")
 
     def __init__(self, start: EpochEnd = NOTHING) -> None:
         self.restart(start)
@@ -39,36 +39,34 @@ class EpochTable:
     def restart(self, start: EpochEnd) -> None:
         """The log is empty and begins at `start`."""
         self.start = self.end = start
-        self._epochs: list[int] = []
-        self._firsts: list[int] = []
+        self._cache = LeaderEpochCache()
 
     def append(self, epoch: int, count: int) -> None:
         """`count` entries of `epoch`, which is no lower than that of the last entry."""
-        if not self._epochs or epoch != self._epochs[-1]:
-            self._epochs.append(epoch)
-            self._firsts.append(self.end.offset)
+        if epoch != self._cache.latest_epoch:
+            self._cache.add(Takeover(epoch, -1, self.end.offset))
         self.end = EpochEnd(epoch, self.end.offset + count)
 
     def cut(self, end_offset: int) -> None:
         """Let go of the entries from `end_offset` on, which is not before the start."""
-        while self._firsts and self._firsts[-1] >= end_offset:
-            del self._firsts[-1], self._epochs[-1]
-        self.end = EpochEnd(self._epochs[-1], end_offset) if self._epochs else self.start
+        self._cache.cut(end_offset)
+        self.end = EpochEnd(self._cache.latest_epoch, end_offset) if self._cache else self.start
 
     def start_at(self, offset: int) -> None:
         """A snapshot holds what is below `offset`, which lies in the log: it begins there now."""
         self.start = EpochEnd(self.epoch_below(offset), offset)
-        gone = bisect_right(self._firsts, offset) - 1
-        if gone >= 0:
-            del self._firsts[:gone], self._epochs[:gone]
-            self._firsts[0] = offset
+        self._cache.start_at(offset)
         if self.end.offset == offset:
             self.restart(self.start)
 
     def epoch_below(self, offset: int) -> int:
         """The epoch of the entry before `offset`, of the snapshot's last entry at the start."""
-        at = bisect_right(self._firsts, offset - 1) - 1
-        return self._epochs[at] if at >= 0 else self.start.epoch
+        epoch = self._cache.epoch_at(offset - 1)
+        return epoch if epoch >= 0 else self.start.epoch
+
+    def knows(self, end: EpochEnd) -> bool:
+        """Whether it can be said where this log and the history that `end` names part: not before the start."""
+        return end.offset >= self.start.offset and self.end_of(end.epoch).epoch <= end.epoch
 
     def holds(self, end: EpochEnd) -> bool:
         """Whether the log is, up to there, the history that `end` names."""
@@ -76,9 +74,9 @@ class EpochTable:
 
     def end_of(self, epoch: int) -> EpochEnd:
         """The end of the last epoch that is not above `epoch`; the start where there is none."""
-        behind = bisect_right(self._epochs, epoch)
-        if behind == 0:
-            return self.start
-        return EpochEnd(
-            self._epochs[behind - 1], self._firsts[behind] if behind < len(self._firsts) else self.end.offset
-        )
+        end = self._cache.end_of(epoch, self.end.offset)
+        return self.start if end == NO_END else EpochEnd(*end)
+
+    def meeting(self, parting: EpochEnd) -> int:
+        """The offset to cut to where the leader's part ends at `parting`."""
+        return truncation(self.end_of(parting.epoch), parting)

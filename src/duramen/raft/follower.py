@@ -163,9 +163,7 @@ class FollowerRole:
 
         Raises LogDamaged where that is committed: a majority of the voters has lost what it had synced.
         """
-        log = self._replica.log
-        own = log.end_of(theirs.epoch)
-        place = min(own.offset, theirs.offset) if own.epoch == theirs.epoch else own.offset
+        place = self._replica.log.meeting(theirs)
         if place < self._replica.high_watermark:
             raise LogDamaged(
                 f"what is committed of the metadata log ends at offset {self._replica.high_watermark}, and the log of"

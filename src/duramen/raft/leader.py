@@ -167,11 +167,10 @@ class LeaderRole:
         if self._valid(fetch.end):
             replica.effects.append(Serve(fetch.sender.node_id, answer))
             return
-        theirs = replica.log.end_of(fetch.end.epoch)
-        if fetch.end.offset < replica.log.start.offset or theirs.epoch > fetch.end.epoch:
-            answer = answer._replace(snapshot=replica.log.start)
+        if replica.log.knows(fetch.end):
+            answer = answer._replace(diverging=replica.log.end_of(fetch.end.epoch))
         else:
-            answer = answer._replace(diverging=theirs)
+            answer = answer._replace(snapshot=replica.log.start)
         replica.send(fetch.sender.node_id, answer)
 
     def _wake(self) -> None:

@@ -8,12 +8,12 @@ what it says to be on its disk is true for the whole epoch, whoever passes it on
 
 from typing import Final
 
+from duramen.base.leader_epochs import Takeover
 from duramen.replication.effects import ServeReplicaFetch, Show
 from duramen.replication.messages import Permit, Reach, ReplicaBatch, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
 from duramen.replication.parked_fetches import ParkedReplicaFetches
 from duramen.replication.progress import FollowerProgress
 from duramen.replication.replica import ReplicaCore
-from duramen.storage.leader_epochs import Takeover
 
 __all__ = ["PartitionFollowerRole"]
 

@@ -1,12 +1,12 @@
 """What a replica's log is to replication: where it begins and ends, who ordered what, what of it is synced. Pure.
 
-Where two histories part is found from the epochs alone (KIP-101, KIP-279; over Fetch: KIP-595).
+Where two histories part: see `duramen.base.leader_epochs`.
 """
 
 from collections.abc import Iterable
 
 from duramen.base.ids import Position
-from duramen.storage.leader_epochs import Takeover, TakeoverTable
+from duramen.base.leader_epochs import LeaderEpochCache, Takeover, diverging, truncation
 
 __all__ = ["ReplicaHistory"]
 
@@ -17,7 +17,7 @@ class ReplicaHistory:
     __slots__ = ("_end", "_takeovers", "end_offset", "start_offset", "synced_offset")
 
     def __init__(self, takeovers: Iterable[tuple[int, int, int]], start_offset: int, end_offset: int) -> None:
-        self._takeovers = TakeoverTable(takeovers)
+        self._takeovers = LeaderEpochCache(takeovers)
         self._end = Position(-1, -1)
         self.start_offset = start_offset
         self.end_offset = self.synced_offset = end_offset
@@ -52,16 +52,13 @@ class ReplicaHistory:
 
     def restart(self, start_offset: int, high_watermark: int) -> None:
         """The log is empty and begins there. On disk is, until that is synced, what was committed of the old one."""
-        self._takeovers = TakeoverTable()
+        self._takeovers = LeaderEpochCache()
         self.synced_offset = min(self.synced_offset, high_watermark)
         self.start_offset = self.end_offset = start_offset
 
     def start_at(self, offset: int) -> None:
         """What is below `offset`, which lies in the log, is gone, and so is what is known of who ordered it."""
-        rows = list(self._takeovers)
-        at = max((at for at, row in enumerate(rows) if row.first_offset <= offset), default=0)
-        rows[at : at + 1] = [row._replace(first_offset=max(row.first_offset, offset)) for row in rows[at : at + 1]]
-        self._takeovers = TakeoverTable(rows[at:])
+        self._takeovers.start_at(offset)
         self.start_offset = offset
 
     def synced(self, end: Position) -> bool:
@@ -81,8 +78,7 @@ class ReplicaHistory:
         """
         if end.offset < self.start_offset:
             return False
-        first = next(iter(self._takeovers), None)
-        return end.leader_epoch < 0 or (first is not None and first.epoch <= end.leader_epoch)
+        return end.leader_epoch < 0 or 0 <= self._takeovers.earliest_epoch <= end.leader_epoch
 
     def holds(self, end: Position) -> bool:
         """Whether this log is, up to there, the history that `end` names."""
@@ -95,16 +91,10 @@ class ReplicaHistory:
         """
         if end.leader_epoch < 0:
             return None
-        epoch, offset = self._takeovers.end_of(end.leader_epoch, self.end_offset)
-        return Position(epoch, offset) if epoch < end.leader_epoch or offset < end.offset else None
+        own = self._takeovers.end_of(end.leader_epoch, self.end_offset)
+        return own if diverging(own, end) else None
 
-    def meeting(self, diverging: Position) -> int:
-        """The offset to cut to where the leader's part ends at `diverging`: up to there the two may be the same.
-
-        That is the end of this epoch, the leader's or this log's; where this log has nothing of it, that of the last
-        epoch before, and where there is none, the start.
-        """
-        epoch, offset = self._takeovers.end_of(diverging.leader_epoch, self.end_offset)
-        if epoch < 0:
-            return self.start_offset
-        return min(offset, diverging.offset) if epoch == diverging.leader_epoch else offset
+    def meeting(self, parting: Position) -> int:
+        """The offset to cut to where the leader's part ends at `parting`; the start where nothing is shared."""
+        own = self._takeovers.end_of(parting.leader_epoch, self.end_offset)
+        return truncation(own, parting) if own.leader_epoch >= 0 else self.start_offset

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from duramen.base.ids import Position
+from duramen.base.leader_epochs import Takeover
 from duramen.replication.partition import ReplicatedPartition
-from duramen.storage.leader_epochs import Takeover
 
 __all__ = [
     "AlterPartition",

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import BatchCorrupt
 from duramen.base.ids import Position
+from duramen.base.leader_epochs import Takeover
 from duramen.broker.replicas.batches import bytes_of, empty, follow_up
 from duramen.codec.batch import BatchInput, encode, header, records
-from duramen.storage.leader_epochs import Takeover
 
 
 def batch(offset: int, epoch: int, count: int = 1) -> bytearray:

@@ -14,6 +14,7 @@ from duramen.base.errors import (
     NotLeader,
 )
 from duramen.base.ids import Position
+from duramen.base.leader_epochs import Takeover
 from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import Absent
@@ -29,7 +30,6 @@ from duramen.replication.messages import AlterPartition, Reach, ReplicaFetch, Re
 from duramen.replication.partition import PartitionConfig
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.sim.machine.store import StoreOnDoubles
-from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import LogConfig, LogKey
 from duramen.storage.log.producers import ANY_ID
 

@@ -9,10 +9,10 @@ import pytest
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.ids import Position, StreamId
+from duramen.base.leader_epochs import Takeover
 from duramen.broker.replicas.wire import Said, decode, encode
 from duramen.metadata.partitions import PartitionId
 from duramen.replication.messages import Permit, Reach, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
-from duramen.storage.leader_epochs import Takeover
 
 PLACES = [PartitionId(StreamId(int=number), number) for number in (1, 2)]
 FETCH = ReplicaFetch(2, 1, 3, Position(3, 9), (Reach(2, 1, 8),), 4, 5, 6, confirmed=True)

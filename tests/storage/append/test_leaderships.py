@@ -1,9 +1,9 @@
 """A log that follows other nodes: its leader stands before the first batch of each, whatever a loss of power takes."""
 
 from duramen.base.errors import DuramenError
+from duramen.base.leader_epochs import Takeover
 from duramen.codec.batch import BatchInput, check, encode
 from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
-from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import Log
 
 

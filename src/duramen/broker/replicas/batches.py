@@ -9,12 +9,12 @@ from typing import Final
 
 from duramen.base.errors import BatchCorrupt
 from duramen.base.ids import Position
+from duramen.base.leader_epochs import LeaderEpochCache, Takeover
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, batches
 from duramen.codec.batch_filter import rebuild
 from duramen.codec.crc import crc32c
 from duramen.replication.messages import ReplicaBatch
-from duramen.storage.leader_epochs import Takeover, TakeoverTable
 
 __all__ = ["NO_EPOCH", "bytes_of", "empty", "follow_up"]
 
@@ -28,7 +28,7 @@ def follow_up(end: Position, takeovers: Iterable[Takeover], records: Buffer) -> 
 
     What is cut off at the end of the bytes is left out.
     """
-    epochs = TakeoverTable([(end.leader_epoch, -1, end.offset), *takeovers])
+    epochs = LeaderEpochCache([(end.leader_epoch, -1, end.offset), *takeovers])
     whole = memoryview(records)
     found: list[ReplicaBatch] = []
     offset = end.offset
@@ -66,7 +66,7 @@ def _check(data: memoryview, head: Header, offset: int) -> None:
         raise BatchCorrupt(f"the batch at offset {head.base_offset} does not match its CRC")
 
 
-def _holes(epochs: TakeoverTable, offset: int, end_offset: int) -> Iterator[ReplicaBatch]:
+def _holes(epochs: LeaderEpochCache, offset: int, end_offset: int) -> Iterator[ReplicaBatch]:
     if offset == end_offset:
         return
     parts = [offset, *(row.first_offset for row in epochs if offset < row.first_offset < end_offset), end_offset]

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
+from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ports import Buffer
 from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.codec.batch import header
 from duramen.replication.messages import ReplicaBatch
+from duramen.storage.followed_log import FollowedLog
 from duramen.storage.log.log import Log
 from duramen.storage.log.producers import ANY_ID, NO_ID
 from duramen.storage.segment.reader import Blocked, Slice
@@ -30,13 +31,12 @@ class ReplicaLog:
         self._store = store
         self._log = log
         self._bulk = bulk
-        self._entered = log.takeovers.latest_epoch  # the newest epoch that was entered here
+        self._followed = FollowedLog(store, log)
         self._start = log.start_offset  # where it is to begin once that is synced
-        self._over = False
 
     def end(self) -> None:
         """Order nothing more: what is under way ends where it is, as if the process did."""
-        self._over = True
+        self._followed.end()
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -65,24 +65,13 @@ class ReplicaLog:
 
     def append(self, batch: ReplicaBatch, leader_id: int, done: Done) -> None:
         """Write a batch that `leader_id` has ordered to the end, as it is; `done(None)` once it is synced."""
-        if batch.epoch > self._entered:
-            self._entered = batch.epoch
-            # Where that fails the append does too, and tells of it.
-            self._store.follow(self._log, batch.epoch, leader_id, lambda _: None)
+        self._followed.enter(batch.epoch, leader_id)
         data = bytes_of(batch)
         self._store.append_ordered(self._log, data, header(data), lambda _, error: done(error))
 
     def cut(self, end_offset: int, done: Done) -> None:
         """Let go of what is behind; `done(None)` once that is so on disk, and all before it synced."""
-
-        def cut(error: DuramenError | None) -> None:
-            self._entered = self._log.takeovers.latest_epoch
-            if error is None and self._log.end_offset != end_offset:
-                at = f"{self._log.directory} was to be cut at offset {end_offset}"
-                error = LogDamaged(f"{at}, where no batch begins: it ends at {self._log.end_offset}")
-            done(error)
-
-        self._store.truncate(self._log, end_offset, max(self._log.takeovers.latest_epoch, 0), cut)
+        self._followed.cut(end_offset, done)
 
     def restart(self, start_offset: int, committed_offset: int, done: Done) -> None:
         """Begin anew at `start_offset`, with nothing; `done(None)` once that is so on disk.
@@ -91,47 +80,25 @@ class ReplicaLog:
         is let go: a start that finds them does that again. A log that ends before the start is not cut: it may have
         what is committed and was not heard to be.
         """
+        log = self._log
 
-        def cut(error: DuramenError | None) -> None:
-            if self._log.replicated is not None:
-                self._log.replicated.begins_anew(start_offset)
-            filler = list(empty(self._log.end_offset, start_offset, NO_EPOCH))
-            if error is not None or not filler:
-                filled(error)
+        def kept_offset() -> int:
+            over = log.end_offset > max(start_offset, log.start_offset)
+            return max(committed_offset, log.start_offset) if over else log.end_offset
+
+        def fill(filled: Done) -> None:
+            if log.replicated is not None:
+                log.replicated.begins_anew(start_offset)
+            filler = list(empty(log.end_offset, start_offset, NO_EPOCH))
+            if not filler:
+                filled(None)
                 return
             for batch in filler[:-1]:
                 self.append(batch, -1, lambda _: None)
-            self.append(filler[-1], -1, self._still(filled))
-
-        def filled(error: DuramenError | None) -> None:
-            if error is not None:
-                done(error)
-            else:
-                self._store.delete_before(self._log, start_offset, self._still(emptied))
-
-        def emptied(error: DuramenError | None) -> None:
-            if error is None:
-                self._store.drop_empty_leaderships(self._log)
-                self._entered = self._log.takeovers.latest_epoch
-            done(error)
-
-        def begin(error: DuramenError | None) -> None:
-            if error is None and self._log.end_offset > max(start_offset, self._log.start_offset):
-                self.cut(max(committed_offset, self._log.start_offset), self._still(cut))
-            else:
-                cut(error)
+            self.append(filler[-1], -1, filled)
 
         self._start = start_offset
-        self._store.when_appended(self._log, self._still(begin))  # where its end is what may still wait decides
-
-    def _still(self, go_on: Done) -> Done:
-        """`go_on`, unless this is over by then."""
-
-        def called(error: DuramenError | None) -> None:
-            if not self._over:
-                go_on(error)
-
-        return called
+        self._followed.restart(start_offset, kept_offset, fill, done)
 
     def start_at(self, offset: int) -> None:
         """Let go of what is below, once all of it is synced."""

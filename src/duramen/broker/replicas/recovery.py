@@ -7,11 +7,11 @@ from collections.abc import Callable
 from enum import Enum
 
 from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
+from duramen.base.leader_epochs import Takeover
 from duramen.broker.replicas.batches import NO_EPOCH
 from duramen.codec.batch import Header
 from duramen.metadata.partitions import PartitionState
 from duramen.replication.replica import ReplicaDiskState
-from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import Log
 from duramen.storage.segment.reader import Blocked
 from duramen.storage.store import Store

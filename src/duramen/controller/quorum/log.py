@@ -14,6 +14,7 @@ from duramen.codec.batch import batches, header
 from duramen.controller.quorum.entries import data_of, gap, leader_of, read_batch
 from duramen.raft.epochs import EpochEnd, EpochTable
 from duramen.raft.messages import EntryBatch
+from duramen.storage.followed_log import FollowedLog
 from duramen.storage.log.log import Log
 from duramen.storage.scan import read_slice
 from duramen.storage.segment.reader import Blocked
@@ -38,7 +39,7 @@ class MetadataLog:
         self._recent: list[EntryBatch] = []
         self._recent_bytes = 0
         store.drop_empty_leaderships(log)
-        self._led = log.takeovers.latest_epoch  # the newest epoch that was entered
+        self._followed = FollowedLog(store, log)
         self._volatile = False  # whether nothing is written any more
 
     def begin(self, start: EpochEnd, found: list[EntryBatch]) -> None:
@@ -77,10 +78,7 @@ class MetadataLog:
         self._note(batch)
         if self._volatile:
             return
-        if batch.epoch > self._led:
-            self._led = batch.epoch
-            # Where that fails the append does too, and tells of it.
-            self._store.follow(self._log, batch.epoch, leader_of(batch), lambda _: None)
+        self._followed.enter(batch.epoch, leader_of(batch))
         data = bytearray(data_of(batch))
 
         def appended(base_offset: int, error: DuramenError | None) -> None:
@@ -98,7 +96,7 @@ class MetadataLog:
         if self._volatile:
             done(None)
         else:
-            self._truncate(end_offset, done)
+            self._followed.cut(end_offset, done)
 
     def restart(self, start: EpochEnd, done: Done) -> None:
         """Begin anew behind the snapshot that ends at `start`, which is on disk; `done(None)` once that is too.
@@ -109,39 +107,20 @@ class MetadataLog:
         if self._volatile:
             done(None)
             return
+        log = self._log
 
-        def cut(error: DuramenError | None) -> None:
-            missing = start.offset - self._log.end_offset
-            if error is not None or missing <= 0:
-                filled(-1, error)
+        def fill(filled: Done) -> None:
+            missing = start.offset - log.end_offset
+            if missing <= 0:
+                filled(None)
                 return
             data = gap(missing, self._clock.wall_ms())
             head = header(data)._replace(records=missing)
-            epoch = max(self._log.takeovers.latest_epoch, 0)
-            self._store.append(self._log, data, head, epoch, filled, patient=True)
+            epoch = max(log.takeovers.latest_epoch, 0)
+            self._store.append(log, data, head, epoch, lambda _, error: filled(error), patient=True)
 
-        def filled(_: int, error: DuramenError | None) -> None:
-            self._led = self._log.takeovers.latest_epoch
-            if error is not None:
-                done(error)
-            else:
-                self._store.delete_before(self._log, start.offset, done)
-
-        def begin(error: DuramenError | None) -> None:
-            if error is None and self._log.end_offset > self._log.start_offset:
-                # All of it: what is left could be of an epoch later than that of what comes next.
-                self._truncate(self._log.start_offset, cut)
-            else:
-                cut(error)
-
-        self._store.when_appended(self._log, begin)  # where its end is what may still wait decides
-
-    def _truncate(self, end_offset: int, done: Done) -> None:
-        def cut(error: DuramenError | None) -> None:
-            self._led = self._log.takeovers.latest_epoch
-            done(error)
-
-        self._store.truncate(self._log, end_offset, max(self._log.takeovers.latest_epoch, 0), cut)
+        # Nothing is kept: what is left could be of an epoch later than that of what comes next.
+        self._followed.restart(start.offset, lambda: log.start_offset, fill, done)
 
     def start_at(self, offset: int) -> None:
         """A snapshot that is on disk holds what is below `offset`: it may go."""

@@ -19,6 +19,7 @@ from duramen.base.errors import (
     StorageFull,
     StreamNotFound,
 )
+from duramen.base.leader_epochs import Takeover
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
@@ -38,7 +39,6 @@ from duramen.storage.append.reserved_offsets import is_reserved, reserve
 from duramen.storage.condition import Condition
 from duramen.storage.fullness import Fullness
 from duramen.storage.io import is_full, is_passing
-from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import NEVER, Log
 from duramen.storage.log.refused_batches import NEW_LEADER_MS, SENT_AGAIN, Refusals
 from duramen.storage.log.transactions import enter

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from duramen.base.errors import DuramenError
-from duramen.storage.leader_epochs import Takeover
+from duramen.base.leader_epochs import Takeover
 from duramen.storage.log.log import Log
 from duramen.storage.log.producers import NO_ID
 from duramen.storage.wal.control_frames import Notes

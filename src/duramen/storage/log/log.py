@@ -7,8 +7,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from duramen.base.ids import LogId
+from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.codec.crc import crc32c
-from duramen.storage.leader_epochs import TakeoverTable
 from duramen.storage.log.producers import ANY_ID, NO_ID, ProducerTable
 from duramen.storage.log.readable import ReadableLog
 from duramen.storage.log.state import LogState
@@ -100,7 +100,7 @@ class Log(ReadableLog):
         self.config = config
         self.durability = config.durability
         self.switching_to: str | None = None  # the durability that the WAL says from its last frames on, once synced
-        self.takeovers = self.segments[0].takeovers = TakeoverTable()
+        self.takeovers = self.segments[0].takeovers = LeaderEpochCache()
         self.producers = ProducerTable()
         self.segments[0].volatile = config.durability == "memory"
         self.cleaned_offset = 0  # below it compaction may have left gaps between offsets
@@ -126,7 +126,7 @@ class Log(ReadableLog):
         log = cls(LogId(state.id), key, LogConfig(durability=state.durability), handles)
         log.start_offset = state.start_offset
         log.end_offset = log.synced_offset = state.end_offset
-        log.takeovers = TakeoverTable(state.takeovers)
+        log.takeovers = LeaderEpochCache(state.takeovers)
         log.producers = ProducerTable(state.producers, _forgotten_id(state))
         log.transactions = TransactionTable(
             state.opened, state.aborted, state.end_offset if state.marked_offset < 0 else state.marked_offset

@@ -1,8 +1,8 @@
 """The frames of the write-ahead log, applied to the logs that the checkpoint knows, in their order. Blocking."""
 
 from duramen.base.ids import LogId
+from duramen.base.leader_epochs import Takeover
 from duramen.codec.batch import header
-from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.log.producers import ANY_ID, ProducerTable
 from duramen.storage.log.transactions import TransactionTable, enter

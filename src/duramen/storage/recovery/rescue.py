@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID, LogId
+from duramen.base.leader_epochs import Takeover
 from duramen.base.ports import Buffer, File, FileSystem
 from duramen.codec.batch import Header
 from duramen.storage.io import write_all
-from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import LOGS_DIRECTORY, Log, LogConfig, LogKey, log_directory
 from duramen.storage.log.producers import ANY_ID
 from duramen.storage.log.transactions import enter

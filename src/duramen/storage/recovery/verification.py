@@ -11,9 +11,9 @@ from uuid import UUID
 
 import msgspec
 
+from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.base.ports import FileSystem
 from duramen.storage.checkpoint import NodeCheckpoint, checkpoint_name, checkpoint_numbers, read_checkpoint
-from duramen.storage.leader_epochs import TakeoverTable
 from duramen.storage.log.log import log_directory
 from duramen.storage.log.state import LogState
 from duramen.storage.recovery.plan import RecoveryVerdict, judge
@@ -206,7 +206,7 @@ class _Verification:
         if state.id in later.deleted:
             return
         start = max(state.start_offset, later.starts.get(state.id, 0))
-        takeovers = TakeoverTable(state.takeovers)
+        takeovers = LeaderEpochCache(state.takeovers)
         ends = [*(segment.base_offset for segment in state.segments[1:]), state.end_offset]
         last = len(state.segments) - 1
         for at, (segment, end) in enumerate(zip(state.segments, ends, strict=True)):

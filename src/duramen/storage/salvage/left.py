@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID, LogId
+from duramen.base.leader_epochs import Takeover
 from duramen.base.ports import FileSystem
 from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
 from duramen.codec.crc import crc32c
-from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import LogKey
 from duramen.storage.planning.salvage import Run, SalvagedHistory
 from duramen.storage.salvage.selection import FileWindow

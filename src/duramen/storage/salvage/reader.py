@@ -12,10 +12,10 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.ids import LogId
+from duramen.base.leader_epochs import LeaderEpochCache, Takeover
 from duramen.base.ports import File, FileSystem
 from duramen.codec.batch import header
 from duramen.storage.checkpoint import NodeCheckpoint, checkpoint_numbers, read_checkpoint
-from duramen.storage.leader_epochs import Takeover, TakeoverTable
 from duramen.storage.log.log import LogKey, log_directory
 from duramen.storage.log.state import LogState
 from duramen.storage.planning.salvage import Run, SalvageGaps
@@ -56,7 +56,7 @@ def _ignore(_: object) -> None:
 class _Ordered:
     """Who ordered the offsets of a log, as the checkpoint says: right up to `end_offset`."""
 
-    def __init__(self, takeovers: TakeoverTable, end_offset: int) -> None:
+    def __init__(self, takeovers: LeaderEpochCache, end_offset: int) -> None:
         self.end_offset = end_offset
         self._takeovers = takeovers
 
@@ -173,7 +173,7 @@ class _Reading:
             log = self._add(LogId(state.id), LogKey(UUID(bytes=state.stream_id), state.partition), state.durability)
             log.start_offset, log.end_offset = state.start_offset, state.end_offset
             log.takeovers = {row[0]: Takeover(*row) for row in state.takeovers}
-            self._ordered[log.id] = _Ordered(TakeoverTable(state.takeovers), state.end_offset)
+            self._ordered[log.id] = _Ordered(LeaderEpochCache(state.takeovers), state.end_offset)
             log.known_damage = list(state.damage)
             log.cleaned_offset, log.dirty_offset = state.cleaned_offset, state.dirty_offset
             for segment in state.segments:

@@ -11,10 +11,10 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.ids import LogId
+from duramen.base.leader_epochs import Takeover
 from duramen.base.ports import FileSystem
 from duramen.codec.batch import Header
 from duramen.storage.checkpoint import NodeCheckpoint, write_checkpoint
-from duramen.storage.leader_epochs import Takeover
 from duramen.storage.log.log import Log, LogConfig, LogKey
 from duramen.storage.log.producers import ANY_ID
 from duramen.storage.log.sync import plan_sync, sync_segments, synced, write_index

@@ -8,9 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.base.ports import Buffer, File
 from duramen.codec.batch import Header, header
-from duramen.storage.leader_epochs import TakeoverTable
 from duramen.storage.segment.damage import Damage, merged
 from duramen.storage.segment.index import BLOCK_SHIFT, IndexEntry, SegmentIndex
 
@@ -122,7 +122,7 @@ class Segment:
         self.damage: list[Damage] = []  # what is not served, in order of position
         self.examined: dict[int, int] = {}  # blocks that do not match their CRC, were looked into, and had this one
         self.on_damage: Callable[[Segment, list[Damage]], None] | None = None
-        self.takeovers: TakeoverTable | None = None  # its log's; a batch's own CRC does not cover its epoch
+        self.takeovers: LeaderEpochCache | None = None  # its log's; a batch's own CRC does not cover its epoch
 
     @classmethod
     def restore(cls, path: str, state: SegmentState, tail: TailState | None) -> "Segment":

@@ -1,25 +1,33 @@
-"""The takeover table of a log: (epoch, leader id, first offset) of every leadership. Pure.
+"""The leader-epoch cache of a log, and the rule for where two histories part. Pure.
 
-Kafka's leader epoch cache (KIP-101, KIP-279) with the leader's id beside it: it tells who ordered what, and
-finds where two histories part.
+Kafka's leader-epoch cache (KIP-101, KIP-279), with the leader's id beside the epoch: it tells who ordered what. An end,
+(epoch of the last record, offset behind it), names a whole history. Where two histories part is found from the epochs
+alone: who is asked names the end of the newest epoch that it shares (`diverging`), who asked cuts to it (`truncation`),
+and both do that again until nothing diverges. The quorum's log and the logs of partitions follow this rule (over Fetch:
+KIP-595).
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["Takeover", "TakeoverTable"]
+from duramen.base.ids import Position
+
+__all__ = ["NO_END", "LeaderEpochCache", "Takeover", "diverging", "truncation"]
+
+NO_END: Final = Position(-1, -1)
+"""The end of the epochs of which there is none."""
 
 
 class Takeover(NamedTuple):
-    """From `first_offset` on, batches were ordered by `leader_id` in `epoch`."""
+    """From `first_offset` on, batches were ordered by `leader_id` (-1: not known) in `epoch`."""
 
     epoch: int
     leader_id: int
     first_offset: int
 
 
-class TakeoverTable:
+class LeaderEpochCache:
     """Takeovers in order; epochs strictly grow and first offsets never fall."""
 
     __slots__ = ("_entries",)
@@ -38,6 +46,11 @@ class TakeoverTable:
         """The newest epoch, or -1 before the first."""
         return self._entries[-1].epoch if self._entries else -1
 
+    @property
+    def earliest_epoch(self) -> int:
+        """The oldest epoch that is known, or -1 where none is."""
+        return self._entries[0].epoch if self._entries else -1
+
     def add(self, takeover: Takeover) -> None:
         """Enter a newer leadership; ValueError where its epoch is not newer."""
         if takeover.epoch <= self.latest_epoch:
@@ -52,21 +65,28 @@ class TakeoverTable:
         at = bisect_right(entries, offset, key=lambda entry: entry.first_offset)
         return entries[at - 1].epoch if at else -1
 
-    def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
-        """(Newest epoch not after `epoch`, offset at which it ends); (-1, -1) where there is none.
+    def end_of(self, epoch: int, end_offset: int) -> Position:
+        """(Newest epoch not after `epoch`, offset at which it ends) in a log that ends at `end_offset`; or `NO_END`.
 
         OffsetForLeaderEpoch's answer: a follower or consumer that has read beyond it holds another history.
         """
         at = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
         if not at:
-            return -1, -1
+            return NO_END
         end = self._entries[at].first_offset if at < len(self._entries) else end_offset
-        return self._entries[at - 1].epoch, end
+        return Position(self._entries[at - 1].epoch, end)
 
     def cut(self, end_offset: int) -> None:
         """Forget leaderships that begin at or after `end_offset`."""
         # Another list: a job may look at this one.
         self._entries = [entry for entry in self._entries if entry.first_offset < end_offset]
+
+    def start_at(self, offset: int) -> None:
+        """Forget who ordered what is below `offset`."""
+        entries = self._entries
+        at = max(0, bisect_right(entries, offset, key=lambda entry: entry.first_offset) - 1)
+        first = [entry._replace(first_offset=max(entry.first_offset, offset)) for entry in entries[at : at + 1]]
+        self._entries = first + entries[at + 1 :]
 
     def name_leaders(self, leader_of: Callable[[int], int]) -> bool:
         """Give entries whose leader's id is lost (-1) the one that `leader_of` knows for their epoch; says if any."""
@@ -77,5 +97,22 @@ class TakeoverTable:
         return self._entries != before
 
     def rows(self) -> list[tuple[int, int, int]]:
-        """The table as plain tuples."""
+        """The cache as plain tuples."""
         return [(entry.epoch, entry.leader_id, entry.first_offset) for entry in self._entries]
+
+
+def diverging(own: tuple[int, int], end: tuple[int, int]) -> bool:
+    """Whether a log and the history that `end` names part before `end`.
+
+    `own` is where the newest epoch of the log that is not after that of `end` ends: there they may part.
+    """
+    return own[0] < end[0] or own[1] < end[1]
+
+
+def truncation(own: tuple[int, int], theirs: tuple[int, int]) -> int:
+    """The offset to cut a log to that parts from another at `theirs`: up to there the two may be the same.
+
+    `own` is where the newest epoch of the log that is not after that of `theirs` ends. It is the end of the epoch that
+    both have, the earlier one; where the log has nothing of it, that of the epoch before.
+    """
+    return min(own[1], theirs[1]) if own[0] == theirs[0] else own[1]
