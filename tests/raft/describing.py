@@ -21,7 +21,7 @@ def _value_text(value: object) -> str:
         case VoterAddition(voter) | VoterUpdate(voter):
             return f"{type(value).__name__}({voter.id})"
         case VoterRemoval(replica):
-            return f"RemoveVoter({replica})"
+            return f"VoterRemoval({replica})"
         case tuple() if type(value) is tuple:
             return "[" + ", ".join(map(_value_text, value)) + "]"
         case _:

@@ -62,6 +62,32 @@ def test_epochs_are_those_of_the_entries(operations: list[Operation]) -> None:
                 assert table.holds(EpochEnd(epoch, place)) == (inside and entries.epoch_below(place) == epoch)
 
 
+EPOCHS = st.lists(st.integers(1, 6), max_size=8).map(sorted)
+
+
+@given(EPOCHS, EPOCHS, EPOCHS, st.integers(0, 8))
+def test_a_follower_ends_where_the_histories_part_or_needs_the_snapshot(
+    shared: list[int], leaders: list[int], followers: list[int], start: int
+) -> None:
+    """What two leaders order behind a shared beginning is of different epochs: here even ones and odd ones."""
+    base = shared[-1] if shared else 0
+    leader, follower = EpochTable(), EpochTable()
+    for table, more in ((leader, [2 * epoch for epoch in leaders]), (follower, [2 * epoch - 1 for epoch in followers])):
+        for epoch in shared + [base + one for one in more]:
+            table.append(epoch, 1)
+    leader.start_at(min(start, leader.end.offset))
+    while not leader.holds(follower.end):
+        before = follower.end
+        if not leader.knows(before):
+            assert leader.start.offset > 0
+            assert before.offset < leader.start.offset or leader.start.epoch > before.epoch
+            return
+        follower.cut(follower.meeting(leader.end_of(before.epoch)))
+        assert len(shared) <= follower.end.offset < before.offset or leader.start.offset > len(shared)
+        assert follower.end < before
+    assert follower.end.offset == len(shared)
+
+
 @given(st.lists(st.tuples(st.sampled_from(["append", "cut", "start"]), st.integers(0, 9))))
 def test_voters_are_those_of_the_last_entry_that_names_them(operations: list[tuple[str, int]]) -> None:
     base, start, end = one_voter(0), 0, 0

@@ -13,7 +13,7 @@ Row = tuple[int, int, int]
 
 
 class Content(NamedTuple):
-    """A log: where it begins, its batches, its takeover table."""
+    """A log: where it begins, its batches, its leader-epoch cache."""
 
     start: int = 0
     batches: tuple[ReplicaBatch, ...] = ()

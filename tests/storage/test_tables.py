@@ -1,57 +1,10 @@
-"""The takeover table and the producers of a log."""
+"""The producers of a log."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from duramen.base.errors import OutOfOrderSequence, ProducerFenced
-from duramen.base.leader_epochs import LeaderEpochCache, Takeover
 from duramen.codec.batch import BatchInput, check, encode
 from duramen.storage.log.producers import ProducerTable
-
-
-def table(*rows: tuple[int, int, int]) -> LeaderEpochCache:
-    return LeaderEpochCache(rows)
-
-
-def test_an_offset_belongs_to_the_last_takeover_at_or_before_it() -> None:
-    takeovers = table((1, 7, 0), (3, 8, 10), (4, 7, 15))
-    assert [takeovers.epoch_at(offset) for offset in (0, 9, 10, 14, 15, 99)] == [1, 1, 3, 3, 4, 4]
-    assert table((3, 1, 10)).epoch_at(9) == -1
-
-
-def test_an_epoch_ends_where_the_next_begins() -> None:
-    takeovers = table((1, 7, 0), (3, 8, 10), (4, 7, 15))
-    assert takeovers.end_of(1, 20) == (1, 10)
-    assert takeovers.end_of(2, 20) == (1, 10)
-    assert takeovers.end_of(3, 20) == (3, 15)
-    assert takeovers.end_of(4, 20) == (4, 20)
-    assert takeovers.end_of(9, 20) == (4, 20)
-    assert takeovers.end_of(0, 20) == (-1, -1)
-
-
-def test_the_tables_own_example_a_leader_that_restarts_and_a_follower_with_a_longer_history() -> None:
-    # Node 1 led epoch 1 and wrote to 12; the follower had 10 when node 1 restarted as epoch 2.
-    leader, follower = table((1, 1, 0), (2, 1, 10)), table((1, 1, 0))
-    epoch, end = leader.end_of(follower.latest_epoch, 14)
-    assert (epoch, end) == (1, 10)
-
-
-def test_only_newer_epochs_enter() -> None:
-    takeovers = table((3, 1, 5))
-    with pytest.raises(ValueError, match="not newer"):
-        takeovers.add(Takeover(3, 2, 9))
-
-
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), max_size=8), st.integers(0, 60))
-def test_a_cut_forgets_what_begins_at_or_after_it(steps: list[tuple[int, int]], end: int) -> None:
-    takeovers, epoch, offset = LeaderEpochCache(), 0, 0
-    for more_epochs, more_offsets in steps:
-        epoch, offset = epoch + more_epochs, offset + more_offsets
-        takeovers.add(Takeover(epoch, 1, offset))
-    before = takeovers.rows()
-    takeovers.cut(end)
-    assert takeovers.rows() == [row for row in before if row[2] < end]
 
 
 def batch(producer_id: int, epoch: int, sequence: int, count: int = 1) -> bytearray:

@@ -1,7 +1,7 @@
 """The metadata log of a replica on the node's storage: what the machine wants written, cut and read.
 
 Its newest batches are kept in memory: all that is not applied or synced yet, because others may read that too, and a
-bounded rest. Epochs are those that the batches have; the takeover table beside them is the storage's.
+bounded rest. Epochs are those that the batches have; the leader-epoch cache beside them is the storage's.
 """
 
 from bisect import bisect_left
