@@ -1,6 +1,7 @@
 """Fixtures that every part of the suite shares."""
 
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -9,11 +10,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from duramen.node.process import NodeProcess
+from tests.examples import SEARCH, examples
 
-# A shared machine is slow at times: no example fails for that. `make test` tries the same examples every time, so that
-# what it says is about the change; `make test-long` searches with new ones (--hypothesis-profile=search).
-settings.register_profile("duramen", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.register_profile("search", settings.get_profile("duramen"), derandomize=False, print_blob=True)
+# A shared machine is slow at times: no example fails for that. `make test` tries the same few examples every time, so
+# that what it says is about the change; `make test-long` searches with new ones and more (--hypothesis-profile=search).
+settings.register_profile(
+    "duramen", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, max_examples=examples(100)
+)
+settings.register_profile(SEARCH, settings.get_profile("duramen"), derandomize=False, print_blob=True, max_examples=100)
 settings.load_profile("duramen")
 
 # A shell that runs the suite in its background lets it ignore Ctrl-C, and so everything that it starts.
@@ -26,8 +30,10 @@ _LONGEST = ("spark", "cluster", "demo", "compat")
 _SHARED: Final = {"group.initial.rebalance.delay.ms": 0, "log.retention.check.interval.ms": 86_400_000}
 
 
+@pytest.hookimpl(tryfirst=True)  # marks are put on before `-m` selects by them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The rooms with the longest files come first: none is begun when all others have ended."""
+    _mark_long_variants(items)
     root = Path(__file__).parent
 
     def turn(item: pytest.Item) -> int:
@@ -35,6 +41,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return _LONGEST.index(room) if room in _LONGEST else len(_LONGEST)
 
     items.sort(key=turn)
+
+
+def _mark_long_variants(items: list[pytest.Item]) -> None:
+    """Of a test marked `variants(n)`, all but the first n variants are long."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("variants")
+        if marker is None:
+            continue
+        test, _, _ = item.nodeid.partition("[")
+        if seen[test] >= marker.args[0]:
+            item.add_marker(pytest.mark.long)
+        seen[test] += 1
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,7 @@ def test_serve_says_what_to_do(arguments: tuple[str, ...]) -> None:
     assert "dependency-missing" in line
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["dump", "stats", "verify", "salvage", "truncate"])
 def test_what_reads_a_data_directory_says_what_to_do(name: str) -> None:
     ended = on_windows("from duramen.cli.main import main\nmain()\n", "log", name, "data")
@@ -86,6 +87,7 @@ def test_other_commands_work(command: str) -> None:
     assert ended.stdout
 
 
+@pytest.mark.long
 def test_a_user_without_a_home_is_told_what_java_needs() -> None:
     homes = ("HOME", "USERPROFILE", "HOMEPATH", "XDG_CACHE_HOME", "JAVA_HOME", "PATH")
     environment = {name: value for name, value in os.environ.items() if name not in homes} | {"PATH": ""}

@@ -47,6 +47,7 @@ def test_latency(tmp_path: Path, door: str, sizes: list[int], runs: int) -> None
     assert sorted(path.name for path in output.iterdir()) == [f"latency-{door}.json", f"latency-{door}.png"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("door", ["kafka", "nats"])
 def test_throughput(tmp_path: Path, door: str) -> None:
     ran = _bench(
@@ -89,6 +90,7 @@ def test_what_users_of_clients_do(tmp_path: Path) -> None:
     assert all("no --peer kafka" in outcome["short"] and outcome["met"] is None for outcome in outcomes)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("arguments", "targets"),
     [
@@ -116,6 +118,7 @@ def test_what_is_measured_of_the_storage(tmp_path: Path, arguments: list[str], t
     assert sorted(path.name for path in (tmp_path / "duramen-bench").iterdir()) == [f"{arguments[0]}.json"]
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

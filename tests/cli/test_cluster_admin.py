@@ -94,6 +94,7 @@ def test_an_upgrade_names_what_changes_and_is_confirmed() -> None:
     assert (done.code, bodies, done.out.splitlines()[-1]) == (0, [{"level": 2}], "The feature level is 2.")
 
 
+@pytest.mark.long
 def test_nothing_is_upgraded_where_all_nodes_know_no_more() -> None:
     with FakeNode(
         {"GET /v1/cluster/feature-level": (200, UPGRADE | {"highest_level": 1, "changes": [], "older_nodes": [3]})}
@@ -126,6 +127,7 @@ def test_status_is_one_screen() -> None:
     assert len(lines) <= 24
 
 
+@pytest.mark.long
 def test_status_asks_every_node_how_it_is() -> None:
     health = {
         "problem": "the disk is full", "storage": "full", "uptime_seconds": 90, "disk_free_bytes": 1 << 20,
@@ -158,6 +160,7 @@ def test_status_asks_every_node_how_it_is() -> None:
     assert told_of[2]["error"].startswith("no node answers at 127.0.0.1:1")
 
 
+@pytest.mark.long
 def test_a_node_with_another_disk_is_there_twice_for_a_while() -> None:
     quorum = CLUSTER["quorum"] | {"observers": [VOTER | {"directory_id": "former"}]}
     with FakeNode({"GET /v1/cluster": (200, CLUSTER | {"quorum": quorum})}) as node:
@@ -167,6 +170,7 @@ def test_a_node_with_another_disk_is_there_twice_for_a_while() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_status_says_where_no_leader_has_answered() -> None:
     quorum = CLUSTER["quorum"] | {"leader_id": None, "from_leader": False}
     with FakeNode({"GET /v1/cluster": (200, CLUSTER | {"quorum": quorum})}) as node:
@@ -271,6 +275,7 @@ def test_reassignments() -> None:
     assert "must be ids of nodes such as 1,2,3" in wrong[5].err
 
 
+@pytest.mark.long
 def test_partitions_get_another_number_of_replicas() -> None:
     bodies: list[Any] = []
     stream = {"partitions": [
@@ -302,6 +307,7 @@ def test_partitions_get_another_number_of_replicas() -> None:
     assert unknown.err.startswith("duramen: a has no partition 7: it has 3")
 
 
+@pytest.mark.long
 def test_a_plan_is_shown_and_left() -> None:
     bodies: list[Any] = []
     with FakeNode({PLAN: keeping(bodies, planned(MOVE))}) as node:
@@ -316,6 +322,7 @@ def test_a_plan_is_shown_and_left() -> None:
     assert (unasked.code, wrong.code) == (2, 2)
 
 
+@pytest.mark.long
 def test_a_node_that_cannot_be_emptied_is_an_error() -> None:
     step = {"done": 1, "moving": 0, "waiting": 0, "void": 0}
     answers: Answers = {PLAN: planned(MOVE, kept=6), BEGIN: (200, step), ELECT: ALL_WELL}
@@ -369,6 +376,7 @@ def test_a_plan_is_carried_out_step_by_step() -> None:
     assert bodies[3]["moves"] == plan[500:]
 
 
+@pytest.mark.long
 def test_the_end_of_a_plan_as_json() -> None:
     step = {"done": 1, "moving": 0, "waiting": 0, "void": 0}
     with FakeNode({PLAN: planned(MOVE), BEGIN: (200, step), ELECT: ALL_WELL}) as node:
@@ -376,6 +384,7 @@ def test_the_end_of_a_plan_as_json() -> None:
     assert json.loads(out) == {"done": 1, "void": 0, "elected": 0}
 
 
+@pytest.mark.long
 def test_moves_that_cannot_be_begun_are_an_error() -> None:
     problem: Answer = (400, {"type": "replica-assignment-invalid", "detail": "only node 1 has all the records"})
     with FakeNode({PLAN: planned(MOVE), BEGIN: problem}) as node:
@@ -384,6 +393,7 @@ def test_moves_that_cannot_be_begun_are_an_error() -> None:
     assert ended.err.startswith("duramen: only node 1 has all the records")
 
 
+@pytest.mark.long
 def test_what_is_under_way_is_taken_back() -> None:
     bodies: list[Any] = []
     under_way = [{"stream": "a", "partition": index, "replicas": [1], "adding": [], "removing": []} for index in (0, 1)]
@@ -403,6 +413,7 @@ def test_what_is_under_way_is_taken_back() -> None:
     assert (none.code, none.err) == (0, "No reassignment is under way.\n")
 
 
+@pytest.mark.long
 def test_interrupted_it_says_what_goes_on() -> None:
     step = {"done": 0, "moving": 3, "waiting": 1, "void": 0}
     with FakeNode({PLAN: planned(MOVE), BEGIN: (200, step)}) as node:
@@ -414,6 +425,7 @@ def test_interrupted_it_says_what_goes_on() -> None:
     assert "`duramen cluster rebalance --cancel` takes them back" in shown
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("words", [
     ("status",), ("add", "1"), ("drain", "1"), ("remove", "1", "--yes"), ("reassign",), ("elect",),
     ("rebalance", "--dry-run"),

@@ -45,11 +45,13 @@ def test_groups() -> None:
         assert completed("duramen group describe o", fake.address) == ["one", "other"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("server", ["127.0.0.1:1", "nonsense"])
 def test_nobody_there_is_nothing_to_say(server: str) -> None:
     assert completed("duramen stream describe ", server) == []
 
 
+@pytest.mark.long
 def test_somebody_else_there_is_nothing_to_say() -> None:
     for said in ("[]", "no JSON", '{"streams": [1]}'):
         with FakeNode({"GET /v1/streams?prefix=": (200, said)}) as fake:

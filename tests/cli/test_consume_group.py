@@ -98,6 +98,7 @@ def test_it_goes_on_where_the_group_is(duramen: Run, node: NodeProcess, stream: 
     assert sorted(duramen(*words).out.splitlines()) == ["10", "11"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -127,6 +128,7 @@ def test_an_unchanged_client_goes_on_where_it_was(duramen: Run, node: NodeProces
     assert sorted(found + list(map(int, rest.out.splitlines()))) == list(range(10, 20))
 
 
+@pytest.mark.long
 def test_members_share_the_partitions_and_take_over(node: NodeProcess, stream: str) -> None:
     with following(node, stream) as one:
         assert read(one, 10) == list(range(10))

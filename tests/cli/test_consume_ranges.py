@@ -36,6 +36,7 @@ def stream(node: NodeProcess, stream_name: str) -> str:
     return stream_name
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -78,6 +79,7 @@ def test_raw_and_keys(duramen: Run, stream: str) -> None:
     assert duramen(*words).out == "8\na::b\nc\n"
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("codec", range(len(CODECS)), ids=CODECS)
 def test_a_pipe_copies_a_stream(node: NodeProcess, stream_name: str, codec: int) -> None:
     """Nulls, empty ones, bytes that are no text, repeated headers, tombstones, any order of times."""
@@ -146,6 +148,7 @@ def test_a_stream_that_is_deleted_while_it_is_followed(duramen: Run, node: NodeP
     assert said.endswith(b"[stream-not-found]\n")
 
 
+@pytest.mark.long
 def test_another_stream_of_that_name_is_not_followed(new_node: Callable[..., NodeProcess]) -> None:
     with new_node() as node:
         run("stream", "create", "s", server=node.http)
@@ -178,6 +181,7 @@ def test_new_partitions_are_followed(node: NodeProcess, stream: str) -> None:
         assert process.wait(60) == 130
 
 
+@pytest.mark.long
 def test_a_follower_whose_reader_goes_away_ends(node: NodeProcess, stream: str) -> None:
     """Although nothing more comes that it could not write."""
     with following(node, stream) as process:
@@ -206,6 +210,7 @@ def test_an_output_that_is_not_buffered_gets_everything(node: NodeProcess, strea
     assert {len(line) for line in lines} == {1000}
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "words",
     [("--follow", "--until", "end"), ("--group", "g", "--partition", "0"), ("--until", "3"), ("--offset", "@soon"),
@@ -218,6 +223,7 @@ def test_wrong_usage(duramen: Run, stream: str, words: tuple[str, ...]) -> None:
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_records_that_were_removed_before_they_were_read(new_node: Callable[..., NodeProcess]) -> None:
     with new_node({"log.retention.check.interval.ms": 50}) as node, BrokerCluster(node.kafka) as cluster:
         StreamAdmin(cluster).create_stream("s", 1, {"retention.records": "10", "segment.bytes": "1048576"})
@@ -239,6 +245,7 @@ def test_records_that_were_removed_before_they_were_read(new_node: Callable[...,
         assert said.endswith(b"[records-lost]\n")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("ends", [["commit"], ["abort"], ["commit", "abort", "commit"]], ids="-".join)
 def test_markers_of_transactions_are_no_records(
     node: NodeProcess, duramen: Run, stream_name: str, ends: list[str]

@@ -60,6 +60,7 @@ def nodes_at(*addresses: str) -> tuple[int, object]:
     return 200, {"nodes": [{"state": "live", "endpoints": {"http": address}} for address in addresses]}
 
 
+@pytest.mark.long
 def test_list_follows_the_pages() -> None:
     answers = {
         **ALONE,
@@ -83,6 +84,7 @@ def test_none_yet() -> None:
     assert (ended.code, ended.out, ended.err.startswith("There are no consumer groups yet")) == (0, "", True)
 
 
+@pytest.mark.long
 def test_a_list_that_may_lack_groups_says_so() -> None:
     silent = {"groups": GROUPS[:1], "next": "a", "silent_nodes": [3], "leaderless_partitions": []}
     offline = {"groups": [], "next": None, "silent_nodes": [], "leaderless_partitions": [4, 7]}
@@ -96,6 +98,7 @@ def test_a_list_that_may_lack_groups_says_so() -> None:
     assert (ended.code, ended.out, "no consumer groups" in ended.err) == (1, "", False)
 
 
+@pytest.mark.long
 def test_a_group_is_deleted_where_it_is_coordinated() -> None:
     elsewhere = (503, {"type": "not-coordinator", "detail": "this node does not lead partition 9"})
     answers: dict[str, tuple[int, object]] = {"GET /v1/groups/a": elsewhere, "DELETE /v1/groups/a": elsewhere}
@@ -119,6 +122,7 @@ def test_describe() -> None:
     assert ["m-1", r"c\x1b[31m", "127.0.0.1", "s:0", "s:1"] in lines
 
 
+@pytest.mark.long
 def test_a_group_that_is_not_there() -> None:
     with FakeNode({"GET /v1/groups/x": NOT_FOUND}) as node:
         ended = run("group", "describe", "x", server=node.address)
@@ -158,6 +162,7 @@ class TestReset:
         assert (ended.code, ended.err) == (0, "")
         assert wishes == [{"to": "-5", "streams": ["s", "t"], "partition": 1, "dry_run": False}]
 
+    @pytest.mark.variants(1)
     @pytest.mark.parametrize("answer", ["y", "n"])
     def test_asks(self, answer: str) -> None:
         wishes: list[Any] = []
@@ -171,12 +176,14 @@ class TestReset:
         assert len({wish["to"] for wish in wishes}) == 1
         assert 0 <= time.time() * 1000 - 30_000 - int(wishes[0]["to"].removeprefix("@")) < 60_000
 
+    @pytest.mark.long
     def test_is_refused_where_nobody_can_be_asked(self) -> None:
         wishes: list[Any] = []
         with self._node(wishes) as node:
             ended = run("group", "reset", "a/b", "--to", "end", server=node.address)
         assert (ended.code, "give --yes" in ended.err, wishes) == (2, True, [])
 
+    @pytest.mark.variants(1)
     @pytest.mark.parametrize("to", ["soon", "@", "@yesterday", "1.5"])
     def test_a_place_that_is_none(self, to: str) -> None:
         ended = run("group", "reset", "g", "--to", to, server="127.0.0.1:1")
@@ -220,6 +227,7 @@ class TestOfANode:
             before = after
         assert self._lag(duramen, group) == 0
 
+    @pytest.mark.long
     def test_reset_of_what_is_not_there(self, duramen: Run, group: str) -> None:
         for words, id_ in (
             (("no-such-group", "--to", "start"), "group-not-found"),
@@ -259,6 +267,7 @@ def test_delete() -> None:
         assert run("group", "delete", "a", "--yes", "--format", "json", server=node.address).out == '{"deleted": "a"}\n'
 
 
+@pytest.mark.long
 def test_streams_show_the_groups_that_read_them() -> None:
     stream = {
         "name": "s", "id": "x", "internal": False, "created_at_ms": 0, "subjects": [], "durability": "os",

@@ -70,6 +70,7 @@ def test_dump_of_a_checkpoint(golden: Path, duramen_alone: Run) -> None:
     assert "is damaged: it does not match its CRC" in duramen_alone("log", "dump", str(path)).err
 
 
+@pytest.mark.long
 def test_dump_of_what_a_quorum_writes(tmp_path: Path, duramen_alone: Run) -> None:
     voters = (VoterRow(1, UUID(int=7), "host:9093"), VoterRow(2, UUID(int=8)))
     content = bytearray()
@@ -111,6 +112,7 @@ def test_stats(golden: Path, duramen_alone: Run) -> None:
     assert {path: path.read_bytes() for path in golden.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.long
 def test_compression_shows(new_node: Callable[..., NodeProcess], duramen_alone: Run) -> None:
     with new_node() as node, duramen.connect(node.http, compression="zstd") as client:
         client.streams.create("s")
@@ -123,6 +125,7 @@ def test_compression_shows(new_node: Callable[..., NodeProcess], duramen_alone: 
     assert log["decompressed_bytes"] > 100_000 > 10 * log["size_bytes"]
 
 
+@pytest.mark.long
 def test_only_data_directories_that_no_node_holds(
     new_node: Callable[..., NodeProcess], duramen_alone: Run, tmp_path: Path
 ) -> None:

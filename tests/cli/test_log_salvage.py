@@ -142,6 +142,7 @@ def test_a_flipped_bit(stored: tuple[Path, Values], duramen_alone: Run, saved: S
     assert message is None or message.error() is not None
 
 
+@pytest.mark.long
 def test_a_cut_segment(stored: tuple[Path, Values], duramen_alone: Run, saved: Start) -> None:
     directory, values = stored
     path, following = segments(directory)[1:3]
@@ -151,6 +152,7 @@ def test_a_cut_segment(stored: tuple[Path, Values], duramen_alone: Run, saved: S
     assert served(saved(), "s", lost) == without(values, lost)
 
 
+@pytest.mark.long
 def test_a_lost_checkpoint(stored: tuple[Path, Values], duramen_alone: Run, saved: Start) -> None:
     directory, values = stored
     for path in directory.glob("checkpoint-*"):
@@ -163,6 +165,7 @@ def test_a_lost_checkpoint(stored: tuple[Path, Values], duramen_alone: Run, save
     assert served(node, "s") == values
 
 
+@pytest.mark.long
 def test_a_lost_write_ahead_log(stored: tuple[Path, Values], duramen_alone: Run, saved: Start) -> None:
     directory, values = stored
     shutil.rmtree(directory / "wal")
@@ -174,6 +177,7 @@ def test_a_lost_write_ahead_log(stored: tuple[Path, Values], duramen_alone: Run,
     assert served(node, "s") == values[:-1]
 
 
+@pytest.mark.long
 def test_a_lost_metadata_log(stored: tuple[Path, Values], duramen_alone: Run, saved: Start) -> None:
     directory, values = stored
     shutil.rmtree(directory / "logs" / "1")
@@ -186,6 +190,7 @@ def test_a_lost_metadata_log(stored: tuple[Path, Values], duramen_alone: Run, sa
         assert client.streams.describe(name).config["retention.ms"] == "-1"
 
 
+@pytest.mark.long
 def test_truncate(stored: tuple[Path, Values], duramen_alone: Run, saved: Start) -> None:
     words = ("log", "truncate", "data", "saved", "--stream", "s", "--to", "11")
     ended = duramen_alone(*words)
@@ -196,6 +201,7 @@ def test_truncate(stored: tuple[Path, Values], duramen_alone: Run, saved: Start)
     assert served(node, "s") == [*stored[1][:10], (10, b"new")]
 
 
+@pytest.mark.long
 def test_what_a_node_holds_is_left_alone(new_node: Callable[..., NodeProcess], duramen_alone: Run) -> None:
     with new_node():
         for words in (("salvage", "data", "saved"), ("truncate", "data", "saved", "--stream", "s", "--to", "0")):

@@ -68,6 +68,7 @@ def test_damage_is_named(duramen_alone: Run, stored: Path) -> None:
     assert "1 thing is damaged" in done.out
 
 
+@pytest.mark.long
 def test_a_description_that_is_damaged(duramen_alone: Run, stored: Path) -> None:
     flip(stored / "duramen.json", 0)
     done = duramen_alone("log", "verify", str(stored))
@@ -75,6 +76,7 @@ def test_a_description_that_is_damaged(duramen_alone: Run, stored: Path) -> None
     assert done.out.startswith("duramen.json: ")
 
 
+@pytest.mark.long
 def test_a_directory_that_a_node_holds_is_refused(duramen_alone: Run, stored: Path) -> None:
     with NodeProcess(stored):
         for path in (stored, segments(stored)[0]):
@@ -83,6 +85,7 @@ def test_a_directory_that_a_node_holds_is_refused(duramen_alone: Run, stored: Pa
             assert "in use by a running node" in done.err
 
 
+@pytest.mark.long
 def test_what_is_no_directory_and_no_segment(duramen_alone: Run, tmp_path: Path) -> None:
     (tmp_path / "x.log").write_bytes(b"")
     for path in (tmp_path, tmp_path / "none", tmp_path / "x.log", tmp_path / "00000000000000000000.log"):
@@ -91,6 +94,7 @@ def test_what_is_no_directory_and_no_segment(duramen_alone: Run, tmp_path: Path)
         assert str(path) in done.err
 
 
+@pytest.mark.long
 def test_a_segment_by_itself(duramen_alone: Run, stored: Path, tmp_path: Path) -> None:
     copy = tmp_path / segments(stored)[0].name
     copy.write_bytes(segments(stored)[0].read_bytes())

@@ -44,6 +44,7 @@ class TestOutput:
         )  # fmt: skip
         return done.returncode, done.stderr
 
+    @pytest.mark.variants(3)
     @pytest.mark.parametrize("unbuffered", ["", "1"])
     @pytest.mark.parametrize("words", ["version", "--help", "", "stream --help", "stream list --internal", "consume s"])
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -138,6 +139,7 @@ class TestSignalsWhileItStarts:
         )  # fmt: skip
         return done.returncode, done.stderr
 
+    @pytest.mark.variants(3)
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     @pytest.mark.parametrize(
         "module", ["click", "duramen.cli.serve", "duramen.base.catalogue", "asyncio", "rocksdict", "duramen.node.run"]

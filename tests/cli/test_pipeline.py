@@ -29,6 +29,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_problems_have_their_places(duramen_alone: Run, tmp_path: Path) -> None:
     (tmp_path / "it.yaml").write_text(RIGHT.replace("from: there", "from: their") + "  sink: {}\n")
     ended = duramen_alone("pipeline", "validate", "--offline", "it.yaml")
@@ -79,6 +80,7 @@ def test_names_are_checked_before_anything_is_started(duramen_alone: Run, tmp_pa
     assert not (tmp_path / "checkpoints").exists()
 
 
+@pytest.mark.long
 def test_brokers_that_do_not_answer(duramen_alone: Run, tmp_path: Path) -> None:
     (tmp_path / "it.yaml").write_text(RIGHT)
     for command in ("validate", "run"):
@@ -159,6 +161,7 @@ def test_a_terminal_is_told_what_takes_its_time(
     assert capsys.readouterr() == ("", "Spark starts on local[*] …\n")
 
 
+@pytest.mark.long
 def test_one_problem_and_more(duramen_alone: Run, tmp_path: Path) -> None:
     (tmp_path / "it.yaml").write_text(RIGHT.replace("brokers: 127.0.0.1:1", "borkers: 127.0.0.1:1"))
     ended = duramen_alone("pipeline", "validate", "it.yaml")

@@ -56,6 +56,7 @@ def test_json(duramen: Run, node: NodeProcess, stream: str) -> None:
     assert values(node, stream, 0) == [b"one", None]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("third", "said"),
     [
@@ -89,6 +90,7 @@ def test_raw_is_one_record(duramen: Run, node: NodeProcess, stream: str) -> None
     assert ended.err.startswith("duramen: standard input has more than the 1 MiB that the stream's max.message.bytes")
 
 
+@pytest.mark.long
 def test_small_batches_where_the_stream_wants_them(duramen: Run, node: NodeProcess, stream_name: str) -> None:
     with BrokerCluster(node.kafka) as cluster:
         StreamAdmin(cluster).create_stream(stream_name, 1, {"max.message.bytes": "1000"})
@@ -103,6 +105,7 @@ def test_small_batches_where_the_stream_wants_them(duramen: Run, node: NodeProce
     assert ended.err.endswith("[batch-too-large]\n")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_acks(duramen: Run, node: NodeProcess, stream: str, acks: str) -> None:
     ended = duramen("produce", stream, "--acks", acks, "--partition", "1", stdin=b"1\n2\n")
@@ -128,6 +131,7 @@ def test_ctrl_c_says_what_is_written(node: NodeProcess, stream: str) -> None:
     assert said.strip() == "duramen: interrupted; 2 records before it are written"
 
 
+@pytest.mark.long
 def test_a_stream_that_is_deleted_meanwhile(new_node: Callable[..., NodeProcess]) -> None:
     """The stream goes under the producer's feet: what was acknowledged is said."""
     with new_node() as node:
@@ -153,6 +157,7 @@ def test_a_stream_that_is_deleted_meanwhile(new_node: Callable[..., NodeProcess]
         assert said.endswith("[stream-not-found]\n")
 
 
+@pytest.mark.long
 def test_a_bar_is_for_terminals_and_for_what_takes_long(node: NodeProcess, stream: str) -> None:
     ours, theirs = pty.openpty()
     read_end, write_end = os.pipe()
@@ -182,6 +187,7 @@ def test_a_bar_is_for_terminals_and_for_what_takes_long(node: NodeProcess, strea
     assert f"records written to {stream}".encode() in said
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "words",
     [("s", "--format", "xml"), ("s", "--format", "json", "--key-separator", ":"), ("s", "--key-separator", ""),

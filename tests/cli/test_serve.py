@@ -29,6 +29,7 @@ def test_every_setting_is_an_option(duramen_alone: Run) -> None:
     assert [setting.option_name for setting in BROKER.values() if setting.option_name not in said] == []
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -78,6 +79,7 @@ def test_wrong_files(duramen_alone: Run, tmp_path: Path) -> None:
         assert (ended.code, said in ended.err) == (2, True), ended.err
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("door", ["kafka", "http", "nats"])
 def test_a_port_that_is_taken(duramen_alone: Run, door: str) -> None:
     words = ["serve", "--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"]
@@ -91,6 +93,7 @@ def test_a_port_that_is_taken(duramen_alone: Run, door: str) -> None:
     assert "in use" in last
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("one", "other"), [("kafka", "http"), ("kafka", "nats"), ("http", "cluster"), ("nats", "nats-cluster")]
 )
@@ -106,6 +109,7 @@ def test_two_doors_on_one_address(duramen_alone: Run, tmp_path: Path, one: str, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_two_doors_on_one_address_by_name(duramen_alone: Run, tmp_path: Path) -> None:
     name = socket.gethostname()
     address = resolved(Address(name, 7399))
@@ -127,6 +131,7 @@ def test_a_directory_that_is_in_use(duramen_alone: Run, new_node: Callable[..., 
     assert duramen_alone("stream", "list", server=node.http).code == 0
 
 
+@pytest.mark.long
 def test_a_directory_that_is_not_ours(duramen_alone: Run, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
@@ -137,6 +142,7 @@ def test_a_directory_that_is_not_ours(duramen_alone: Run, tmp_path: Path) -> Non
     assert (file.code, "cannot be used" in file.err) == (1, True)
 
 
+@pytest.mark.long
 def test_a_directory_of_a_newer_version(duramen_alone: Run, new_node: Callable[..., NodeProcess]) -> None:
     node = new_node().start()
     node.stop()

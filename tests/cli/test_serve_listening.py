@@ -45,6 +45,7 @@ def brokers(address: str) -> list[str]:
     return [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()]
 
 
+@pytest.mark.long
 def test_several_addresses(new_node: NewNode, free_port: Callable[[], int]) -> None:
     second = second_host()
     kafka_port, http_port = free_port(), free_port()
@@ -69,6 +70,7 @@ def test_one_address_for_all_who_come(new_node: NewNode) -> None:
     assert brokers(node.kafka) == ["broker.example:19092"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -88,6 +90,7 @@ def test_wrong_usage(duramen_alone: Run, words: tuple[str, ...], said: str) -> N
     assert len(ended.err.splitlines()) == 1
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("door", ["kafka", "http"])
 def test_a_port_that_is_taken_names_what_to_change(duramen_alone: Run, door: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -99,6 +102,7 @@ def test_a_port_that_is_taken_names_what_to_change(duramen_alone: Run, door: str
     assert f"choose another with --{door}-listen [address-in-use]" in last
 
 
+@pytest.mark.long
 def test_where_a_nats_server_is_already_it_is_suggested(duramen_alone: Run, new_node: NewNode) -> None:
     node = new_node({"nats.server": "embedded"}).start()
     ended = duramen_alone("serve", *FREE, "--nats-listen", node.nats)
@@ -108,6 +112,7 @@ def test_where_a_nats_server_is_already_it_is_suggested(duramen_alone: Run, new_
     assert f"use that one with --nats nats://{node.nats}, or choose another port with --nats-listen" in last
 
 
+@pytest.mark.long
 def test_whatever_else_is_there_is_no_nats_server(duramen_alone: Run, node: NodeProcess) -> None:
     ended = duramen_alone("serve", *FREE, "--nats-listen", node.http)
     assert (ended.code, ended.out) == (1, "")

@@ -53,6 +53,7 @@ def test_enable_takes_a_location_relative_to_where_it_is_typed(duramen_alone: Ru
     assert told[0]["config"]["table.location"] == str(tmp_path / "here")
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -98,6 +99,7 @@ def test_enable_refuses_what_cannot_be_before_anything_is_asked(
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -135,6 +137,7 @@ def test_enable_refuses_a_location_with_something_else(tmp_path: Path) -> None:
     assert "[table-foreign]" in ended.err
 
 
+@pytest.mark.long
 def test_a_table_that_is_removed_before_its_first_round_is_gone_and_not_new(duramen: Run, tmp_path: Path) -> None:
     words = ("table", "enable", "removed-early", "--format", "delta", "--location", str(tmp_path / "t"))
     assert duramen("stream", "create", "removed-early", "--partitions", "2").code == 0
@@ -149,6 +152,7 @@ def test_a_table_that_is_removed_before_its_first_round_is_gone_and_not_new(dura
     assert duramen("table", "status", "removed-early").code == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -212,6 +216,7 @@ def test_list_says_how_to_make_one() -> None:
     assert "`duramen table enable STREAM` makes one of it" in ended.err
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("command", ["run", "status"])
 def test_a_stream_that_is_no_table_is_said_at_once(command: str) -> None:
     with FakeNode({f"GET {PATH}": (200, STREAM)}) as node:
@@ -221,6 +226,7 @@ def test_a_stream_that_is_no_table_is_said_at_once(command: str) -> None:
     assert "[stream-no-table]" in ended.err
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

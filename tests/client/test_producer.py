@@ -151,6 +151,7 @@ class TestErrors:
         with pytest.raises(StreamNotFound, match=f"there is no stream {stream}"):
             producer.flush()
 
+    @pytest.mark.long
     def test_a_broker_that_does_not_come_back(self, new_node: Callable[..., NodeProcess]) -> None:
         with new_node() as node, BrokerCluster(node.kafka, timeout_s=4) as cluster:
             StreamAdmin(cluster).create_stream("s", 1)

@@ -114,6 +114,7 @@ def test_two_of_three_nodes_serve_what_all_had(tmp_path: Path) -> None:
         cold.serves({1, 2}, _RECORDS)
 
 
+@pytest.mark.long
 def test_an_unclean_election_says_first_what_it_costs(tmp_path: Path) -> None:
     with _cold(tmp_path, 3) as cold:
         cold.fill([[2, 3]] * _PARTITIONS)

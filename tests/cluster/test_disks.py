@@ -110,6 +110,7 @@ _FAULTS: Final[Mapping[str, Fault]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_leader_whose_disk_fails_hands_over(tmp_path: Path) -> None:
     with world(tmp_path) as cluster, running(cluster, _CLIENTS) as run:
         _broken_leader(cluster, run)

@@ -155,6 +155,7 @@ def _through(directory: Path, clients: Sequence[type[Client]], faults: Sequence[
             print(f"{fault.__name__}: {time.monotonic() - began:.1f} s")
 
 
+@pytest.mark.long
 def test_processes_end_and_stand_still(tmp_path: Path) -> None:
     _through(tmp_path, _CONFLUENT, list(_PROCESSES.values()))
 
@@ -164,6 +165,7 @@ def test_the_network_and_a_disk_fail(tmp_path: Path) -> None:
     _through(tmp_path, _CONFLUENT, list(_AROUND.values()))
 
 
+@pytest.mark.long
 def test_a_rolling_restart_disturbs_nobody(tmp_path: Path) -> None:
     _through(tmp_path, (Undisturbed, Undisturbed, Assigned, Watching), list(_ROLLING.values()))
 

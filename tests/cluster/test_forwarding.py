@@ -155,6 +155,7 @@ def test_every_node_shows_moves_and_deletes_groups(balanced: Balanced) -> None:
         assert (status, problem["type"]) == (404, "group-not-found")
 
 
+@pytest.mark.long
 def test_leaders_that_are_killed_lose_and_double_nothing(balanced: Balanced) -> None:
     """What clients of the other nodes are told is true, whoever is killed meanwhile."""
     path = balanced.create("killed", 3, 3)

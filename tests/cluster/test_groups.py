@@ -294,6 +294,7 @@ def test_every_node_lists_the_groups_of_all_over_http(nodes: NodeProcesses) -> N
         assert [one for one in found if one in names] == sorted(names)
 
 
+@pytest.mark.long
 def test_each_partition_s_lag_is_told_by_one_node_wherever_it_is_led(nodes: NodeProcesses) -> None:
     name, partitions = "lagging", 6
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers, **_QUIET})

@@ -180,6 +180,7 @@ def _judge(values: dict[tuple[int, int], bytes], publishers: Sequence[Publisher]
     assert max(times.values()) == 1
 
 
+@pytest.mark.long
 def test_leaders_are_killed_while_publishers_publish(cluster: Cluster) -> None:
     async def story() -> list[Publisher]:
         loop = asyncio.get_running_loop()

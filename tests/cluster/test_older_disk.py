@@ -9,6 +9,7 @@ from duramen.base.errors import ServerUnreachable
 from duramen.node.processes import NodeProcesses
 
 
+@pytest.mark.long
 def test_an_older_copy_of_a_disk_is_refused(tmp_path: Path) -> None:
     with NodeProcesses(tmp_path) as nodes:
         node, copy = nodes.nodes[3], tmp_path / "copy"

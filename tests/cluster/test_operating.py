@@ -114,6 +114,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
             assert "Traceback" not in log
 
 
+@pytest.mark.long
 def test_every_node_shows_the_cluster(operator: Operator) -> None:
     operator.create("shown", 3, 3)
     until(operator.quiet, _WAIT_S)
@@ -166,6 +167,7 @@ def test_leaders_are_moved_and_come_back(operator: Operator) -> None:
     until(lambda: operator.placed("led")[0][0] == leader, _WAIT_S)
 
 
+@pytest.mark.long
 def test_a_node_comes_takes_its_share_votes_and_goes(operator: Operator) -> None:
     operator.create("moved", 8, 2)
     producer = Producer({"bootstrap.servers": operator.nodes.bootstrap_servers, "acks": "all"})

@@ -285,6 +285,7 @@ def test_a_node_without_a_replica_sends_on_to_one_that_has_it(racks: Racks) -> N
                     client.wait_replicated("single", 0, 0, _WAIT_S, node=number)
 
 
+@pytest.mark.long
 def test_metrics_and_log_lines_tell_what_happened(racks: Racks) -> None:
     placed = racks.create("watched", min_insync_replicas=2)
     nodes = racks.nodes.nodes

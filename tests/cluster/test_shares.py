@@ -273,6 +273,7 @@ def test_a_group_works_on_when_a_node_is_killed(
     until(lambda: group.offset() == (group.produced, 0), _WAIT_S)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["leader", "keeper"])
 def test_counts_and_acknowledgements_hold_over_a_kill(nodes: NodeProcesses, what: str) -> None:
     group = Group(nodes, f"counted-{what}")
@@ -302,6 +303,7 @@ def test_counts_and_acknowledgements_hold_over_a_kill(nodes: NodeProcesses, what
     nodes.start([killed])
 
 
+@pytest.mark.long
 def test_an_operator_describes_moves_and_deletes_a_group(nodes: NodeProcesses) -> None:
     group = Group(nodes, "operated")
     group.produce(10)

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -357,9 +357,12 @@ def test_a_micro_batch_has_each_transaction_wholly_or_not(nodes: NodeProcesses) 
     assert sum(micro.batches, Counter()) == Counter(dict.fromkeys(expected, PARTITIONS))
 
 
-def test_transactions_are_judged_while_nodes_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "partitions", [pytest.param((0,), id="one leader"), pytest.param((0, 1), id="two leaders", marks=pytest.mark.long)]
+)
+def test_transactions_are_judged_while_nodes_end(tmp_path: Path, partitions: Sequence[int]) -> None:
     with world(tmp_path) as cluster, running(cluster, (Transactions, Transactions)) as run:
-        for partition in (0, 1):
+        for partition in partitions:
             leader = cluster.leader(partition)
             cluster.nodes.kill(leader)
             cluster.wait_without(leader)

@@ -77,6 +77,7 @@ def _judged(broker: Broker, sender: type[Sender], seed: int, rounds: int, codes:
     assert "Traceback" not in broker.log
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_is_delivered_is_stored(duramen_broker_factory: Callable[..., Broker], library: str) -> None:
     _judged(duramen_broker_factory(), LIBRARIES[library], 1, _ROUNDS, _QUICK)

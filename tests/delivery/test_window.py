@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 
 from duramen.base.errors import RecordStateInvalid
 from duramen.delivery.spans import DeliveryPhase
@@ -230,7 +231,7 @@ class WindowMachine(RuleBasedStateMachine):
         assert all(state.phase is not DeliveryPhase.ACQUIRED and state.last >= held.start for state in held.states())
 
 
-WindowMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+WindowMachine.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40)
 TestWindow = WindowMachine.TestCase
 
 

@@ -58,6 +58,7 @@ def test_the_node_is_kept_where_that_is_asked_for(demo: Callable[..., Started]) 
     assert started.left_behind() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["Publishing and reading", pytest.param("Spark: the stream", marks=pytest.mark.long)])
 def test_ctrl_c_leaves_nothing_behind(demo: Callable[..., Started], step: str) -> None:
     started = demo("--flights", "200") if "Spark" in step else demo()
@@ -69,6 +70,7 @@ def test_ctrl_c_leaves_nothing_behind(demo: Callable[..., Started], step: str) -
     assert started.left_behind() == []
 
 
+@pytest.mark.long
 def test_a_step_that_fails_is_one_line_and_leaves_nothing_behind(demo: Callable[..., Started]) -> None:
     started = demo("--flights", "200", JAVA_HOME="", PATH="/nowhere", XDG_CACHE_HOME="/dev/null")
     code, said, complained = started.end()

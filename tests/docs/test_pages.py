@@ -31,8 +31,8 @@ def runnable(path: Path) -> list[Block]:
 GENERATED = {ROOT / "docs" / "commands.md"}
 # A command in a block without a name, which nothing runs.
 COMMAND = re.compile(r"^    (?:\$ .*|(?:duramen|make|pip|kcat|nats|curl|python3?) .*)$", re.MULTILINE)
-# Spark takes its time to start; the README starts it too.
-SLOW = {ROOT / "docs" / "guides" / "pyspark.md"}
+# Spark takes its time to start, which the README does too; runs of pytest take theirs.
+SLOW = {ROOT / "docs" / "guides" / "pyspark.md", ROOT / "docs" / "guides" / "testing.md"}
 RUN = [path for path in PAGES if any(one.language != "text" for one in runnable(path)) and path not in ELSEWHERE]
 
 

@@ -141,6 +141,7 @@ def _rate(producer: _Producer, records: int) -> float:
     return records / (time.monotonic() - started)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "limit_bytes", [128 * MIB, pytest.param(512 * MIB, marks=pytest.mark.long)], ids=["smallest", "default"]
 )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.clients import CONFLUENT, Place, Record
+from tests.examples import examples
 from tests.raw import batch_of, connect, produce_bytes, stream_id
 
 from duramen.codec.batch import BatchInput, encode
@@ -78,7 +79,7 @@ _sized = st.builds(
 )
 
 
-@settings(max_examples=_EXAMPLES)
+@settings(max_examples=examples(_EXAMPLES))
 @given(st.lists(st.binary(max_size=2000) | _frames | _requests | _sized, max_size=5))
 def test_any_bytes_at_the_kafka_door(attacked: NodeProcess, pieces: list[bytes]) -> None:
     _send(attacked.kafka, *pieces)
@@ -252,13 +253,13 @@ _paths = st.sampled_from(
 )
 
 
-@settings(max_examples=_EXAMPLES)
+@settings(max_examples=examples(_EXAMPLES))
 @given(st.binary(max_size=500))
 def test_any_bytes_at_the_http_door(attacked: NodeProcess, data: bytes) -> None:
     _send(attacked.http, data)
 
 
-@settings(max_examples=_EXAMPLES)
+@settings(max_examples=examples(_EXAMPLES))
 @given(_methods, _paths, st.binary(max_size=300), st.integers(-5, 400) | st.just(1 << 40))
 def test_any_body_at_the_http_door(attacked: NodeProcess, method: str, path: str, body: bytes, length: int) -> None:
     head = (

@@ -151,6 +151,7 @@ def test_a_node_does_not_start_on_a_full_disk_and_has_everything_when_there_is_s
         assert [read.value for read in found] == [record.value for record in records]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("client", ["librdkafka", "duramen produce"])
 def test_small_records_do_not_overtake_a_large_one(small_disk: Path, client: str) -> None:
     """The large one does not fit any more where small ones still would: all are stored in order once there is space."""

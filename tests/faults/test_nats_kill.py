@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import nats
+import pytest
 from nats.aio.client import Client
 from tests.doors.nats.conftest import Api, kafka_records, run
 
@@ -62,6 +63,7 @@ class _Publishers:
                 self._reached.set()
 
 
+@pytest.mark.long
 def test_acknowledged_means_stored_and_an_id_is_stored_once(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node({"nats.server": "embedded", "wal.file.bytes": "1MiB", "wal.max.bytes": "8MiB"}).start()
     api = Api(node)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from tests.examples import examples
 from tests.groups.consumers import CONFIG, Driver, Someone
 
 from duramen.base.errors import (
@@ -247,5 +248,5 @@ class Groups(RuleBasedStateMachine):
             assert {topic for topic, _ in member.owned} <= allowed
 
 
-Groups.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+Groups.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestGroups = Groups.TestCase

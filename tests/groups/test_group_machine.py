@@ -5,6 +5,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 from tests.groups.driver import Asked, Driver
 
 from duramen.base.errors import MemberIdRequired
@@ -285,5 +286,5 @@ class GroupMachine(RuleBasedStateMachine):
         assert all(asked.result is not None or id(asked) in self.lost for asked in self.asked)
 
 
-GroupMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=40)
+GroupMachine.TestCase.settings = settings(max_examples=examples(300), stateful_step_count=40)
 TestGroup = GroupMachine.TestCase

@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.examples import examples
 
 from duramen.base.errors import DuramenError, FencedLeaderEpoch, ShareGroupUnknown
 from duramen.groups.share_fencing import ANYBODY, Fence, begun_anew, forgotten, read_by, written_by
@@ -95,7 +96,7 @@ class FencingMachine(RuleBasedStateMachine):
             assert mine == sorted(mine)
 
 
-FencingMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+FencingMachine.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
 TestFencing = FencingMachine.TestCase
 
 

@@ -53,6 +53,7 @@ def _configs(times: int) -> Message:
     return {"resources": resources, "include_synonyms": True, "include_documentation": True}
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("api", "version", "wish", "inside"),
     [
@@ -78,6 +79,7 @@ def test_what_is_named_again_and_again_is_said_as_often_as_there_is_room(
     assert once["topics" if inside == "groups" else "configs"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("version", [1, 2, 7])
 def test_partitions_that_are_named_again_and_again(asking: tuple[NodeProcess, Asking], version: int) -> None:
     _, connection = asking

@@ -53,6 +53,7 @@ def _is_closed(opened: socket.socket) -> bool:
     return True
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("version", [-1, 99])
 def test_a_large_frame_of_an_unknown_version_is_refused_by_its_header(attacked: NodeProcess, version: int) -> None:
     for api in APIS.values():
@@ -101,6 +102,7 @@ def test_answers_that_nobody_reads_are_bounded(attacked: NodeProcess) -> None:
             left -= got
 
 
+@pytest.mark.long
 def test_answers_behind_a_long_poll_are_bounded(attacked: NodeProcess) -> None:
     connection = connect(attacked)
     topic = FetchTopic(stream_id(connection, "there"), [FetchPartition(0, 1, 1 << 20)])

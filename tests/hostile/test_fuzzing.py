@@ -27,7 +27,7 @@ from duramen.codec.kafka.header import encode_request
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.node.process import NodeProcess
 
-_SECONDS: Final = 12.0
+_SECONDS: Final = 5.0
 _LONG_SECONDS: Final = 600.0
 _GROWTH_BYTES: Final = 64 * MIB
 _SWOLLEN_GROWTH_BYTES: Final = 128 * MIB

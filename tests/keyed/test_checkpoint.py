@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.keyed.model import SECRET
 
 from duramen.base.errors import CheckpointInvalid
@@ -81,7 +82,7 @@ def test_of_two_generations_the_newer_one_that_is_sound_is_taken() -> None:
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 7), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_damage_is_found(at: int, bit: int, cut: bool) -> None:
     content = bytearray(checkpoint.encode(small_view(), log_facts(), 1))
     at %= len(content)

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.keyed.model import KERNELS, SECRET, SIPHASHED
 
 from duramen.base.errors import BatchCorrupt
@@ -89,7 +90,7 @@ def hostile(draw: st.DataObject) -> bytes:
 
 @installed
 @given(st.data())
-@settings(max_examples=100, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(100), phases=(Phase.explicit, Phase.generate))
 def test_hostile_batches_are_the_same_to_both(draw: st.DataObject) -> None:
     data = hostile(draw)
     shape = (draw.draw(st.sampled_from((1, 2, 64))), draw.draw(st.integers(4, 12)), draw.draw(st.integers(1, 40)))
@@ -123,7 +124,7 @@ wild = small | st.integers(-(1 << 63), FOREVER)
 
 
 @given(st.data())
-@settings(max_examples=100, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(100), phases=(Phase.explicit, Phase.generate))
 def test_bits_are_the_same_to_all(draw: st.DataObject) -> None:
     runs = draw.draw(st.lists(st.tuples(small | wild, st.integers(0, 9) | small), max_size=5))
     count = sum(count for _, count in runs) + draw.draw(st.sampled_from((0, 0, 0, 0, 1)))

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.keyed.model import BASE, KERNELS, SECRET, World, check, whole
 
 from duramen.base.errors import BatchCorrupt, SnapshotNotReached, SnapshotStartOver, SnapshotTooOld
@@ -68,7 +69,7 @@ def restored(world: World, log: LogPositions, content: bytes, store: PageStore) 
 
 @kernels
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_what_is_promised_holds(kernel: Kernel, chance: Random) -> None:
     run(Random(chance.random()), kernel, 60)
 

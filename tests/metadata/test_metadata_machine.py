@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.examples import examples
 
 from duramen.base.errors import (
     ConfigInvalid,
@@ -166,7 +167,7 @@ class MetadataMachine(RuleBasedStateMachine):
         assert state.next_producer_id == (self.producer_ids[-1] + 1 if self.producer_ids else 1)
 
 
-MetadataMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30)
+MetadataMachine.TestCase.settings = settings(max_examples=examples(80), stateful_step_count=30)
 TestMetadata = MetadataMachine.TestCase
 
 

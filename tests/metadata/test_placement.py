@@ -7,6 +7,7 @@ from uuid import UUID
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from tests.examples import examples
 from tests.metadata.cluster.building import add_stream, answered, partition_at, site_with
 from tests.metadata.cluster.site import Site
 
@@ -157,7 +158,7 @@ def carried_out(site: Site, moves: list[ReplicaMove], at_once: int) -> int:
     raise AssertionError("it does not end")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     RACKS.filter(lambda racks: len(racks) > 2),
     st.lists(st.permutations(range(1, 8)), min_size=1, max_size=12),

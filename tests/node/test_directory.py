@@ -109,6 +109,7 @@ def test_a_directory_of_a_newer_version(stopped: NodeProcess) -> None:
     _still_whole(stopped)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\x00", b'{"format": "x", "directory_id": 3}'])
 def test_a_directory_whose_description_is_damaged(stopped: NodeProcess, content: bytes) -> None:
     meta = stopped.data_dir / "duramen.json"
@@ -126,6 +127,7 @@ def test_a_file_instead_of_a_directory(tmp_path: Path) -> None:
     assert file.read_text() == "x"
 
 
+@pytest.mark.long
 def test_a_directory_that_cannot_be_written(stopped: NodeProcess) -> None:
     node = stopped
     places = [node.data_dir, *node.data_dir.rglob("*")]
@@ -142,6 +144,7 @@ def test_a_directory_that_cannot_be_written(stopped: NodeProcess) -> None:
     _still_whole(node)
 
 
+@pytest.mark.long
 def test_a_node_stopped_while_it_recovers_holds_the_directory_to_the_end(stopped: NodeProcess) -> None:
     options = ["--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--nats", "off"]
     with subprocess.Popen(
@@ -161,6 +164,7 @@ def test_a_node_stopped_while_it_recovers_holds_the_directory_to_the_end(stopped
     _still_whole(stopped)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("missing", ["wal", "logs"])
 def test_a_directory_of_which_a_part_is_missing(stopped: NodeProcess, missing: str) -> None:
     shutil.rmtree(stopped.data_dir / missing)

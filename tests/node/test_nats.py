@@ -94,6 +94,7 @@ def test_the_server_ends_with_the_node_that_is_killed(node: NodeProcess) -> None
     assert node.restart().nats == address
 
 
+@pytest.mark.long
 def test_a_server_that_dies_is_started_again_and_the_gap_is_kept(node: NodeProcess) -> None:
     api = Api(node)
     api.create("s", "a")
@@ -125,6 +126,7 @@ def test_a_server_that_dies_is_started_again_and_the_gap_is_kept(node: NodeProce
     until(lambda: api.metric("duramen_nats_gaps_total", stream="s") == 2)
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_is_a_clear_error(new_node: NewNode) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -136,6 +138,7 @@ def test_a_port_that_is_taken_is_a_clear_error(new_node: NewNode) -> None:
     assert "--nats-listen" in str(raised.value)
 
 
+@pytest.mark.long
 def test_a_node_that_cannot_start_leaves_no_server_behind(new_node: NewNode, node: NodeProcess) -> None:
     other = new_node({"nats.server": "embedded"})  # on the directory that the first one holds
     with pytest.raises(ServerUnreachable, match="in use by another node"):
@@ -162,6 +165,7 @@ def test_a_restart_is_a_gap_of_the_streams_there_were(node: NodeProcess) -> None
     assert api.gaps("later")["count"] == 0
 
 
+@pytest.mark.long
 def test_after_kill_9_the_gap_begins_at_the_last_moment_known(node: NodeProcess) -> None:
     api = Api(node)
     api.create("s", "a")
@@ -305,6 +309,7 @@ def test_tls_is_refused_with_one_line(new_node: NewNode) -> None:
     assert "Traceback" not in str(raised.value)
 
 
+@pytest.mark.long
 def test_a_subscription_that_is_not_allowed_makes_the_node_unready(
     new_server: Callable[[str], Server], new_node: NewNode
 ) -> None:
@@ -351,6 +356,7 @@ def test_who_reads_too_slowly_is_cut_off_and_knows_it(new_server: Callable[[str]
     run(test, server.address)
 
 
+@pytest.mark.long
 def test_whatever_answers_in_place_of_a_server_harms_nothing(
     new_server: Callable[[str], Server], new_node: NewNode
 ) -> None:
@@ -440,6 +446,7 @@ runpy.run_module("duramen", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.long
 def test_a_node_whose_server_does_not_start_does_not_help_to_form_a_cluster(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     make_secret(str(secret), os.urandom(SECRET_BYTES))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.base.errors import StorageFailed
 from duramen.base.ports import ViewStore
@@ -91,7 +92,7 @@ KEYS = st.binary(min_size=1, max_size=3)
 
 
 @given(st.lists(st.tuples(st.dictionaries(KEYS, st.binary(max_size=4), max_size=4), st.sets(KEYS, max_size=2))))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50), deadline=None)
 def test_it_is_a_sorted_map(view: ViewStore, batches: list[tuple[dict[bytes, bytes], set[bytes]]]) -> None:
     view.clear()
     model: dict[bytes, bytes] = {}

@@ -192,6 +192,7 @@ def _read_committed(address: str, group: str) -> int:
     return int(found.offset)
 
 
+@pytest.mark.long
 def test_damaged_files_of_rocksdb_are_rebuilt_to_the_same_content(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node().start()
     views = node.data_dir / "views"

@@ -71,6 +71,7 @@ def test_the_file_system_becomes_read_only_under_a_running_node(ext4: Ext4) -> N
     assert "Traceback" not in node.log_path.read_text()
 
 
+@pytest.mark.long
 def test_power_is_lost_on_a_real_file_system(ext4: Ext4) -> None:
     """What ext4 had not written back is gone, and what was acknowledged is there, in the middle of writing."""
     node = NodeProcess(ext4.place / "data", _SETTINGS)
@@ -110,6 +111,7 @@ def _open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
+@pytest.mark.long
 def test_no_more_files_can_be_opened(new_node: Callable[..., NodeProcess]) -> None:
     """Too many open files: what needs one is refused with that reason, nothing is lost, and it passes."""
     node = new_node(_SETTINGS).start()
@@ -145,6 +147,7 @@ def test_no_more_files_can_be_opened(new_node: Callable[..., NodeProcess]) -> No
     assert "Traceback" not in node.log_path.read_text()
 
 
+@pytest.mark.long
 def test_the_lock_is_removed_under_a_running_node(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node().start()
     (node.data_dir / "lock").unlink()
@@ -154,6 +157,7 @@ def test_the_lock_is_removed_under_a_running_node(new_node: Callable[..., NodePr
     assert node.stop() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["moved", "deleted"])
 def test_the_data_directory_is_gone_under_a_running_node(new_node: Callable[..., NodeProcess], how: str) -> None:
     node = new_node(_SETTINGS).start()
@@ -182,6 +186,7 @@ def test_the_data_directory_is_gone_under_a_running_node(new_node: Callable[...,
     assert "Traceback" not in node.log_path.read_text()
 
 
+@pytest.mark.long
 def test_a_node_is_stopped_for_a_while_and_goes_on(new_node: Callable[..., NodeProcess]) -> None:
     """SIGSTOP and SIGCONT: clients wait and repeat; nothing is lost and nothing is there twice."""
     node = new_node(_SETTINGS).start()

@@ -32,6 +32,7 @@ def values(frame: DataFrame) -> list[bytes]:
 
 
 class TestRecords:
+    @pytest.mark.variants(2)
     @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
     def test_are_what_was_produced(self, node: NodeProcess, stream: str, read: Read, codec: str) -> None:
         producer = Librdkafka({"bootstrap.servers": node.kafka, "compression.codec": codec, "linger.ms": 20})
@@ -82,6 +83,7 @@ class TestSelection:
         reader = spark.read.format("duramen").option("kafka.bootstrap.servers", node.kafka)
         assert reader.load(stream).count() == 8
 
+    @pytest.mark.long
     def test_pattern_matches_a_part_of_a_name(self, cluster: BrokerCluster, read: Read, stream_name: str) -> None:
         for name in ("a1", "a2", "a1x", "b1"):
             StreamAdmin(cluster).create_stream(f"{stream_name}-{name}", 1)
@@ -117,6 +119,7 @@ class TestColumns:
         rows = [(row.offset, bytes(row.value), row.topic) for row in frame.collect()]
         assert sorted(rows) == sorted((number // 4, b"value-%d" % number, stream) for number in range(8))
 
+    @pytest.mark.long
     def test_need_not_be_of_records(self, cluster: BrokerCluster, read: Read, stream: str) -> None:
         produce(cluster, stream, 10)
         frame = read(subscribe=stream, columns="partition,headers")
@@ -164,6 +167,7 @@ class TestFilters:
 
 
 class TestOffsets:
+    @pytest.mark.variants(2)
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
@@ -199,6 +203,7 @@ class TestOffsets:
         assert read(startingOffsets=beyond, failOnDataLoss="false").count() == 0
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -244,6 +249,7 @@ def test_a_schema_of_ones_own_is_refused(spark: SparkSession, node: NodeProcess,
             reader.load(stream).count()
 
 
+@pytest.mark.long
 def test_a_schema_of_some_columns_is_taken_for_the_option(
     cluster: BrokerCluster, spark: SparkSession, node: NodeProcess, stream: str
 ) -> None:
@@ -263,6 +269,7 @@ def test_an_unreachable_broker_is_named_within_the_timeout(read: Read) -> None:
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("again", [False, True])
 def test_a_stream_deleted_between_planning_and_reading_is_missed(
     cluster: BrokerCluster, read: Read, stream: str, *, again: bool

@@ -109,6 +109,7 @@ def test_a_batch_is_there_at_once_and_nothing_is_left_open(
     assert transactions(cluster) == []
 
 
+@pytest.mark.long
 def test_a_batch_that_fails_leaves_nothing(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, target: str
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_batch_that_fails_leaves_nothing(
     assert transactions(cluster) == []
 
 
+@pytest.mark.long
 def test_a_batch_that_fails_leaves_nothing_of_tasks_that_still_run(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, target: str, tmp_path: Path
 ) -> None:
@@ -318,6 +320,7 @@ def test_a_driver_killed_behind_its_decision_writes_nothing_twice(
     assert committed(cluster, target) == values(1_200)
 
 
+@pytest.mark.long
 def test_a_batch_that_comes_again_with_another_range_is_refused(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, target: str, tmp_path: Path
 ) -> None:
@@ -354,6 +357,7 @@ def test_a_second_driver_takes_over_in_the_middle_of_a_batch(
     assert committed(cluster, target) == values(300)
 
 
+@pytest.mark.long
 def test_an_older_driver_is_fenced(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, target: str, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def survive_without_spark(node: NodeProcess, directory: Path, *, rounds: int, ki
     return kills
 
 
+@pytest.mark.long
 def test_killed_drivers_executors_and_nodes_write_every_record_once(
     new_node: Callable[..., NodeProcess], tmp_path: Path
 ) -> None:

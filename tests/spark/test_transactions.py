@@ -138,6 +138,7 @@ class Batches:
         return sum(self.found.values(), Counter())
 
 
+@pytest.mark.long
 def test_a_micro_batch_never_has_a_part_of_a_transaction(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, writers: Writers, tmp_path: Path
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_running_query_follows_transactions_as_they_are_written(
     assert query.judge(writers.committed) == writers.committed
 
 
+@pytest.mark.long
 def test_a_batch_that_failed_is_read_again_with_the_same_records(
     spark: SparkSession, node: NodeProcess, stream: str, writers: Writers, tmp_path: Path
 ) -> None:
@@ -193,6 +195,7 @@ def test_a_batch_that_failed_is_read_again_with_the_same_records(
     assert query.judge(writers.committed) == writers.committed
 
 
+@pytest.mark.long
 def test_a_query_from_the_latest_offset_shows_what_begins_then(
     spark: SparkSession, node: NodeProcess, stream: str, writers: Writers, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from duramen.storage.log.producers import ProducerRow, ProducerTable
 from duramen.storage.log.replication import Replicated
 from duramen.storage.log.transactions import TransactionTable, enter
 from duramen.storage.segment.segment import Segment
+from tests.examples import examples
 
 PRODUCERS = st.integers(1, 3)
 STEPS = st.one_of(
@@ -173,7 +174,7 @@ class Run:
         return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CONFIGS, st.lists(STEPS, max_size=40))
 def test_nothing_is_left_of_what_is_cut(config: LogConfig, steps: list[tuple[str, int]]) -> None:
     run = Run(config)

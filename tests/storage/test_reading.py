@@ -15,6 +15,7 @@ from duramen.storage.scan import scan_log
 from duramen.storage.segment.index import BLOCK_BYTES
 from duramen.storage.segment.reader import Blocked, Slice
 from duramen.storage.store import StoreLimits
+from tests.examples import examples
 
 ROOMY = StoreLimits(
     wal_file_bytes=1 << 20, wal_max_bytes=16 << 20, pending_bytes=8 << 20, copy_bytes=8 << 20, copy_interval_ms=1000
@@ -96,7 +97,7 @@ SIZES = st.lists(st.one_of(st.integers(0, 300), st.integers(20_000, 90_000)), mi
 
 
 @given(SIZES, st.booleans(), st.sampled_from([1, 500, 70_000, 10**6]), st.sampled_from([3000, 200_000, 1 << 30]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_every_offset_can_be_read_from(sizes: list[int], cold: bool, max_bytes: int, segment_bytes: int) -> None:
     doubles = filled(sizes, cold=cold, segment_bytes=segment_bytes)
     for restart in (False, True):
@@ -118,7 +119,7 @@ def test_every_offset_can_be_read_from(sizes: list[int], cold: bool, max_bytes: 
 
 
 @given(SIZES, st.integers(5000, 200_000))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_pieces_add_up_to_the_slice(sizes: list[int], piece_bytes: int) -> None:
     doubles = filled(sizes)
     log = doubles.log()
@@ -164,7 +165,7 @@ def first_at(doubles: StoreOnDoubles, log: Log, timestamp: int) -> int | None:
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=40), st.integers(0, 70), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_by_time_the_first_record_at_or_after_it_is_found(timestamps: list[int], wanted: int, restarted: bool) -> None:
     doubles = StoreOnDoubles(ROOMY)
     log = doubles.log(0, LogConfig(segment_bytes=3000))

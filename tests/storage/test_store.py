@@ -16,6 +16,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles, expected_values
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.store import StoreLimits
+from tests.examples import examples
 from tests.storage.jobs import JobsMachine
 
 LOGS = 3
@@ -174,7 +175,7 @@ class StoreMachine(JobsMachine):
 
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
+TestStore.settings = settings(max_examples=examples(250), stateful_step_count=50, deadline=None)
 
 
 @pytest.mark.parametrize("durability", ["sync", "os", "memory"])

@@ -22,6 +22,7 @@ from duramen.storage.log.log import LogConfig, LogKey
 from duramen.storage.recovery.recovery import recover
 from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
+from tests.examples import examples
 
 _FILE_BYTES: Final = 100_000
 _APPENDS: Final = 60
@@ -83,7 +84,7 @@ def test_a_write_ahead_log_that_does_not_start_leaves_nothing_that_fails_later(*
 
 
 @given(st.randoms(use_true_random=False), st.integers(5_000, 150_000))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_whoever_waits_for_the_write_ahead_log_gets_in(random: Random, size: int) -> None:
     files, worker, clock, deadlines = MemoryFileSystem(), ManualWorker(), ManualClock(), Deadlines()
     randomness = SeededRandomness()

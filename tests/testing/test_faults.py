@@ -16,6 +16,7 @@ from duramen.testing import Broker
 _WAIT_S: Final = 60.0
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_a_refused_write_is_sent_again(library: Library, idempotent: bool, broker: Broker, stream: str) -> None:
@@ -25,6 +26,7 @@ def test_a_refused_write_is_sent_again(library: Library, idempotent: bool, broke
     assert broker.log.count("answered with NOT_LEADER_OR_FOLLOWER") >= 2
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 @pytest.mark.parametrize("api", ["Metadata", "ListOffsets", "Fetch"])
 def test_a_refused_read_is_asked_again(library: Library, api: str, broker: Broker, stream: str) -> None:
@@ -119,6 +121,7 @@ def test_clients_come_back_after_their_connections_were_dropped(broker: Broker, 
     assert [one.value for one in broker.records(stream)] == values
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 def test_nothing_acknowledged_is_lost_in_a_crash(library: Library, broker: Broker, stream: str) -> None:
     """A thread writes while the broker is killed and comes back; what it was told is stored, once and in order."""

@@ -36,6 +36,7 @@ def test_nothing_is_imported_until_a_fixture_is_used() -> None:
     assert json.loads(done.stdout) == ["duramen", "duramen.testing", "duramen.testing.plugin"]
 
 
+@pytest.mark.long
 def test_a_run_without_fixtures_of_ours_loads_nothing_else(tmp_path: Path) -> None:
     tests = """
 import sys
@@ -106,6 +107,7 @@ def test_before_it_runs(duramen_broker_factory):
 """
 
 
+@pytest.mark.long
 def test_a_failing_tests_report_has_the_log(tmp_path: Path) -> None:
     code, said = run(tmp_path, _FAILING, "-rN", "--tb=short")
     assert code == 1

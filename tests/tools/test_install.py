@@ -150,16 +150,19 @@ class TestNetwork:
         environment = without_proxies(PIP_INDEX_URL="https://index.invalid/simple", **proxy)
         return said_by(lambda: tool.step("2/4  tools", command, environment))
 
+    @pytest.mark.long
     def test_a_proxy_that_is_not_there(self, tool: Any, monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
         said = self.pip(tool, monkeypatch, HTTPS_PROXY=f"http://me:secret@127.0.0.1:{closed_port}")
         assert said.startswith(f"the proxy 127.0.0.1:{closed_port} of HTTPS_PROXY refuses or is not there: correct it")
 
+    @pytest.mark.long
     def test_a_proxy_that_wants_a_password(
         self, tool: Any, monkeypatch: pytest.MonkeyPatch, refusing_proxy: int
     ) -> None:
         said = self.pip(tool, monkeypatch, https_proxy=f"http://127.0.0.1:{refusing_proxy}")
         assert said.startswith(f"the proxy 127.0.0.1:{refusing_proxy} of https_proxy refuses or is not there: ")
 
+    @pytest.mark.long
     def test_uv_without_a_network(self, tool: Any, monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
         uv = [
             str(Path(sys.executable).parent / "uv"),
@@ -252,6 +255,7 @@ class TestTool:
             assert screen.read(100) == b"progress"
         assert said.stdout == "(0, 'progress')\n"
 
+    @pytest.mark.long
     def test_uv_is_set_up_as_pip_is(self, tool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(tool, "PYTHON", sys.executable)
         for name in ("SSL_CERT_FILE", "UV_DEFAULT_INDEX", "UV_FIND_LINKS"):

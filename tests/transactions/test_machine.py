@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.examples import examples
 
 from duramen.base.errors import (
     ConcurrentTransactions,
@@ -236,7 +237,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=150, stateful_step_count=40)
+TestMachine.settings = settings(max_examples=examples(150), stateful_step_count=40)
 
 
 # -- Kafka's table of ends with version 2 (KIP-890) ---------------------------------------------------

@@ -69,6 +69,7 @@ class TestJava:
         ended = run("doctor", "--format", "json", also=also)
         assert finding(ended, "java")["found"] == f"21.0.4 at {tmp_path / 'bin'}, because PATH has Java 21"
 
+    @pytest.mark.long
     def test_java_home_goes_before_the_path(self, tmp_path: Path) -> None:
         a_java(tmp_path / "home" / "bin", "17.0.1")
         also = without_java(tmp_path) | {
@@ -76,6 +77,7 @@ class TestJava:
         }  # fmt: skip
         assert "because JAVA_HOME has Java 17" in run("doctor", also=also).out
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("version", "why"), [("11.0.2", "is Java 11.0.2, and 17 is needed"), ("1.8.0_392", "is Java 1.8.0_392, and 17")]
     )
@@ -100,6 +102,7 @@ class TestJava:
         assert again == found
         assert len(list((tmp_path / "cache" / "duramen").iterdir())) == 1
 
+    @pytest.mark.long
     def test_whose_cache_cannot_be_made(self, tmp_path: Path) -> None:
         (tmp_path / "cache").write_text("a file")
         ended = run("doctor", "--format", "json", also=without_java(tmp_path))
@@ -149,6 +152,7 @@ def test_what_spark_and_tables_need_is_missing(tmp_path: Path) -> None:
     assert (deltalake["state"], "pip install 'duramen[tables]'" in deltalake["advice"]) == ("note", True)
 
 
+@pytest.mark.long
 def test_the_python_that_spark_runs(tmp_path: Path) -> None:
     without = fake(tmp_path / "bin", "python3", "exit 1")
     found = finding(
@@ -161,6 +165,7 @@ def test_the_python_that_spark_runs(tmp_path: Path) -> None:
     assert (here["state"], here["found"]) == ("ok", sys.executable)
 
 
+@pytest.mark.long
 def test_few_open_files_are_noted() -> None:
     doctor = f"ulimit -n 200; exec {shlex.quote(sys.executable)} -m duramen doctor --format json"
     done = subprocess.run(["/bin/sh", "-c", doctor], capture_output=True, text=True, check=False, timeout=60)
@@ -230,6 +235,7 @@ class TestPorts:
         assert routes["state"] == "ok"
         assert "cluster port" not in run("doctor").out
 
+    @pytest.mark.long
     def test_that_are_free_or_cannot_be(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             port = silent.getsockname()[1]
@@ -243,6 +249,7 @@ class TestPorts:
         assert finding(again, "kafka port")["found"] == f"127.0.0.1:{port} is free"
         assert finding(again, "http port")["state"] == "missing"
 
+    @pytest.mark.long
     def test_of_something_else(self) -> None:
         with FakeNode({}) as fake:
             ended = self._look(kafka="127.0.0.1:0", http=fake.address, nats="127.0.0.1:0")
@@ -253,12 +260,14 @@ class TestPorts:
 MEMORY = Path("/dev") / "shm"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.access(MEMORY, os.W_OK), reason="needs a file system in memory")
 def test_a_disk_that_is_memory() -> None:
     found = finding(run("doctor", "--data-dir", str(MEMORY / "duramen-not-there"), "--format", "json"), "disk")
     assert (found["state"], "survives a reboot" in found["advice"]) == ("note", True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [("--format", "xml"), ("--wrong",), ("more",)])
 def test_wrong_usage(words: tuple[str, ...]) -> None:
     ended = run("doctor", *words)
@@ -266,6 +275,7 @@ def test_wrong_usage(words: tuple[str, ...]) -> None:
     assert ended.err.endswith("`duramen doctor --help` [usage]\n")
 
 
+@pytest.mark.long
 def test_variables_that_a_node_would_ignore_or_refuse() -> None:
     links = {"DURAMEN_SERVICE_HOST": "10.0.0.7", "DURAMEN_PORT": "tcp://10.0.0.7:9092"}
     ignored = run("doctor", "--format", "json", also=links | {"DURAMEN_NUM_PARTITION": "3"})

@@ -40,6 +40,7 @@ def test_all_of_a_stream(duramen: Run, stream: str) -> None:
     assert [number for number in numbers if number % 2] == [1, 3, 5, 7, 9]
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -85,6 +86,7 @@ def test_json_says_everything(duramen: Run, node: NodeProcess, stream_name: str)
     ]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("codec", range(len(CODECS)), ids=CODECS)
 def test_every_compression(duramen: Run, node: NodeProcess, stream_name: str, codec: int) -> None:
     with BrokerCluster(node.kafka) as cluster:
@@ -170,6 +172,7 @@ def test_what_cannot_be_read_is_one_line(duramen: Run, stream: str, words: tuple
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "words",
     [(), ("STREAM", "--offset", "soon"), ("STREAM", "--offset", "--1"), ("STREAM", "-n", "-1"), ("STREAM", "-n", "x"),

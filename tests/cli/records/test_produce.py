@@ -90,6 +90,7 @@ def test_a_line_is_written_while_the_input_is_open(node: NodeProcess, stream: st
     assert (process.returncode, said) == (0, f"1 records written to {stream}\n".encode())
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("words", "line", "said"),
     [
@@ -108,6 +109,7 @@ def test_what_cannot_be_written_is_one_line(
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "words",
     [(), ("s", "--header", "without"), ("s", "--header", "=x"), ("s", "--partition", "-1"), ("s", "--partition", "x"),

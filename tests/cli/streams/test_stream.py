@@ -13,6 +13,7 @@ from tests.clients import until
 from duramen.node.process import NodeProcess
 
 
+@pytest.mark.long
 def test_create_twice_and_differently(duramen: Run, stream_name: str) -> None:
     wish = ("stream", "create", stream_name, "--partitions", "3", "--config", "retention.ms=1h")
     assert duramen(*wish) == (0, f"Stream {stream_name} created: 3 partitions.\n", "")
@@ -25,6 +26,7 @@ def test_create_twice_and_differently(duramen: Run, stream_name: str) -> None:
     assert other.err.endswith(" [stream-differs]\n")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -45,6 +47,7 @@ def test_create_what_cannot_be(duramen: Run, words: tuple[str, ...], said: str) 
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("words", [(), ("s", "--partitions", "0"), ("s", "--config", "retention"), ("s", "--wrong")])
 def test_wrong_usage(duramen: Run, words: tuple[str, ...]) -> None:
     ended = duramen("stream", "create", *words)
@@ -54,6 +57,7 @@ def test_wrong_usage(duramen: Run, words: tuple[str, ...]) -> None:
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_wide_bindings_are_warned_of(duramen: Run, stream_name: str) -> None:
     ended = duramen("stream", "create", stream_name, "--subject", ">")
     assert (ended.code, ended.out) == (0, f"Stream {stream_name} created: 1 partition, bound to >.\n")
@@ -106,6 +110,7 @@ def test_add_partitions(duramen: Run, stream_name: str) -> None:
     assert (fewer.code, "1 would not be more" in fewer.err, "[partitions-invalid]" in fewer.err) == (1, True, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["create", "alter"])
 def test_a_config_that_is_given_twice(duramen: Run, stream_name: str, command: str) -> None:
     duramen("stream", "create", stream_name, "--config", "retention.ms=1h")
@@ -158,11 +163,13 @@ def test_for_programs(duramen: Run, stream_name: str) -> None:
     assert said("delete", stream_name, "--yes") == {"deleted": stream_name}
 
 
+@pytest.mark.long
 def test_topic_is_another_word_for_stream(duramen: Run, stream_name: str) -> None:
     assert duramen("topic", "create", stream_name).code == 0
     assert duramen("topic", "describe", stream_name).out == duramen("stream", "describe", stream_name).out
 
 
+@pytest.mark.long
 def test_tables_fit_the_terminal(node: NodeProcess, duramen: Run, stream_name: str) -> None:
     subjects = [f"fit.{number}.{'x' * 40}" for number in range(3)]
     duramen("stream", "create", stream_name, *(word for subject in subjects for word in ("--subject", subject)))

@@ -15,6 +15,7 @@ from duramen.cli.top.screen import render
 from duramen.node.process import NodeProcess
 
 
+@pytest.mark.long
 def test_piped_it_is_one_table(duramen: Run, stream_name: str) -> None:
     duramen("stream", "create", stream_name)
     duramen("produce", stream_name, stdin=b"a\nb\n")
@@ -61,6 +62,7 @@ def test_the_screen(duramen: Run, node: NodeProcess, stream_name: str) -> None:
     assert Terminal("top", "--interval", "0.1", "-n", "1", server=node.http).end()[0] == 0
 
 
+@pytest.mark.long
 def test_a_node_that_goes_away_is_waited_for(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node().start()
     with subprocess.Popen(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.client.api.conftest import Face
+from tests.examples import examples
 
 import duramen
 from duramen import errors
@@ -75,7 +76,7 @@ def ready(face: Face) -> Face:
 def test_any_value_does_or_is_refused(ready: Face, call: str, parameter: str) -> None:
     ask, fine = CALLS[call]
 
-    @settings(suppress_health_check=list(HealthCheck), max_examples=EXAMPLES)
+    @settings(suppress_health_check=list(HealthCheck), max_examples=examples(EXAMPLES))
     @given(ANY)
     @example("../..")
     @example(datetime.min.replace(tzinfo=timezone(timedelta(hours=14))))
@@ -92,7 +93,7 @@ def test_any_value_does_or_is_refused(ready: Face, call: str, parameter: str) ->
 def test_a_client_is_made_or_refused(duramen_broker: Broker, kind: str, parameter: str) -> None:
     fine: dict[str, Any] = {"server": duramen_broker.http_url, "timeout_s": 5.0, "compression": "none"}
 
-    @settings(suppress_health_check=list(HealthCheck), max_examples=EXAMPLES)
+    @settings(suppress_health_check=list(HealthCheck), max_examples=examples(EXAMPLES))
     @given(ANY)
     @example("a..b:1")
     @example("\x00:1")

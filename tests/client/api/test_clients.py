@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.client.api.conftest import Face
+from tests.examples import examples
 
 import duramen
 from duramen import errors
@@ -103,7 +104,9 @@ class TestWaitReplicated:
 
 
 class TestRecords:
-    @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+    @settings(
+        max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    )
     @given(batch=st.lists(NEW, min_size=1, max_size=20))
     def test_what_is_written_is_read_at_the_places_named(
         self, face: Face, stream: str, batch: list[duramen.NewRecord]
@@ -284,6 +287,7 @@ class TestWhatIsSafe:
         assert face.texts("s") == ["a", "b"]
         face.end()
 
+    @pytest.mark.variants(1)
     def test_a_node_that_is_gone(self, kind: str, duramen_broker_factory: Callable[..., Broker]) -> None:
         broker = duramen_broker_factory()
         face = Face(kind, broker.http_url, timeout_s=4)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.codec.kafka.oracles import through_kafka_python, through_kio, written_by_kafka_python
 from tests.codec.kafka.specification import drawn
+from tests.examples import examples
 from tests.mutation import mutate
 
 from duramen.base.errors import RequestInvalid
@@ -77,7 +78,7 @@ def as_decoded(message: dict[str, Any]) -> FetchRequest:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_requests_as_kafka_python_writes_them(version: int, data: st.DataObject) -> None:
     message = data.draw(drawn(API, "request", version))
@@ -87,7 +88,7 @@ def test_requests_as_kafka_python_writes_them(version: int, data: st.DataObject)
 
 
 @pytest.mark.parametrize("version", WITH_IDS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_our_requests_as_others_read_them(version: int, data: st.DataObject) -> None:
     request = as_decoded(data.draw(drawn(API, "request", version)))
@@ -134,7 +135,7 @@ def _known(version: int, part: PartitionAnswer) -> PartitionAnswer:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), error_code=st.sampled_from([0, 70]))
 def test_our_responses_as_others_read_them(version: int, data: st.DataObject, error_code: int) -> None:
     topics, records = data.draw(answers(version))
@@ -174,7 +175,7 @@ def test_our_responses_as_others_read_them(version: int, data: st.DataObject, er
 
 
 @pytest.mark.parametrize("version", WITH_IDS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_our_responses_as_our_client_reads_them(version: int, data: st.DataObject) -> None:
     topics, records = data.draw(answers(version))
@@ -194,7 +195,7 @@ def test_our_responses_as_our_client_reads_them(version: int, data: st.DataObjec
 
 
 @pytest.mark.parametrize("version", WITH_IDS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_responses_as_kafka_python_writes_them(version: int, data: st.DataObject) -> None:
     message = data.draw(drawn(API, "response", version))
@@ -216,13 +217,13 @@ def test_responses_as_kafka_python_writes_them(version: int, data: st.DataObject
     ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(version=st.sampled_from(VERSIONS), junk=st.binary(max_size=120))
 def test_arbitrary_bytes_are_read_or_refused(version: int, junk: bytes) -> None:
     _read_or_refuse(version, junk)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(data=st.data(), version=st.sampled_from(VERSIONS), seed=st.integers(0, 1 << 32))
 def test_mutated_requests_and_responses_are_read_or_refused(data: st.DataObject, version: int, seed: int) -> None:
     chance = random.Random(seed)

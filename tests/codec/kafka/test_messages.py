@@ -17,6 +17,7 @@ from tests.codec.kafka.specification import (
     specification,
     versions_of,
 )
+from tests.examples import examples
 from tests.mutation import mutate
 
 from duramen.base.errors import RequestInvalid
@@ -76,7 +77,7 @@ def test_every_version_is_specified() -> None:
 
 
 @EVERY_MESSAGE
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_round_trip_and_both_ways_with_two_other_implementations(
     api: Api, kind: str, version: int, data: st.DataObject
@@ -107,7 +108,7 @@ def test_fields_left_out_of_an_answer_have_their_defaults(api: Api, version: int
     assert without_operations(included(decoded, expected)) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data(), junk=st.binary(max_size=60))
 def test_arbitrary_bytes_are_a_message_or_refused(data: st.DataObject, junk: bytes) -> None:
     api, kind, version = data.draw(st.sampled_from(MESSAGES))
@@ -115,7 +116,7 @@ def test_arbitrary_bytes_are_a_message_or_refused(data: st.DataObject, junk: byt
         schema(api, kind).decode(version, junk)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(data=st.data())
 def test_mutated_messages_are_messages_or_refused(data: st.DataObject) -> None:
     api, kind, version = data.draw(st.sampled_from(MESSAGES))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.codec.kafka.oracles import through_kafka_python, through_kio, written_by_kafka_python
 from tests.codec.kafka.specification import drawn
+from tests.examples import examples
 from tests.mutation import mutate
 
 from duramen.base.errors import RequestInvalid
@@ -74,7 +75,7 @@ def as_decoded(message: dict[str, Any]) -> ProduceRequest:
 
 
 @pytest.mark.parametrize("version", SPECIFIED)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_requests_as_kafka_python_writes_them(version: int, data: st.DataObject) -> None:
     message = data.draw(drawn(API, "request", version))
@@ -84,7 +85,7 @@ def test_requests_as_kafka_python_writes_them(version: int, data: st.DataObject)
 
 
 @pytest.mark.parametrize("version", FLEXIBLE)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_our_requests_as_others_read_them(version: int, data: st.DataObject) -> None:
     request = as_decoded(data.draw(drawn(API, "request", version)))
@@ -99,7 +100,7 @@ def test_our_requests_as_others_read_them(version: int, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("version", SPECIFIED)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(topics=RESPONSES, throttle_ms=st.integers(0, 1 << 30), endpoints=ENDPOINTS)
 def test_our_responses_as_others_read_them(
     version: int, topics: list[TopicResponse], throttle_ms: int, endpoints: list[NodeEndpoint]
@@ -146,7 +147,7 @@ def test_our_responses_as_others_read_them(
 
 
 @pytest.mark.parametrize("version", FLEXIBLE)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_responses_as_kafka_python_writes_them(version: int, data: st.DataObject) -> None:
     message = data.draw(drawn(API, "response", version))
@@ -179,13 +180,13 @@ def test_old_requests_are_read_so_that_they_can_be_refused(version: int) -> None
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(version=st.integers(0, API.high), junk=st.binary(max_size=80))
 def test_arbitrary_bytes_are_a_request_or_refused(version: int, junk: bytes) -> None:
     _read_or_refuse(version, junk)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(data=st.data(), version=st.sampled_from(SPECIFIED), seed=st.integers(0, 1 << 32))
 def test_mutated_requests_and_responses_are_read_or_refused(data: st.DataObject, version: int, seed: int) -> None:
     chance = random.Random(seed)

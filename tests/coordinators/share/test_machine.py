@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.coordinators.share.test_shares import LIMITS, Shares
+from tests.examples import examples
 
 from duramen.coordinators.share.partition import ACCEPT, GAP, REJECT, RELEASE, Acknowledged
 from duramen.sim.broker import CallbackResult
@@ -177,7 +178,7 @@ class SharingMachine(RuleBasedStateMachine):
         assert left - self.maybe_over <= got <= left
 
 
-SharingMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+SharingMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestSharing = SharingMachine.TestCase
 
 

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.coordinators.transaction.deciding import Run
 from tests.coordinators.transaction.transacting import broker_for, committed_values
+from tests.examples import examples
 
 from duramen.base.errors import (
     AttemptLost,
@@ -228,7 +229,7 @@ drivers = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(drivers)
 def test_two_drivers_and_crashes_write_every_batch_once(steps: list[tuple[str, int, int, int]]) -> None:
     hand = broker_for()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.coordinators.transaction.transacting import Writer, broker_for, committed_values
+from tests.examples import examples
 
 from duramen.base.errors import (
     DuramenError,
@@ -345,7 +346,7 @@ def outcome(hand: ManualBroker, places: Sequence[tuple[str, int]]) -> list[list[
 PLACES = (("a", 0), ("a", 1), ("a", 2), ("other", 0))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     version=st.sampled_from([0, 2]),
     commit=st.booleans(),

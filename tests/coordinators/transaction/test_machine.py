@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.coordinators.transaction.transacting import Writer, broker_for, committed_values
+from tests.examples import examples
 
 from duramen.base.errors import ProducerFenced, TransactionStateInvalid
 from duramen.codec.batch import BatchInput, encode
@@ -183,4 +184,4 @@ class Transacting(RuleBasedStateMachine):
 
 
 TestTransacting = Transacting.TestCase
-TestTransacting.settings = settings(max_examples=20, stateful_step_count=25)
+TestTransacting.settings = settings(max_examples=examples(20), stateful_step_count=25)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.coordinators.transaction.transacting import Writer, broker_for
+from tests.examples import examples
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, LogDamaged
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, encode, header
@@ -31,7 +32,7 @@ def marked(hand: ManualBroker, offset: int = 0, most: int = 100) -> MarkedTransa
     return answer.value
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(STEPS, st.integers(0, 30), st.integers(1, 5))
 def test_against_a_list(steps: list[tuple[str, int]], start: int, most: int) -> None:
     hand = broker_for()

@@ -8,6 +8,7 @@ import pytest
 from tests.demo.started import Started
 
 
+@pytest.mark.long
 def test_everything_comes_through(demo_cluster: Callable[..., Started], tmp_path: Path) -> None:
     started = demo_cluster("--flights", "4000", "--seconds", "8")
     code, said, complained = started.end()

@@ -189,6 +189,7 @@ class TestWhatIsNeverFinished:
         connection.close()
         return answered.partition(b"\r\n")[0]
 
+    @pytest.mark.long
     def test_is_closed(self, node: NodeProcess) -> None:
         expected = {
             b"": b"",

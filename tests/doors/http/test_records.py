@@ -231,6 +231,7 @@ def test_a_head_has_no_body(node: NodeProcess, records: str) -> None:
     connection.close()
 
 
+@pytest.mark.long
 def test_bodies_together_take_bounded_memory(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node({"memory.limit.bytes": "128MiB"}).start()
     asking(node.http)("POST", "/v1/streams", {"name": "s", "config": {"max.message.bytes": "8MiB"}})

@@ -31,6 +31,7 @@ def test_what_others_produce_kcat_consumes(node: NodeProcess, stream_name: str, 
     ]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
 def test_kcat_compresses(node: NodeProcess, stream_name: str, kcat: Kcat, compression: str) -> None:
     given = b"".join(b"a line that repeats itself %d\n" % number for number in range(500))

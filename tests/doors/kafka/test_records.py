@@ -46,6 +46,7 @@ def test_every_kind_of_record_comes_back_as_it_went_in(
     ]
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize(
     ("acks", "idempotent"), [(0, False), (1, False), (-1, False), (-1, True)], ids=["0", "1", "all", "idempotent"]
 )

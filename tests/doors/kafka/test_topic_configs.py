@@ -35,6 +35,7 @@ def _create(admin: AdminClient, name: str, **config: object) -> None:
     future.result(60)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "wanted", [TYPES[0], "zstd", *(pytest.param(one, marks=pytest.mark.long) for one in TYPES[1:-1])]
 )

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.doors.nats.capturing import Place, error_of, message
+from tests.examples import examples
 
 from duramen.codec.partitioner import partition_of
 
@@ -204,7 +205,7 @@ def test_the_stream_that_a_publisher_expects(place: Place) -> None:
 _STREAMS = {"one": ("a.>", "a.b"), "two": ("*.b", "a.*"), "three": ("c",)}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_what_is_acknowledged_is_there_once_and_in_order(data: st.DataObject) -> None:
     place = Place()

@@ -5,6 +5,7 @@ import tracemalloc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.doors.nats.capturing import Place, message
+from tests.examples import examples
 
 from duramen.codec.nats import Message
 
@@ -72,7 +73,7 @@ _BLOCKS = st.none() | st.binary(max_size=40) | st.lists(_LINES).map(lambda lines
 _SUBJECTS = st.sampled_from([b"a.b", b"c", b"a.\xff", b"a..", b"\x00"]) | st.binary(min_size=1, max_size=12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(_SUBJECTS, st.none() | _SUBJECTS, _BLOCKS, st.none() | st.binary(max_size=20)), max_size=12))
 def test_any_message_is_stored_or_refused_and_harms_no_other(messages: list[Message]) -> None:
     place = Place()

@@ -113,6 +113,7 @@ def test_overlapping_bindings_store_once_in_each_stream(nats_node: NodeProcess, 
         assert values == [b"%d" % number for number in range(200)] + [b""]
 
 
+@pytest.mark.long
 def test_nothing_is_lost_or_doubled_while_other_bindings_come_and_go(
     nats_node: NodeProcess, api: Api, prefix: str
 ) -> None:
@@ -268,6 +269,7 @@ def test_a_subject_may_be_longer_than_a_binding(nats_node: NodeProcess, api: Api
     run(test, nats_node.nats)
 
 
+@pytest.mark.long
 def test_ids_of_deleted_records_are_known_until_the_node_ends(
     new_node: Callable[..., NodeProcess], prefix: str
 ) -> None:

@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec import UnsetType
+from tests.examples import examples
 from tests.metadata.cluster.holders import Holders
 from tests.metadata.cluster.site import SESSIONS, Site
 
@@ -333,5 +334,5 @@ class ClusterMachine(RuleBasedStateMachine):
         assert restored.partitions == self.state.partitions
 
 
-ClusterMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
+ClusterMachine.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=50)
 TestCluster = ClusterMachine.TestCase

@@ -60,6 +60,7 @@ def test_a_killed_leader_is_followed_by_another_that_has_what_was_answered(tmp_p
             applied_by(node_of(nodes, leader), name)
 
 
+@pytest.mark.long
 def test_a_leader_whose_connections_close_is_not_waited_for(tmp_path: Path) -> None:
     with place(tmp_path) as here:
         nodes = here.nodes(1, 2, 3)
@@ -80,6 +81,7 @@ def test_a_leader_whose_connections_close_is_not_waited_for(tmp_path: Path) -> N
             assert killed.leader(epoch)[0] != leader
 
 
+@pytest.mark.long
 def test_all_killed_and_started_again_are_the_same_cluster_with_the_same_state(tmp_path: Path) -> None:
     with place(tmp_path) as here:
         nodes = here.nodes(1, 2, 3)
@@ -133,6 +135,7 @@ def test_a_node_that_comes_late_gets_a_snapshot(tmp_path: Path) -> None:
         assert later.wait("streams (.*)")[1].split() == sorted([*names, last])
 
 
+@pytest.mark.long
 def test_a_node_that_is_killed_while_the_cluster_is_formed_comes_to_it(tmp_path: Path) -> None:
     with place(tmp_path) as here:
         nodes = here.nodes(1, 2, 3)
@@ -146,6 +149,7 @@ def test_a_node_that_is_killed_while_the_cluster_is_formed_comes_to_it(tmp_path:
         nodes[1].create("after-all")
 
 
+@pytest.mark.long
 def test_a_leader_that_only_stops_answering_is_replaced_and_follows_when_it_is_back(tmp_path: Path) -> None:
     with place(tmp_path) as here:
         nodes = here.nodes(1, 2, 3)
@@ -163,6 +167,7 @@ def test_a_leader_that_only_stops_answering_is_replaced_and_follows_when_it_is_b
         assert paused.leader(epoch)[0] != leader
 
 
+@pytest.mark.long
 def test_no_cluster_without_all_seeds(tmp_path: Path) -> None:
     with place(tmp_path) as here:
         nodes = here.nodes(1, 2, 3)
@@ -229,6 +234,7 @@ def test_seeds_that_differ_are_named(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("damage", ["gone", "changed", "short"])
 def test_a_directory_that_has_lost_its_cluster_is_refused(tmp_path: Path, damage: str) -> None:
     with place(tmp_path) as here:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.service.forwarding.world import WITHIN_MS, World
 
 from duramen.service.forwarded_requests import AppendResult
@@ -101,7 +102,7 @@ class Run:
         assert {room.held_bytes for room in self.world.rooms.values()} == {0}
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(STEPS, min_size=5, max_size=25))
 def test_every_record_has_the_fate_that_was_told(steps: list[tuple[Any, ...]]) -> None:
     run = Run()

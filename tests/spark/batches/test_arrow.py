@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+from tests.examples import examples
 
 from duramen.base.errors import BatchCorrupt
 from duramen.codec.batch import APPEND_TIME, CONTROL, CRC_START, HEADER_BYTES, BatchInput, encode, records
@@ -131,7 +132,7 @@ def test_ranges_cut_where_they_say(batches: list[tuple[list[BatchInput], int, in
 
 
 @given(batch_lists, st.data())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_hostile_bytes_are_the_same_to_both(
     batches: list[tuple[list[BatchInput], int, int, bool]], draw: st.DataObject
 ) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.base.errors import BatchCorrupt, BatchInvalid
 from duramen.base.ports import Buffer
@@ -101,7 +102,7 @@ class TestDecoding:
 
     @installed
     @given(batch_lists, st.data())
-    @settings(deadline=None, max_examples=300)
+    @settings(deadline=None, max_examples=examples(300))
     def test_records_that_are_wrong(self, lists: Batches, draw: st.DataObject) -> None:
         """Bytes of the records are changed, cut or added, compressed, and the batch sealed again."""
         new, times, codec, append_time = lists[0]
@@ -127,7 +128,7 @@ class TestDecoding:
 
     @installed
     @given(batch_lists, st.data())
-    @settings(deadline=None, max_examples=300)
+    @settings(deadline=None, max_examples=examples(300))
     def test_bytes_that_are_wrong(self, lists: Batches, draw: st.DataObject) -> None:
         """Any byte of a buffer is changed, headers and compressed records too; mostly the CRC is made to fit again."""
         new, times, codec, append_time = lists[0]
@@ -185,6 +186,7 @@ class TestDecoding:
         offsets = [row["offset"] for batch in way.decode(data, 0, 9, ["offset"]) for row in batch.to_pylist()]
         assert offsets == [0, 1, 2, 4]
 
+    @pytest.mark.variants(2)
     @both
     @pytest.mark.parametrize("codec", [1, 2, 3, 4])
     def test_bombs_are_refused(self, way: Any, codec: int) -> None:

@@ -48,6 +48,7 @@ def values(frame: DataFrame) -> list[int]:
 
 
 class TestBatch:
+    @pytest.mark.long
     def test_has_what_the_reader_gives(
         self, spark: SparkSession, cluster: BrokerCluster, stream: str, reader: DataFrameReader, tmp_path: Path
     ) -> None:
@@ -63,6 +64,7 @@ class TestBatch:
         assert all(re.fullmatch(r"part-[0-9a-f-]+\.zstd\.parquet", name) for name in names[1:])
         assert len(names) == 1 + 4
 
+    @pytest.mark.long
     def test_has_times_that_python_has_no_room_for(
         self,
         spark: SparkSession,
@@ -164,6 +166,7 @@ class TestStream:
         query.awaitTermination()
         return query
 
+    @pytest.mark.long
     def test_has_each_record_once_over_many_micro_batches_and_runs(
         self, spark: SparkSession, cluster: BrokerCluster, stream: str, stream_reader: Callable[..., DataStreamReader],
         tmp_path: Path,
@@ -200,6 +203,7 @@ class TestStream:
         self.run(stream_reader(maxOffsetsPerTrigger="10"), place, checkpoint)
         assert values(spark.read.parquet(str(place))) == list(range(40))
 
+    @pytest.mark.long
     def test_small_micro_batches_are_files_too(
         self, cluster: BrokerCluster, stream: str, stream_reader: Callable[..., DataStreamReader], tmp_path: Path
     ) -> None:
@@ -234,6 +238,7 @@ class TestStream:
         with pytest.raises(StreamingQueryException, match=said):
             self.run(stream_reader(maxOffsetsPerTrigger="10"), place, checkpoint)
 
+    @pytest.mark.long
     def test_a_batch_is_not_put_where_readers_would_not_see_it(
         self, cluster: BrokerCluster, stream: str, reader: DataFrameReader,
         stream_reader: Callable[..., DataStreamReader], tmp_path: Path,

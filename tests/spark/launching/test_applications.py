@@ -20,6 +20,7 @@ sinks: {out: {from: there, console: true}}
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("master", "why"),
     [("locl", "Master must "), ("spark://127.0.0.1:1", "127.0.0.1:1 cannot be reached: Connection refused")],

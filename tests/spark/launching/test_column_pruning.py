@@ -67,6 +67,7 @@ QUERIES: dict[str, tuple[Callable[[DataFrame], DataFrame], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_reads_what_it_takes(spark: SparkSession, frame: DataFrame, name: str) -> None:
     query, wanted = QUERIES[name]
@@ -77,6 +78,7 @@ def test_a_query_reads_what_it_takes(spark: SparkSession, frame: DataFrame, name
         assert found == sorted(map(tuple, query(frame).collect()))
 
 
+@pytest.mark.long
 def test_headers_are_read_where_they_are_asked_for(frame: DataFrame, read: Callable[..., DataFrame]) -> None:
     whole = read(includeHeaders="true")
     assert columns_read(whole.select("headers")) == [("headers",)]
@@ -85,6 +87,7 @@ def test_headers_are_read_where_they_are_asked_for(frame: DataFrame, read: Calla
     assert whole.select("offset").count() == frame.count()
 
 
+@pytest.mark.long
 def test_columns_that_were_named_are_narrowed_further(frame: DataFrame, read: Callable[..., DataFrame]) -> None:
     named = read(columns="value,offset,key")
     assert columns_read(named.select("key", "offset")) == [("offset", "key")]
@@ -93,6 +96,7 @@ def test_columns_that_were_named_are_narrowed_further(frame: DataFrame, read: Ca
     assert named.count() == 40
 
 
+@pytest.mark.long
 def test_two_scans_of_a_frame_read_the_same_records(frame: DataFrame) -> None:
     joined = frame.select("partition", "offset").join(
         frame.select("partition", "offset", "value"), ["partition", "offset"]
@@ -101,6 +105,7 @@ def test_two_scans_of_a_frame_read_the_same_records(frame: DataFrame) -> None:
     assert joined.count() == 40
 
 
+@pytest.mark.long
 def test_a_subquery_reads_the_same_records(spark: SparkSession, frame: DataFrame) -> None:
     frame.createOrReplaceTempView("pruned")
     try:
@@ -111,6 +116,7 @@ def test_a_subquery_reads_the_same_records(spark: SparkSession, frame: DataFrame
         spark.catalog.dropTempView("pruned")
 
 
+@pytest.mark.long
 def test_a_scan_that_filters_were_handed_to_is_left_as_it_is(spark: SparkSession, frame: DataFrame) -> None:
     spark.conf.set(PUSHDOWN, "true")
     try:
@@ -122,6 +128,7 @@ def test_a_scan_that_filters_were_handed_to_is_left_as_it_is(spark: SparkSession
     assert count == frame.filter("partition = 1").count()
 
 
+@pytest.mark.long
 def test_rows_that_are_names_of_files_are_left_as_they_are(
     frame: DataFrame, read: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
@@ -130,6 +137,7 @@ def test_rows_that_are_names_of_files_are_left_as_they_are(
     assert 1 <= files.select(files.columns[0]).count() <= frame.count()
 
 
+@pytest.mark.long
 def test_another_source_is_left_as_it_is(spark: SparkSession) -> None:
     assert spark.range(5).selectExpr("id", "id * 2 AS twice").agg(sf.sum("twice")).first() == (20,)
 

@@ -26,6 +26,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.mark.long
 def test_a_session_has_it_once(spark: SparkSession, files: Any) -> None:
     raw = files.getRaw()
     assert raw.getClass().getName() == DISK_CLASS

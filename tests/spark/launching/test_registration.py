@@ -42,6 +42,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_spark_s_own_way_to_register(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str
 ) -> None:

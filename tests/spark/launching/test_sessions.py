@@ -29,6 +29,7 @@ print("duramen" in sys.modules)
 """
 
 
+@pytest.mark.long
 def test_a_plain_session_knows_the_format(
     node: NodeProcess, cluster: BrokerCluster, stream: str, tmp_path: Path
 ) -> None:

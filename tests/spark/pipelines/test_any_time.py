@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.pipelines.running import run_once
 
@@ -52,6 +53,7 @@ def plain(frame: DataFrame) -> set[tuple[int, ...]]:
     ).collect()}  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_pipeline_stores_them_as_spark_does(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
+from tests.examples import examples
 from tests.spark.tables.test_storage import files_of_at_most
 
 from duramen.base.errors import CheckpointInvalid, TableForeign, TableStorageFailed, TableUnsupported
@@ -142,7 +143,7 @@ def query(request: pytest.FixtureRequest, tmp_path: Path) -> Query:
 
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     batches=st.lists(
         st.tuples(st.lists(st.integers(0, 9), max_size=4), st.sampled_from(["once", "twice", "crash", "crash after"])),

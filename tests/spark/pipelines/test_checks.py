@@ -125,6 +125,7 @@ def test_all_faults_are_reported_at_once(spark: SparkSession, directory: Path) -
     assert [one.split(":")[1] for one in said] == ["3", "19", "22", "27"], said
 
 
+@pytest.mark.long
 def test_sql(spark: SparkSession, directory: Path) -> None:
     assert edited(spark, directory, ("        delay\n", "        @dealy\n"))[0].startswith(
         "A column, variable, or function parameter with name `dealy` cannot be resolved. Did you mean one of"
@@ -169,6 +170,7 @@ def test_an_option_of_storage_that_does_not_fit(spark: SparkSession, directory: 
     ) == ["s3.endpoint: 'nonsense' does not fit; it must be a URL such as http://127.0.0.1:9000"]
 
 
+@pytest.mark.long
 def test_commands_are_not_run(spark: SparkSession, directory: Path) -> None:
     query = "SELECT f.carrier, at,\n        delay\n      FROM flights f JOIN airlines a ON f.carrier = a.carrier"
     for command in (f"CREATE TABLE it_is_run AS {query}", f"INSERT INTO flights {query}", "SHOW TABLES"):
@@ -179,6 +181,7 @@ def test_commands_are_not_run(spark: SparkSession, directory: Path) -> None:
     assert edited(spark, directory, (query, query + ";")) == []
 
 
+@pytest.mark.long
 def test_options_and_schemas_of_sources(spark: SparkSession, directory: Path) -> None:
     assert edited(spark, directory, ("startingOffsets: earliest", "@startingOfsets: earliest")) == [
         "there is no option startingOfsets here; did you mean startingOffsets?"
@@ -217,6 +220,7 @@ def test_options_and_schemas_of_sources(spark: SparkSession, directory: Path) ->
     assert not (directory / "duramen-catalog.db").exists(), "who only looks makes no catalog"
 
 
+@pytest.mark.long
 def test_functions(spark: SparkSession, directory: Path) -> None:
     assert edited(spark, directory, ("steps:doubled", "@steps:nothing")) == ["steps has no function nothing"]
     assert edited(spark, directory, ("steps:doubled", "@nosteps:doubled")) == [
@@ -230,6 +234,7 @@ def test_functions(spark: SparkSession, directory: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_sinks(spark: SparkSession, directory: Path) -> None:
     assert edited(spark, directory, ("key: carrier}", "key: @carier}")) == [
         "late has no column carier; did you mean carrier?"

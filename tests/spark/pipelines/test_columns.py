@@ -61,6 +61,7 @@ class Shape:
         self.schema = schema
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
 def test_what_is_refused_before_is_refused_and_the_rest_is_written(
     spark: SparkSession, tmp_path: Path, table_format: str

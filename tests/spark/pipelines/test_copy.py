@@ -44,6 +44,7 @@ def produce(cluster: BrokerCluster, stream: str, count: int, first: int = 0) -> 
             producer.produce(stream, b"%d" % number, key=None if number % 3 else b"k", partition=number % 2)
 
 
+@pytest.mark.long
 def test_is_what_rows_through_spark_are(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:

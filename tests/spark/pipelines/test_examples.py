@@ -101,6 +101,7 @@ def written(cluster: BrokerCluster, stream: str) -> list[tuple[bytes | None, byt
     return found
 
 
+@pytest.mark.long
 def test_orders_with_payments(spark: SparkSession, streams: BrokerCluster, directory: Path) -> None:
     for stream in ("orders", "payments"):
         StreamAdmin(streams).create_stream(stream, 2)

@@ -7,6 +7,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.spark.pipelines.merge import Upsert, merge
 
@@ -26,7 +27,7 @@ def rows_of(location: str) -> list[dict[str, Any]]:
     return found
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.lists(st.dictionaries(st.sampled_from(["a", "b", "'\"`", None]), CHANGE, max_size=4), max_size=4), st.booleans()
 )

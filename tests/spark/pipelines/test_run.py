@@ -140,6 +140,7 @@ def test_java_that_is_gone_is_a_failure_unless_it_was_told_to_stop(tmp_path: Pat
         assert seen.last.state == ("stopped" if told else "failed")
 
 
+@pytest.mark.long
 def test_a_stream_deleted_under_its_query_and_another_goes_on(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:
@@ -188,6 +189,7 @@ def test_a_stream_deleted_under_its_query_and_another_goes_on(
     assert [query.restarts for query in seen.last.queries] == [0, 0]
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_stream_and_a_stream_that_is_not_there(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream_name: str, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_new_column_is_added_and_one_that_is_gone_is_null(query: Query) -> Non
     ]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("before", "after", "small", "large"),
     [
@@ -101,6 +102,7 @@ def test_a_type_is_widened_where_the_format_can(
     assert [row["n"] for row in rows_of(query.directory / "table", query.format)] == [small]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("wide", "narrow", "value"),
     [("BIGINT", "INT", 7), ("BIGINT", "TINYINT", 7), ("DOUBLE", "FLOAT", 0.5), ("DOUBLE", "INT", 7),
@@ -113,6 +115,7 @@ def test_narrower_rows_fit_a_wider_column(query: Query, wide: str, narrow: str, 
     assert [row["n"] for row in found] == [value, value]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(("before", "after"), [("BIGINT", "DOUBLE"), ("BIGINT", "STRING"), ("STRING", "DATE"),
                                                ("STRUCT<n: INT>", "STRUCT<n: STRING>")])  # fmt: skip
 def test_what_cannot_be_says_how_to_go_on(query: Query, before: str, after: str) -> None:

@@ -50,6 +50,7 @@ def expected(end: int) -> list[dict[str, Any]]:
     return [{**row, "at": AT.astimezone().replace(tzinfo=None)} for row in rows(0, end)]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("partition_by", [[], ["name"], ["day", "name"]])
 def test_a_delta_table(spark: SparkSession, tmp_path: Path, partition_by: list[str]) -> None:
     where = tmp_path / "a table"
@@ -80,6 +81,7 @@ def test_an_iceberg_table(spark: SparkSession, tmp_path: Path) -> None:
     assert found == [{("called" if name == "name" else name): it for name, it in row.items()} for row in expected(9)]
 
 
+@pytest.mark.long
 def test_tables_on_s3(spark: SparkSession, tmp_path: Path) -> None:
     with s3_with_a_lake() as options:
         to_s3 = {

@@ -6,6 +6,7 @@ from collections.abc import Collection
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.spark.read.test_transaction_boundaries import ATS, LIMITS, RANDOMS, Places, Reader, World, batch_of
 
 from duramen.client.marked import EndedAt, MarkedUpTo
@@ -85,7 +86,7 @@ class JointReader(Reader):
 
 
 @pytest.mark.parametrize("upserted", [(), ("s",), ("t",), ("s", "t")])
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(source=RANDOMS, most=LIMITS, rounds=st.integers(0, 40))
 def test_a_batch_has_a_transaction_wholly_or_not(
     source: random.Random, most: int | None, rounds: int, *, upserted: Collection[str]

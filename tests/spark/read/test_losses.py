@@ -65,6 +65,7 @@ def test_a_start_that_moved_is_said_with_its_time_and_later_with_the_first_recor
         BatchReader(Options(named, "batch")).partitions()
 
 
+@pytest.mark.long
 def test_what_retention_deleted_as_soon_as_it_was_written_is_said_as_such(
     new_node: Callable[..., NodeProcess], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,6 +105,7 @@ def test_what_goes_on_with_what_there_is_has_nothing_of_what_is_gone(own: NodePr
     reader.stop()
 
 
+@pytest.mark.long
 def test_a_new_partition_that_has_lost_some_is_no_silent_start(own: NodeProcess) -> None:
     reader = StreamReader(Options(given(own), "stream"))
     with pytest.raises(

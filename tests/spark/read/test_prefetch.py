@@ -46,6 +46,7 @@ def places(found: list[pa.RecordBatch]) -> list[list[int]]:
     return [place for batch in found for place in batch.column("place").to_pylist()]
 
 
+@pytest.mark.long
 @given(
     st.lists(st.lists(st.integers(0, 900), min_size=1, max_size=4), min_size=1, max_size=4),
     st.sampled_from([0, 100, 5_000, 300_000]),
@@ -149,6 +150,7 @@ def test_who_names_the_size_of_tasks_has_it(
     cut.stop()
 
 
+@pytest.mark.long
 def test_spark_has_the_same_rows_of_small_micro_batches_as_of_a_batch(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, stream: str, read: Callable[..., DataFrame]
 ) -> None:

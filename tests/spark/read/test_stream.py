@@ -85,6 +85,7 @@ def test_goes_on_from_its_checkpoint_in_steps_of_the_limit(
     assert copying.run(subscribe=stream) == []
 
 
+@pytest.mark.long
 def test_new_partitions_and_new_streams_begin_at_their_beginning(
     node: NodeProcess, cluster: BrokerCluster, stream_name: str, copying: Copying
 ) -> None:
@@ -102,6 +103,7 @@ def test_new_partitions_and_new_streams_begin_at_their_beginning(
     assert copying.values() == numbers(range(100, 250))
 
 
+@pytest.mark.long
 def test_begins_where_it_is_told_and_only_the_first_time(cluster: BrokerCluster, stream: str, copying: Copying) -> None:
     produce(cluster, stream, 0, 40)
     offsets = json.dumps({stream: {"0": 9, "1": -1, "2": -2, "3": 0}})
@@ -196,6 +198,7 @@ def wait_until_gone(cluster: BrokerCluster, at: TopicPartition, offset: int) -> 
         time.sleep(0.02)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("by_id", [True, False])
 def test_what_is_processed_is_the_offset_of_a_consumer_group(
     node: NodeProcess, cluster: BrokerCluster, stream: str, copying: Copying, *, by_id: bool
@@ -232,6 +235,7 @@ def test_without_the_listener_a_group_is_a_micro_batch_behind(
     assert GroupCoordinatorClient(cluster, f"{stream}-group").committed(ats) == dict.fromkeys(ats, 1)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

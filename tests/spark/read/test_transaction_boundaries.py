@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.client import TopicPartition
 from duramen.client.marked import EndedAt, MarkedUpTo
@@ -249,7 +250,7 @@ RANDOMS = st.integers(0, (1 << 32) - 1).map(random.Random)
 LIMITS = st.none() | st.integers(1, 6)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(RANDOMS, LIMITS, st.integers(0, 40))
 def test_a_batch_has_a_transaction_wholly_or_not(source: random.Random, most: int | None, rounds: int) -> None:
     world = World(source)
@@ -265,7 +266,7 @@ def test_a_batch_has_a_transaction_wholly_or_not(source: random.Random, most: in
     assert plain <= {record for one in reader.batches for record in one}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RANDOMS, LIMITS, st.integers(0, 40))
 @pytest.mark.long
 def test_a_query_that_begins_at_the_latest_offset(source: random.Random, most: int | None, before: int) -> None:
@@ -285,7 +286,7 @@ def test_a_query_that_begins_at_the_latest_offset(source: random.Random, most: i
     assert shown >= {one for one, (_, commit) in world.decided.items() if commit and one > begun}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RANDOMS, LIMITS, st.integers(0, 40))
 @pytest.mark.long
 def test_offsets_that_are_named_are_taken_as_they_are(source: random.Random, most: int | None, before: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.spark.tables.filling import Job, Keyed, rows
 
 from duramen.base.errors import TableConflict
@@ -127,7 +128,7 @@ def run(declaration: Declaration, program: Sequence[tuple[str, int, Any]]) -> No
 
 @pytest.mark.parametrize("upsert", [False, True])
 @given(programs)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_delta(upsert: bool, program: Sequence[tuple[str, int, Any]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         declaration = Declaration(
@@ -137,7 +138,7 @@ def test_delta(upsert: bool, program: Sequence[tuple[str, int, Any]]) -> None:
 
 
 @given(programs)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_iceberg(program: Sequence[tuple[str, int, Any]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         run(Declaration("iceberg", Storage(f"{directory}/flights"), "flights", "id", decode="json"), program)

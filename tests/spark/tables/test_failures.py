@@ -88,6 +88,7 @@ def test_a_feature_that_the_library_does_not_know_is_not_the_storage_s(declare: 
         job.table.ends()
 
 
+@pytest.mark.long
 def test_writers_that_never_let_one_through_are_no_storage(declare: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each commit of this one finds that another came first."""
     job = Job.of(declare())
@@ -144,6 +145,7 @@ def test_a_catalog_that_cannot_be_is_named(
     assert "\n" not in str(failed.value)
 
 
+@pytest.mark.long
 def test_table_enable_says_what_kind_of_error_it_is(tmp_path: Path) -> None:
     with FakeNode({"GET /v1/streams/flights": (200, STREAM)}) as node:
         words = ("table", "enable", "flights", "--format", "iceberg", "--location", str(tmp_path / "t"))

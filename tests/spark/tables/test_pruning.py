@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pyiceberg import expressions
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.io.pyarrow import expression_to_pyarrow
+from tests.examples import examples
 from tests.spark.tables.predicates import (
     EVERY,
     KINDS,
@@ -121,7 +122,7 @@ def lost_none(found: Sequence[Rows], asked: Sequence[Comparison], table_format: 
 
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(found=files, asked=st.lists(comparisons, min_size=10, max_size=10))
 def test_no_filter_loses_a_row(found: Sequence[Rows], asked: Sequence[Comparison], table_format: str) -> None:
     lost_none(found, asked, table_format)
@@ -129,7 +130,7 @@ def test_no_filter_loses_a_row(found: Sequence[Rows], asked: Sequence[Comparison
 
 @pytest.mark.long
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(found=files, asked=st.lists(comparisons, min_size=20, max_size=20))
 def test_no_filter_of_many_loses_a_row(found: Sequence[Rows], asked: Sequence[Comparison], table_format: str) -> None:
     lost_none(found, asked, table_format)

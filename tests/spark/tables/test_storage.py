@@ -86,6 +86,7 @@ def test_a_table_is_not_made_inside_of_another(declare: Declare, tmp_path: Path,
     assert not inner.exists()
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("name", ["a b", "100%", "ü#?x", "q?x", "c:d", "p%20q", "p%2Fq", "p%20q/t"])
 def test_a_directory_may_have_any_name_or_is_refused_at_once(declare: Declare, tmp_path: Path, name: str) -> None:
     wish = declare(storage=Storage(str(tmp_path / name)))
@@ -183,6 +184,7 @@ def on_s3(s3: dict[str, str], table_format: str, tmp_path: Path) -> Storage:
     return Storage(f"s3://lake/{table_format}/{tmp_path.name}/flights", s3 | catalog)
 
 
+@pytest.mark.long
 def test_of_two_writers_on_s3_each_time_one_wins(declare: Declare, on_s3: Storage) -> None:
     log = {0: [(b"key", b'{"a": %d}' % n) for n in range(10)]}
     jobs = [Job.of(declare(storage=on_s3)) for _ in range(2)]

@@ -137,6 +137,7 @@ def test_columns_are_added_also_inside_of_others(declare: Declare) -> None:
     assert rows(job.table) == found
 
 
+@pytest.mark.variants(1)
 def test_partitions_that_disagree_on_a_new_column_are_done_again(declare: Declare) -> None:
     job = Job.of(declare())
     log = {0: keyed(b'{"a": 1, "n": {"x": 1}}'), 1: keyed(b'{"a": 1.5, "n": {"x": 0.5}}'), 2: keyed(b'{"a": "x"}')}
@@ -190,6 +191,7 @@ def test_columns_that_it_cannot_be_partitioned_by(declare: Declare, column: str)
         open_table(declare(schema=schema, partition_by=(column,)))
 
 
+@pytest.mark.variants(1)
 def test_small_files_are_put_together_and_old_ones_go(declare: Declare) -> None:
     job = Job.of(declare())
     log = {0: keyed(*[b'{"a": %d}' % n for n in range(12)]), 1: keyed(b'{"b": 1}')}
@@ -233,6 +235,7 @@ def test_vacuum_leaves_what_is_younger(declare: Declare) -> None:
     assert rows(job.table)[0]["a"] == 1
 
 
+@pytest.mark.variants(1)
 def test_a_compaction_gives_way_to_one_that_came_first(declare: Declare) -> None:
     job = Job.of(declare())
     log = {0: keyed(*[b'{"a": %d}' % n for n in range(4)])}
@@ -247,6 +250,7 @@ def test_a_compaction_gives_way_to_one_that_came_first(declare: Declare) -> None
     assert len(rows(job.table)) == 4
 
 
+@pytest.mark.variants(1)
 def test_a_commit_goes_on_beside_a_compaction(declare: Declare) -> None:
     job = Job.of(declare())
     log = {0: keyed(b'{"a": 0}', b'{"a": 1}', b'{"a": 2}')}

@@ -77,6 +77,7 @@ def test_once_brings_each_to_its_end_and_one_that_fails_holds_up_none(node: Node
     assert {name for name, _ in seen} == {one.stream for one in worlds}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fault", "id_"), [("metadata", "table-damaged"), ("feature", "table-unsupported"),
                                            ("bug", "bug"), ("bug in a task", "bug")])  # fmt: skip
 def test_an_error_that_is_not_the_storage_s_has_its_own_id(
@@ -110,6 +111,7 @@ def test_an_error_that_is_not_the_storage_s_has_its_own_id(
         assert status(node, world).error == error
 
 
+@pytest.mark.long
 def test_what_stops_a_table_is_in_its_status_and_its_lag_in_its_group(node: NodeProcess, worlds: list[World]) -> None:
     good, foreign, _ = worlds
     for world in (good, foreign):

@@ -92,6 +92,7 @@ def test_what_the_table_does_not_have_stays_up_to_a_multiple_of_what_is_kept(wor
         attend(world)
 
 
+@pytest.mark.long
 def test_the_beginning_of_what_is_open_stays(world: World, bare: World) -> None:
     late = transactional(world, "late")
     late.produce(world.stream, b"late", b"k", 0)

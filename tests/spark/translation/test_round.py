@@ -98,6 +98,7 @@ def test_of_two_jobs_one_is_first_and_the_other_goes_on_behind_it(world: World) 
     assert [(row["_stream_partition"], row["_offset"], row["_value"]) for row in world.rows()] == world.expected()
 
 
+@pytest.mark.long
 def test_two_jobs_that_race_all_the_time_leave_each_offset_once(world: World) -> None:
     for turn in range(4):
         world.produce(MIXED[: 10 + turn])
@@ -116,6 +117,7 @@ def test_two_jobs_that_race_all_the_time_leave_each_offset_once(world: World) ->
     assert dead == [one[:2] for one in world.expected() if (one[2] or b"").startswith(b"not")]
 
 
+@pytest.mark.long
 def test_upserted_each_key_is_there_once_at_its_newest(world: World) -> None:
     keys = [b"k%d" % (number % 7) for number in range(40)]
     for point in itertools.count(1):

@@ -86,6 +86,7 @@ def test_all_is_the_default_and_every_offset_is_there_once_as_it_was(lake: Lake,
     ] == (before)
 
 
+@pytest.mark.long
 def test_what_a_tier_leaves_out_is_never_left_out_in_silence(lake: Lake, world: World, read: Read) -> None:
     lake.produce(0, 40)
     world.to_the_end()
@@ -104,6 +105,7 @@ def test_what_a_tier_leaves_out_is_never_left_out_in_silence(lake: Lake, world: 
     assert places(read(failOnDataLoss="false")) == sorted([*whole(0, 20), *whole(25, 30)])
 
 
+@pytest.mark.long
 def test_times_are_looked_for_in_both_tiers(lake: Lake, world: World, read: Read) -> None:
     lake.produce(0, 40)
     world.to_the_end()
@@ -157,6 +159,7 @@ def test_a_streaming_query_begins_in_the_table_and_goes_on_in_the_log(
     assert sorted(seen) == whole(0, 50)
 
 
+@pytest.mark.long
 def test_a_transaction_that_ends_behind_the_table_is_there_once(lake: Lake, world: World, read: Read) -> None:
     first, second = (transactional(world, name) for name in ("a", "b"))
     write(world, first, b"1")
@@ -172,6 +175,7 @@ def test_a_transaction_that_ends_behind_the_table_is_there_once(lake: Lake, worl
     assert [(bytes(row.value), row.offset) for row in only.collect()] == [(b"2", 1)]
 
 
+@pytest.mark.long
 def test_an_upserted_table_has_every_key_once_at_its_newest(node: NodeProcess, world: World, read: Read) -> None:
     Lake(node, world, **{"table.upsert.by": "key"})
     keys = [b"k%d" % (number % 8) for number in range(40)]
@@ -194,6 +198,7 @@ def test_an_upserted_table_has_every_key_once_at_its_newest(node: NodeProcess, w
     assert rows(read()) == expected
 
 
+@pytest.mark.long
 def test_tiers_of_a_stream_without_a_table_and_of_a_table_that_is_not_there_say_so(
     node: NodeProcess, world: World, read: Read
 ) -> None:

@@ -43,6 +43,7 @@ def test_available_now_ends_though_the_table_goes_on(node: NodeProcess, world: W
     assert list(running) == []
 
 
+@pytest.mark.long
 def test_a_table_that_is_behind_its_query_is_waited_for(
     node: NodeProcess, world: World, cluster: BrokerCluster
 ) -> None:
@@ -151,6 +152,7 @@ def joined(node: NodeProcess, cluster: BrokerCluster, world: World) -> Writers:
     return writers
 
 
+@pytest.mark.long
 def test_an_upserted_table_is_taken_as_it_was_when_the_others_had_as_much(
     node: NodeProcess, cluster: BrokerCluster, world: World
 ) -> None:
@@ -167,6 +169,7 @@ def test_an_upserted_table_is_taken_as_it_was_when_the_others_had_as_much(
         query.replay()
 
 
+@pytest.mark.long
 def test_available_now_never_ends_in_silence_where_a_table_is_ahead_of_the_others(
     node: NodeProcess, cluster: BrokerCluster, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def streams(world: World, other: World) -> Writers:
     return Writers(world, other)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format_", ["delta", pytest.param("iceberg", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "both", [True, pytest.param(False, marks=pytest.mark.long)], ids=["two tables", "table and log"]
@@ -75,6 +76,7 @@ def test_micro_batches_have_whole_transactions_over_streams(
     query.replay()
 
 
+@pytest.mark.long
 def test_batches_have_whole_transactions_over_streams(node: NodeProcess, streams: Writers) -> None:
     one, other = streams.worlds
     lakes = [Lake(node, world, **{"table.decode": "none"}) for world in streams.worlds]
@@ -99,6 +101,7 @@ def test_batches_have_whole_transactions_over_streams(node: NodeProcess, streams
     assert streams.judge(streams.batch()) == streams.committed
 
 
+@pytest.mark.long
 def test_what_one_log_has_lost_in_part_is_not_shown_out_of_the_table_of_another(
     node: NodeProcess, streams: Writers
 ) -> None:
@@ -120,6 +123,7 @@ def test_what_one_log_has_lost_in_part_is_not_shown_out_of_the_table_of_another(
         assert found == shown
 
 
+@pytest.mark.long
 def test_an_upserted_table_is_read_wholly_once_no_transaction_of_it_is_left_in_part(
     node: NodeProcess, streams: Writers
 ) -> None:
@@ -154,6 +158,7 @@ def overwritten(lake: Lake, writers: Writers) -> None:
     writers.committed["a1"] = 0  # it is overwritten
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [1, 4, FOREVER])
 def test_a_transaction_of_which_an_upserted_table_has_no_row_is_not_shown_apart(
     node: NodeProcess, streams: Writers, most: int
@@ -168,6 +173,7 @@ def test_a_transaction_of_which_an_upserted_table_has_no_row_is_not_shown_apart(
     query.replay()
 
 
+@pytest.mark.long
 def test_a_batch_of_tables_alone_takes_an_upserted_one_as_it_was_when_the_others_had_as_much(
     node: NodeProcess, streams: Writers
 ) -> None:
@@ -191,6 +197,7 @@ def test_a_batch_of_tables_alone_takes_an_upserted_one_as_it_was_when_the_others
     assert streams.judge(streams.batch(tier="cold")) == streams.committed == streams.judge(streams.batch())
 
 
+@pytest.mark.long
 def test_an_upserted_table_is_taken_as_it_was_though_rows_and_markers_are_gone(
     node: NodeProcess, streams: Writers
 ) -> None:
@@ -204,6 +211,7 @@ def test_an_upserted_table_is_taken_as_it_was_though_rows_and_markers_are_gone(
     assert streams.judge(streams.batch(tier="cold")) == +streams.committed
 
 
+@pytest.mark.long
 def test_a_batch_waits_until_others_have_what_an_upserted_table_has_for_long(
     node: NodeProcess, streams: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +226,7 @@ def test_a_batch_waits_until_others_have_what_an_upserted_table_has_for_long(
         streams.batch(tier="cold", **{"kafka.request.timeout.ms": "200"})
 
 
+@pytest.mark.long
 def test_an_upserted_table_that_does_not_say_what_it_had_is_read_as_it_is(
     node: NodeProcess, streams: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +240,7 @@ def test_an_upserted_table_that_does_not_say_what_it_had_is_read_as_it_is(
     assert found == +streams.committed
 
 
+@pytest.mark.long
 def test_a_table_of_an_earlier_version_ends_where_it_was_whole(node: NodeProcess, streams: Writers) -> None:
     one = streams.worlds[0]
     lake = Lake(node, one, **{"table.decode": "none"})

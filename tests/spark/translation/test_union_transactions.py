@@ -26,6 +26,7 @@ def lake(node: NodeProcess, world: World) -> Lake:
     return Lake(node, world)
 
 
+@pytest.mark.long
 def test_micro_batches_out_of_a_table_have_whole_transactions(lake: Lake, world: World) -> None:
     writers = Writers(world)
     for _ in range(3):
@@ -77,6 +78,7 @@ def test_batches_have_whole_transactions_from_any_tier(world: World) -> None:
     assert Counter(row.value for row in batch(world)) == writers.committed
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("lake")
 def test_named_offsets_are_taken_as_they_are_in_the_table_too(world: World) -> None:
     writers = Writers(world)
@@ -94,6 +96,7 @@ def test_named_offsets_are_taken_as_they_are_in_the_table_too(world: World) -> N
         assert sorted(row for found in query.run() for row in found) == hot
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("lake")
 def test_an_end_that_is_named_cuts_what_is_committed_at_that_offset_in_every_tier(world: World) -> None:
     writers = Writers(world)
@@ -126,6 +129,7 @@ def test_an_end_that_is_named_cuts_what_is_committed_at_that_offset_in_every_tie
             assert batch(world, tier="cold", endingOffsets=json.dumps({world.stream: ends})) == everything
 
 
+@pytest.mark.long
 def test_a_query_from_the_latest_offset_shows_no_older_transaction_when_it_is_cold_either(
     lake: Lake, world: World
 ) -> None:
@@ -142,6 +146,7 @@ def test_a_query_from_the_latest_offset_shows_no_older_transaction_when_it_is_co
     assert Counter(row.value for found in query.run() for row in found) == {"a1": 2}
 
 
+@pytest.mark.long
 def test_what_came_late_does_not_go_before_what_an_upserted_table_has(node: NodeProcess, world: World) -> None:
     Lake(node, world, **{"table.upsert.by": "key"})
     late = transactional(world, "late")
@@ -161,6 +166,7 @@ def test_what_came_late_does_not_go_before_what_an_upserted_table_has(node: Node
     assert batch(world) == batch(world, tier="cold") == expected
 
 
+@pytest.mark.long
 def test_a_transaction_whose_beginning_retention_took_stops_the_table(lake: Lake, world: World) -> None:
     writers = Writers(world)
     writers.write(2, 0)
@@ -183,6 +189,7 @@ def test_what_is_not_committed_is_in_no_table(world: World) -> None:
     assert batch(world, tier="cold", **uncommitted) == []
 
 
+@pytest.mark.long
 def test_all_records_are_read_from_the_log_and_from_the_table_what_the_log_has_no_more(
     lake: Lake, world: World
 ) -> None:
@@ -220,6 +227,7 @@ def test_all_records_and_the_newest_of_each_key_do_not_go_together(node: NodePro
         batch(world, **{"kafka.isolation.level": "read_uncommitted"})
 
 
+@pytest.mark.long
 def test_a_table_of_an_earlier_version_goes_on_where_it_was(node: NodeProcess, world: World) -> None:
     Lake(node, world, **{"table.decode": "none"})
     writers = Writers(world)

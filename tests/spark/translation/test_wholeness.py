@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.spark.read.test_transaction_boundaries import ATS, Entry, Places, batch_of
 from tests.spark.read.test_transaction_boundaries import World as Logs
 from tests.spark.translation.world import Killed, Points, WatchedTable
@@ -206,6 +207,7 @@ def run(world: KeyedLogs, declaration: Declaration, rounds: int) -> None:
     assert job.table.ends() == {at.partition: len(log) for at, log in world.logs.items() if log}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "upsert"),
     [
@@ -216,7 +218,7 @@ def run(world: KeyedLogs, declaration: Declaration, rounds: int) -> None:
 )
 def test_a_table_is_whole_at_all_of_its_ends(kind: str, upsert: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     @given(RANDOMS, st.integers(1, 6))
-    @settings(max_examples=25 if kind == "delta" else 10)
+    @settings(max_examples=examples(25 if kind == "delta" else 10))
     def program(source: random.Random, rounds: int) -> None:
         world = KeyedLogs(source)
         monkeypatch.setattr(log_module, "consumer_of", lambda _: Broker(world))

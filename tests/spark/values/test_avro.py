@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.base.errors import OptionInvalid, ServerUnreachable
 from duramen.spark.values.avro import AvroDecoder
@@ -187,7 +188,7 @@ mutated = st.lists(st.tuples(st.integers(0, len(VALUE) - 1), st.integers(0, 255)
 
 
 @given(st.lists(st.none() | st.binary(max_size=40) | mutated, max_size=8))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_whatever_comes_each_value_is_a_row_or_has_a_reason(values: list[bytes | None]) -> None:
     rows, errors = decoded(AvroDecoder(schema=json.dumps(FLIGHT)), [*values, VALUE])
     assert (rows[-1]["id"], errors[-1]) == (7, None)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.base.errors import OptionInvalid
 from duramen.spark.values.fields import MOST_COLUMNS, leaves
@@ -90,6 +91,7 @@ def test_names_that_no_column_can_have_stay_in_the_value() -> None:
     assert errors == [None]
 
 
+@pytest.mark.long
 def test_there_is_an_end_of_columns() -> None:
     decoder = JsonDecoder()
     for batch in range(6):
@@ -147,7 +149,7 @@ hostile = st.one_of(
 
 
 @given(st.lists(st.lists(st.none() | hostile, max_size=8), min_size=1, max_size=3))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_whatever_comes_each_value_is_a_row_or_has_a_reason(batches: list[list[bytes | None]]) -> None:
     decoder = JsonDecoder()
     for values in batches:
@@ -166,7 +168,7 @@ def test_whatever_comes_each_value_is_a_row_or_has_a_reason(batches: list[list[b
 
 
 @given(st.lists(st.none() | hostile, max_size=10))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_what_is_bad_follows_from_the_columns_alone(values: list[bytes | None]) -> None:
     decoder = JsonDecoder()
     rows, errors = decoded(decoder, values)
@@ -207,7 +209,7 @@ def test_what_double_has_exactly_is_read() -> None:
 
 
 @given(st.lists(objects, max_size=5), st.lists(st.tuples(st.integers(0, 5), too_large), min_size=1, max_size=3))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_records_with_numbers_too_large_change_nothing_for_others(
     good: list[bytes], bad: list[tuple[int, bytes]]
 ) -> None:

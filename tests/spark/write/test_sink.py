@@ -35,6 +35,7 @@ def write(frame: DataFrame, node: NodeProcess, **options: str) -> None:
     writer.save()
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("codec", CODECS)
 def test_batch_writes_every_column(spark: SparkSession, node: NodeProcess, stream: str, codec: str) -> None:
     header = sf.struct(sf.lit("h").alias("key"), sf.lit(None).cast("binary").alias("value"))
@@ -78,6 +79,7 @@ def test_batch_takes_the_stream_from_a_column(
     assert len(consume(node, f"{stream_name}-b", 1, 4)) == 4
 
 
+@pytest.mark.long
 def test_save_is_short_for_topic(spark: SparkSession, node: NodeProcess, stream: str) -> None:
     frame = spark.createDataFrame([("x",)], "value string")
     frame.write.format("duramen").mode("append").option("kafka.bootstrap.servers", node.kafka).save(stream)
@@ -116,6 +118,7 @@ def test_stream_to_stream(
     ]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
@@ -151,6 +154,7 @@ def test_bad_options_and_columns_say_what_is_wrong_in_one_line(
     assert "Traceback" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_modes_that_a_stream_does_not_have_are_refused(spark: SparkSession, node: NodeProcess, stream: str) -> None:
     frame = spark.createDataFrame([("x",)], "value string")
     writer = frame.write.format("duramen").option("kafka.bootstrap.servers", node.kafka)
@@ -158,6 +162,7 @@ def test_modes_that_a_stream_does_not_have_are_refused(spark: SparkSession, node
         writer.mode("overwrite").save(stream)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("row", "columns", "message"),
     [

@@ -8,6 +8,7 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
+from tests.examples import examples
 from tests.storage.jobs import JobsMachine
 
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
@@ -238,7 +239,7 @@ def test_a_full_disk_is_waited_for() -> None:
     assert [row[2] for row in rows(doubles, followed(doubles))] == [b"a"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(1, 60), st.integers(0, 1 << 30))
 def test_more_than_memory_is_to_hold_waits(count: int, seed: int) -> None:
     doubles = StoreOnDoubles(LIMITS._replace(pending_bytes=8 << 10))
@@ -368,4 +369,4 @@ class BulkMachine(JobsMachine):
 
 
 TestBulk = BulkMachine.TestCase
-TestBulk.settings = settings(max_examples=400, stateful_step_count=40, deadline=None)
+TestBulk.settings = settings(max_examples=examples(400), stateful_step_count=40, deadline=None)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.codec.batch import TRANSACTIONAL, BatchInput, batches, check, encode, header
 from duramen.codec.markers import encode_marker
@@ -181,7 +182,7 @@ class Run:
 
 
 # Without cuts of the start the first offset of a transaction is known for ever; with one it may be the log's start.
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=st.lists(STEPS.filter(lambda step: step[0] != "start"), max_size=40))
 def test_a_log_against_a_list(steps: list[tuple[str, int]]) -> None:
     run = Run(LogConfig(segment_bytes=64 << 10, segment_ms=1000))
@@ -193,7 +194,7 @@ def test_a_log_against_a_list(steps: list[tuple[str, int]]) -> None:
     run.check_reads()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(steps=st.lists(STEPS.filter(lambda step: step[0] not in ("truncate", "crash", "kill")), max_size=40))
 def test_a_log_whose_start_moves_against_a_list(steps: list[tuple[str, int]]) -> None:
     run = Run(LogConfig(segment_bytes=64 << 10, segment_ms=1000))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.base.errors import LogDamaged
 from duramen.codec.batch import BatchInput, DecodedRecord, Header, batches, check, encode, records
@@ -449,7 +450,7 @@ batch_of_rows = st.lists(
 steps = st.one_of(batch_of_rows, st.sampled_from(["compact", "half", "crash", "restart", "later", "retain", "delete"]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(steps, min_size=5, max_size=40))
 def test_whatever_happens_readers_see_the_last_of_every_key(history: list[list[Row] | str]) -> None:
     doubles = StoreOnDoubles()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
+from tests.examples import examples
 from tests.storage.jobs import JobsMachine
 
 from duramen.sim.machine.store import AppendOutcome, StoreOnDoubles
@@ -25,7 +26,7 @@ def bounded(messages: int | None = None, ms: int | None = None, *, durability: s
     return config if ms is None else config._replace(flush_ms=ms)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(1, 40),
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), min_size=1, max_size=60),
@@ -270,4 +271,4 @@ class FlushingMachine(JobsMachine):
 
 
 TestFlushing = FlushingMachine.TestCase
-TestFlushing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestFlushing.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.storage.segment.test_quarantine import batch_of, log_of, readable
 
 from duramen.base.errors import LogDamaged
@@ -133,7 +134,7 @@ def test_a_damaged_index_is_made_again_and_no_data_harmed(how: str) -> None:
     st.sampled_from([3000, 200_000]),
     st.data(),
 )
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_any_one_byte_of_a_closed_segment(sizes: list[int], segment_bytes: int, data: st.DataObject) -> None:
     doubles, log = log_of(sizes, segment_bytes)
     sound, _ = readable(doubles, log)

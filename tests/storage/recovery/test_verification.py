@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.sim.machine.store import SMALL, StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
@@ -40,7 +41,7 @@ def filled(count: int = 200) -> tuple[StoreOnDoubles, Log]:
 
 
 @given(st.integers(0, 1 << 30), st.sampled_from(["stop", "kill", "crash", "torn"]))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_what_a_stop_or_a_crash_leaves_is_sound(seed: int, how: str) -> None:
     chance = random.Random(seed)
     doubles = StoreOnDoubles(SMALL)

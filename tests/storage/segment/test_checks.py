@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.storage.segments import Whole, segment_of
 
 from duramen.base.ports import Buffer
@@ -56,14 +57,14 @@ def random_segment(sizes: list[int], base_offset: int, gaps: list[int]) -> Whole
 
 
 @given(SIZES, st.integers(0, 1 << 40), st.booleans(), st.integers(1, 200_000))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_a_sound_segment_has_no_damage(sizes: list[int], base_offset: int, indexed: bool, step: int) -> None:
     whole = random_segment(sizes, base_offset, [])
     assert check(whole, indexed=indexed, step=step) == []
 
 
 @given(SIZES, st.lists(st.integers(0, 3), min_size=30, max_size=30), st.booleans())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_records_that_compaction_took_are_not_missing(sizes: list[int], gaps: list[int], indexed: bool) -> None:
     whole = random_segment(sizes, 7, gaps)
     assert check(whole, indexed=indexed, gaps=True) == []
@@ -72,7 +73,7 @@ def test_records_that_compaction_took_are_not_missing(sizes: list[int], gaps: li
 
 
 @given(SIZES, st.lists(st.integers(0, 3), min_size=30, max_size=30), st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_any_one_byte_changed_costs_its_batch_and_no_other(
     sizes: list[int], gaps: list[int], data: st.DataObject
 ) -> None:
@@ -88,7 +89,7 @@ def test_any_one_byte_changed_costs_its_batch_and_no_other(
 
 
 @given(SIZES, st.data())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_without_an_index_too_unless_it_is_the_epoch(sizes: list[int], data: st.DataObject) -> None:
     whole = random_segment(sizes, 1000, [])
     number = data.draw(st.integers(0, len(sizes) - 1))
@@ -248,7 +249,7 @@ def test_blocks_that_the_disk_does_not_give_are_damage_or_an_error() -> None:
 
 
 @given(SIZES)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_the_index_that_is_made_is_the_one_that_was_lost(sizes: list[int]) -> None:
     whole = random_segment(sizes, 50, [])
     looking = SegmentCheck(whole.file(), ExpectedSegment(len(whole.data), 50, whole.end_offset))

@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.base.errors import LogDamaged
 from duramen.codec.batch import HEADER_BYTES, TRANSACTIONAL, BatchInput, batches, check, encode
@@ -56,7 +57,7 @@ SIZES = st.lists(st.one_of(st.integers(0, 300), st.integers(20_000, 90_000)), mi
 
 
 @given(SIZES, st.sampled_from([3000, 200_000, 1 << 30]), st.booleans(), st.booleans(), st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_one_byte_changed_costs_one_batch(
     sizes: list[int], segment_bytes: int, cold: bool, restarted: bool, data: st.DataObject
 ) -> None:

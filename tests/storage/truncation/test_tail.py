@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from duramen.base.errors import DuramenError, LogDamaged
 from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
@@ -74,7 +75,7 @@ def _told(store: StoreOnDoubles, log: Log) -> object:
     return store.values(log), store.findings, [segment.damage for segment in log.segments]
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 @given(_STEPS, st.one_of(st.none(), st.integers(0, 12)), st.integers(0, 8))
 def test_a_log_is_the_same_as_if_all_of_it_had_been_read(
     steps: Sequence[_Step], producer: int | None, back: int
@@ -97,7 +98,7 @@ def test_a_log_is_the_same_as_if_all_of_it_had_been_read(
         assert _told(quick, quick.log()) == _told(whole, whole.log())
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 @given(_STEPS, st.integers(1, 8), st.lists(st.tuples(_SIZES, st.booleans()), max_size=8), st.integers(0, 1 << 30))
 def test_nothing_that_is_written_after_it_is_lost(
     steps: Sequence[_Step], back: int, after: Sequence[tuple[int, bool]], seed: int

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.coordinators.transaction.cluster.driving import Run
 from tests.coordinators.transaction.cluster.reading import committed, undecided
 from tests.coordinators.transaction.cluster.world import World
+from tests.examples import examples
 
 from duramen.base.errors import AttemptLost, BatchDiffers, ProducerFenced, ProducerIdUnknown, QueryFenced
 from duramen.coordinators.transaction.batch_decisions import Won
@@ -80,13 +81,13 @@ def test_a_decision_survives_its_coordinator_at_any_step(step: int) -> None:
     survives(step, None)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 120), st.integers(1, 10_000))
 def test_a_decision_survives_in_any_order_of_steps(step: int, seed: int) -> None:
     survives(step, seed)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.integers(1, 10_000), st.integers(0, 150), st.booleans(),
     st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["write", "decide", "time"])), max_size=12),

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.coordinators.transaction.cluster.reading import committed
 from tests.coordinators.transaction.cluster.world import World
 from tests.coordinators.transaction.cluster.writing import Writer
+from tests.examples import examples
 
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
@@ -131,4 +132,6 @@ class Coordinating(RuleBasedStateMachine):
 
 
 TestCoordinating = Coordinating.TestCase
-TestCoordinating.settings = settings(max_examples=10, stateful_step_count=20, deadline=None, phases=(Phase.generate,))
+TestCoordinating.settings = settings(
+    max_examples=examples(10), stateful_step_count=20, deadline=None, phases=(Phase.generate,)
+)

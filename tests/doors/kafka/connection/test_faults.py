@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.codec.kafka.oracles import through_kio, written_by_kafka_python
 from tests.codec.kafka.specification import BY_HAND, drawn, every_message
+from tests.examples import examples
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.metrics import Counter
@@ -106,7 +107,7 @@ def answered(exchange: Exchange) -> bytes:
 @pytest.mark.parametrize(
     ("api", "version"), REQUESTED, ids=[f"{api.key.name.lower()} {version}" for api, version in REQUESTED]
 )
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 @given(data=st.data())
 def test_a_refusal_is_what_others_expect(context: Context, api: Api, version: int, data: st.DataObject) -> None:
     message = data.draw(drawn(api, "request", version))

@@ -50,6 +50,7 @@ def _committed(node: NodeProcess, group: str, stream: str) -> list[int]:
     return [one.offset for one in found]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("library", MEMBERS)
 def test_a_group_from_its_first_member_to_its_deletion(
     node: NodeProcess, admin: AdminClient, stream: str, library: str
@@ -236,6 +237,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_a_member_that_dies_is_replaced(node: NodeProcess, admin: AdminClient, stream: str) -> None:
     with subprocess.Popen([sys.executable, "-c", _DYING, node.kafka, stream], stdout=subprocess.PIPE) as dying:
         assert dying.stdout is not None

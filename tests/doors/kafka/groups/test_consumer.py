@@ -236,6 +236,7 @@ def test_a_regular_expression_finds_streams_that_come(quick: NodeProcess, stream
     reader.leave(in_peace=False)
 
 
+@pytest.mark.long
 def test_more_partitions_are_shared_out(quick: NodeProcess, stream_name: str) -> None:
     admin = make(quick, stream_name, 1)
     one, two = Reader(quick, stream_name), Reader(quick, stream_name)
@@ -247,6 +248,7 @@ def test_more_partitions_are_shared_out(quick: NodeProcess, stream_name: str) ->
     two.leave()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_members_keep_what_they_have_while_the_node_comes_back(
     new_node: Callable[..., NodeProcess], stream_name: str, how: str
@@ -331,6 +333,7 @@ def test_a_group_goes_over_under_load_and_back(quick: NodeProcess, stream_name: 
             member.leave()
 
 
+@pytest.mark.long
 def test_who_stays_keeps_what_it_has_when_the_last_new_member_goes(quick: NodeProcess, stream_name: str) -> None:
     """Members that follow a group back to the classic protocol are called to join again; none loses what it has."""
     admin = make(quick, stream_name)
@@ -348,6 +351,7 @@ def test_who_stays_keeps_what_it_has_when_the_last_new_member_goes(quick: NodePr
         member.leave()
 
 
+@pytest.mark.long
 def test_every_library_s_classic_members_live_beside_new_ones(quick: NodeProcess, stream_name: str) -> None:
     make(quick, stream_name)
     flow = _Flow(quick, stream_name)

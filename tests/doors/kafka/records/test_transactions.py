@@ -95,6 +95,7 @@ def test_readers_of_what_is_committed_stop_where_a_transaction_is_open(node: Nod
     assert values(node, stream_name) == [b"committed behind it"]
 
 
+@pytest.mark.long
 def test_a_producer_with_the_same_name_fences_the_one_before(node: NodeProcess, stream_name: str) -> None:
     zombie = transactional(node, stream_name)
     zombie.begin_transaction()
@@ -173,6 +174,7 @@ def test_an_open_transaction_survives_a_restart(new_node: Callable[..., NodeProc
 # -- kafka-python and aiokafka ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_kafka_python_commits_and_aborts(node: NodeProcess, stream_name: str) -> None:
     producer = untyped("kafka").KafkaProducer(bootstrap_servers=node.kafka, transactional_id=stream_name)
     producer.init_transactions()

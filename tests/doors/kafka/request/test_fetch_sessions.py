@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.doors.kafka.by_hand import ByHand, ManualConnection
+from tests.examples import examples
 
 from duramen.codec.kafka import fetch
 from duramen.codec.kafka.errors import ErrorCode
@@ -157,7 +158,7 @@ class SessionsMachine(RuleBasedStateMachine):
 
 
 TestSessions = SessionsMachine.TestCase
-TestSessions.settings = settings(max_examples=60, stateful_step_count=40)
+TestSessions.settings = settings(max_examples=examples(60), stateful_step_count=40)
 
 
 def _open(sessions: FetchSessions, size: int, now_ms: int) -> int:
