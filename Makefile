@@ -6,6 +6,9 @@ BIN := .venv/bin
 # Maturin would fetch a Rust toolchain by itself where there is none.
 export MATURIN_NO_INSTALL_RUST=1
 .PHONY: help install native demo demo-cluster test test-long compat sim lint format bench bench-spark docs reference wheel lock clean
+# About; what goes on for a fixed time or number of seeds is most of it.
+LONG_MINUTES := cluster 95, sim 70, spark 40, controller 30, replication 15, hostile 13, compat 10, faults 10, raft 10, \
+  consistency 8, broker 5
 # Modules of other places have no business in .venv.
 unexport PYTHONPATH PYTHONHOME
 # Every node that a test starts would compile itself anew: 0.2 s of it.
@@ -14,6 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## print this
 	@echo "Duramen: make targets"
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
+	@echo "Parts of make test-long, in minutes on 2 cores: $(LONG_MINUTES); any other at most 5"
 
 install:  ## make .venv from the lock files; nothing to do when nothing has changed
 	@command -v "$(PYTHON)" >/dev/null || { echo "make install: there is no $(PYTHON): install Python 3.11 or newer" \
@@ -33,9 +37,9 @@ test: install  ## every test that `main` has to pass, JOBS=2 files of them at on
 	@$(BIN)/python tools/kcat.py
 	@$(BIN)/python -m pytest -m "not long" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
-test-long: install  ## the tests that take longer, and the property tests with examples that nobody has tried yet
+test-long: install  ## the tests that take longer, and property tests with new examples (PART="spark faults": these folders)
 	@$(BIN)/python tools/kcat.py
-	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile=search $(TESTS)
+	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile=search $(or $(TESTS),$(addprefix tests/,$(PART)))
 
 compat: install  ## lead every Kafka client through the list, record the results, write docs/compatibility.md
 	@$(BIN)/python tools/kcat.py

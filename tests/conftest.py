@@ -24,7 +24,7 @@ settings.load_profile("duramen")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_LONGEST = ("spark", "cluster", "demo", "compat")
+_LONGEST = ("spark", "sim", "cluster", "docs", "demo", "compat")
 
 # Many a test writes records with times that are years old: no check of retention comes between it and its reader.
 _SHARED: Final = {"group.initial.rebalance.delay.ms": 0, "log.retention.check.interval.ms": 86_400_000}

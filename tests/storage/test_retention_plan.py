@@ -50,10 +50,11 @@ def test_what_is_held_goes_where_there_is_many_times_as_much(
     start_offset, bound = (found[0].base_offset, found[-1].end_offset) if found else (0, 0)
     near, far = RetentionLimits(ms, size, count), RetentionLimits(ms * multiple, size * multiple, count * multiple)
     held = [*committed(bound), Floor("table", held_from, compaction=False, multiple=multiple)]
-    first, last = (new_start(found, one, committed(bound), start_offset, now_ms) for one in (far, near))
     start = new_start(found, near, held, start_offset, now_ms)
     free = max((one.end_offset for one in found if one.end_offset <= held_from), default=start_offset)
-    assert start == max(first, min(last, free))
+    last = new_start(found, near, committed(bound), start_offset, now_ms)
+    rest = [one for one in found if one.base_offset >= free]
+    assert start == (last if last < free else new_start(rest, far, committed(bound), free, now_ms))
 
 
 def test_the_last_segment_goes_by_age_but_never_by_size() -> None:
