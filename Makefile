@@ -33,7 +33,7 @@ demo: install  ## 336,776 flights from NATS through the log to Kafka consumers a
 demo-cluster: install  ## the flights through three nodes, one of them killed and another paused while they flow
 	@$(BIN)/python -m duramen.demo.cluster $(DEMO)
 
-test: install  ## every test that `main` has to pass, JOBS=2 files of them at once (about 25 minutes on 2 cores)
+test: install  ## every test that `main` has to pass, JOBS=2 files of them at once (about 12 minutes on 2 cores)
 	@$(BIN)/python tools/kcat.py
 	@$(BIN)/python -m pytest -m "not long" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 

@@ -44,11 +44,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _mark_long_variants(items: list[pytest.Item]) -> None:
-    """Of a test marked `variants(n)`, all but the first n variants are long."""
+    """Of a test marked `variants(n)`, all but the first n that are not long anyway are long."""
     seen: Counter[str] = Counter()
     for item in items:
         marker = item.get_closest_marker("variants")
-        if marker is None:
+        if marker is None or item.get_closest_marker("long"):
             continue
         test, _, _ = item.nodeid.partition("[")
         if seen[test] >= marker.args[0]:

@@ -77,6 +77,7 @@ def _still_whole(node: NodeProcess) -> None:
     assert node.stop() == 0
 
 
+@pytest.mark.long
 def test_a_directory_that_another_node_holds(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node().start()
     CONFLUENT.produce(node.kafka, "kept", [Record(b"%d" % number) for number in range(100)])

@@ -48,6 +48,7 @@ def test_an_error_that_cannot_be_retried_reaches_the_application(broker: Broker,
     assert [one.value for one in broker.records(stream)] == [b"b"]
 
 
+@pytest.mark.long
 def test_a_group_is_asked_to_join_again(broker: Broker, stream: str) -> None:
     CONFLUENT.produce(broker.bootstrap_servers, stream, [Record(b"a")])
     broker.faults.error("JoinGroup", "COORDINATOR_NOT_AVAILABLE", times=2)

@@ -188,7 +188,7 @@ class TestDecoding:
 
     @pytest.mark.variants(2)
     @both
-    @pytest.mark.parametrize("codec", [1, 2, 3, 4])
+    @pytest.mark.parametrize("codec", [4, 3, 2, 1])
     def test_bombs_are_refused(self, way: Any, codec: int) -> None:
         batch = encode([BatchInput(0, None, bytes(300 << 20))], codec=codec)
         with pytest.raises(BatchCorrupt, match="hold more than"):
