@@ -22,7 +22,7 @@ FOUND_BY: Final = {
     "cut-to-high-watermark": 1,
     "acknowledge-own": 2,
     "report-written": 2,
-    "elect-anybody": 12,
+    "elect-anybody": 16,
     "show-all": 1,
     "take-any-first-sequence": 1,
     "on-committed": 1,

@@ -14,7 +14,7 @@ from duramen.sim.cluster.runs import ClusterTotals, explain, run_one, table
 from duramen.sim.cluster.world import FAULTS, OPERATIONS, ClusterOutcome
 
 SEEDS = range(1, 7)
-SEEDS_LONG = range(7, 1_001)
+SEEDS_LONG = range(1, 1_001)
 
 
 def run(seeds: range) -> ClusterTotals:
