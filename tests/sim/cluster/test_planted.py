@@ -27,7 +27,7 @@ FOUND_BY: Final = {
     "take-any-first-sequence": 1,
     "on-committed": 1,
     "vote-blank": 12,
-    "stale-in-sync": 25,
+    "stale-in-sync": 8,
     "any-epoch": 4,
     "commit-earlier": 19,
     "count-written": 122,
