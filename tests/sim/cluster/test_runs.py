@@ -13,29 +13,42 @@ from duramen.sim.__main__ import main
 from duramen.sim.cluster.runs import ClusterTotals, explain, run_one, table
 from duramen.sim.cluster.world import FAULTS, OPERATIONS, ClusterOutcome
 
-SEEDS = range(1, 7)
-SEEDS_LONG = range(1, 1_001)
+FEWEST_SEEDS = 6
+SEEDS = range(1, 17)
+SEEDS_LONG = range(FEWEST_SEEDS + 1, 1_001)
+
+
+def add(totals: ClusterTotals, seed: int) -> None:
+    outcome = run_one(seed)
+    assert not outcome.broken, explain(outcome)
+    assert outcome.operations >= OPERATIONS
+    assert outcome.faults.total() >= FAULTS
+    totals.add(outcome)
 
 
 def run(seeds: range) -> ClusterTotals:
     totals = ClusterTotals()
     for seed in seeds:
-        outcome = run_one(seed)
-        assert not outcome.broken, explain(outcome)
-        assert outcome.operations >= OPERATIONS
-        assert outcome.faults.total() >= FAULTS
-        totals.add(outcome)
+        add(totals, seed)
     return totals
 
 
-def test_clusters_keep_every_promise() -> None:
-    totals = run(SEEDS)
+def rare_came(totals: ClusterTotals) -> bool:
     counts = totals.counts
-    assert counts["answered well"] >= OPERATIONS // 2 * len(SEEDS)
-    assert counts["acknowledged"] > 200 * len(SEEDS)
-    assert counts["read"] > 1_000 * len(SEEDS)
-    assert min(counts["cuts"], counts["torn"], counts["restarts"]) > 0
-    assert len(totals.faults) > 15
+    return min(counts["cuts"], counts["torn"], counts["restarts"]) > 0 and len(totals.faults) > 15
+
+
+def test_clusters_keep_every_promise() -> None:
+    """Of as few seeds as it takes to see what is rare."""
+    totals, count = ClusterTotals(), 0
+    for count, seed in enumerate(SEEDS, 1):
+        add(totals, seed)
+        if count >= FEWEST_SEEDS and rare_came(totals):
+            break
+    assert rare_came(totals)
+    assert totals.counts["answered well"] >= OPERATIONS // 2 * count
+    assert totals.counts["acknowledged"] > 200 * count
+    assert totals.counts["read"] > 1_000 * count
 
 
 @pytest.mark.long
