@@ -38,7 +38,7 @@ FOUND_BY: Final = {
     "store-here": 16,
     "take-any": 5,
     "tell-unstored": 20,
-    "lag-since-last-fetch": 1,
+    "lag-since-last-fetch": 4,
     "serve-alone": 1,
     "coordinate-alone": 5,
     "never-yield": 2,
