@@ -185,8 +185,8 @@ class Placed:
     def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
         self.several.proposed.append((self.node_id, place, proposal))
 
-    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
-        del place, leader_epoch
+    def move_leader(self, place: PartitionId, leader_epoch: int, node_id: int | None) -> None:
+        del place, leader_epoch, node_id
 
     def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
         self.broker.led(place, leader_epoch)

@@ -4,9 +4,16 @@ import pytest
 
 from duramen.base.errors import LogDamaged
 from duramen.base.ids import Position
-from duramen.replication.effects import Effect, ProposeInSyncSet, Release, SendReplicaMessage, ServeReplicaFetch
+from duramen.replication.effects import (
+    Effect,
+    ProposeInSyncSet,
+    Release,
+    SendReplicaMessage,
+    ServeReplicaFetch,
+    TransferLeadership,
+)
 from duramen.replication.machine import ReplicaMachine
-from duramen.replication.messages import Reach, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
+from duramen.replication.messages import Reach, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal, ReplicationCheckpoint
 from duramen.replication.partition import PartitionConfig, ReplicatedPartition, Topology
 from duramen.replication.replica import ReplicaDiskState
 from duramen.replication.timeouts import TIMEOUTS
@@ -403,3 +410,83 @@ def test_a_leader_tells_how_far_others_are_behind() -> None:
     assert [(one.node_id, one.records, one.waiting_ms) for one in leader.behind()] == [(2, 2, 30), (3, None, 0)]
     leader.told(state(2, 5, 2, {1, 2}), (1, 2, 3))
     assert leader.behind() == []
+
+
+def with_state(told: ReplicatedPartition, applied: int, checkpoint: int = 0) -> ReplicaMachine:
+    """A replica whose log begins at 3, and that keeps a state beside it."""
+    made = ReplicaMachine(1, 7, ReplicaDiskState([(1, 1, 3)], 3, 5, 4), config=PartitionConfig(1), now_ms=0)
+    made.state_moved(applied, checkpoint)
+    made.told(told, (1, 2, 3))
+    return made
+
+
+def proposed(effects: list[Effect]) -> list[list[int]]:
+    return [
+        [member.node_id for member in effect.proposal.in_sync]
+        for effect in effects
+        if isinstance(effect, ProposeInSyncSet)
+    ]
+
+
+def test_a_replica_covers_nothing_while_its_log_begins_behind_its_state() -> None:
+    follower = with_state(state(2, 4, 1, {1, 2}), 2)
+
+    def said() -> list[Reach]:
+        sent = [one.message for one in follower.take() if isinstance(one, SendReplicaMessage)]
+        return [reach for message in sent if isinstance(message, ReplicaFetch) for reach in message.reaches]
+
+    assert said() == [Reach(1, 7, -1)]
+    follower.state_moved(3, 0)
+    follower.receive(ReplicaFetchAnswer(2, 4, fetch_of(follower), None, 4, 3, None, None, ()))
+    assert said()[-1] == Reach(1, 7, 5)
+    follower.state_moved(-1, 0)  # its rows are damaged, and being restored
+    assert said()[-1] == Reach(1, 7, -1)
+
+
+def fetch_of(follower: ReplicaMachine) -> ReplicaFetch:
+    return ReplicaFetch(1, 7, 4, follower.history.end, (), 0, -1, 1, confirmed=False)
+
+
+def test_who_lacks_a_part_of_its_state_leaves_the_in_sync_set_at_once_and_joins_once_it_has_it() -> None:
+    leader = with_state(state(1, 4, 1, {1, 2}), 5)
+    leader.receive(fetch(4))
+    assert not proposed(leader.take())
+    leader.receive(fetch(4, covered=-1))
+    assert proposed(leader.take()) == [[1]]
+    leader.told(state(1, 4, 2, {1}), (1, 2, 3))
+    leader.receive(fetch(4, covered=-1))
+    assert not proposed(leader.take())
+    leader.receive(fetch(4))
+    assert proposed(leader.take()) == [[1, 2]]
+
+
+def test_a_leader_that_lacks_a_part_of_its_state_lets_one_lead_that_does_not() -> None:
+    leader = with_state(state(1, 4, 1, {1, 2, 3}), 2)
+    leader.receive(fetch(4, covered=-1))
+    assert not [effect for effect in leader.take() if isinstance(effect, TransferLeadership)]
+    leader.receive(fetch(4)._replace(node_id=3, reaches=(Reach(3, 9, 5),)))
+    assert [effect for effect in leader.take() if isinstance(effect, TransferLeadership)] == [TransferLeadership(4, 3)]
+    assert leader.deadline_ms is not None
+    leader.tick(TIMEOUTS.retry_ms)  # the controller may not have heard it
+    assert TransferLeadership(4, 3) in leader.take()
+    assert leader.high_watermark == 4  # it commits nothing
+    leader.state_moved(5, 0)
+    leader.tick(3 * TIMEOUTS.retry_ms)
+    assert not [effect for effect in leader.take() if isinstance(effect, TransferLeadership)]
+
+
+def test_a_leader_cuts_nothing_before_every_replica_in_sync_has_said_in_its_epoch_what_it_can_do_without() -> None:
+    leader = with_state(state(1, 4, 1, {1, 2, 3}), 5, 4)
+    assert leader.lowest_checkpoint == -1
+    leader.receive(fetch(4)._replace(checkpoints=(ReplicationCheckpoint(2, 9, 4),)))
+    assert leader.lowest_checkpoint == -1
+    leader.receive(
+        fetch(4)._replace(node_id=3, reaches=(Reach(3, 9, 5),), checkpoints=(ReplicationCheckpoint(3, 9, 3),))
+    )
+    assert leader.lowest_checkpoint == 3
+    leader.receive(fetch(4)._replace(checkpoints=(ReplicationCheckpoint(2, 9, 0),)))  # it has lost a checkpoint
+    assert leader.lowest_checkpoint == 0
+    leader.receive(fetch(4, broker_epoch=10))  # it has begun anew, and has not said what it has
+    assert leader.lowest_checkpoint == -1
+    leader.told(state(1, 5, 2, {1, 2, 3}), (1, 2, 3))
+    assert leader.lowest_checkpoint == -1

@@ -47,6 +47,7 @@ __all__ = [
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
     "Admission",
+    "LocalState",
     "Partition",
     "Role",
     "StreamRules",
@@ -78,6 +79,26 @@ class Writer(NamedTuple):
     last_sequence: int
     last_ms: int
     transaction_offset: int
+
+
+class LocalState:
+    """The state that this node keeps beside a partition's log, which may be cut below it.
+
+    Whoever keeps it sets the offsets and calls `moved`; the replica of the partition says what to do then, and what
+    the lowest of the older checkpoints of all replicas in sync is: -1 where it does not lead or one is not known.
+    """
+
+    __slots__ = ("applied_offset", "floor_offset", "lowest_checkpoint", "moved", "replicated")
+
+    def __init__(self) -> None:
+        self.applied_offset = 0
+        """The state has what is below."""
+        self.floor_offset = 0
+        """What the log has from here on is kept: the older checkpoint has what is below."""
+        self.moved: Callable[[], None] = _nothing
+        self.replicated: Callable[[], None] = _nothing
+        """Called when the partition gets a replica: what is committed is known from then on."""
+        self.lowest_checkpoint: Callable[[], int] = lambda: self.floor_offset
 
 
 class StreamRules(Protocol):
@@ -138,10 +159,10 @@ class Role(Protocol):
 class Partition:
     """A partition of a stream. `waiting` are those to be told when the high watermark rises.
 
-    `role` is None where the node is alone: it leads whatever it has.
+    `role` is None where the node is alone: it leads whatever it has. `state` is what is kept beside the log, if it is.
     """
 
-    __slots__ = ("_clock", "_store", "index", "log", "role", "stream", "waiting")
+    __slots__ = ("_clock", "_store", "index", "log", "role", "state", "stream", "waiting")
 
     def __init__(
         self, stream: StreamRules, index: int, log: Log, store: Store, clock: Clock, role: Role | None = None
@@ -150,6 +171,7 @@ class Partition:
         self.index = index
         self.log = log
         self.role = role
+        self.state: LocalState | None = None
         self.waiting: dict[Callable[[Partition], None], None] = {}
         self._store = store
         self._clock = clock
@@ -160,12 +182,24 @@ class Partition:
         before = self.log
         self._store.delete(before)
         self.log = self._store.ensure(before.key, before.config)
+        if self.state is not None:
+            self.state.applied_offset = self.state.floor_offset = 0
         self.log.on_advance = self._advanced
         before.notify()
 
     def _advanced(self) -> None:
         for wake in list(self.waiting):
             wake(self)
+
+    def committed_offset(self) -> int:
+        """All below is committed and on disk here; where that is not known yet, nothing more than what the log lacks.
+
+        A log that is to be replicated, and has no replica yet, has what may be cut.
+        """
+        log = self.log
+        if self.role is not None and log.replicated is None:
+            return log.start_offset
+        return min(log.high_watermark, log.synced_offset)
 
     @property
     def leader_epoch(self) -> int:
@@ -473,6 +507,10 @@ def _apart(ahead_ms: int) -> str:
 
 def _count(wrong: Sequence[tuple[int, str]]) -> str:
     return f" ({len(wrong)} record{'s' if len(wrong) > 1 else ''})"
+
+
+def _nothing() -> None:
+    """Nobody has to know."""
 
 
 def _nobody(_: int, __: DuramenError | None) -> None:

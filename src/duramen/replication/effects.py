@@ -91,9 +91,13 @@ class Release(NamedTuple):
 
 
 class TransferLeadership(NamedTuple):
-    """Ask the controller to let another in-sync replica lead in the place of this one, whose disk is slow."""
+    """Ask the controller to let another in-sync replica lead: this one's disk is slow, or its state lacks records.
+
+    `node_id` is the replica that is to lead; None: any.
+    """
 
     leader_epoch: int
+    node_id: int | None = None
 
 
 class Settle(NamedTuple):

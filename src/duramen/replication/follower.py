@@ -10,7 +10,15 @@ from typing import Final
 
 from duramen.base.leader_epochs import Takeover
 from duramen.replication.effects import ServeReplicaFetch, Show
-from duramen.replication.messages import Permit, Reach, ReplicaBatch, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
+from duramen.replication.messages import (
+    Permit,
+    Reach,
+    ReplicaBatch,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    ReplicaRefusal,
+    ReplicationCheckpoint,
+)
 from duramen.replication.parked_fetches import ParkedReplicaFetches
 from duramen.replication.progress import FollowerProgress
 from duramen.replication.replica import ReplicaCore
@@ -34,6 +42,7 @@ class PartitionFollowerRole:
         self._number = 0
         self._waiting: ReplicaFetch | None = None
         self._reported: tuple[Reach, ...] = ()
+        self._told_checkpoints: tuple[ReplicationCheckpoint, ...] = ()
         self._upstream = leader_id
         self._wait_ms = replica.timeouts.wait_ms
         self._backoff_ms = replica.timeouts.backoff_ms
@@ -105,6 +114,10 @@ class PartitionFollowerRole:
         self._report()
         self._show()
         self._wake()
+
+    def state_moved(self) -> None:
+        """The state beside the log is further, or its checkpoint is: that is reported upwards."""
+        self._report()
 
     # -- upwards ------------------------------------------------------------------------------------
 
@@ -197,13 +210,15 @@ class PartitionFollowerRole:
 
     def _report(self) -> None:
         """Say what is on disk here and behind, beside the fetch that waits."""
-        if self._confirmed and self._reaches() != self._reported:
+        news = self._reaches() != self._reported or self._checkpoints() != self._told_checkpoints
+        if self._confirmed and news:
             self._replica.send(self._upstream, self._next_fetch(reports=True))
 
     def _next_fetch(self, *, reports: bool = False) -> ReplicaFetch:
         replica = self._replica
         self._number += 1
         self._reported = self._reaches()
+        self._told_checkpoints = self._checkpoints()
         permitted = -1 if self._permit is None else self._permit.offset
         return ReplicaFetch(
             replica.node_id,
@@ -217,12 +232,15 @@ class PartitionFollowerRole:
             self._confirmed,
             reports,
             self._wait_ms,
+            self._told_checkpoints,
         )
 
     def _reaches(self) -> tuple[Reach, ...]:
-        replica = self._replica
-        own = Reach(replica.node_id, replica.broker_epoch, replica.history.synced_offset)
-        return (own, *self._progress.reaches())
+        return (self._replica.reach, *self._progress.reaches())
+
+    def _checkpoints(self) -> tuple[ReplicationCheckpoint, ...]:
+        own = self._replica.checkpoints
+        return (*own, *self._progress.checkpoints()) if own else ()
 
     # -- shown here ---------------------------------------------------------------------------------
 
@@ -230,7 +248,7 @@ class PartitionFollowerRole:
         """At the tail of a chain all is known to be on every disk before the high watermark says so."""
         permit, me = self._permit, self._replica.node_id
         if permit is not None and {*permit.nodes, me} >= set(permit.members):
-            offset = min(permit.offset, self._replica.history.synced_offset)
+            offset = min(permit.offset, self._replica.reach.covered)
             if offset > self.shown_offset:
                 self._shown = offset
                 self._replica.effects.append(Show(offset))
@@ -245,7 +263,10 @@ class PartitionFollowerRole:
             return
         if self._confirmed:
             reaches = replica.others(fetch.reaches)
-            if self._progress.take_all(reaches, replica.history.end_offset, replica.now_ms):
+            news = self._progress.take_all(reaches, replica.history.end_offset, replica.now_ms)
+            if fetch.checkpoints:
+                self._progress.take_checkpoints(fetch.checkpoints)
+            if news or fetch.checkpoints:
                 self._report()
         if fetch.reports:
             return
@@ -267,7 +288,7 @@ class PartitionFollowerRole:
         if permit is None:
             return None
         nodes = (*permit.nodes, replica.node_id)
-        return permit._replace(nodes=nodes, offset=min(permit.offset, replica.history.synced_offset))
+        return permit._replace(nodes=nodes, offset=min(permit.offset, replica.reach.covered))
 
     def _answer(self, fetch: ReplicaFetch) -> None:
         replica = self._replica

@@ -9,7 +9,6 @@ from duramen.replication.messages import (
     AlterPartitionAnswer,
     InSyncReplica,
     Permit,
-    Reach,
     ReplicaFetch,
     ReplicaFetchAnswer,
     ReplicaRefusal,
@@ -47,6 +46,7 @@ class PartitionLeaderRole:
         self._waiters = Waiters()
         self._first = replica.history.end_offset
         self._lent = -1
+        self._hand_over_ms = replica.now_ms  # not before is another asked to lead
         self._moved = False  # whether the controller has said that another leads, before its log does
 
     def open(self) -> None:
@@ -131,7 +131,7 @@ class PartitionLeaderRole:
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
         first_ms = self._review_ms()
-        for due_ms in (self._parked.deadline_ms, self._slowness.deadline_ms):
+        for due_ms in (self._parked.deadline_ms, self._slowness.deadline_ms, self._hand_over_due_ms()):
             if due_ms is not None and (first_ms is None or due_ms < first_ms):
                 first_ms = due_ms
         return first_ms
@@ -141,6 +141,7 @@ class PartitionLeaderRole:
         for fetch in self._parked.take_due(self._replica.now_ms):
             self._answer(fetch)
         self._measure()
+        self._hand_over()
         self._review()
 
     # -- what is written ----------------------------------------------------------------------------
@@ -185,10 +186,23 @@ class PartitionLeaderRole:
     def synced(self) -> None:
         """More of the log is on disk."""
         replica = self._replica
-        own = Reach(replica.node_id, replica.broker_epoch, replica.history.synced_offset)
-        self._progress.take_all((own,), replica.history.end_offset, replica.now_ms)
+        self._progress.take_all((replica.reach,), replica.history.end_offset, replica.now_ms)
         self._commit()
         self._wake()
+
+    def state_moved(self) -> None:
+        """The state beside the log is another: a leader counts itself while it lacks none of it."""
+        self.synced()
+        self._hand_over()
+
+    @property
+    def lowest_checkpoint(self) -> int:
+        """The lowest of the older checkpoints of all in sync: what is below nobody needs. -1 where one is not known."""
+        replica, lowest = self._replica, self._replica.checkpoint_offset
+        for node in self._in_sync.maximal:
+            if node != replica.node_id:
+                lowest = min(lowest, self._progress.checkpoint(node))
+        return lowest
 
     # -- what is committed --------------------------------------------------------------------------
 
@@ -249,6 +263,8 @@ class PartitionLeaderRole:
 
     def _lags(self, node_id: int) -> bool:
         replica = self._replica
+        if self._progress.lacks(node_id):
+            return True
         if self._progress.covered(node_id) >= replica.history.end_offset:
             return False
         if self._is_cut_off(node_id) and replica.now_ms >= self._gone_ms(node_id):
@@ -285,13 +301,33 @@ class PartitionLeaderRole:
         if is_over and self._slowness.is_slow(replica.node_id) and self._followers():
             replica.effects.append(TransferLeadership(replica.leader_epoch))
 
+    def _successors(self) -> list[int]:
+        """Who is in sync and has said in this epoch that it lacks nothing."""
+        progress = self._progress
+        return [node for node in self._followers() if progress.covered(node) >= 0 and not progress.lacks(node)]
+
+    def _hand_over(self) -> None:
+        """A leader that lacks what its log no longer has serves nothing: a replica that lacks nothing is to lead."""
+        replica = self._replica
+        if replica.is_whole or replica.now_ms < self._hand_over_ms:
+            return
+        successors = self._successors()
+        if successors:
+            self._hand_over_ms = replica.now_ms + replica.timeouts.retry_ms
+            replica.effects.append(TransferLeadership(replica.leader_epoch, successors[0]))
+
+    def _hand_over_due_ms(self) -> int | None:
+        """When another is to be asked again to lead."""
+        waits = not self._replica.is_whole and self._hand_over_ms > self._replica.now_ms
+        return self._hand_over_ms if waits else None
+
     def _ready(self) -> list[int]:
         """Who may join."""
         joining = self._joining()
         if not joining:
             return joining
         bar = self._bar()
-        return [node for node in joining if self._progress.covered(node) >= bar]
+        return [node for node in joining if self._progress.covered(node) >= bar and not self._progress.lacks(node)]
 
     def _bar(self) -> int:
         """What one who joins has on disk: all that any leader may have committed, and that a tail may have shown."""
@@ -342,7 +378,10 @@ class PartitionLeaderRole:
         replica = self._replica
         if self._progress.take_all(replica.others(fetch.reaches), replica.history.end_offset, replica.now_ms):
             self._commit()
+            self._hand_over()
             self._review()
+        if fetch.checkpoints:
+            self._progress.take_checkpoints(fetch.checkpoints)
 
     def _has_news(self, fetch: ReplicaFetch) -> bool:
         replica = self._replica
@@ -366,7 +405,7 @@ class PartitionLeaderRole:
         if replica.config.topology is not Topology.CHAIN or not self._has_enough():
             return None
         if all(map(self._lags, self._joining())):
-            self._lent = max(self._lent, replica.history.synced_offset)
+            self._lent = max(self._lent, replica.reach.covered)
         return Permit(tuple(sorted(self._in_sync.maximal)), (replica.node_id,), self._lent)
 
     def _answer(self, fetch: ReplicaFetch) -> None:

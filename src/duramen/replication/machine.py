@@ -259,6 +259,24 @@ class ReplicaMachine:
             raise ValueError(f"offset {start_offset} is not committed: no log may begin there")
         self.history.start_at(max(start_offset, self.history.start_offset))
 
+    def state_moved(self, applied_offset: int, checkpoint_offset: int) -> None:
+        """The state beside the log has what is below `applied_offset`, its older checkpoint what is below the other.
+
+        What this replica says of its disk counts only while its log begins no later than the state ends.
+        """
+        replica = self._replica
+        if (applied_offset, checkpoint_offset) == (replica.applied_offset, replica.checkpoint_offset):
+            return
+        was_whole, before = replica.is_whole, replica.checkpoint_offset
+        replica.applied_offset, replica.checkpoint_offset = applied_offset, checkpoint_offset
+        if self._part is not None and (replica.is_whole != was_whole or before != checkpoint_offset):
+            self._part.state_moved()
+
+    @property
+    def lowest_checkpoint(self) -> int:
+        """See `PartitionLeaderRole.lowest_checkpoint`; -1 where it does not lead."""
+        return self._part.lowest_checkpoint if isinstance(self._part, PartitionLeaderRole) else -1
+
     def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
         """What this replica wanted to send was not sent, or the answer to its fetch could not be read."""
         if self._part is not None:

@@ -22,6 +22,7 @@ __all__ = [
     "ReplicaFetch",
     "ReplicaFetchAnswer",
     "ReplicaRefusal",
+    "ReplicationCheckpoint",
 ]
 
 
@@ -61,6 +62,14 @@ class Reach(NamedTuple):
     covered: int
 
 
+class ReplicationCheckpoint(NamedTuple):
+    """A replica keeps a state beside its log, and could make it anew from `offset` on: from its older checkpoint."""
+
+    node_id: int
+    broker_epoch: int
+    offset: int
+
+
 class Permit(NamedTuple):
     """All below `offset` is on the disks of `nodes`; a later leader may come from `members` only.
 
@@ -79,6 +88,7 @@ class ReplicaFetch(NamedTuple):
     the leader has answered the sender in this epoch; only the leader answers who is not. A fetch that only `reports`
     wants no batches, and one that waits for them goes on waiting. `number` tells a sender's fetches apart;
     `high_watermark` and `permitted` are what the sender knows already (KIP-1166); it may be kept for `wait_ms`.
+    `checkpoints` are those of the sender and of the replicas that fetch from it, where a state is kept beside the log.
     """
 
     node_id: int
@@ -92,6 +102,7 @@ class ReplicaFetch(NamedTuple):
     confirmed: bool
     reports: bool = False
     wait_ms: int = 500
+    checkpoints: tuple[ReplicationCheckpoint, ...] = ()
 
 
 class ReplicaFetchAnswer(NamedTuple):

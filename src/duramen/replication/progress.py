@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 
-from duramen.replication.messages import Reach
+from duramen.replication.messages import Reach, ReplicationCheckpoint
 
 __all__ = ["FollowerProgress"]
 
@@ -12,14 +12,17 @@ class _Replica:
 
     A mark is an end of the log and the time at which that was the end; who has covered it was caught up then. One mark
     is kept until it is reached, so that a replica is not out of sync for following at some distance.
+    `lacks` says whether its state lacks what its log no longer has: what it covered stays on its disk.
     """
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "covered", "heard", "mark_end", "mark_ms")
+    __slots__ = ("broker_epoch", "caught_up_ms", "checkpoint", "covered", "heard", "lacks", "mark_end", "mark_ms")
 
     def __init__(self, broker_epoch: int, covered: int, now_ms: int) -> None:
         self.broker_epoch = broker_epoch
         self.covered = covered
+        self.checkpoint = -1
         self.heard = True
+        self.lacks = False
         self.caught_up_ms = now_ms
         self.mark_end: int | None = None
         self.mark_ms = now_ms
@@ -50,7 +53,8 @@ class FollowerProgress:
         if known is None or reach.broker_epoch > known.broker_epoch:
             since_ms = self._since_ms if known is None else known.caught_up_ms
             known = self._replicas[reach.node_id] = _Replica(reach.broker_epoch, reach.covered, since_ms)
-        news, known.heard = news or not known.heard, True
+        lacks = reach.covered < 0
+        news, known.heard, known.lacks = news or not known.heard or lacks != known.lacks, True, lacks
         known.covered = max(known.covered, reach.covered)
         if known.mark_end is not None and known.covered >= known.mark_end:
             known.caught_up_ms, known.mark_end = known.mark_ms, None
@@ -61,6 +65,26 @@ class FollowerProgress:
         elif known.mark_end is None:
             known.mark_end, known.mark_ms = log_end, now_ms
         return news
+
+    def take_checkpoints(self, checkpoints: Iterable[ReplicationCheckpoint]) -> None:
+        """Replicas, whose reaches were taken before, say where their older checkpoints are."""
+        for node_id, broker_epoch, offset in checkpoints:
+            known = self._replicas.get(node_id)
+            if known is not None and known.broker_epoch == broker_epoch:
+                known.checkpoint = offset
+
+    def checkpoint(self, node_id: int) -> int:
+        """The position of its older checkpoint, -1 where nothing is known."""
+        known = self._replicas.get(node_id)
+        return -1 if known is None else known.checkpoint
+
+    def checkpoints(self) -> tuple[ReplicationCheckpoint, ...]:
+        """All that is known of checkpoints, to be passed on."""
+        return tuple(
+            ReplicationCheckpoint(node, known.broker_epoch, known.checkpoint)
+            for node, known in sorted(self._replicas.items())
+            if known.checkpoint >= 0
+        )
 
     def appended(self, log_end: int, now_ms: int) -> None:
         """The log ends there now: who had all of it until now has something to catch up with."""
@@ -92,10 +116,15 @@ class FollowerProgress:
                 return False
         return True
 
+    def lacks(self, node_id: int) -> bool:
+        """Whether it said last that its state lacks what its log no longer has."""
+        known = self._replicas.get(node_id)
+        return known is not None and known.lacks
+
     def behind(self, nodes: Iterable[int], offset: int) -> list[int]:
-        """Which of these are not known to have all below `offset` on their disks."""
+        """Which of these are not known to have all below `offset` on their disks, or lack a part of their state."""
         known = self._replicas
-        return [node for node in nodes if node not in known or known[node].covered < offset]
+        return [node for node in nodes if node not in known or known[node].covered < offset or known[node].lacks]
 
     def lags(self, node_id: int, log_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """Whether it lacks something and has not caught up for that long."""
@@ -111,7 +140,10 @@ class FollowerProgress:
         """All that is known, to be passed on."""
         if not self._replicas:
             return ()
-        return tuple(Reach(node, known.broker_epoch, known.covered) for node, known in sorted(self._replicas.items()))
+        return tuple(
+            Reach(node, known.broker_epoch, -1 if known.lacks else known.covered)
+            for node, known in sorted(self._replicas.items())
+        )
 
     def waiting_ms(self, now_ms: int) -> dict[int, int]:
         """Who has something to catch up with, and for how long."""

@@ -14,7 +14,14 @@ from duramen.replication.effects import (
     TruncateRecords,
 )
 from duramen.replication.history import ReplicaHistory
-from duramen.replication.messages import Reach, ReplicaBatch, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
+from duramen.replication.messages import (
+    Reach,
+    ReplicaBatch,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    ReplicaRefusal,
+    ReplicationCheckpoint,
+)
 from duramen.replication.partition import PartitionConfig, ReplicatedPartition
 from duramen.replication.timeouts import ReplicaTimeouts
 from duramen.replication.topology import FetchUpstream, places
@@ -59,6 +66,8 @@ class ReplicaCore:
         self.places: Mapping[int, FetchUpstream] = {}
         self.gone: dict[int, int] = {}  # nodes to which there is no connection, and since when
         self.unheard = False
+        self.applied_offset: int | None = None  # how far the state beside the log is; None where none is kept
+        self.checkpoint_offset = -1
         self.effects: list[Effect] = []
 
     @property
@@ -71,6 +80,23 @@ class ReplicaCore:
         self.state = state
         self.live = live
         self.places = places(state, self.config.topology, live)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that is committed is here: what the log has no more is in the state beside it."""
+        return self.applied_offset is None or self.applied_offset >= self.history.start_offset
+
+    @property
+    def reach(self) -> Reach:
+        """What it says of its own disk: nothing while it lacks what its log has no more."""
+        return Reach(self.node_id, self.broker_epoch, self.history.synced_offset if self.is_whole else -1)
+
+    @property
+    def checkpoints(self) -> tuple[ReplicationCheckpoint, ...]:
+        """What it says of its own checkpoints; nothing where no state is kept beside the log."""
+        if self.applied_offset is None:
+            return ()
+        return (ReplicationCheckpoint(self.node_id, self.broker_epoch, self.checkpoint_offset),)
 
     def others(self, reaches: Iterable[Reach]) -> Iterator[Reach]:
         """What is said of other replicas of this partition."""

@@ -231,8 +231,8 @@ class Node:
         assert place == PLACE
         self.propose_on(self, proposal)
 
-    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
-        raise AssertionError(f"{place} is not to move in epoch {leader_epoch}")
+    def move_leader(self, place: PartitionId, leader_epoch: int, node_id: int | None) -> None:
+        raise AssertionError(f"{place} is not to move to {node_id} in epoch {leader_epoch}")
 
     def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
         assert place == PLACE

@@ -92,8 +92,8 @@ class Around:
     def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
         assert (place, proposal.node_id) == (PLACE, 1)
 
-    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
-        raise AssertionError((place, leader_epoch))
+    def move_leader(self, place: PartitionId, leader_epoch: int, node_id: int | None) -> None:
+        raise AssertionError((place, leader_epoch, node_id))
 
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
         assert place == PLACE

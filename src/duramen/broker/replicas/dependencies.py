@@ -31,8 +31,8 @@ class ReplicaEffects(Protocol):
     def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
         """Send a proposal to the controller; it may be lost."""
 
-    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
-        """Ask the controller to let another replica lead in the place of this one."""
+    def move_leader(self, place: PartitionId, leader_epoch: int, node_id: int | None) -> None:
+        """Ask the controller to let another replica lead in the place of this one: `node_id`, or any."""
 
     def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
         """From here on this node orders batches in that epoch; None: no more."""

@@ -33,6 +33,8 @@ class ReplicaLog:
         self._bulk = bulk
         self._followed = FollowedLog(store, log)
         self._start = log.start_offset  # where it is to begin once that is synced
+        self.floor: Callable[[], int | None] = lambda: None
+        """From here on records are kept whatever the leader does: the state beside the log may need them."""
 
     def end(self) -> None:
         """Order nothing more: what is under way ends where it is, as if the process did."""
@@ -107,8 +109,10 @@ class ReplicaLog:
 
     def let_go(self) -> None:
         """More is synced: what had to wait for that goes."""
-        if self._log.start_offset < self._start <= self._log.synced_offset:
-            self._store.delete_before(self._log, self._start, lambda _: None)
+        floor = self.floor()
+        start = self._start if floor is None else min(self._start, floor)
+        if self._log.start_offset < start <= self._log.synced_offset:
+            self._store.delete_before(self._log, start, lambda _: None)
 
     # -- reading ------------------------------------------------------------------------------------
 

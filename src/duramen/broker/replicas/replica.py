@@ -98,6 +98,7 @@ class Replica:
         self._over: DuramenError | None = None
         partition.waiting[self._synced] = None
         partition.role = self
+        self._watch_state()
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -307,7 +308,25 @@ class Replica:
             self._tick()
             self._go_on()
 
+    def _watch_state(self) -> None:
+        state = self._partition.state
+        if state is not None and state.moved != self._state_moved:
+            state.moved = self._state_moved
+            state.lowest_checkpoint = lambda: self._machine.lowest_checkpoint
+            self._log.floor = lambda: state.floor_offset
+            state.replicated()
+
+    def _state_moved(self) -> None:
+        if self._over is None:
+            self._tick()
+            self._log.let_go()
+            self._go_on()
+
     def _tick(self) -> None:
+        state = self._partition.state
+        if state is not None:
+            self._watch_state()
+            self._machine.state_moved(state.applied_offset, state.floor_offset)
         machine, start_offset = self._machine, self._partition.log.start_offset
         machine.tick(self._kit.clock.monotonic_ms())
         if machine.history.start_offset < start_offset <= machine.high_watermark:
@@ -385,8 +404,8 @@ class Replica:
                 self._log.start_at(start_offset)
             case ProposeInSyncSet(proposal):
                 outside.propose(self._place, proposal)
-            case TransferLeadership(leader_epoch):
-                outside.move_leader(self._place, leader_epoch)
+            case TransferLeadership(leader_epoch, node_id):
+                outside.move_leader(self._place, leader_epoch, node_id)
             case Settle(waiter, outcome):
                 self._settle(waiter, outcome)
         outside.carried_out(self._place, effect)
@@ -464,6 +483,8 @@ class Replica:
             return
         self._agenda.cuts_done += 1
         self._resume(effect)
+        if self._partition.state is not None:
+            self._partition.log.notify()  # what is kept beside the log may lack what the log has no more
         self._synced(self._partition)
 
     # -- the end ------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@
 
 The head is MessagePack: an array of fetches and one of answers, each (stream id as 16 bytes, partition, message), an
 answer also with the size of its batches. A message is the array of its fields, as `replication.messages` has them, of
-an answer without its batches and its forgotten id. The ids are a MessagePack array that ends the body: older versions
+an answer without its batches and its forgotten id, of a fetch without its checkpoints. Where there are any the head has
+a third array: of (number of the fetch among those of the body, checkpoints). Older versions know of none, and have no
+stream of which there could be some. The ids are a MessagePack array that ends the body: older versions
 neither send it nor read so far.
 """
 
@@ -20,7 +22,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.metadata.partitions import PartitionId
-from duramen.replication.messages import ReplicaFetch, ReplicaFetchAnswer
+from duramen.replication.messages import ReplicaFetch, ReplicaFetchAnswer, ReplicationCheckpoint
 
 __all__ = ["Said", "decode", "encode"]
 
@@ -44,9 +46,15 @@ class _Answered(NamedTuple):
     size: _Count
 
 
+class _Tagged(NamedTuple):
+    fetch: _Count
+    checkpoints: tuple[ReplicationCheckpoint, ...]
+
+
 class _Head(NamedTuple):
     fetches: list[_Asked]
     answers: list[_Answered]
+    checkpoints: list[_Tagged] = []  # noqa: RUF012
 
 
 class Said(NamedTuple):
@@ -64,19 +72,23 @@ _ids_decoder: Final = msgspec.msgpack.Decoder(list[int | None])
 
 def encode(said: Sequence[Said]) -> list[Buffer]:
     """The messages as one body, in pieces: the batches are not copied."""
-    fetches: list[_Asked] = []
+    fetches: list[tuple[bytes, int, tuple[object, ...]]] = []
+    checkpoints: list[tuple[int, tuple[ReplicationCheckpoint, ...]]] = []
     answers: list[tuple[bytes, int, tuple[object, ...], int]] = []
     bodies: list[Buffer] = []
     forgotten: list[int | None] = []
     for (stream_id, partition), message, records in said:
         if isinstance(message, ReplicaFetch):
-            fetches.append(_Asked(stream_id.bytes, partition, message))
+            if message.checkpoints:
+                checkpoints.append((len(fetches), message.checkpoints))
+            fetches.append((stream_id.bytes, partition, message[:-1]))
         else:
-            *fields, _, forgotten_id = message
-            answers.append((stream_id.bytes, partition, (*fields, ()), sum(map(len, records))))
+            node_id, leader_epoch, asked, *fields, _, forgotten_id = message
+            said_fields = (node_id, leader_epoch, asked[:-1], *fields, ())
+            answers.append((stream_id.bytes, partition, said_fields, sum(map(len, records))))
             bodies += records
             forgotten.append(forgotten_id)
-    packed = _encoder.encode((fetches, answers))
+    packed = _encoder.encode((fetches, answers, checkpoints) if checkpoints else (fetches, answers))
     if answers:
         bodies.append(_encoder.encode(forgotten))
     return [_SIZE.pack(len(packed)), packed, *bodies]
@@ -93,9 +105,11 @@ def decode(body: Buffer, sender_id: int) -> Iterator[Said]:
         forgotten = _ids_decoder.decode(rest) if rest else [None] * len(head.answers)
     except (struct.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RequestInvalid(f"what a replica says cannot be read: {error}") from None
-    for asked in head.fetches:
+    checkpoints = dict(head.checkpoints)
+    for number, asked in enumerate(head.fetches):
         _check(asked.fetch.node_id, sender_id)
-        yield Said(_place(asked.stream, asked.partition), asked.fetch)
+        fetch = asked.fetch._replace(checkpoints=checkpoints[number]) if number in checkpoints else asked.fetch
+        yield Said(_place(asked.stream, asked.partition), fetch)
     if len(forgotten) != len(head.answers):
         raise RequestInvalid("a replica answers about other logs than it names")
     for answered, forgotten_id in zip(head.answers, forgotten, strict=True):

@@ -258,13 +258,14 @@ class Replicating:
         self._proposed.append((place, proposal))
         self._flush_soon()
 
-    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
+    def move_leader(self, place: PartitionId, leader_epoch: int, node_id: int | None) -> None:
         replica = None if self._replicas is None else self._replicas.get(place)
         if replica is None or replica.machine.state.leader_epoch != leader_epoch:
             return
-        others = sorted(replica.machine.state.in_sync - {self._node_id})
+        others = replica.machine.state.in_sync - {self._node_id}
         if others:
-            wish = requests.MoveLeader(place, others[0], slow=self._node_id)
+            successor = node_id if node_id in others else min(others)
+            wish = requests.MoveLeader(place, successor, slow=self._node_id)
             self._asker.ask(wish, partial(self._moved, place, leader_epoch), within_ms=_WITHIN_MS)
 
     def _moved(self, place: PartitionId, leader_epoch: int, outcome: Outcome) -> None:

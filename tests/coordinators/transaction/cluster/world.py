@@ -235,8 +235,8 @@ class Node:
     def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
         self.world.later(partial(self.world.alter, self, self.life, place, proposal))
 
-    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
-        raise AssertionError(f"{place} is not to move in epoch {leader_epoch}")
+    def move_leader(self, place: PartitionId, leader_epoch: int, node_id: int | None) -> None:
+        raise AssertionError(f"{place} is not to move to {node_id} in epoch {leader_epoch}")
 
     def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
         self.broker.led(place, leader_epoch)
