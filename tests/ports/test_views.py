@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from duramen.base.errors import StorageFailed
-from duramen.base.ports import ViewStore
-from duramen.host.rocksdb import RocksViewStore
-from duramen.sim.machine.views import MemoryViewStore
+from duramen.base.ports import StateStore, ViewStore
+from duramen.host.rocksdb import RocksStateStore, RocksViewStore
+from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
 
 
 @pytest.fixture(params=["rocksdb", "memory"])
@@ -173,3 +173,53 @@ def test_the_block_cache_of_an_existing_view_has_the_size_it_is_opened_with(tmp_
     RocksViewStore(str(path)).close()
     RocksViewStore(str(path), cache_bytes=3_000_000).close()
     assert re.findall(r"block_cache_options:\s+capacity : (\d+)", (path / "LOG").read_text()) == ["3000000"]
+
+
+@pytest.fixture(params=["rocksdb", "memory"])
+def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StateStore]:
+    store: StateStore = RocksStateStore(str(tmp_path / "state")) if request.param == "rocksdb" else MemoryStateStore()
+    yield store
+    store.close()
+
+
+def test_a_checkpoint_has_the_rows_as_they_were(state: StateStore) -> None:
+    state.write([(b"a", b"1"), (b"b", b"2")], [])
+    state.make_checkpoint("1")
+    state.write([(b"a", b"3")], [b"b"])
+    kept = state.open_checkpoint("1")
+    assert list(kept.scan(b"", b"z")) == [(b"a", b"1"), (b"b", b"2")]
+    kept.close()
+    assert state.get(b"a") == b"3"
+    state.make_checkpoint("2")
+    assert state.checkpoints() == ["1", "2"]
+    state.remove_checkpoint("1")
+    assert state.checkpoints() == ["2"]
+    with pytest.raises(StorageFailed):
+        state.open_checkpoint("1")
+
+
+def test_rows_are_restored_from_a_checkpoint_and_it_stays_as_it_is(state: StateStore) -> None:
+    state.write([(b"a", b"1"), (b"b", b"2")], [])
+    state.make_checkpoint("1")
+    for value in (b"3", b"4"):
+        state.write([(b"a", value), (b"c", value)], [b"b"])
+        state.restore("1")
+        assert list(state.scan(b"", b"z")) == [(b"a", b"1"), (b"b", b"2")]
+    with pytest.raises(StorageFailed):
+        state.restore("2")
+    assert state.get(b"b") == b"2"
+
+
+def test_checkpoints_outlive_the_rows_of_rocksdb(tmp_path: Path) -> None:
+    path = str(tmp_path / "state")
+    store = RocksStateStore(path)
+    store.write([(b"%04d" % number, b"x" * 100) for number in range(1000)], [])
+    store.make_checkpoint("1")
+    assert any(file.stat().st_nlink > 1 for file in (tmp_path / "state").glob("*.sst"))
+    store.close()
+    RocksViewStore.destroy(path)
+    again = RocksStateStore(path)
+    assert again.get(b"0500") is None
+    again.restore("1")
+    assert again.get(b"0500") == b"x" * 100
+    again.close()

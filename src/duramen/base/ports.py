@@ -11,7 +11,19 @@ back as an event on the caller's side. A job touches nothing but files and what 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, Protocol, TypeVar
 
-__all__ = ["Buffer", "Clock", "File", "FileSystem", "Lane", "Lock", "Randomness", "ViewStore", "Worker"]
+__all__ = [
+    "Buffer",
+    "Clock",
+    "File",
+    "FileSystem",
+    "Lane",
+    "Lock",
+    "Randomness",
+    "StateRows",
+    "StateStore",
+    "ViewStore",
+    "Worker",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -132,6 +144,16 @@ class Randomness(Protocol):
         """`size` random bytes."""
 
 
+class StateRows(Protocol):
+    """Rows to be read."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Plain: the value of `key`. Raises StorageFailed where it is damaged."""
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Plain: entries with `first <= key < end` in order. Raises StorageFailed where they are damaged."""
+
+
 class ViewStore(Protocol):
     """An ordered map of bytes to bytes on disk that is written in atomic batches.
 
@@ -160,3 +182,22 @@ class ViewStore(Protocol):
 
     def close(self) -> None:
         """Blocking: flush and give it back."""
+
+
+class StateStore(ViewStore, Protocol):
+    """A ViewStore whose rows nothing else may have any more: it keeps checkpoints of all of them, by name."""
+
+    def make_checkpoint(self, name: str) -> None:
+        """Blocking: keep the rows as they are now, flushed, under a new name; on disk when this returns."""
+
+    def checkpoints(self) -> list[str]:
+        """Blocking: the names of the checkpoints that there are, sorted."""
+
+    def open_checkpoint(self, name: str) -> ViewStore:
+        """Blocking: the rows of a checkpoint, not to be written. Raises StorageFailed where it cannot be read."""
+
+    def remove_checkpoint(self, name: str) -> None:
+        """Blocking: nothing where there is none. It is not open."""
+
+    def restore(self, name: str) -> None:
+        """Blocking: the rows are those of a checkpoint again. Raises StorageFailed where it cannot be read."""

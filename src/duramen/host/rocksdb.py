@@ -1,16 +1,28 @@
-"""The ViewStore port on RocksDB. The only module that knows the binding."""
+"""The ports ViewStore and StateStore on RocksDB. The only module that knows the binding."""
 
+import os
 import shutil
 import weakref
 from collections.abc import Iterable, Iterator
 
-from rocksdict import BlockBasedOptions, Cache, Options, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
 
 from duramen.base.errors import StorageFailed
 
-__all__ = ["RocksViewStore"]
+__all__ = ["RocksStateStore", "RocksViewStore"]
 
 _MIB = 1024 * 1024
+_UNFINISHED = ".unfinished"
 _NO_WAL = "disable_wal"  # an attribute, although the binding's stub says that it is a method
 
 
@@ -139,3 +151,63 @@ class RocksViewStore:
         for cursor in list(self._cursors):
             cursor.rows = None
         self._db.close()
+
+
+class RocksStateStore(RocksViewStore):
+    """A view with checkpoints beside it: directories of hard links to its files, which RocksDB never changes."""
+
+    def __init__(self, path: str, cache_bytes: int = 8 * _MIB) -> None:
+        super().__init__(path, cache_bytes)
+        self._beside = f"{path}.checkpoints"
+        os.makedirs(self._beside, exist_ok=True)
+
+    def _checkpoint(self, name: str) -> str:
+        return os.path.join(self._beside, name)
+
+    def make_checkpoint(self, name: str) -> None:
+        self.flush()
+        made = self._checkpoint(name) + _UNFINISHED
+        shutil.rmtree(made, ignore_errors=True)
+        Checkpoint(self._db).create_checkpoint(made)
+        os.rename(made, self._checkpoint(name))
+        _sync_directory(self._beside)
+
+    def checkpoints(self) -> list[str]:
+        return sorted(name for name in os.listdir(self._beside) if not name.endswith(_UNFINISHED))
+
+    def open_checkpoint(self, name: str) -> RocksViewStore:
+        path = self._checkpoint(name)
+        if not os.path.isdir(path):
+            raise StorageFailed(f"there is no checkpoint {path}")
+        return RocksViewStore(path, self._cache_bytes)
+
+    def remove_checkpoint(self, name: str) -> None:
+        shutil.rmtree(self._checkpoint(name), ignore_errors=True)
+
+    def restore(self, name: str) -> None:
+        self.open_checkpoint(name).close()
+        restored = self._path + _UNFINISHED
+        shutil.rmtree(restored, ignore_errors=True)
+        shutil.copytree(self._checkpoint(name), restored, copy_function=_link)
+        self._close()
+        shutil.rmtree(self._path)
+        os.rename(restored, self._path)
+        _sync_directory(os.path.dirname(self._path))
+        self._db = _opened(self._path, self._cache_bytes)
+
+
+def _link(source: str, target: str) -> str:
+    """Tables are never changed, and so are shared; the other files are small."""
+    if source.endswith(".sst"):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
+    return target
+
+
+def _sync_directory(path: str) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

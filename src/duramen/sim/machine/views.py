@@ -1,11 +1,11 @@
-"""The ViewStore port in memory: a sorted map that falls back to any earlier flushed or later state at a crash."""
+"""The ports ViewStore and StateStore in memory: a sorted map that a crash takes back to what was flushed, or later."""
 
 import random
 from collections.abc import Iterable, Iterator
 
 from duramen.base.errors import StorageFailed
 
-__all__ = ["MemoryViewStore"]
+__all__ = ["MemoryStateStore", "MemoryViewStore"]
 
 
 class MemoryViewStore:
@@ -50,3 +50,68 @@ class MemoryViewStore:
     def crash(self, seed: random.Random) -> None:
         """Lose what was not flushed, or the newest part of it."""
         del self._states[seed.randrange(len(self._states)) + 1 :]
+
+
+class MemoryStateStore(MemoryViewStore):
+    """Checkpoints are copies. `damage` spoils the rows, so that all reads fail until they are restored or cleared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._checkpoints: dict[str, dict[bytes, bytes]] = {}
+        self._spoilt: set[str] = set()
+        self.damaged = False
+
+    def get(self, key: bytes) -> bytes | None:
+        self._check()
+        return super().get(key)
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        self._check()
+        return super().scan(first, end)
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        self._check()
+        super().write(puts, deletes)
+
+    def clear(self) -> None:
+        self.damaged = False
+        super().clear()
+
+    def _check(self) -> None:
+        if self.damaged:
+            raise StorageFailed("the rows are damaged")
+
+    def make_checkpoint(self, name: str) -> None:
+        self._check()
+        self.flush()
+        self._checkpoints[name] = dict(self._states[-1])
+
+    def checkpoints(self) -> list[str]:
+        return sorted(self._checkpoints)
+
+    def open_checkpoint(self, name: str) -> MemoryViewStore:
+        if name not in self._checkpoints or name in self._spoilt:
+            raise StorageFailed(f"the checkpoint {name} cannot be read")
+        found = MemoryViewStore()
+        found.write(self._checkpoints[name].items(), ())
+        return found
+
+    def remove_checkpoint(self, name: str) -> None:
+        self._checkpoints.pop(name, None)
+        self._spoilt.discard(name)
+
+    def restore(self, name: str) -> None:
+        rows = self.open_checkpoint(name)
+        self.clear()
+        self.write(rows.scan(b"", b"\xff" * 64), ())
+        self.flush()
+
+    @property
+    def readable(self) -> int:
+        """How many checkpoints can be read."""
+        return len(self._checkpoints) - len(self._spoilt)
+
+    def damage(self, *, checkpoints: int) -> None:
+        """The rows are damaged, and so many of the newest checkpoints."""
+        self.damaged = True
+        self._spoilt.update(sorted(self._checkpoints, reverse=True)[:checkpoints])
