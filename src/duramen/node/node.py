@@ -6,10 +6,10 @@ import logging
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import StorageFailed, StorageFull
@@ -21,6 +21,7 @@ from duramen.base.settings import Settings
 from duramen.base.units import MIB
 from duramen.base.usage import Usage
 from duramen.broker.stream_configs import compaction_limits
+from duramen.coordinators.runtime.shard import ShardKind
 from duramen.doors.completion import completion, outcome
 from duramen.doors.kafka.connection.faults import RequestFaults
 from duramen.doors.kafka.door import KafkaDoor
@@ -51,7 +52,9 @@ from duramen.storage.store import Store, StoreLimits
 
 if TYPE_CHECKING:
     from duramen.controller.membership.member import ClusterMember
+    from duramen.coordinators.runtime.runtime import Runtime
     from duramen.node.cluster.join import ClusterJoin
+    from duramen.node.coordinators import Coordinators
     from duramen.node.nats import NatsSide
     from duramen.node.nats_routes import Routing
 
@@ -78,14 +81,18 @@ class NodeAssembly:
         settings: Settings,
         faults: RequestFaults | None = None,
         through: Callable[[FileSystem], FileSystem] | None = None,
+        kinds: Sequence[ShardKind[Any]] = (),
     ) -> None:
         """Check the settings against each other; with `faults` it is a test's own node. Raises SettingInvalid.
 
-        `through` puts something before the files of the data directory: another disk than there is.
+        `through` puts something before the files of the data directory: another disk than there is. `kinds` of
+        coordinators run on it.
         """
         self.settings = settings
         self._faults = faults
         self._through = through
+        self._kinds = kinds
+        self._coordinators: Coordinators | None = None
         self.addresses: dict[str, str] = {}
         self.data_dir = data_dir(settings)
         self._metrics = Metrics()
@@ -150,6 +157,8 @@ class NodeAssembly:
         membership = await self._come_to_cluster(files, store, self._directory, doors)
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, membership)
+        if self._kinds:
+            self._coordinators = self._make_coordinators(store, self._broker)
         self._add_obstacles(store, membership)
         await completion(self._broker.start)
         cluster_id = shown_cluster_id(self._broker.membership.cluster_id)
@@ -323,6 +332,20 @@ class NodeAssembly:
         """Why this node is not ready; empty where it is."""
         return self._readiness.problem()
 
+    def _make_coordinators(self, store: Store, broker: Broker) -> "Coordinators":
+        from duramen.node.coordinators import Coordinators
+
+        return Coordinators(
+            self.data_dir, broker, store, self._require_worker(), self._clock, self._deadlines, self._kinds, _report
+        )  # fmt: skip
+
+    @property
+    def coordinators(self) -> "Runtime":
+        """What runs the coordinators of its kinds, once it has started. Raises LookupError where there is none."""
+        if self._coordinators is None:
+            raise LookupError("no coordinators run on this node")
+        return self._coordinators.runtime
+
     def drop_connections(self) -> int:
         """Break all connections to the Kafka door; returns how many there were."""
         return self._kafka.drop_connections() if self._kafka is not None else 0
@@ -351,6 +374,8 @@ class NodeAssembly:
             self._worker.stop()
         if self._views is not None:
             self._views.close()
+        if self._coordinators is not None:
+            self._coordinators.close()
         if self._recovery is not None:
             # One that was left goes on in its thread: until it ends nobody else may have the directory.
             await asyncio.gather(self._recovery, return_exceptions=True)

@@ -8,6 +8,7 @@ from duramen.broker.list_offsets import FIND_BOUNDS
 from duramen.controller.admin.completeness import SURVEY_REPLICAS
 from duramen.controller.membership.repairs import FETCH_RANGE
 from duramen.coordinators.group.listing import LIST_GROUPS
+from duramen.coordinators.runtime.transfer import FETCH_ROWS
 from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, READ_STATE, WRITE_STATE
 from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS
 from duramen.metadata.features import MetadataFeature
@@ -33,6 +34,7 @@ TABLE: Final = MethodTable(
         JOIN, WRITE_MARKERS,
         APPEND, READ, DELETE_RECORDS, DELETE_ALL_RECORDS, SHOW_GROUP, CHANGE_GROUP,
         READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE, DROP,
+        FETCH_ROWS,
         *CONTROL,
     ]
 )  # fmt: skip

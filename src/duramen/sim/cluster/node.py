@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from duramen.base.catalogue import BROKER
@@ -23,26 +23,31 @@ from duramen.controller.quorum.dependencies import QuorumLimits
 from duramen.controller.quorum.recovery import Opening, QuorumIdentity
 from duramen.controller.quorum.runner import Runner
 from duramen.controller.quorum.snapshot_chunks import Wire
+from duramen.coordinators.runtime.rows import RowStates
+from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
+from duramen.coordinators.runtime.shard import ShardKind
 from duramen.doors.cluster.quorum import channel_of
 from duramen.metadata.events import Event
 from duramen.metadata.features import LATEST_LEVEL, LEAST_LEVEL
 from duramen.metadata.nodes import BROKER_ROLE
+from duramen.metadata.partitions import PartitionId
 from duramen.metadata.registration import Registration
 from duramen.raft.effects import Append as QuorumAppend
 from duramen.raft.effects import Became, Commit
 from duramen.raft.effects import Effect as QuorumEffect
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
+from duramen.replication.effects import Effect
 from duramen.service.broker import Broker, Ports
 from duramen.service.methods import NOT_READY, wires_by
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.cluster.join import Coming, address_of
 from duramen.sim.cluster.network import SimulatedLink, SimulatedNetwork
 from duramen.sim.cluster.process import Process
-from duramen.sim.cluster.watch import NodeWatcher, WatchedBroker, WatchedView
+from duramen.sim.cluster.watch import NodeWatcher, Onlooker, WatchedBroker, WatchedStore, WatchedView
 from duramen.sim.machine.clock import SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.scheduler import VirtualClock
-from duramen.sim.machine.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
 from duramen.storage.directory import open_directory
 from duramen.storage.log.log import Log, LogConfig, LogKey
 from duramen.storage.planning.compaction import CompactionLimits
@@ -105,13 +110,17 @@ class SimulatedNode:
         self._asked: dict[SimulatedLink, dict[int, Callable[[Buffer | None], None]]] = {}
         self._cluster_id = str(UUID(int=0xC))
         self._open_links: dict[int, int] = {}  # how many there are, by node
-        self._image: tuple[MemoryFileSystem, MemoryViewStore] | None = None
+        self.kinds: Sequence[ShardKind[Any]] = ()  # coordinators that run beside the broker's
+        self.checkpoint_records = 1
+        self.onlooker: Onlooker | None = None
+        self._image: tuple[MemoryFileSystem, MemoryViewStore, MemoryStateStore] | None = None
         self.blank()
 
     def blank(self) -> None:
         """Its disk is a new one."""
         self.disk = MemoryFileSystem()
         self.views = MemoryViewStore()
+        self.rows = MemoryStateStore()
         self.founders = NO_VOTERS
         self.directory_id = str(open_directory(self.disk, self._randomness, "the disk").id)
         self.replica_id = ReplicaId(self.node_id, self.directory_id)  # what it is as a voter
@@ -121,7 +130,7 @@ class SimulatedNode:
 
     def remember(self) -> None:
         """Keep an image of the disk as it is now; no process runs."""
-        self._image = deepcopy((self.disk, self.views))
+        self._image = deepcopy((self.disk, self.views, self.rows))
 
     @property
     def has_image(self) -> bool:
@@ -131,13 +140,15 @@ class SimulatedNode:
     def roll_back(self) -> None:
         """Its disk is what it was when the image was made."""
         if self._image is not None:
-            self.disk, self.views = deepcopy(self._image)
+            self.disk, self.views, self.rows = deepcopy(self._image)
 
     def _forget(self) -> None:
         self.store: Store | None = None
         self.runner: Runner | None = None
         self.member: ClusterMember | None = None
         self.broker: Broker | None = None
+        self.runtime: Runtime | None = None
+        self.states: RowStates | None = None
         self.ready = False
         self._coming: Coming | None = None
         self._opens: Callable[[], None] | None = None  # once another has said who votes
@@ -171,10 +182,11 @@ class SimulatedNode:
         handles = Handles(self.disk, _OPEN_SEGMENTS)
         recovered = recover(self.disk, directory.id, handles, self.report)
         metrics = Metrics()
-        self.store = store = Store(
+        self.store = store = WatchedStore(
             self.disk, process, self.clock, process.deadlines, metrics, directory, recovered, handles,
             node_id=self.node_id, limits=self._store_limits,
         )  # fmt: skip
+        store.cuts = self._cuts
         log = store.ensure(_METADATA_LOG, LogConfig(durability="sync", segment_bytes=32 << 10))
         self.network.up(self)
         view = WatchedView(self.node_id, self._watcher, self._happened, self._restored)
@@ -256,8 +268,7 @@ class SimulatedNode:
         self.member = ClusterMember(
             MemberKit(
                 wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
-                self.chance.randrange, self, wires_by, self.report, self.failed,
-                partial(self._watcher.carried_out, self.node_id),
+                self.chance.randrange, self, wires_by, self.report, self.failed, self._carried_out,
                 self._patience, bulk=self._bulk, incarnations=IncarnationFile(self.disk),
             )
         )  # fmt: skip
@@ -276,7 +287,26 @@ class SimulatedNode:
                 self.ready = error is None
                 started(error)
 
+        if self.kinds:
+            self.states = RowStates(
+                lambda: self.rows, process, self.report, self.checkpoint_records, store.each_log
+            )  # fmt: skip
+            parts = RuntimeParts(
+                broker.membership, broker.streams, store, broker.caller, self.clock, process.deadlines, self.states
+            )  # fmt: skip
+            self.runtime = Runtime(parts, self.kinds)
+            broker.when_led.append(self.runtime.led)
+            broker.when_happened.append(self.runtime.happened)
         broker.start(ready)
+
+    def _cuts(self, log: Log, offset: int) -> None:
+        if self.onlooker is not None:
+            self.onlooker.cuts(self.node_id, log, offset)
+
+    def _carried_out(self, place: PartitionId, effect: Effect) -> None:
+        self._watcher.carried_out(self.node_id, place, effect)
+        if self.onlooker is not None:
+            self.onlooker.carried_out(self.node_id, place, effect)
 
     def stop(self, done: Callable[[OSError | None], None]) -> None:
         """Stop in good order: others lead first."""

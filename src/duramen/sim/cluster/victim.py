@@ -24,6 +24,9 @@ class Victim(Protocol):
     true: VirtualClock
     counts: Counter[str]
 
+    def spoil(self) -> bool:
+        """Claim what happens once in a run, that a disk loses something: whether nothing has claimed it yet."""
+
     def at(self, delay_us: int, act: Callable[[], None]) -> None:
         """Do it later."""
 

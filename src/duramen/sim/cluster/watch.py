@@ -17,8 +17,10 @@ from duramen.raft.messages import EntryBatch
 from duramen.raft.voters import Voters
 from duramen.replication.effects import Effect
 from duramen.service.broker import Broker
+from duramen.storage.log.log import Log
+from duramen.storage.store import Store
 
-__all__ = ["NodeWatcher", "WatchedBroker", "WatchedView"]
+__all__ = ["NodeWatcher", "Onlooker", "WatchedBroker", "WatchedStore", "WatchedView"]
 
 
 class NodeWatcher(Protocol):
@@ -53,6 +55,26 @@ class NodeWatcher(Protocol):
 
     def reported(self, node_id: int, finding: str) -> None:
         """The node's operator hears of something."""
+
+
+class Onlooker(Protocol):
+    """Who sees what a node does with one log and says of it."""
+
+    def cuts(self, node_id: int, log: Log, offset: int) -> None:
+        """The node is about to let go of what is below `offset`."""
+
+    def carried_out(self, node_id: int, place: PartitionId, effect: Effect) -> None:
+        """As of `NodeWatcher`."""
+
+
+class WatchedStore(Store):
+    """The logs of a node, which are seen when they are cut."""
+
+    cuts: Callable[[Log, int], None]
+
+    def delete_before(self, log: Log, offset: int, done: Callable[[DuramenError | None], None]) -> None:
+        self.cuts(log, offset)
+        super().delete_before(log, offset, done)
 
 
 class WatchedView(ControllerView):

@@ -34,6 +34,7 @@ from duramen.sim.cluster.join import address_of
 from duramen.sim.cluster.network import SimulatedNetwork
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.process import NEVER_US
+from duramen.sim.cluster.shards import ShardBook
 from duramen.sim.machine.disk import Crashed
 from duramen.sim.machine.scheduler import VirtualClock
 from duramen.sim.machine.trace import BrokenPromise, Stuck, Trace
@@ -74,8 +75,14 @@ class ClusterOutcome(NamedTuple):
 class ClusterWorld:
     """A cluster of three voters, and perhaps nodes without a vote. `run` is all there is to do."""
 
-    def __init__(self, seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = ()) -> None:
-        """`write` gets each line of the trace; `faults` are the kinds that come, where the seed does not draw them."""
+    def __init__(
+        self, seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = (), *,
+        shards: bool = False,
+    ) -> None:  # fmt: skip
+        """`write` gets each line of the trace; `faults` are the kinds that come, where the seed does not draw them.
+
+        With `shards` two kinds of coordinators run beside the broker's own.
+        """
         self.seed = seed
         self.true = VirtualClock()
         self.trace = Trace(self.true, write)
@@ -99,6 +106,7 @@ class ClusterWorld:
         self._group = GroupModel(MEMBERS_GROUP)
         self._membership = random.Random(f"{seed}/membership")
         self.changes = self._membership.random() < _CHANGING
+        self.shards = ShardBook(self) if shards else None
         others = self._chance.choice((0, 0, 1, 2))
         self._make_nodes(3, max(others, self._membership.choice((1, 2))) if self.changes else others)
 
@@ -106,6 +114,8 @@ class ClusterWorld:
         for node_id in range(1, voters + others + 1):
             node = self.nodes[node_id] = SimulatedNode(node_id, f"{self.seed}", self.true, self.witness)
             node.peers, node.network = self.nodes, self.network
+            if self.shards is not None:
+                self.shards.equip(node)
         self._founders = {node_id: node for node_id, node in self.nodes.items() if node_id <= voters}
         known = Voters(Voter(node.replica_id, address_of(node_id)) for node_id, node in self._founders.items())
         if not self.forms:
@@ -173,6 +183,9 @@ class ClusterWorld:
         self.go_on(lambda: self._are_done(clients) and not self._ills(), "the cluster is not well again")
         self._idle()
         self._isolate_leader()
+        if self.shards is not None:
+            self.go_on(lambda: self.shards is None or not self.shards.behind(), "shards are not applied everywhere")
+            self.shards.inspect()
         inspect(self.nodes, self.witness, self.calls.book)
         self._try_a_disk()
         self._try_a_slow_leader()
@@ -291,6 +304,7 @@ class ClusterWorld:
             ClusterAdminClient(self.calls, seed("admin"), 15 * think_us),
             *operators,
             *(ClusterGroupMember(self.calls, seed("member"), think_us, self._group) for _ in range(self._members)),
+            *([] if self.shards is None else self.shards.clients(self.calls, seed, think_us)),
         ]
 
     def _operator(self, seed: str) -> Operator:
@@ -309,6 +323,9 @@ class ClusterWorld:
         return ills(self.nodes, self.witness.council, whole=True)
 
     # -- time ---------------------------------------------------------------------------------------
+
+    def spoil(self) -> bool:
+        return self.faults.spoil()
 
     def at(self, delay_us: int, act: Callable[[], None]) -> None:
         """Do `act` once that much time has gone by, whatever it does to processes."""
@@ -425,6 +442,8 @@ class ClusterWorld:
         if power:
             node.disk.crash(self._chance)
             node.views.crash(self._chance)
+            if self.shards is not None:
+                self.shards.crash(node)
         self.faults.ended(node)
 
     def _gone(self, node: SimulatedNode, *, silently: bool, back_us: int = _BACK_US[0]) -> None:

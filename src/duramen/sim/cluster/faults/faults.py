@@ -77,6 +77,11 @@ class ClusterFaults:
         """Whether a disk may be lost in this run."""
         return any(name in ("lost disk", "majority that forgets") for name, _, _ in self._kinds)
 
+    def spoil(self) -> bool:
+        """See `Victim.spoil`."""
+        was, self._disks.spoilt = self._disks.spoilt, True
+        return not was
+
     def begin(self) -> None:
         """Things go wrong from here on."""
         self._troubled = True

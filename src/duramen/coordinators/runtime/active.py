@@ -1,0 +1,262 @@
+"""A shard at the leader of its partition: from a command to the answer, once what it did is committed and applied."""
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from duramen.base.errors import (
+    CoordinatorLoading,
+    DuramenError,
+    NotCoordinator,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    StorageFailed,
+)
+from duramen.base.ports import Clock, StateRows
+from duramen.broker.partition import Partition
+from duramen.codec.batch import BatchInput, DecodedRecord, check, encode
+from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, ShardAnswer
+
+__all__ = ["ActiveShard", "AnswerDone"]
+
+AnswerDone = Callable[[ShardAnswer | DuramenError], None]
+
+_BATCH_BYTES: Final = 256 << 10
+_MOST_COMMANDS: Final = 10_000
+_UNKNOWN: Final = (NotEnoughReplicasAfterAppend, NotLeader, StorageFailed)
+"""A record may be in the log, and count or not."""
+
+
+class _Pending:
+    """A command on its way."""
+
+    __slots__ = ("command", "decision", "done", "key")
+
+    def __init__(self, command: Any, key: Hashable | None, done: AnswerDone) -> None:
+        self.command = command
+        self.key = key
+        self.done = done
+        self.decision = Decision((), None)
+
+
+class _Reader(NamedTuple):
+    """Waits until the state has what is below `at_least`."""
+
+    at_least: int
+    act: Callable[[], None]
+    refuse: Callable[[DuramenError], None]
+
+
+class ActiveShard:
+    """Commands that come in one turn go into one batch.
+
+    It is loaded once all that earlier leaders have acknowledged is applied.
+    """
+
+    def __init__(
+        self, shard: CoordinatorShard[Any], partition: Partition, rows: StateRows, clock: Clock,
+        soon: Callable[[Callable[[], None]], None],
+    ) -> None:  # fmt: skip
+        self.shard = shard
+        self.loaded = False
+        self._partition = partition
+        self._rows = rows
+        self._clock = clock
+        self._soon = soon
+        self._target = partition.log.end_offset
+        self._position = -1
+        self._failed: DuramenError | None = None
+        self._commands = 0  # that wait or are under way
+        self._turns: dict[Hashable, deque[_Pending]] = {}
+        self._batch: list[_Pending] = []
+        self._appended: deque[tuple[int, list[_Pending]]] = deque()  # by the offset behind their records
+        self._on_their_way: dict[int, list[_Pending]] = {}
+        self._numbers = 0
+        self._readers: dict[int, _Reader] = {}
+        self._over: DuramenError | None = None
+        self._loads = 0
+
+    def apply(self, record: DecodedRecord) -> None:
+        """A committed record, of this leadership or of an earlier one."""
+        self.shard.apply(record)
+
+    def check(self) -> None:
+        """Raise why no command is taken: NotCoordinator, CoordinatorLoading, or why the state cannot be read."""
+        self._check_leads()
+        if not self.loaded:
+            raise self._failed or CoordinatorLoading("what is stored is still being read")
+        if self._commands + len(self._readers) >= _MOST_COMMANDS:
+            raise CoordinatorLoading(f"{_MOST_COMMANDS} commands wait already")
+
+    def _check_leads(self) -> None:
+        if self._over is not None:
+            raise self._over
+        try:
+            self._partition.check_leads()
+        except DuramenError as error:
+            raise NotCoordinator(f"this node does not coordinate what is asked for: {error}") from None
+
+    def submit(self, command: Any, done: AnswerDone) -> None:
+        """`done` gets the answer once what the command came to is applied, or why there is none."""
+        try:
+            self.check()
+        except DuramenError as error:
+            done(error)
+            return
+        self._commands += 1
+        pending = _Pending(command, self.shard.key_of(command), done)
+        waiting = None if pending.key is None else self._turns.get(pending.key)
+        if waiting is not None:
+            waiting.append(pending)
+            return
+        if pending.key is not None:
+            self._turns[pending.key] = deque()
+        self._decide(pending)
+
+    def read(self, at_least: int, act: Callable[[], None], refuse: Callable[[DuramenError], None]) -> None:
+        """Do `act` once the state has what is below `at_least`, or `refuse`."""
+        try:
+            self.check()
+        except DuramenError as error:
+            refuse(error)
+            return
+        self._numbers += 1
+        self._readers[self._numbers] = _Reader(at_least, act, refuse)
+
+    # -- from a command to the log ------------------------------------------------------------------
+
+    def _decide(self, pending: _Pending) -> None:
+        try:
+            self._check_leads()
+            pending.decision = self.shard.decide(pending.command, self._rows, self._clock.wall_ms())
+        except DuramenError as error:
+            self._answer(pending, error)
+            return
+        if pending.decision.records:
+            self._batch.append(pending)
+            if len(self._batch) == 1:
+                self._soon(self._flush)
+        else:
+            # What it was decided on has been applied, and was committed by then.
+            self._answer(pending, ShardAnswer(pending.decision.response, 0))
+
+    def _flush(self) -> None:
+        batch, self._batch, loads = self._batch, [], self._loads
+        now_ms, some, size, new = self._clock.wall_ms(), list[_Pending](), 0, list[BatchInput]()
+        for pending in batch:
+            if loads != self._loads:
+                # What came before could not be stored: this was decided on a state that is read anew.
+                self._end_of(pending, CoordinatorLoading("what is stored was read anew meanwhile"))
+                continue
+            some.append(pending)
+            for key, value in pending.decision.records:
+                new.append(BatchInput(now_ms, key, value))
+                size += len(key or b"") + len(value or b"")
+            if size >= _BATCH_BYTES or pending is batch[-1]:
+                self._append(some, new)
+                some, new, size = [], [], 0
+
+    def _append(self, some: list[_Pending], new: list[BatchInput]) -> None:
+        self._numbers += 1
+        self._on_their_way[self._numbers] = some
+        data = encode(new)
+        self._partition.store(data, check(data), partial(self._stored, self._numbers, len(new)))
+
+    def _stored(self, number: int, records: int, base_offset: int, error: DuramenError | None) -> None:
+        some = self._on_their_way.pop(number, None)
+        if some is None:
+            return  # they were answered when the leadership ended, or when others became uncertain
+        if error is None:
+            self._appended.append((base_offset + records, some))
+            self.advanced(self._position, self._failed)
+        elif isinstance(error, _UNKNOWN):
+            refusal = NotCoordinator(str(error)) if isinstance(error, NotLeader) else error
+            for pending in some:
+                self._end_of(pending, refusal)
+            self.reload(CoordinatorLoading("what could not be stored has to be read first"))
+        else:
+            for pending in some:
+                self._answer(pending, error)
+
+    # -- from the log to the answer -----------------------------------------------------------------
+
+    def advanced(self, position: int, failed: DuramenError | None = None) -> None:
+        """The state has what is below `position`; `failed`: it does not come any further for some time."""
+        self._position, self._failed = position, failed
+        if self._over is not None:
+            return
+        self._load()
+        while self._appended and self._appended[0][0] <= self._position:
+            end_offset, some = self._appended.popleft()
+            for pending in some:
+                self._answer(pending, ShardAnswer(pending.decision.response, end_offset))
+        for number in [number for number, reader in self._readers.items() if reader.at_least <= self._position]:
+            # One that finds the rows damaged has the others refused.
+            reader = self._readers.pop(number, None)
+            if reader is not None:
+                reader.act()
+
+    def _load(self) -> None:
+        if self._position >= self._target:
+            self.loaded = True
+
+    def _answer(self, pending: _Pending, answer: ShardAnswer | DuramenError) -> None:
+        if pending.key is not None:
+            waiting = self._turns.get(pending.key)
+            if waiting:
+                self._soon(partial(self._turn, self._loads, waiting.popleft()))
+            else:
+                self._turns.pop(pending.key, None)
+        self._end_of(pending, answer)
+
+    def _end_of(self, pending: _Pending, answer: ShardAnswer | DuramenError) -> None:
+        self._commands -= 1
+        pending.done(answer)
+
+    def _turn(self, loads: int, pending: _Pending) -> None:
+        if self._over is None and loads == self._loads:
+            self._decide(pending)
+        else:
+            self._end_of(pending, self._over or CoordinatorLoading("what is stored was read anew meanwhile"))
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def reload(self, error: DuramenError) -> None:
+        """Take no command until all that is in the log by now is known to count or not, and applied."""
+        self.loaded = False
+        self._loads += 1
+        self._target = self._partition.log.end_offset
+        self._refuse(error)
+        self._soon(self._load_again)
+
+    def suspend(self, error: DuramenError) -> None:
+        """As `reload`, of a state that is another, until `advanced` says where."""
+        self._position = -1
+        self.reload(error)
+
+    def _load_again(self) -> None:
+        self.advanced(self._position, self._failed)
+
+    def end(self, error: DuramenError) -> None:
+        """Another node may lead the partition from here on."""
+        self._over = error
+        self._refuse(error)
+
+    def _refuse(self, error: DuramenError) -> None:
+        """What waits hears `error`; what may be in the log is not known to be there."""
+        waiting = [pending for turns in self._turns.values() for pending in turns] + self._batch
+        under_way = [one for some in self._on_their_way.values() for one in some]
+        under_way += [one for _, some in self._appended for one in some]
+        unknown = NotCoordinator(f"whether the command is kept is not known: {error}")
+        readers, self._readers = self._readers, {}
+        self._turns.clear()
+        self._batch = []
+        self._on_their_way.clear()
+        self._appended.clear()
+        for pending in waiting:
+            self._end_of(pending, error)
+        for pending in under_way:
+            self._end_of(pending, unknown)
+        for reader in readers.values():
+            reader.refuse(error)

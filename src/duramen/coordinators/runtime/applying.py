@@ -1,0 +1,188 @@
+"""What is committed of a partition, and synced here, read piece by piece and handed to a state."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from duramen.base.deadlines import Alarm, Deadlines
+from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.ports import Clock
+from duramen.broker.partition import Partition
+from duramen.codec.batch import CONTROL, batches
+from duramen.storage.log.log import Log
+from duramen.storage.scan import read_slice
+from duramen.storage.segment.reader import Blocked
+from duramen.storage.store import Store
+
+__all__ = ["Applier", "Retry", "ShardState"]
+
+_PIECE_BYTES: Final = 256 << 10
+_FIRST_RETRY_MS: Final = 50
+_LAST_RETRY_MS: Final = 5_000
+_TRIES: Final = 5
+Done = Callable[[DuramenError | None], None]
+
+
+class ShardState(Protocol):
+    """A state and how far it is."""
+
+    @property
+    def available(self) -> bool:
+        """Whether the state can be used now; whoever makes it so calls `Applier.again`."""
+
+    def position(self, log: Log) -> int:
+        """The first offset that it has not applied."""
+
+    def apply(self, log: Log, found: list[bytes], next_offset: int, done: Done) -> None:
+        """Apply whole batches, which may begin before the position; what is below `next_offset` is in them."""
+
+
+class Retry:
+    """Something is tried again until it goes well, later and later."""
+
+    def __init__(self, clock: Clock, deadlines: Deadlines, again: Callable[[], None]) -> None:
+        self._clock = clock
+        self._alarm = Alarm(deadlines, self._due)
+        self._again = again
+        self._failures = 0
+        self._due_ms: int | None = None
+        self._error: DuramenError | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has failed, and the time for the next try has not come."""
+        return self._due_ms is not None
+
+    @property
+    def error(self) -> DuramenError | None:
+        """Why it does not go well, once that is so for some time."""
+        return self._error if self._failures >= _TRIES else None
+
+    def failed(self, error: DuramenError) -> None:
+        """Try again later."""
+        self._error = error
+        self._failures += 1
+        # Beyond some failures the wait is the longest one.
+        delay_ms = min(_FIRST_RETRY_MS << min(self._failures, 10), _LAST_RETRY_MS)
+        self._due_ms = self._clock.monotonic_ms() + delay_ms
+        self._alarm.move(self._due_ms)
+
+    def went_well(self) -> None:
+        """The next failure is a first one."""
+        self._failures, self._error = 0, None
+
+    def end(self) -> None:
+        """Do not try again."""
+        self._due_ms = None
+        self._alarm.move(None)
+
+    def _due(self) -> None:
+        if self._due_ms is None:
+            return
+        if self._clock.monotonic_ms() < self._due_ms:
+            self._alarm.move(self._due_ms)
+            return
+        self._due_ms = None
+        self._again()
+
+
+class Applier:
+    """Brings `state` to what is committed whenever that is more. `advanced` is called when it is further, or failed.
+
+    What fails is tried again; `retry.error` says so of what fails for some time.
+    """
+
+    def __init__(
+        self, store: Store, partition: Partition, state: ShardState, clock: Clock, deadlines: Deadlines,
+        advanced: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._partition = partition
+        self._state = state
+        self._advanced = advanced
+        self._busy = False
+        self._over = False
+        self.retry = Retry(clock, deadlines, self.again)
+        partition.waiting[self._wake] = None
+        self._wake(partition)
+
+    def end(self) -> None:
+        """Apply nothing more."""
+        self._over = True
+        self.retry.end()
+        self._partition.waiting.pop(self._wake, None)
+
+    def again(self) -> None:
+        """The state is another: begin where it is."""
+        self._wake(self._partition)
+
+    def _wake(self, _: Partition) -> None:
+        if not self._busy and not self._over:
+            self._busy = True
+            self._store.soon(self._look)
+
+    def _look(self) -> None:
+        self._busy = False
+        if self._over or self.retry.waits or not self._state.available:
+            return
+        log = self._partition.log
+        end_offset = self._partition.committed_offset()
+        position = self._state.position(log)
+        if position < log.start_offset:
+            self._advanced()  # whoever keeps the state gets what the log has no more
+        if not log.start_offset <= position < end_offset:
+            return
+        self._busy = True
+        try:
+            plan = log.plan_read(position, _PIECE_BYTES)
+        except DuramenError as error:
+            self._failed(error)
+            return
+        if plan is None:
+            self._busy = False
+        elif isinstance(plan, Blocked):
+            self._store.unblock(plan, self._unblocked)
+        else:
+            read_slice(self._store, plan, partial(self._read, log, position, end_offset))
+
+    def _unblocked(self, error: BaseException | None) -> None:
+        if error is None:
+            self._look()
+        else:
+            self._failed(error)
+
+    def _read(self, log: Log, position: int, end_offset: int, data: bytes | DuramenError | OSError) -> None:
+        if not isinstance(data, bytes):
+            self._failed(data)
+            return
+        found, next_offset = [], position
+        for at, head in batches(data):
+            if head.next_offset > end_offset:
+                break
+            if head.next_offset > position:
+                next_offset = head.next_offset
+                if not head.attributes & CONTROL:
+                    found.append(data[at : at + head.size])
+        if next_offset == position or self._over or self._partition.log is not log:
+            self._busy = False
+        elif not self._state.available or self._state.position(log) != position:
+            self._look()
+        else:
+            self._state.apply(log, found, next_offset, self._applied)
+
+    def _applied(self, error: DuramenError | None) -> None:
+        if error is not None:
+            self._failed(error)
+            return
+        self.retry.went_well()
+        if not self._over:
+            self._advanced()
+        self._store.soon(self._look)
+
+    def _failed(self, error: BaseException) -> None:
+        self._busy = False
+        if not self._over:
+            self.retry.failed(
+                error if isinstance(error, DuramenError) else StorageFailed(f"reading failed: {error}")
+            )  # fmt: skip
+            self._advanced()

@@ -1,0 +1,154 @@
+"""How the rows of all states of a node and their positions lie in one store.
+
+    0x00, uint64 log id                         int32 leader epoch, int64 offset, uint32 generation: the position
+    0x01, uint64 log id, uint32 generation      uint64 rows: an installation under way
+    0x02, uint64 log id, uint32 generation, key value
+
+The generation in the position says which rows count. What replaces a whole state is written as a new generation, and
+counts from the write on that puts it into the position. A number is never used twice: it is larger than those of the
+position and of the installations, and the largest is only removed with a larger one. Every write has the position
+or the count that it begins at, and changes nothing where the store has another: so a crash or a restoration, which
+take the store back to an earlier state as a whole, never mix two of them. Rows of other generations and of deleted
+logs are swept.
+"""
+
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from duramen.base.ids import LogId
+from duramen.base.ports import StateRows, StateStore
+
+__all__ = [
+    "EMPTY",
+    "LogRows",
+    "StoredState",
+    "all_stored",
+    "count_of",
+    "count_value",
+    "installation_key",
+    "new_generation",
+    "position_row",
+    "row_prefix",
+    "stored_of",
+    "sweep",
+]
+
+_STORED: Final = struct.Struct(">iqI")
+_COUNT: Final = struct.Struct(">Q")
+_ID: Final = struct.Struct(">Q")
+_GROUP: Final = struct.Struct(">QI")
+_POSITIONS: Final = b"\x00"
+_INSTALLATIONS: Final = b"\x01"
+_ROWS: Final = b"\x02"
+_END: Final = b"\x03"
+_SWEPT_AT_ONCE: Final = 10_000
+
+
+class StoredState(NamedTuple):
+    """The position of a log's state, and the generation of its rows: 0, which no row has, where nothing is applied."""
+
+    leader_epoch: int
+    offset: int
+    generation: int
+
+
+EMPTY: Final = StoredState(-1, 0, 0)
+
+
+class LogRows:
+    """The rows of one generation of a log's state, by their keys."""
+
+    def __init__(self, store: StateRows, log_id: int, generation: int) -> None:
+        self._store = store
+        self._prefix = row_prefix(log_id, generation)
+        self._end = row_prefix(log_id, generation + 1)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of `key`."""
+        return self._store.get(self._prefix + key)
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with `first <= key < end` in order."""
+        return self._without_prefix(self._prefix + first, self._prefix + end)
+
+    def all(self, after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """All entries, or those behind a key."""
+        first = self._prefix if after is None else self._prefix + after + b"\x00"
+        return self._without_prefix(first, self._end)
+
+    def _without_prefix(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        skipped = len(self._prefix)
+        for key, value in self._store.scan(first, end):
+            yield key[skipped:], value
+
+
+def row_prefix(log_id: int, generation: int) -> bytes:
+    """What the keys of a generation's rows begin with."""
+    return _ROWS + _GROUP.pack(log_id, generation)
+
+
+def position_row(log_id: int, stored: StoredState) -> tuple[bytes, bytes]:
+    """The row that says how far the state of a log is."""
+    return _POSITIONS + _ID.pack(log_id), _STORED.pack(*stored)
+
+
+def installation_key(log_id: int, generation: int) -> bytes:
+    """The key of the row that says how many rows of an installation are here."""
+    return _INSTALLATIONS + _GROUP.pack(log_id, generation)
+
+
+def count_value(rows: int) -> bytes:
+    """The value of that row."""
+    return _COUNT.pack(rows)
+
+
+def count_of(value: bytes) -> int:
+    """How many rows that are."""
+    rows: int = _COUNT.unpack(value)[0]
+    return rows
+
+
+def stored_of(store: StateRows, log_id: int) -> StoredState:
+    """How far the state of a log is."""
+    found = store.get(_POSITIONS + _ID.pack(log_id))
+    return EMPTY if found is None else StoredState(*_STORED.unpack(found))
+
+
+def all_stored(store: StateRows) -> dict[int, StoredState]:
+    """How far the states of all logs are."""
+    rows = store.scan(_POSITIONS, _INSTALLATIONS)
+    return {_ID.unpack(key[1:])[0]: StoredState(*_STORED.unpack(value)) for key, value in rows}
+
+
+def _installations(store: StateRows, log_id: int) -> list[int]:
+    rows = store.scan(_INSTALLATIONS + _ID.pack(log_id), _INSTALLATIONS + _ID.pack(log_id + 1))
+    return [_GROUP.unpack(key[1:])[1] for key, _ in rows]
+
+
+def new_generation(store: StateRows, log_id: int) -> int:
+    """A number that no generation of the log had."""
+    return max([stored_of(store, log_id).generation, *_installations(store, log_id)]) + 1
+
+
+def sweep(store: StateStore, logs: set[LogId]) -> bool:
+    """Remove some of what does not count; whether that was any."""
+    stored = all_stored(store)
+    old = [_POSITIONS + _ID.pack(log_id) for log_id in stored.keys() - logs]
+    begun = [_GROUP.unpack(key[1:]) for key, _ in store.scan(_INSTALLATIONS, _ROWS)]
+    live = {(log_id, found.generation) for log_id, found in stored.items()}
+    # The last one of each log is the newest.
+    live |= {one for one in dict(begun).items() if one[1] > stored.get(one[0], EMPTY).generation}
+    live = {one for one in live if one[0] in logs}
+    old += [_INSTALLATIONS + _GROUP.pack(*one) for one in begun if one not in live]
+    at = _ROWS
+    while len(old) < _SWEPT_AT_ONCE and (row := next(store.scan(at, _END), None)) is not None:
+        log_id, generation = _GROUP.unpack_from(row[0], 1)
+        end = _ROWS + _GROUP.pack(log_id, generation + 1)
+        if (log_id, generation) not in live:
+            old += [key for key, _ in islice(store.scan(at, end), _SWEPT_AT_ONCE)]
+        at = end
+    if old:
+        store.write((), old)
+    return len(old) >= _SWEPT_AT_ONCE

@@ -1,0 +1,473 @@
+"""The states of a node that are rows: applied in jobs, in one store with their positions, in two checkpoints beside."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFailed
+from duramen.base.ids import Position
+from duramen.base.ports import StateStore, Worker
+from duramen.codec.batch import DecodedRecord, records
+from duramen.coordinators.runtime.applying import Done
+from duramen.coordinators.runtime.layout import (
+    EMPTY,
+    LogRows,
+    StoredState,
+    all_stored,
+    count_of,
+    count_value,
+    installation_key,
+    new_generation,
+    position_row,
+    row_prefix,
+    stored_of,
+    sweep,
+)
+from duramen.coordinators.runtime.shard import RowKind
+from duramen.storage.log.log import Log
+
+__all__ = ["CheckpointPage", "RowState", "RowStates"]
+
+T = TypeVar("T")
+
+_GENERATIONS: Final = 2
+_PAGE_BYTES: Final = 128 << 10
+
+
+class CheckpointPage(NamedTuple):
+    """Rows of a log's state as of a checkpoint; `after` is the key behind which the next page begins, None: none is."""
+
+    checkpoint: str
+    position: Position
+    rows: list[tuple[bytes, bytes]]
+    after: bytes | None
+
+
+class _Found(NamedTuple):
+    """What there is when the store is opened; `damage` is empty where the rows could be read."""
+
+    store: StateStore
+    checkpoints: list[tuple[str, dict[int, StoredState]]]
+    stored: dict[int, StoredState]
+    damage: str
+
+
+class RowStates:
+    """Rows and positions by log. `logs` are those that there are; `open_store` blocks, and raises StorageFailed.
+
+    The store is opened when the first state needs it. `restored` is called where the rows may be others than before,
+    and where they begin to be restored; `kept` after a checkpoint; `not_opened` where opening fails.
+    """
+
+    def __init__(
+        self, open_store: Callable[[], StateStore], worker: Worker, report: Callable[[str], None],
+        checkpoint_records: int, logs: Callable[[], Iterable[Log]],
+    ) -> None:  # fmt: skip
+        self._open = open_store
+        self._store: StateStore | None = None
+        self._opens = False
+        self._worker = worker
+        self._report = report
+        self._checkpoint_records = checkpoint_records
+        self._logs = logs
+        self._stored: dict[int, StoredState] = {}
+        self._checkpoints: list[tuple[str, dict[int, StoredState]]] = []
+        self._number = 0
+        self._applied = 0
+        self._making = False
+        self._sweeps = 0  # how many were asked for since the one under way began, itself included
+        self._restoring: list[Callable[[], None]] | None = None
+        self.is_read: Callable[[], bool] = lambda: False
+        """Whether others read a checkpoint now: it is kept then."""
+        self.restored: Callable[[], None] = lambda: None
+        self.kept: Callable[[], None] = lambda: None
+        self.not_opened: Callable[[DuramenError], None] = lambda _: None
+
+    # -- what there is ------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the store and find the rows and the checkpoints, unless that was done or is under way.
+
+        `restored` is called once the rows can be used, `not_opened` where that fails.
+        """
+        if self._opens or self._store is not None:
+            return
+        self._opens = True
+        self._worker.submit("disk", self._find, self._opened)
+
+    def _find(self) -> _Found:
+        damage = ""
+        store, checkpoints = self._open(), list[tuple[str, dict[int, StoredState]]]()
+        for name in store.checkpoints():
+            try:
+                rows = store.open_checkpoint(name)
+                try:
+                    checkpoints.append((name, all_stored(rows)))
+                finally:
+                    rows.close()
+            except StorageFailed:
+                store.remove_checkpoint(name)
+        try:
+            found = all_stored(store)
+        except StorageFailed as error:
+            found, damage = {}, str(error)
+        if not found:
+            # They are damaged, or a restoration was interrupted.
+            for name, _ in reversed(checkpoints):
+                store.restore(name)
+                found = all_stored(store)
+                break
+            else:
+                store.clear()
+        return _Found(store, checkpoints, found, damage)
+
+    def _opened(self, result: _Found | BaseException) -> None:
+        self._opens = False
+        if isinstance(result, BaseException):
+            error = StorageFailed(f"rows of coordinators cannot be opened: {result}")
+            self._report(str(error))
+            self.not_opened(error)
+            return
+        self._store, checkpoints, self._stored, damage = result
+        if damage:
+            self._report(f"rows of coordinators were damaged, and are those of a checkpoint again: {damage}")
+        self._checkpoints = checkpoints[-_GENERATIONS:]
+        self._number = max((int(name) for name, _ in checkpoints), default=0)
+        self.sweep()
+        self.restored()
+
+    @property
+    def available(self) -> bool:
+        """Whether the rows are what the positions say: not before they are opened, nor while they are restored."""
+        return self._store is not None and self._restoring is None
+
+    @property
+    def _rows(self) -> StateStore:
+        if self._store is None:
+            raise CoordinatorLoading("the rows are not open yet")
+        return self._store
+
+    def stored(self, log: Log, *, leads: bool) -> StoredState:
+        """How far the state of a log is; at the beginning where what was applied is of a history that is not the log's.
+
+        A follower's state may be ahead of its log, that of a leader may not.
+        """
+        found = self._stored.get(log.id, EMPTY)
+        return found if _fits(found, log, ahead=not leads) else EMPTY
+
+    def floor(self, log: Log) -> int:
+        """The position of the older checkpoint, 0 where there is none: from there on the log is needed."""
+        if len(self._checkpoints) < _GENERATIONS:
+            return 0
+        found = self._checkpoints[0][1].get(log.id, EMPTY)
+        return found.offset if _fits(found, log, ahead=True) else 0
+
+    def rows(self, log: Log, stored: StoredState) -> LogRows:
+        """The rows of a generation, as they are written."""
+        return LogRows(self._rows, log.id, stored.generation)
+
+    # -- jobs ---------------------------------------------------------------------------------------
+
+    def _run(self, job: Callable[[], T], done: Callable[[T | DuramenError], None]) -> None:
+        """In the lane of all changes. Where rows turn out to be damaged they are restored before `done` hears of it."""
+
+        def ended(result: T | BaseException) -> None:
+            if isinstance(result, StorageFailed):
+                self.restore(result, partial(done, result))
+            elif isinstance(result, BaseException) and not isinstance(result, DuramenError):
+                done(StorageFailed(f"rows of coordinators cannot be written: {result}"))
+            else:
+                done(result)
+
+        self._worker.submit("disk", job, ended)
+
+    def restore(self, error: DuramenError, done: Callable[[], None]) -> None:
+        """The rows are damaged: the newest checkpoint that can be read takes their place, or nothing does."""
+        if self._restoring is not None:
+            self._restoring.append(done)
+            return
+        self._restoring = [done]
+        self._report(f"rows of coordinators are damaged, and are restored from a checkpoint: {error}")
+
+        def job() -> tuple[dict[int, StoredState], list[str]]:
+            unread = list[str]()
+            for name in reversed(self._rows.checkpoints()):
+                try:
+                    self._rows.restore(name)
+                    return all_stored(self._rows), unread
+                except StorageFailed:
+                    self._rows.remove_checkpoint(name)
+                    unread.append(name)
+            self._rows.clear()
+            return {}, unread
+
+        def ended(result: tuple[dict[int, StoredState], list[str]] | BaseException) -> None:
+            if isinstance(result, BaseException):
+                self._report(f"rows of coordinators cannot be restored: {result}")
+            else:
+                self._stored, unread = result
+                self._checkpoints = [one for one in self._checkpoints if one[0] not in unread]
+            waiting, self._restoring = self._restoring or [], None
+            for one in waiting:
+                one()
+            self.restored()
+
+        self._worker.submit("disk", job, ended)
+        self.restored()
+
+    def _write(self, log_id: int, job: Callable[[], StoredState | None], done: Done) -> None:
+        """Run a job that writes and returns the position then, or None where the store has another than it began at."""
+
+        def write() -> tuple[StoredState, bool]:
+            written = job()
+            return (stored_of(self._rows, log_id), False) if written is None else (written, True)
+
+        def written(result: tuple[StoredState, bool] | DuramenError) -> None:
+            if isinstance(result, DuramenError):
+                done(result)
+                return
+            self._stored[log_id], well = result
+            done(None if well else CoordinatorLoading("the rows are others than before"))
+
+        self._run(write, written)
+
+    def apply(
+        self, log: Log, kind: RowKind, base: StoredState, found: list[bytes], next_offset: int, done: Done
+    ) -> None:
+        """Apply what of these batches `base` does not have; where that is empty, as a new generation."""
+        log_id, expected = log.id, self._stored.get(log.id, EMPTY)
+        epoch = log.takeovers.epoch_at(next_offset - 1)
+
+        def job() -> StoredState | None:
+            if stored_of(self._rows, log_id) != expected:
+                return None
+            generation = base.generation or new_generation(self._rows, log_id)
+            changes = kind.changes(unapplied(found, base.offset), LogRows(self._rows, log_id, generation))
+            stored, prefix = StoredState(epoch, next_offset, generation), row_prefix(log_id, generation)
+            puts = [(prefix + key, value) for key, value in changes.items() if value is not None]
+            puts.append(position_row(log_id, stored))
+            self._rows.write(puts, [prefix + key for key, value in changes.items() if value is None])
+            return stored
+
+        def applied(error: DuramenError | None) -> None:
+            if error is None:
+                self._applied += next_offset - base.offset
+                self._checkpoint_if_due()
+                if base.generation == 0 and expected.generation:
+                    self.sweep()
+            done(error)
+
+        self._write(log_id, job, applied)
+
+    # -- checkpoints --------------------------------------------------------------------------------
+
+    def _checkpoint_if_due(self) -> None:
+        if self._applied >= self._checkpoint_records and not self.is_read():
+            self._checkpoint_soon()
+
+    def _checkpoint_soon(self) -> None:
+        """Make one, unless one is being made."""
+        if not self._making:
+            self.make_checkpoint()
+
+    def make_checkpoint(self) -> None:
+        """Keep the rows as they are, and the checkpoint before this one."""
+        self._making, self._applied = True, 0
+        self._number += 1
+        name = f"{self._number:012d}"
+        kept = [*(one for one, _ in self._checkpoints), name][-_GENERATIONS:]
+
+        def job() -> dict[int, StoredState]:
+            self._rows.make_checkpoint(name)
+            found = all_stored(self._rows)
+            for old in self._rows.checkpoints():
+                if old not in kept:
+                    self._rows.remove_checkpoint(old)
+            return found
+
+        def made(found: dict[int, StoredState] | DuramenError) -> None:
+            self._making = False
+            if isinstance(found, DuramenError):
+                self._report(f"a checkpoint of coordinators' rows cannot be made: {found}")
+            else:
+                self._checkpoints = [*self._checkpoints, (name, found)][-_GENERATIONS:]
+            self.kept()
+
+        self._run(job, made)
+
+    # -- rows for others, and of others -------------------------------------------------------------
+
+    def page(
+        self,
+        log: Log,
+        wanted: str,
+        start_offset: int,
+        after: bytes | None,
+        done: Callable[[CheckpointPage | DuramenError], None],
+    ) -> None:
+        """A page of a log's rows as of the checkpoint `wanted`, or, where that is empty, as of the newest.
+
+        `done` gets CoordinatorLoading where there is none of the log's history at `start_offset` or behind it. If the
+        rows themselves are, one is made: nothing else may ever be applied.
+        """
+        for name, positions in reversed(self._checkpoints):
+            stored = positions.get(log.id, EMPTY)
+            if wanted in ("", name) and stored.offset >= start_offset and _fits(stored, log, ahead=False):
+                job = partial(self._read_page, name, log.id, stored, after)
+                self._worker.submit("disk", job, lambda found: done(_as_error(found)))
+                return
+        if not wanted and self.available and self.stored(log, leads=True).offset >= max(start_offset, log.start_offset):
+            self._checkpoint_soon()
+        done(CoordinatorLoading(f"there is no checkpoint {wanted} at or behind offset {start_offset}"))
+
+    def _read_page(self, name: str, log_id: int, stored: StoredState, after: bytes | None) -> CheckpointPage:
+        store, rows, size = self._rows.open_checkpoint(name), list[tuple[bytes, bytes]](), 0
+        position = Position(stored.leader_epoch, stored.offset)
+        try:
+            for key, value in LogRows(store, log_id, stored.generation).all(after):
+                if size >= _PAGE_BYTES:
+                    return CheckpointPage(name, position, rows, rows[-1][0])
+                rows.append((key, value))
+                size += len(key) + len(value)
+            return CheckpointPage(name, position, rows, None)
+        finally:
+            store.close()
+
+    def begin_installation(self, log: Log, done: Callable[[int | DuramenError], None]) -> None:
+        """Begin to install rows of another node's checkpoint: `done` gets their generation."""
+        log_id = log.id
+
+        def job() -> int:
+            generation = new_generation(self._rows, log_id)
+            self._rows.write([(installation_key(log_id, generation), count_value(0))], ())
+            return generation
+
+        def begun(generation: int | DuramenError) -> None:
+            self.sweep()  # of one that has failed
+            done(generation)
+
+        self._run(job, begun)
+
+    def install(
+        self, log: Log, generation: int, number: int, rows: list[tuple[bytes, bytes]], position: Position | None,
+        done: Done,
+    ) -> None:  # fmt: skip
+        """Install rows behind so many; with their position, which makes them the state, on disk when `done`.
+
+        `done` gets CoordinatorLoading where the store was taken back meanwhile, or has got a newer state.
+        """
+        log_id, key = log.id, installation_key(log.id, generation)
+
+        def job() -> StoredState | None:
+            before = stored_of(self._rows, log_id)
+            count = self._rows.get(key)
+            if count is None or count_of(count) != number or before.generation > generation:
+                return None
+            prefix = row_prefix(log_id, generation)
+            puts = [(prefix + row, value) for row, value in rows]
+            if position is None:
+                self._rows.write([*puts, (key, count_value(number + len(rows)))], ())
+                return before
+            stored = StoredState(*position, generation)
+            self._rows.write([*puts, position_row(log_id, stored)], [key])
+            self._rows.flush()
+            return stored
+
+        def installed(error: DuramenError | None) -> None:
+            if error is None and position is not None:
+                self._checkpoint_soon()  # what the rows are made of is in no log here
+            done(error)
+
+        self._write(log_id, job, installed)
+
+    # -- rows that do not count any more -----------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Remove rows of deleted logs and of generations that do not count, some at a time."""
+        if self._store is None:
+            return  # it is done once they are open
+        self._sweeps += 1
+        if self._sweeps == 1:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        asked, logs = self._sweeps, {log.id for log in self._logs()}
+
+        def swept(found: bool | DuramenError) -> None:
+            if found is True:
+                self._sweep()
+                return
+            for log_id in self._stored.keys() - {log.id for log in self._logs()}:
+                del self._stored[log_id]
+            again = self._sweeps > asked and found is False
+            self._sweeps = 0
+            if again:
+                self.sweep()
+
+        self._run(partial(sweep, self._rows, logs), swept)
+
+
+class RowState:
+    """The state of one log, for an Applier and for the shard that leads: `leads` says whether there is one."""
+
+    def __init__(self, states: RowStates, kind: RowKind, log: Callable[[], Log], leads: Callable[[], bool]) -> None:
+        self._states = states
+        self._kind = kind
+        self._log = log
+        self._leads = leads
+
+    @property
+    def available(self) -> bool:
+        """Whether the state can be used now."""
+        return self._states.available
+
+    def position(self, log: Log) -> int:
+        """The first offset that is not applied."""
+        return self._states.stored(log, leads=self._leads()).offset
+
+    def apply(self, log: Log, found: list[bytes], next_offset: int, done: Done) -> None:
+        """Apply batches in a job."""
+        base = self._states.stored(log, leads=self._leads())
+        self._states.apply(log, self._kind, base, found, next_offset, done)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of `key`. Raises CoordinatorLoading while rows are restored, and where they are to be."""
+        try:
+            return self._rows().get(key)
+        except StorageFailed as error:
+            raise self._damaged(error) from None
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with `first <= key < end` in order. Raises as `get` does."""
+        try:
+            yield from self._rows().scan(first, end)
+        except StorageFailed as error:
+            raise self._damaged(error) from None
+
+    def _rows(self) -> LogRows:
+        if not self._states.available:
+            raise CoordinatorLoading("the rows are being restored")
+        log = self._log()
+        return self._states.rows(log, self._states.stored(log, leads=self._leads()))
+
+    def _damaged(self, error: StorageFailed) -> CoordinatorLoading:
+        self._states.restore(error, lambda: None)
+        return CoordinatorLoading(f"the rows are damaged: {error}")
+
+
+def unapplied(found: Iterable[bytes], offset: int) -> Sequence[DecodedRecord]:
+    """The records of batches from `offset` on."""
+    return [record for batch in found for record in records(batch) if record.offset >= offset]
+
+
+def _fits(stored: StoredState, log: Log, *, ahead: bool) -> bool:
+    """Whether what was applied is a part of the log's history, or, where it may be `ahead`, perhaps is."""
+    if stored.offset > log.end_offset:
+        return ahead
+    return stored.offset <= log.start_offset or log.takeovers.epoch_at(stored.offset - 1) == stored.leader_epoch
+
+
+def _as_error(found: CheckpointPage | BaseException) -> CheckpointPage | DuramenError:
+    if isinstance(found, CheckpointPage | DuramenError):
+        return found
+    return StorageFailed(f"a checkpoint cannot be read: {found}")

@@ -1,0 +1,359 @@
+"""The runtime on a node: loads the shards of the partitions that it leads, takes commands, and cuts their logs."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from duramen.base.deadlines import Alarm, Deadlines
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, RequestInvalid
+from duramen.base.ports import Clock, StateRows
+from duramen.broker.membership import NodeMembership
+from duramen.broker.partition import LocalState, Partition
+from duramen.broker.streams import BrokerStreams
+from duramen.coordinators.runtime.active import ActiveShard, AnswerDone
+from duramen.coordinators.runtime.applying import Applier, Done, Retry, ShardState
+from duramen.coordinators.runtime.rows import CheckpointPage, RowState, RowStates, unapplied
+from duramen.coordinators.runtime.shard import ShardKind
+from duramen.coordinators.runtime.transfer import FETCH_ROWS, FetchRows, Installer, RowsPage, page_of
+from duramen.metadata.partitions import PartitionId
+from duramen.rpc.caller import Caller
+from duramen.rpc.server import Done as Answered
+from duramen.storage.log.log import Log
+from duramen.storage.store import Store
+
+__all__ = ["Runtime", "RuntimeParts"]
+
+_READ_MS: Final = 10_000
+"""A checkpoint is kept for so long after somebody has read of it."""
+_READER_MS: Final = 3_000
+
+
+class RuntimeParts(NamedTuple):
+    """What the runtime works with. There are `states` where some kind's state is rows."""
+
+    membership: NodeMembership
+    streams: BrokerStreams
+    store: Store
+    caller: Caller
+    clock: Clock
+    deadlines: Deadlines
+    states: RowStates | None = None
+
+
+class _NoRows:
+    """The rows of a state in memory, which has none."""
+
+    def get(self, key: bytes) -> bytes | None:
+        raise LookupError(key)
+
+    def scan(self, first: bytes, end: bytes) -> Any:
+        raise LookupError(first, end)
+
+
+class _MemoryState:
+    """The state of a shard in memory: it begins with its leadership, and with the log."""
+
+    available = True
+
+    def __init__(self, active: ActiveShard, log: Log) -> None:
+        self._active = active
+        self._position = log.start_offset
+
+    def position(self, log: Log) -> int:
+        return max(self._position, log.start_offset)
+
+    def apply(self, log: Log, found: list[bytes], next_offset: int, done: Done) -> None:
+        error: DuramenError | None = None
+        try:
+            for record in unapplied(found, self.position(log)):
+                self._active.apply(record)
+                self._position = record.offset + 1
+            self._position = next_offset
+        except DuramenError as refused:
+            error = refused
+        done(error)
+
+
+class _Replica:
+    """A partition of a kind, on this node."""
+
+    def __init__(
+        self, kit: RuntimeParts, kind: ShardKind[Any], partition: Partition
+    ) -> None:  # fmt: skip
+        self._kit = kit
+        self._kind = kind
+        self.partition = partition
+        self.active: ActiveShard | None = None
+        self._memory: _MemoryState | None = None
+        self._row_state: RowState | None = None
+        self._applier: Applier | None = None
+        self._installer: Installer | None = None
+        self._alarm = Alarm(kit.deadlines, self._due)
+        self._local: LocalState | None = None
+        if kind.rows is not None and kit.states is not None:
+            self._local = partition.state = LocalState()
+            self._row_state = RowState(
+                kit.states, kind.rows, lambda: partition.log, lambda: self.active is not None
+            )  # fmt: skip
+            self._applier = self._apply(self._row_state)
+            self._local.replicated = self._applier.again
+            kit.states.open()
+            self.advanced()
+
+    def _apply(self, state: ShardState) -> Applier:
+        kit = self._kit
+        return Applier(kit.store, self.partition, state, kit.clock, kit.deadlines, self.advanced)
+
+    @property
+    def place(self) -> PartitionId:
+        return PartitionId(self.partition.log.key.stream_id, self.partition.index)
+
+    @property
+    def rows(self) -> StateRows:
+        """The rows of the state; those of a state in memory cannot be read."""
+        return self._row_state or _NoRows()
+
+    # -- leading ------------------------------------------------------------------------------------
+
+    def lead(self) -> None:
+        shard = self._kind.make(self.partition.index)
+        self.active = ActiveShard(shard, self.partition, self.rows, self._kit.clock, self._kit.store.soon)
+        if self._row_state is None:
+            self._memory = _MemoryState(self.active, self.partition.log)
+            self._applier = self._apply(self._memory)
+        self.advanced()
+
+    def unlead(self) -> None:
+        active, self.active = self.active, None
+        if active is not None:
+            active.end(NotCoordinator("this node does not coordinate what is asked for any more"))
+        self._alarm.move(None)
+        if self._row_state is None and self._applier is not None:
+            self._applier.end()
+            self._applier = self._memory = None
+
+    def end(self) -> None:
+        """The partition is gone."""
+        self.unlead()
+        if self._applier is not None:
+            self._applier.end()
+        self._end_installation()
+
+    # -- the state ----------------------------------------------------------------------------------
+
+    def restored(self) -> None:
+        """The rows may be others than before, or begin to be restored."""
+        if self._row_state is None:
+            return
+        if self.active is not None:
+            self.active.suspend(CoordinatorLoading("the rows are being restored"))
+        self.advanced()
+        if self._applier is not None:
+            self._applier.again()
+
+    def advanced(self) -> None:
+        """The state is further, the log is another, a checkpoint was made, or something failed."""
+        log, local, active, states = self.partition.log, self._local, self.active, self._kit.states
+        position = -1
+        if self._memory is not None:
+            position = self._memory.position(log)
+        elif self._row_state is not None and self._row_state.available:
+            position = self._row_state.position(log)
+            if position >= log.start_offset:
+                self._end_installation()
+            else:
+                self._install(log)
+        if local is not None and states is not None:
+            # While rows cannot be used nothing is known to be applied; a log that begins at 0 has it all.
+            local.applied_offset, local.floor_offset = max(position, 0), states.floor(log)
+            local.moved()
+        if active is None or active is not self.active:
+            return
+        active.advanced(position if position >= log.start_offset else -1, self._failure())
+        if active.loaded:
+            self._cut(log)
+            self._set_alarm(active)
+
+    def _failure(self) -> DuramenError | None:
+        """Why the state has not come any further for some time."""
+        by = self._installer or self._applier
+        return None if by is None else by.retry.error
+
+    def _cut(self, log: Log) -> None:
+        """Let go of what all replicas in sync can do without."""
+        if self._local is None or self._kind.rows is None:
+            return
+        offset = cut_offset(self._local.lowest_checkpoint(), self._local.floor_offset)
+        if offset - log.start_offset >= self._kind.rows.checkpoint_records:
+            self._kit.store.delete_before(log, offset, lambda _: None)
+
+    def _install(self, log: Log) -> None:
+        states = self._kit.states
+        if states is None or (self._installer is not None and self._installer.log is log):
+            return
+        self._end_installation()
+        self._installer = Installer(
+            self.place, log, states, self._kit.caller, self._kit.clock, self._kit.deadlines, self._sources,
+            self._installed, self.advanced,
+        )  # fmt: skip
+        self._installer.begin()
+
+    def _end_installation(self) -> None:
+        installer, self._installer = self._installer, None
+        if installer is not None:
+            installer.end()
+
+    def _installed(self) -> None:
+        self._installer = None
+        if self._kit.states is not None:
+            self._kit.states.sweep()
+        self.restored()
+
+    def _sources(self) -> Sequence[int]:
+        own_id, state = self._kit.caller.node_id, self._kit.membership.partition(self.place)
+        others = [node for node in state.replicas if node not in (own_id, state.leader)]
+        first = [] if state.leader is None or state.leader == own_id else [state.leader]
+        # Its own checkpoint may be of the log's history where its rows are not.
+        return [*first, *others, own_id]
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def _set_alarm(self, active: ActiveShard) -> None:
+        at_ms, clock = active.shard.next_ms(), self._kit.clock
+        self._alarm.move(None if at_ms is None else clock.monotonic_ms() + max(0, at_ms - clock.wall_ms()))
+
+    def _due(self) -> None:
+        active = self.active
+        if active is None or not active.loaded:
+            return
+        for command in active.shard.due(self._kit.clock.wall_ms()):
+            active.submit(command, lambda _: None)
+        self._set_alarm(active)
+
+
+def cut_offset(lowest_checkpoint: int, own_floor: int) -> int:
+    """Below this a leader may cut: the lowest of the older checkpoints of all in sync, its own included."""
+    return min(lowest_checkpoint, own_floor)
+
+
+class Runtime:
+    """Shards of some kinds. To be made before the broker starts; `states` are opened for the first shard of rows."""
+
+    def __init__(self, kit: RuntimeParts, kinds: Sequence[ShardKind[Any]]) -> None:
+        self._kit = kit
+        self._kinds = {kind.stream: kind for kind in kinds}
+        self._replicas: dict[tuple[str, int], _Replica] = {}
+        self._read_ms = -_READ_MS
+        kit.caller.server.handle(FETCH_ROWS, self._serve)
+        if kit.states is not None:
+            self._opening = Retry(kit.clock, kit.deadlines, kit.states.open)
+            kit.states.not_opened = self._opening.failed
+            kit.states.restored = partial(self._each, _Replica.restored)
+            kit.states.kept = partial(self._each, _Replica.advanced)
+            kit.states.is_read = lambda: kit.clock.monotonic_ms() - self._read_ms < _READ_MS
+
+    # -- what is asked of it ------------------------------------------------------------------------
+
+    def submit(self, stream: str, partition: int, command: Any, done: AnswerDone) -> None:
+        """`done` gets the answer once what the command came to is committed and applied, or why there is none.
+
+        NotCoordinator, CoordinatorLoading where another node is to be asked, or this one again; what the log says.
+        """
+        try:
+            active = self._active(stream, partition)
+        except DuramenError as error:
+            done(error)
+        else:
+            active.submit(command, done)
+
+    def read(
+        self, stream: str, partition: int, query: Callable[[Any, StateRows], object],
+        done: Callable[[object], None], *, at_least: int = 0,
+    ) -> None:  # fmt: skip
+        """`done` gets what `query` finds of the shard and its rows once all below `at_least` is in them, or an error.
+
+        An answer's `end_offset` makes a client see what it wrote, whichever node leads.
+        """
+        try:
+            active, replica = self._active(stream, partition), self._replicas[stream, partition]
+        except DuramenError as error:
+            done(error)
+            return
+        rows, answered = replica.rows, list[object]()
+
+        def answer(value: object) -> None:
+            if not answered:
+                answered.append(value)
+                deadline.cancel()
+                done(value)
+
+        def act() -> None:
+            try:
+                answer(query(active.shard, rows))
+            except DuramenError as error:
+                answer(error)
+
+        late = CoordinatorLoading(f"the state is not at offset {at_least} after {_READER_MS} ms")
+        deadline = self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _READER_MS, partial(answer, late))
+        active.read(at_least, act, answer)
+        replica.advanced()
+
+    def _active(self, stream: str, partition: int) -> ActiveShard:
+        replica = self._replicas.get((stream, partition))
+        if replica is None or replica.active is None:
+            raise NotCoordinator(f"this node does not coordinate partition {partition} of {stream}")
+        return replica.active
+
+    # -- what the broker says -----------------------------------------------------------------------
+
+    def _each(self, act: Callable[[_Replica], None]) -> None:
+        for replica in list(self._replicas.values()):
+            act(replica)
+
+    def _look(self) -> None:
+        """Streams may have been made, or be gone."""
+        found = dict[tuple[str, int], Partition]()
+        for name in self._kinds:
+            stream = self._kit.streams.find(name)
+            if stream is not None:
+                found |= {(name, partition.index): partition for partition in stream.partitions}
+        gone = [key for key, known in self._replicas.items() if found.get(key) is not known.partition]
+        for key in gone:
+            self._replicas.pop(key).end()
+        if self._kit.states is not None and gone:
+            self._kit.states.sweep()
+        for key, partition in found.items():
+            if key not in self._replicas:
+                replica = self._replicas[key] = _Replica(self._kit, self._kinds[key[0]], partition)
+                if self._kit.membership.first_role is None:
+                    replica.lead()  # a node that is alone leads all there is
+
+    def happened(self, _: object) -> None:
+        """An event of the metadata has taken effect."""
+        self._look()
+
+    def led(self, partition: Partition, leader_epoch: int | None) -> None:
+        """From here on this node leads a partition, in that epoch; None: no more."""
+        if partition.stream.name not in self._kinds:
+            return
+        self._look()
+        replica = self._replicas[partition.stream.name, partition.index]
+        replica.unlead()
+        if leader_epoch is not None:
+            replica.lead()
+
+    # -- what other nodes ask -----------------------------------------------------------------------
+
+    def _serve(self, request: FetchRows, done: Answered[RowsPage]) -> None:
+        def found(page: CheckpointPage | DuramenError) -> None:
+            done(page if isinstance(page, DuramenError) else page_of(page, request.number))
+
+        for replica in self._replicas.values():
+            stream_id, index = replica.place
+            if stream_id.bytes == request.stream and index == request.partition and self._kit.states is not None:
+                self._read_ms = self._kit.clock.monotonic_ms()
+                self._kit.states.page(
+                    replica.partition.log, request.checkpoint, request.start_offset, request.after, found
+                )  # fmt: skip
+                return
+        done(RequestInvalid(f"there are no rows of partition {request.partition} here"))

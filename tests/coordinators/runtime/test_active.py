@@ -1,0 +1,182 @@
+"""A shard at its leader: turns of commands, what fails to be stored or loaded, and how many may wait."""
+
+from collections.abc import Hashable, Iterable
+from itertools import pairwise
+from typing import cast
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import (
+    CoordinatorLoading,
+    DuramenError,
+    NotCoordinator,
+    NotEnoughReplicasAfterAppend,
+    StorageFailed,
+)
+from duramen.base.ports import StateRows
+from duramen.broker.partition import Partition
+from duramen.codec.batch import DecodedRecord, Header
+from duramen.coordinators.runtime.active import ActiveShard
+from duramen.coordinators.runtime.applying import Retry
+from duramen.coordinators.runtime.shard import Decision, ShardAnswer
+from duramen.sim.machine.clock import ManualClock, ManualWorker
+from duramen.storage.log.log import Log
+from duramen.storage.store import AppendDone
+
+
+class FakeLog:
+    end_offset = 0
+
+
+class FakePartition:
+    """Keeps what is to be stored until the test says what becomes of it."""
+
+    def __init__(self) -> None:
+        self.log = cast("Log", FakeLog())
+        self.stores: list[tuple[Header, AppendDone]] = []
+
+    def check_leads(self) -> None:
+        pass
+
+    def store(self, batch: bytearray, head: Header, done: AppendDone) -> None:
+        del batch
+        self.stores.append((head, done))
+
+
+class Sum:
+    """Adds numbers; decides on the sum."""
+
+    def key_of(self, command: int) -> Hashable:
+        return "sum" if command else None
+
+    def decide(self, command: int, rows: StateRows, now_ms: int) -> Decision:
+        del rows, now_ms
+        return Decision([(None, b"%d" % command)], command)
+
+    def apply(self, record: DecodedRecord) -> None:
+        pass
+
+    def next_ms(self) -> int | None:
+        return None
+
+    def due(self, now_ms: int) -> Iterable[object]:
+        del now_ms
+        return ()
+
+
+class Leader:
+    def __init__(self) -> None:
+        self.partition = FakePartition()
+        self.worker = ManualWorker()
+        self.answers: list[ShardAnswer | DuramenError] = []
+        self.active = ActiveShard(
+            Sum(), cast("Partition", self.partition), cast("StateRows", None), ManualClock(), self.worker.soon
+        )
+
+    def submit(self, command: int) -> None:
+        self.active.submit(command, self.answers.append)
+        self.worker.settle()
+
+    def stored(self, base_offset: int, error: DuramenError | None = None) -> None:
+        self.partition.stores.pop(0)[1](base_offset, error)
+        self.worker.settle()
+
+
+def ids(answers: list[ShardAnswer | DuramenError]) -> list[str]:
+    return [answer.id if isinstance(answer, DuramenError) else "well" for answer in answers]
+
+
+def test_a_command_is_decided_once_that_before_it_is_applied() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    leader.submit(1)
+    leader.submit(2)
+    assert [head.records for head, _ in leader.partition.stores] == [1]
+    leader.stored(0)
+    assert (leader.answers, leader.partition.stores) == ([], [])
+    leader.active.advanced(1)
+    leader.worker.settle()
+    assert leader.answers == [ShardAnswer(1, 1)]
+    assert len(leader.partition.stores) == 1
+
+
+def test_what_is_not_known_to_be_stored_is_read_before_more_is_decided() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    for command in (1, 2):
+        leader.submit(command)
+    cast("FakeLog", leader.partition.log).end_offset = 1
+    leader.stored(0, NotEnoughReplicasAfterAppend("too few"))
+    assert ids(leader.answers) == [NotEnoughReplicasAfterAppend.id, CoordinatorLoading.id]
+    leader.submit(3)
+    assert ids(leader.answers)[2:] == [CoordinatorLoading.id]
+    leader.active.advanced(1)
+    leader.submit(4)
+    assert len(leader.partition.stores) == 1
+
+
+def test_it_is_loaded_again_where_nothing_was_appended() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    leader.submit(1)
+    leader.stored(0, StorageFailed("the disk is full"))
+    leader.submit(2)
+    assert ids(leader.answers) == [StorageFailed.id]
+    assert len(leader.partition.stores) == 1
+
+
+def test_those_under_way_hear_that_it_is_not_known_when_leadership_ends() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    leader.submit(1)
+    leader.active.end(NotCoordinator("another leads"))
+    leader.stored(0)
+    assert ids(leader.answers) == [NotCoordinator.id]
+
+
+def test_a_load_that_goes_on_failing_is_told() -> None:
+    leader = Leader()
+    cast("FakeLog", leader.partition.log).end_offset = 5
+    leader.active.reload(CoordinatorLoading("to begin with"))
+    leader.active.advanced(3)
+    leader.submit(1)
+    leader.active.advanced(3, StorageFailed("damaged"))
+    leader.submit(1)
+    leader.active.advanced(5)
+    leader.submit(1)
+    assert ids(leader.answers) == [CoordinatorLoading.id, StorageFailed.id]
+    assert len(leader.partition.stores) == 1
+
+
+def test_so_many_commands_wait_and_no_more() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    for command in range(1, 10_001):
+        leader.active.submit(command, leader.answers.append)
+    assert leader.answers == []
+    leader.submit(1)
+    assert ids(leader.answers) == [CoordinatorLoading.id]
+    leader.stored(0)
+    leader.active.advanced(1)
+    leader.submit(1)
+    assert ids(leader.answers) == [CoordinatorLoading.id, "well"]
+
+
+def test_what_fails_is_tried_later_and_later_and_told_after_some_time() -> None:
+    clock, deadlines, tries, told = ManualClock(), Deadlines(), list[int](), list[bool]()
+
+    def again() -> None:
+        tries.append(clock.monotonic_ms())
+        retry.failed(StorageFailed("damaged"))
+        told.append(retry.error is not None)
+
+    retry = Retry(clock, deadlines, again)
+    again()
+    while len(tries) < 12:
+        clock.advance((deadlines.next_ms() or 0) - clock.monotonic_ms())
+        deadlines.fire(clock.monotonic_ms())
+    waits = [after - before for before, after in pairwise(tries)]
+    assert waits == sorted(waits)
+    assert waits[-1] == waits[-2] == 5_000
+    assert told == [False] * 4 + [True] * 8
+    retry.went_well()
+    assert retry.error is None
