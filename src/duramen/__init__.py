@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duramen import aio, errors, spark, testing
     from duramen.client.api.client import Client, connect
     from duramen.client.api.records import Batch, NewRecord, Place, Record
+    from duramen.client.api.snapshots import Snapshot
     from duramen.client.api.values import (
         GroupDetails,
         GroupInfo,
@@ -44,6 +45,7 @@ __all__ = [
     "PartitionInfo",
     "Place",
     "Record",
+    "Snapshot",
     "StreamInfo",
     "__version__",
     "aio",
@@ -56,7 +58,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES: Final = ("aio", "errors", "spark", "testing")
-_HOMES: Final = {"Client": "client", "connect": "client"} | dict.fromkeys(
+_HOMES: Final = {"Client": "client", "connect": "client", "Snapshot": "snapshots"} | dict.fromkeys(
     ("Batch", "NewRecord", "Place", "Record"), "records"
 )
 

@@ -27,6 +27,8 @@ from duramen.client.api.reader import RecordReader as Reader
 from duramen.client.api.reader import wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable
 from duramen.client.api.replication_wait import wait_replicated
+from duramen.client.api.snapshots import AsyncSnapshot as Snapshot
+from duramen.client.api.snapshots import Vector, positions, vector_of
 from duramen.client.api.thread import OwnThread
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
 from duramen.client.api.writer import ProduceJob as Job
@@ -35,7 +37,7 @@ from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES
 from duramen.client.http import HttpExchange as Exchange
 from duramen.client.http import HttpNode as Server
 
-__all__ = ["Client", "Groups", "Streams", "connect"]
+__all__ = ["Client", "Groups", "Snapshot", "Streams", "connect"]
 
 _T = TypeVar("_T")
 
@@ -196,6 +198,18 @@ class Client:
         >>> await client.wait_replicated("seats", place.partition, place.offset, node=1)
         """
         await self.run(wait_replicated(stream, partition, position, timeout_s, node, time.monotonic))
+
+    async def snapshot(self, stream: str, *, at: Vector | None = None) -> Snapshot:
+        """A keyed stream as it is now, or as it was `at` another time; more in `duramen.Client.snapshot`.
+
+        >>> await client.streams.create("belts", config={"keyed": True})
+        StreamInfo(...)
+        >>> places = await client.produce("belts", [duramen.NewRecord(f"LH {number}", key="3") for number in (1, 2)])
+        >>> [record.text async for record in await client.snapshot("belts", at={0: 1})]
+        ['LH 1']
+        """
+        self._check()
+        return Snapshot(self.run, stream, await self.run(positions(stream)) if at is None else vector_of("at", at))
 
     def consume(
         self,

@@ -46,6 +46,7 @@ __all__ = [
     "IllegalGeneration",
     "InconsistentProtocol",
     "InputInvalid",
+    "KeyedTransactionRefused",
     "LeaderUnavailable",
     "LogDamaged",
     "MemberIdRequired",
@@ -109,6 +110,7 @@ __all__ = [
     "StreamExists",
     "StreamNoTable",
     "StreamNotFound",
+    "StreamNotKeyed",
     "SubjectInvalid",
     "SystemFailed",
     "TableAhead",
@@ -402,7 +404,7 @@ class SnapshotLeaseExpired(DuramenError):
 
     id = "snapshot-lease-expired"
     safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Open a new snapshot, and renew its lease before `snapshot.lease.ms` are over."
+    remedy = "Open a new snapshot, and renew its lease before it ends."
 
 
 class SnapshotLeaseNotFound(DuramenError):
@@ -410,7 +412,7 @@ class SnapshotLeaseNotFound(DuramenError):
 
     id = "snapshot-lease-not-found"
     safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Look with `duramen snapshot list` which there are."
+    remedy = "Open a new snapshot."
 
 
 class SnapshotNotReached(DuramenError):
@@ -418,7 +420,7 @@ class SnapshotNotReached(DuramenError):
 
     id = "snapshot-not-reached"
     safe = "Nothing was read; repeating is safe."
-    remedy = "Repeat in a moment, or open the newest snapshot."
+    remedy = "Repeat in a moment, or read the newest snapshot."
 
 
 class SnapshotStartOver(DuramenError):
@@ -434,7 +436,7 @@ class SnapshotTooOld(DuramenError):
 
     id = "snapshot-too-old"
     safe = "Nothing was read; repeating gives the same answer."
-    remedy = "Open a newer one; `snapshot.retention.ms`, or a lease, keeps snapshots for longer."
+    remedy = "Read a newer one; `snapshot.retention.ms` keeps snapshots for longer."
 
 
 class StorageFailed(DuramenError):
@@ -472,6 +474,22 @@ class BatchInvalid(DuramenError):
     id = "batch-invalid"
     safe = "The batch was not stored; repeating it as it is gives the same answer."
     remedy = "Correct what the message names: a key that is missing, or a client older than Kafka 0.11."
+
+
+class KeyedTransactionRefused(DuramenError):
+    """A producer sent a batch of a transaction to a keyed stream, which takes none."""
+
+    id = "keyed-transaction-refused"
+    safe = "The batch was not stored; repeating it gives the same answer."
+    remedy = "Abort the transaction and write without one, or to a stream that is not keyed."
+
+
+class StreamNotKeyed(DuramenError):
+    """Snapshots are read of keyed streams only."""
+
+    id = "stream-not-keyed"
+    safe = "Nothing was read; repeating gives the same answer."
+    remedy = "Set `keyed=true`; a stream needs `cleanup.policy=compact` for it."
 
 
 class BatchTooLarge(DuramenError):

@@ -10,6 +10,7 @@ from duramen.base.errors import (
     DeletionRefused,
     DuramenError,
     FencedLeaderEpoch,
+    KeyedTransactionRefused,
     OffsetNotAvailable,
     OffsetOutOfRange,
     TimestampInvalid,
@@ -108,6 +109,7 @@ class StreamRules(Protocol):
     deleted: bool
     append_time: bool
     compacted: bool
+    keyed: bool
     kept: str  # why records are not deleted by request; empty where they are
     max_message_bytes: int
     decoded_limit_bytes: int
@@ -274,6 +276,11 @@ class Partition:
     ) -> None:  # fmt: skip
         if not head.attributes & TRANSACTIONAL:
             self._admitted(came, batch, head, done, None)
+        elif self.stream.keyed:
+            error: DuramenError = KeyedTransactionRefused(
+                f"stream {self.stream.name} is keyed and takes no transactions"
+            )
+            self._admitted(came, batch, head, done, error)
         elif admit is not None:
             admit(self, head, partial(self._admitted, came, batch, head, done))
         else:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from duramen.base.catalogue_keyed import KEYED
 from duramen.base.errors import StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Counter, Metrics
@@ -40,6 +41,7 @@ class Stream:
         "deleted",
         "id",
         "kept",
+        "keyed",
         "max_message_bytes",
         "name",
         "partitions",
@@ -86,6 +88,7 @@ class Stream:
         if self.recompressing is not None:
             self.recompressing.form, self.recompressing.limit_bytes = form, self.decoded_limit_bytes
         self.compacted = "compact" in config.text("cleanup.policy")
+        self.keyed = bool(config[KEYED])
         self.kept = ""
         if state.internal:
             self.kept = f"{self.name} is the broker's own"

@@ -1,6 +1,6 @@
 """Where a view stood at which time: so an age becomes a position. Pure."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 __all__ = ["PositionSample", "Samples"]
@@ -39,6 +39,11 @@ class Samples:
         """The last sample that is not younger; the beginning where there is none."""
         at = bisect_right(self._kept, time_ms, key=lambda one: one.time_ms)
         return self._kept[at - 1] if at else PositionSample(0, self._base, self._base)
+
+    def after(self, time_ms: int) -> PositionSample | None:
+        """The first sample that is not older; None where there is none."""
+        at = bisect_left(self._kept, time_ms, key=lambda one: one.time_ms)
+        return self._kept[at] if at < len(self._kept) else None
 
     def at(self, position: int) -> PositionSample:
         """The last sample at or before the position; the beginning where there is none."""

@@ -162,6 +162,10 @@ class KeyedView:
         self.s0 = max(self.s0, s0)
         self.prev.drop_below(self.s0)
 
+    def raise_horizon(self, horizon: int) -> None:
+        """Tombstones of what counts below may be gone; the horizon never falls."""
+        self.horizon = max(self.horizon, horizon)
+
     def dropping(self, first: int, tombstones: PositionSample | None = None) -> Dropping:
         """What of the offsets from `first` to S0 may go; `tombstones` is what `tombstone_bound` says.
 

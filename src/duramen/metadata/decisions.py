@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.catalogue import STREAM
+from duramen.base.catalogue_keyed import CLEANUP_POLICY, KEYED, keyed_problem
 from duramen.base.catalogue_tables import table_problem
 from duramen.base.errors import (
     ConfigInvalid,
@@ -120,10 +121,17 @@ def _canonical(config: Mapping[str, str]) -> dict[str, str]:
     least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", float("inf"))
     if float(least) > float(most):
         raise ConfigInvalid(f"min.compaction.lag.ms is {least}: more than max.compaction.lag.ms, which is {most}")
-    problem = table_problem(values)
+    problem = keyed_problem(values) or table_problem(values)
     if problem is not None:
         raise ConfigInvalid(problem)
     return {name: config_text(value) for name, value in values.items()}
+
+
+def _compacted(config: Mapping[str, str]) -> Mapping[str, str]:
+    """The config of a new stream: a keyed one is compacted unless it says otherwise."""
+    if check_config(config).get(KEYED) and CLEANUP_POLICY not in config:
+        return {**config, CLEANUP_POLICY: "compact"}
+    return config
 
 
 def create_stream(
@@ -145,6 +153,7 @@ def create_stream(
         raise NameInvalid(f"the name {wish.name} does not fit: {_OWN_PREFIX} begins the broker's own")
     if not 1 <= wish.partitions <= LARGEST_PARTITIONS:
         raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {wish.partitions}")
+    wish = wish._replace(config=_compacted(wish.config))
     config = _canonical(wish.config)
     for subject in wish.subjects:
         check_subject(subject)

@@ -26,6 +26,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.replication_wait import wait_replicated
 from duramen.broker.streams import BrokerStreams
+from duramen.broker.views.views import KeyedViews
 from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.controller.admin.completeness import Completeness
 from duramen.controller.admin.unclean import UncleanElections
@@ -118,8 +119,7 @@ class Broker:
         self._deadlines = deadlines
         self._report = report
         self._stopping = False
-        self.settings = settings
-        self.metrics = metrics
+        self.settings, self.metrics = settings, metrics
         self.store = store
         self.store.compactor.report = report
         store.quarantine.report_to(report)
@@ -140,6 +140,7 @@ class Broker:
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
             metrics, report,
         )  # fmt: skip
+        self.views = KeyedViews(self.streams, store, ports.clock, deadlines, ports.randomness, report, alone=alone)
         self._transaction_log = TransactionLog(store, ports.clock)
         shares = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
         self._shares = ShareStates(store, shares, ports.clock, report, alone=alone)
@@ -261,6 +262,7 @@ class Broker:
     def _joined(self, done: Done, error: DuramenError | None) -> None:
         if error is None:
             self._remove_orphans()
+            self.views.remove_leftovers()
             self._unclean.happened(None)
         done(error)
 
@@ -291,7 +293,7 @@ class Broker:
         self.membership.stop()
         self.groups.stop()
         self.transactions.stop()
-        self._offsets.flush(lambda _: self._shares.flush(lambda _: self.store.stop(done)))
+        self.views.stop(lambda: self._offsets.flush(lambda _: self._shares.flush(lambda _: self.store.stop(done))))
 
     @property
     def metadata_state(self) -> ControllerState:
@@ -433,6 +435,11 @@ class Broker:
         Its partitions have as many replicas, or those of `assignment`; without both as many as the settings say, where
         there are so many nodes. One that is bound to subjects is listened for when it is `done`.
         """
+        try:
+            self.views.check_config(wish.config)
+        except DuramenError as error:
+            done(error)
+            return
         request = self._creation(wish, replication_factor, assignment, idempotent=idempotent)
         created = self._when_whole(wish.name, self._after_listening(done) if wish.subjects else done)
         self.membership.ask(request, settled(created))
@@ -466,6 +473,7 @@ class Broker:
         self, wish: Definition, *, replication_factor: int | None = None, assignment: Assignment | None = None
     ) -> None:
         """Raise what `create_stream` would end with."""
+        self.views.check_config(wish.config)
         self.membership.check(self._creation(wish, replication_factor, assignment, idempotent=False))
 
     def delete_stream(self, name: str, done: Done) -> None:
@@ -487,6 +495,11 @@ class Broker:
         self, name: str, changes: Mapping[str, str | None], done: Done, *, whole: bool = False
     ) -> None:
         """Change a stream's config; None sets a name back to its default, `whole` all that are not named."""
+        try:
+            self.views.check_config(changes)
+        except DuramenError as error:
+            done(error)
+            return
         self.membership.ask(ConfigureStream(name, changes, whole), settled(done))
 
     def alter_quotas(self, entity: Entity, changes: Sequence[tuple[str, float | None]], done: Done) -> None:

@@ -63,6 +63,7 @@ class Store:
         limits: StoreLimits,
     ) -> None:
         """Blocking: begins a file of the WAL, and writes a checkpoint that stands there. Raises OSError."""
+        self.files = files
         self.directory_id = directory.id.bytes
         self.node_epoch = recovered.node_epoch
         self.next_log_id = recovered.next_log_id

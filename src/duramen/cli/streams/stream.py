@@ -65,6 +65,9 @@ def command() -> None:
     help="On how many nodes each partition is [default: default.replication.factor, or as many as there are]",
 )
 @click.option(
+    "--keyed", is_flag=True, help="Read it as snapshots, each key once: sets keyed=true and cleanup.policy=compact."
+)
+@click.option(
     "--config",
     "configs",
     metavar="KEY=VALUE",
@@ -79,12 +82,15 @@ def _create(
     subjects: Sequence[str],
     partitions: int | None,
     replication_factor: int | None,
+    keyed: bool,
     configs: dict[str, str],
     format_: str,
     server: NodeAddress,
 ) -> None:
     """Create the stream NAME; one that exists with the same definition is as good."""
     wish: dict[str, object] = {"name": name, "subjects": list(subjects), "config": configs}
+    if keyed:
+        configs["keyed"] = "true"
     if partitions is not None:
         wish["partitions"] = partitions
     if replication_factor is not None:

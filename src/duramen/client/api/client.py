@@ -15,11 +15,12 @@ from duramen.client.api.offset_ranges import Where, text_of
 from duramen.client.api.reader import RecordReader, wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable
 from duramen.client.api.replication_wait import wait_replicated
+from duramen.client.api.snapshots import Snapshot, Vector, positions, vector_of
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
 from duramen.client.api.writer import ProduceJob, RecordWriter, codec_of
 from duramen.client.http import HttpNode
 
-__all__ = ["Client", "Groups", "Streams", "connect"]
+__all__ = ["Client", "Groups", "Snapshot", "Streams", "connect"]
 
 _T = TypeVar("_T")
 
@@ -168,6 +169,23 @@ class Client:
         >>> client.wait_replicated("vouchers", place.partition, place.offset)
         """
         self.run(wait_replicated(stream, partition, position, timeout_s, node, time.monotonic))
+
+    def snapshot(self, stream: str, *, at: Vector | None = None) -> Snapshot:
+        """A keyed stream as it is now, with everything that was acknowledged before, or as it was `at` another time.
+
+        It costs nothing until it is read, for `snapshot.retention.ms` at least. Raises StreamNotKeyed, StreamNotFound,
+        RequestInvalid …
+
+        >>> client.streams.create("seats-by-row", config={"keyed": True})
+        StreamInfo(...)
+        >>> places = client.produce("seats-by-row", [NewRecord("free", key="7A"), NewRecord("taken", key="7A")])
+        >>> {record.key: record.text for record in client.snapshot("seats-by-row")}
+        {b'7A': 'taken'}
+        >>> [record.text for record in client.snapshot("seats-by-row", at={0: 1})]
+        ['free']
+        """
+        self._check()
+        return Snapshot(self.run, stream, self.run(positions(stream)) if at is None else vector_of("at", at))
 
     def consume(
         self,

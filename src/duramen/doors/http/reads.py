@@ -19,7 +19,7 @@ from duramen.service.forwarding.memory import Room
 from duramen.storage.scan import read_slice
 from duramen.storage.segment.reader import Slice
 
-__all__ = ["HttpReads"]
+__all__ = ["HttpReads", "record_info", "record_size"]
 
 _AT_ONCE: Final = 2  # pages that are read and decoded at a time: each may hold a large batch
 _MOST_WAITING: Final = 50  # half of the connections; beyond that, answers come at once
@@ -135,25 +135,27 @@ def _decoded(data: bytes, page: _Page) -> _Decoded:
             for record in records(view[position:seen], limit_bytes=page.decoded_limit_bytes):
                 if record.offset < page.offset:
                     continue
-                size += _size(record)
+                size += record_size(record)
                 if found and (len(found) >= page.limit or size > page.max_bytes):
                     return _Decoded(found, record.offset, seen)
-                found.append(_info(record, page))
+                found.append(record_info(record, page.topic, page.partition))
         next_offset = max(next_offset, head.next_offset)
         if len(found) >= page.limit:
             break
     return _Decoded(found, next_offset, seen)
 
 
-def _size(record: DecodedRecord) -> int:
+def record_size(record: DecodedRecord) -> int:
+    """Bytes of key, value and headers."""
     headers = sum(len(name) + len(content or b"") for name, content in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
-def _info(record: DecodedRecord, page: _Page) -> RecordInfo:
+def record_info(record: DecodedRecord, topic: str, partition: int) -> RecordInfo:
+    """A record as JSON has it."""
     headers = [(_name(name), json_of(content)) for name, content in record.headers]
     key, value = json_of(record.key), json_of(record.value)
-    return RecordInfo(page.topic, page.partition, record.offset, record.timestamp, key, value, headers)
+    return RecordInfo(topic, partition, record.offset, record.timestamp, key, value, headers)
 
 
 def _name(name: bytes) -> str | Base64:

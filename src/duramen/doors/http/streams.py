@@ -25,6 +25,7 @@ from duramen.doors.http.types.types import (
     StreamList,
     StreamsQuery,
     StreamWish,
+    ViewInfo,
 )
 from duramen.metadata.decisions import Definition, wide_subjects
 from duramen.metadata.partitions import PartitionId
@@ -89,7 +90,19 @@ def _partition(partition: Partition, stream: Stream, broker: Broker) -> Partitio
         _damaged(log),
         _late(log),
         [_floor(floor) for floor in floors_of(log) if floor.offset < log.high_watermark],
+        _view(broker, stream, partition),
     )
+
+
+def _view(broker: Broker, stream: Stream, partition: Partition) -> ViewInfo | None:
+    view = broker.views.find(partition, stream)
+    if view is None:
+        return None
+    facts, bounds = view.facts, view.bounds
+    return ViewInfo(
+        facts.position, max(0, partition.log.high_watermark - facts.position), bounds.s0, bounds.horizon, facts.keys,
+        facts.records, facts.memory_bytes, facts.problem,
+    )  # fmt: skip
 
 
 def _floor(floor: Floor) -> FloorInfo:

@@ -10,6 +10,7 @@ __all__ = ["floors_of"]
 _COMMITTED: Final = "high watermark"
 _TRANSACTION: Final = "open transaction"
 _COPY: Final = "copy"
+_SNAPSHOTS: Final = "snapshots"
 
 
 def floors_of(log: Log) -> list[Floor]:
@@ -22,6 +23,8 @@ def floors_of(log: Log) -> list[Floor]:
     waiting = next((one.base_offset for one in log.segments if one.copied < one.size and not one.volatile), None)
     if waiting is not None:
         floors.append(Floor(_COPY, waiting, compaction=False))
+    if log.view_floor is not None:
+        floors.append(Floor(_SNAPSHOTS, log.view_floor, retention=False))
     for floor in log.config.floors:
         offset = floor.offsets.get(log.key.partition, 0)
         floors.append(Floor(floor.name, offset, compaction=False, multiple=floor.multiple))

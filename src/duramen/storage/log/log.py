@@ -89,6 +89,7 @@ class Log(ReadableLog):
         "switching_to",
         "takeovers",
         "version",
+        "view_floor",
         "written",
     )
 
@@ -114,6 +115,7 @@ class Log(ReadableLog):
         self.cut_again = False  # by a recovery, with what was appended since: only the WAL says of its last cut
         self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
         self.version = 0  # grows with every change of what `state` says
+        self.view_floor: int | None = None  # the oldest snapshot of a keyed stream; None: the log has no view
         self.saved: tuple[int, bytes] | None = None  # the version that the newest checkpoint has, encoded
         self.written = False  # whether the log has a LOG_CREATED frame or a checkpoint entry
         self.introduced = 0  # the WAL position after the frames that introduced its newest epoch

@@ -50,6 +50,7 @@ __all__ = [
     "StreamList",
     "StreamWish",
     "StreamsQuery",
+    "ViewInfo",
 ]
 
 MOST_RECORDS: Final = 10_000
@@ -204,6 +205,23 @@ class FloorInfo(msgspec.Struct):
     multiple: int | None
 
 
+class ViewInfo(msgspec.Struct):
+    """The view of a partition of a keyed stream: everything below `position` is applied, `lag` records are not.
+
+    Snapshots can be read from `oldest` to `position`, changes since snapshots from `horizon` on. `keys` counts
+    deleted ones too, `records` those since `oldest`. `problem`: why the view stands still; empty where it does not.
+    """
+
+    position: int
+    lag: int
+    oldest: int
+    horizon: int
+    keys: int
+    records: int
+    memory_bytes: int
+    problem: str
+
+
 class PartitionInfo(msgspec.Struct):
     """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
 
@@ -225,6 +243,7 @@ class PartitionInfo(msgspec.Struct):
     damaged: list[DamagedRange]
     late: LateRecords | None = None
     floors: list[FloorInfo] = []
+    view: ViewInfo | None = None
 
 
 class GapInfo(msgspec.Struct):

@@ -16,6 +16,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.BatchCorrupt: ErrorCode.CORRUPT_MESSAGE,
     errors.BatchDiffers: ErrorCode.INVALID_TXN_STATE,
     errors.BatchInvalid: ErrorCode.INVALID_RECORD,
+    errors.KeyedTransactionRefused: ErrorCode.INVALID_RECORD,
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.ClusterNotAuthorized: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     errors.ClusterDiffers: ErrorCode.INCONSISTENT_CLUSTER_ID,

@@ -1,0 +1,40 @@
+"""The settings of keyed streams, and which configs of a stream contradict them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from duramen.base.lists import entries
+from duramen.base.settings import Setting, Value
+
+__all__ = ["CLEANUP_POLICY", "KEYED", "STREAM_SETTINGS", "keyed_problem"]
+
+KEYED: Final = "keyed"
+CLEANUP_POLICY: Final = "cleanup.policy"
+_HOUR_MS: Final = 3_600_000
+
+# fmt: off
+STREAM_SETTINGS: Final = (
+    Setting(KEYED, "flag", False,
+            "Whether the stream is read as snapshots: each key once, at its newest record. It needs "
+            "`cleanup.policy=compact`, which a new stream gets with it. Every record needs a key, and transactional "
+            "batches are refused.",
+            scope="stream", dynamic=True),
+    Setting("snapshot.retention.ms", "integer", _HOUR_MS,
+            "How long a snapshot of a keyed stream can be read after its records were superseded: compaction keeps "
+            "what a snapshot of that age shows.",
+            scope="stream", dynamic=True, unit="ms", minimum=0),
+)
+# fmt: on
+
+
+def keyed_problem(values: Mapping[str, Value]) -> str | None:
+    """Why these configs of a stream, of which not all need be given, cannot be a keyed one's; None where they can."""
+    if not values.get(KEYED):
+        return None
+    policy = values.get(CLEANUP_POLICY)
+    if policy is None or entries(str(policy)) != ["compact"]:
+        given = "is not set for this stream" if policy is None else f"is {policy or 'empty'}"
+        return f"keyed=true needs cleanup.policy=compact, and that {given}"
+    if values.get("durability") == "memory":
+        return "keyed=true needs records that outlive a restart, and durability is memory: set sync or os"
+    return None

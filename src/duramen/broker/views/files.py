@@ -1,0 +1,68 @@
+"""A view on its way to the disk and back: what the jobs of one view do with its files. Blocking."""
+
+from typing import Final, NamedTuple
+
+from duramen.base.errors import CheckpointInvalid
+from duramen.base.ports import FileSystem
+from duramen.keyed.checkpoint import LogPositions, encode, newest, restore
+from duramen.keyed.kernel import Kernel
+from duramen.keyed.pagefiles import PageFiles, read_checkpoints, write_checkpoint
+from duramen.keyed.view import KeyedView
+
+__all__ = ["VIEWS_DIRECTORY", "LoadedView", "ViewFiles"]
+
+VIEWS_DIRECTORY: Final = "keyed"
+
+
+class LoadedView(NamedTuple):
+    """A view, restored or empty, and what was wrong with checkpoints that are not used."""
+
+    view: KeyedView
+    wrong: list[str]
+
+
+class ViewFiles:
+    """The files of one view: pages, and a checkpoint of two generations."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self.directory = directory
+        self._files = files
+        self._pages: PageFiles | None = None
+        self._generation = 0
+        self._needed = 0  # the first page that the checkpoint before needs
+
+    def load(self, kernel: Kernel, log: LogPositions, secret: bytes, *, anew: bool) -> LoadedView:
+        """The view as the newest sound checkpoint has it, else an empty one from the log's start on."""
+        found, wrong = None, list[str]()
+        if not anew:
+            found, wrong = newest(read_checkpoints(self._files, self.directory), log, kernel.hash_id)
+        if found is not None:
+            self._pages = PageFiles(self._files, self.directory)
+            try:
+                view = restore(found, kernel, self._pages)
+            except CheckpointInvalid as error:
+                wrong.append(str(error))
+            else:
+                self._generation = found.generation
+                self._needed = found.pages[0].number if found.pages else found.next_page
+                self._pages.sweep(self._needed, found.next_page)
+                return LoadedView(view, wrong)
+        self.remove()
+        self._pages = PageFiles(self._files, self.directory)
+        self._generation = self._needed = 0
+        return LoadedView(KeyedView(kernel, log.start_offset, secret, self._pages), wrong)
+
+    def save(self, view: KeyedView, log: LogPositions) -> None:
+        """Write a checkpoint, and remove the pages that neither it nor the one before needs."""
+        if self._pages is None:
+            raise AssertionError("a view is loaded before it is saved")
+        self._pages.write()
+        self._generation += 1
+        write_checkpoint(self._files, self.directory, encode(view, log, self._generation), self._generation)
+        next_page, written, _ = view.prev.state()
+        self._pages.sweep(self._needed, next_page)
+        self._needed = written[0].number if written else next_page
+
+    def remove(self) -> None:
+        """Remove everything."""
+        self._files.remove_directory(self.directory)

@@ -1,0 +1,431 @@
+"""The view of one partition at work: it applies what is committed, in jobs, one at a time; nobody's append waits."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import CheckpointInvalid, DuramenError
+from duramen.base.ports import Buffer, Clock
+from duramen.broker.partition import Partition
+from duramen.broker.views.files import LoadedView, ViewFiles
+from duramen.keyed.checkpoint import LogPositions
+from duramen.keyed.dropping import next_s0
+from duramen.keyed.kernel import Kernel
+from duramen.keyed.snapshots import SnapshotBounds
+from duramen.keyed.view import KeyedView, VisibleRecords
+from duramen.storage.scan import read_slice
+from duramen.storage.segment.reader import Blocked
+from duramen.storage.store import Store
+
+__all__ = ["RunningView", "ViewFacts", "ViewParts", "ViewTimes"]
+
+_READ_BYTES: Final = 1 << 20
+_SAMPLE_MS: Final = 1000
+_SAVE_MS: Final = 60_000
+_SAVE_RECORDS: Final = 5_000_000
+_RETRY_MS: Final = 60_000
+_SHOWN: Final = 4  # windows of bits that are kept for the next page, 1 MiB each for snapshots
+
+T = TypeVar("T")
+
+
+class ViewTimes(NamedTuple):
+    """`snapshot.retention.ms` and `delete.retention.ms` of the stream."""
+
+    snapshot_retention_ms: int
+    delete_retention_ms: int
+
+
+class ViewParts(NamedTuple):
+    """What a view needs of its node."""
+
+    store: Store
+    clock: Clock
+    deadlines: Deadlines
+    kernel: Kernel
+    report: Callable[[str], None]
+
+
+class ViewFacts(NamedTuple):
+    """What is said of a view: offsets, how many keys it knows, its records above S0, memory, and why it stands."""
+
+    position: int = 0
+    s0: int = 0
+    horizon: int = 0
+    keys: int = 0
+    records: int = 0
+    memory_bytes: int = 0
+    problem: str = ""
+
+
+class _Needed(Exception):
+    """A committed transaction's records are to be read before the view can go on."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(first)
+        self.first = first
+
+
+class RunningView:
+    """`facts` are those of the last job's end. While it is being built, compaction of the log waits."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        stream_id: bytes,
+        files: ViewFiles,
+        secret: bytes,
+        times: ViewTimes,
+        parts: ViewParts,
+    ) -> None:
+        self.partition = partition
+        self.facts = ViewFacts()
+        self._stream_id = stream_id
+        self._files = files
+        self._secret = secret
+        self._times = times
+        self._parts = parts
+        self._view: KeyedView | None = None
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._working = False
+        self._reading = False
+        self._woken = False
+        self._closed = False
+        self._deadline: Deadline | None = None
+        self._retry: Deadline | None = None
+        self._sampled = self._saved = -1
+        self._saved_ms = 0
+        self._held: dict[int, bytes] = {}
+        self._shown: deque[tuple[tuple[int, int | None, int, int], VisibleRecords]] = deque(maxlen=_SHOWN)
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+
+    def start(self) -> None:
+        """Restore the view, or build it from the log."""
+        self.partition.log.view_floor = self.partition.log.cleaned_offset
+        self.partition.waiting[self._advanced] = None
+        self._load(anew=False)
+
+    def use(self, times: ViewTimes) -> None:
+        """The stream's config is another."""
+        longer = times.delete_retention_ms > self._times.delete_retention_ms
+        self._times = times
+        if longer and self._view is not None:
+            # What compaction has stamped already goes after the shorter time.
+            self._do(self._distrust_tombstones, lambda _: None)
+
+    def close(self, *, remove: bool, done: Callable[[], None] = lambda: None) -> None:
+        """End, with a checkpoint, or with everything removed where the stream is not keyed any more."""
+        if self._closed:
+            done()
+            return
+        self.partition.waiting.pop(self._advanced, None)
+        for deadline in (self._deadline, self._retry):
+            if deadline is not None:
+                deadline.cancel()
+        if remove:
+            self.partition.log.view_floor = None
+            self._do(self._files.remove, lambda _: done())
+        elif self._view is not None and self._view.position != self._saved:
+            self._do(self._save, lambda _: done())
+        else:
+            self._do(lambda: None, lambda _: done())
+        self._closed = True
+        self._tell_waiting(everybody=True)
+
+    # -- jobs, one at a time -------------------------------------------------------------------------
+
+    def _do(self, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        if self._closed:
+            return
+
+        def run() -> None:
+            self._parts.store.run(job, partial(self._ended, done))
+
+        self._jobs.append(run)
+        self._next()
+
+    def _next(self) -> None:
+        if not self._working and self._jobs:
+            self._working = True
+            self._jobs.popleft()()
+
+    def _ended(self, done: Callable[[T | BaseException], None], result: T | BaseException) -> None:
+        self._working = False
+        self._note()
+        done(result)
+        self._tell_waiting(everybody=False)
+        self._next()
+
+    def _note(self) -> None:
+        """What others are told is what the last job left."""
+        view = self._view
+        if view is None:
+            return
+        self.facts = ViewFacts(
+            view.position, view.s0, view.horizon, len(view.latest), view.prev.records, view.memory_bytes,
+            self.facts.problem,
+        )  # fmt: skip
+        if not self._closed:
+            self.partition.log.view_floor = view.s0
+
+    def _keyed_view(self) -> KeyedView:
+        if self._view is None:
+            raise AssertionError("the view is not loaded")
+        return self._view
+
+    # -- loading and saving --------------------------------------------------------------------------
+
+    def _positions(self) -> LogPositions:
+        log = self.partition.log
+        return LogPositions(
+            self._stream_id, self.partition.index, log.start_offset, log.end_offset, log.takeovers.epoch_at
+        )
+
+    def _load(self, *, anew: bool) -> None:
+        self._view = None
+        positions = self._positions()
+        self._do(partial(self._files.load, self._parts.kernel, positions, self._secret, anew=anew), self._loaded)
+
+    def _loaded(self, result: LoadedView | BaseException) -> None:
+        if isinstance(result, BaseException):
+            self._failed(result)
+            return
+        for wrong in result.wrong:
+            self._parts.report(f"a view of {self.partition.stream.name} is built anew: {wrong}")
+        self._view = result.view
+        self._note()
+        self._saved = result.view.position
+        self._saved_ms = self._parts.clock.monotonic_ms()
+        self._go_on()
+
+    def _save(self) -> None:
+        self._files.save(self._keyed_view(), self._positions())
+
+    # -- applying ------------------------------------------------------------------------------------
+
+    def _advanced(self, _: Partition) -> None:
+        if not self._woken:
+            self._woken = True
+            self._parts.store.soon(self._wake)
+
+    def _wake(self) -> None:
+        self._woken = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        view = self._view
+        if self._closed or self._reading or view is None or self._retry is not None:
+            return
+        if view.position >= self.partition.log.high_watermark:
+            self._settle()
+            return
+        self._reading = True
+        self._read(view.position, self._apply)
+        self._arm(_SAMPLE_MS)
+
+    def _read(self, offset: int, take: Callable[[bytes | DuramenError | OSError], None]) -> None:
+        """Read whole batches from the one that holds `offset` on."""
+        try:
+            plan = self.partition.log.plan_read(offset, _READ_BYTES)
+        except DuramenError as error:
+            take(error)
+            return
+        if plan is None:
+            take(b"")
+        elif isinstance(plan, Blocked):
+            self._parts.store.unblock(plan, partial(self._unblocked, offset, take))
+        else:
+            read_slice(self._parts.store, plan, take)
+
+    def _unblocked(
+        self, offset: int, take: Callable[[bytes | DuramenError | OSError], None], error: BaseException | None
+    ) -> None:
+        if error is None:
+            self._read(offset, take)
+        else:
+            take(error if isinstance(error, OSError) else OSError(str(error)))
+
+    def _apply(self, data: bytes | DuramenError | OSError) -> None:
+        if not isinstance(data, bytes):
+            self._applied(data, data)
+            return
+        self._do(partial(self._apply_batches, data), partial(self._applied, data))
+
+    def _apply_batches(self, data: bytes) -> _Needed | None:
+        view = self._keyed_view()
+        try:
+            view.apply(data, self._held_records)
+        except _Needed as needed:
+            return needed
+        finally:
+            self._follow_compaction(view)
+        return None
+
+    def _held_records(self, first: int, _: int) -> Buffer:
+        found = self._held.pop(first, None)
+        if found is None:
+            raise _Needed(first)
+        return found
+
+    def _follow_compaction(self, view: KeyedView) -> None:
+        """What compaction has cleaned is there as of its end only: before this view was, or since its checkpoint."""
+        cleaned = self.partition.log.cleaned_offset
+        if view.s0 < cleaned <= view.position:
+            view.raise_s0(cleaned)
+            view.raise_horizon(cleaned)
+
+    def _applied(self, data: bytes | DuramenError | OSError, result: object) -> None:
+        if isinstance(result, BaseException) and not isinstance(result, _Needed):
+            self._reading = False
+            self._failed(result)
+        elif isinstance(result, _Needed):
+            self._read(result.first, partial(self._take_held, result.first, data))
+        else:
+            self._reading = False
+            self.facts = self.facts._replace(problem="")
+            self._parts.store.soon(self._go_on)
+
+    def _take_held(
+        self, first: int, data: bytes | DuramenError | OSError, found: bytes | DuramenError | OSError
+    ) -> None:
+        if isinstance(found, bytes):
+            self._held[first] = found
+            self._apply(data)
+        else:
+            self._applied(data, found)
+
+    def _failed(self, error: BaseException) -> None:
+        """The view stands still for a while; one whose pages are damaged is built anew."""
+        if self._closed:
+            return
+        if isinstance(error, CheckpointInvalid):
+            self._parts.report(f"a view of {self.partition.stream.name} is built anew: {error}")
+            self._load(anew=True)
+            return
+        if not isinstance(error, DuramenError | OSError):
+            raise error
+        if self.facts.problem != str(error):
+            where = f"partition {self.partition.index} of {self.partition.stream.name}"
+            self._parts.report(f"the view of {where} stands still, and is tried again each minute: {error}")
+        self.facts = self.facts._replace(problem=str(error))
+        self._retry = self._parts.deadlines.at(self._parts.clock.monotonic_ms() + _RETRY_MS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        if self._view is None:
+            self._load(anew=False)
+        else:
+            self._go_on()
+
+    # -- time ----------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Nothing is left to apply: what is left to do is done later, and nothing where there is nothing."""
+        view = self._keyed_view()
+        if view.position != self._sampled:
+            self._arm(_SAMPLE_MS)
+        elif view.s0 < view.position:
+            self._arm(max(_SAMPLE_MS, min(_SAVE_MS, self._times.snapshot_retention_ms // 8)))
+        elif view.position != self._saved:
+            self._arm(_SAVE_MS)
+
+    def _arm(self, delay_ms: int) -> None:
+        if self._deadline is None and not self._closed:
+            self._deadline = self._parts.deadlines.at(self._parts.clock.monotonic_ms() + delay_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._deadline = None
+        if self._view is not None:
+            self._do(self._keep_time, self._kept_time)
+
+    def _keep_time(self) -> None:
+        view, now_ms = self._keyed_view(), self._parts.clock.wall_ms()
+        view.sample(now_ms)
+        self._sampled = view.position
+        wanted = view.samples.as_of(now_ms - self._times.snapshot_retention_ms).position
+        view.raise_s0(next_s0(view.s0, wanted, None, view.position))
+        self._raise_horizon(view, now_ms)
+        view.samples.drop_before(now_ms - max(self._times))
+
+    def _raise_horizon(self, view: KeyedView, now_ms: int) -> None:
+        """Compaction drops a tombstone once it was cleaned, below what was S0, `delete.retention.ms` ago."""
+        later = view.samples.after(now_ms - self._times.delete_retention_ms)
+        view.raise_horizon(view.s0 if later is None else min(view.s0, later.position))
+
+    def _distrust_tombstones(self) -> None:
+        view = self._keyed_view()
+        view.raise_horizon(view.s0)
+
+    def _kept_time(self, result: object) -> None:
+        if isinstance(result, BaseException):
+            self._failed(result)
+            return
+        view, now_ms = self._keyed_view(), self._parts.clock.monotonic_ms()
+        many = view.position - self._saved >= _SAVE_RECORDS
+        if view.position != self._saved and (many or now_ms - self._saved_ms >= _SAVE_MS):
+            self._saved, self._saved_ms = view.position, now_ms
+            self._do(self._save, self._was_saved)
+        elif self._reading:
+            self._arm(_SAMPLE_MS)
+        else:
+            self._go_on()
+
+    def _was_saved(self, result: object) -> None:
+        if isinstance(result, BaseException):
+            self._saved = -1
+            self._failed(result)
+        else:
+            self._go_on()
+
+    # -- what is asked -------------------------------------------------------------------------------
+
+    def when_reached(self, position: int, action: Callable[[], None]) -> Callable[[], None]:
+        """Do `action` once everything below the position is applied; what is returned takes that back."""
+        entry = position, action
+        self._waiting.append(entry)
+        self._parts.store.soon(lambda: self._tell_waiting(everybody=self._closed))
+        return lambda: self._waiting.remove(entry) if entry in self._waiting else None
+
+    def _tell_waiting(self, *, everybody: bool) -> None:
+        position = -1 if self._view is None else self._view.position
+        for entry in [entry for entry in self._waiting if everybody or entry[0] <= position]:
+            self._waiting.remove(entry)
+            entry[1]()
+
+    @property
+    def bounds(self) -> SnapshotBounds:
+        """Which snapshots there are now."""
+        facts, cleaned = self.facts, self.partition.log.cleaned_offset
+        horizon = facts.horizon if facts.s0 >= cleaned else cleaned
+        return SnapshotBounds(max(facts.s0, cleaned), facts.position, horizon)
+
+    def shown(
+        self, at: int, since: int | None, first: int, end: int, done: Callable[[VisibleRecords | BaseException], None]
+    ) -> None:
+        """Which offsets of `[first, end)` the snapshot at `at` has, or of the changes since one, which has all of them.
+
+        `done` gets SnapshotTooOld, SnapshotNotReached or SnapshotStartOver where there is none.
+        """
+
+        def job() -> VisibleRecords:
+            view, asked = self._keyed_view(), (at, since, first, end)
+            self._raise_horizon(view, self._parts.clock.wall_ms())
+            if since is None:
+                view.bounds.check_snapshot(at)
+            else:
+                view.bounds.check_changes(since, at)
+            for known, found in self._shown:
+                if known == asked:
+                    return found
+            found = view.snapshot(at, first, end) if since is None else view.changes(since, at)
+            self._shown.append((asked, found))
+            return found
+
+        def ended(result: VisibleRecords | BaseException) -> None:
+            if isinstance(result, CheckpointInvalid):
+                self._failed(result)
+            done(result)
+
+        self._do(job, ended)

@@ -1,0 +1,142 @@
+"""The views of the keyed streams of a node that is alone."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from duramen.base.catalogue_keyed import KEYED
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import ConfigInvalid, NodeStopping, RequestInvalid, StreamNotKeyed
+from duramen.base.ports import Clock, Randomness
+from duramen.broker.partition import Partition
+from duramen.broker.streams import BrokerStreams, Stream
+from duramen.broker.views.files import VIEWS_DIRECTORY, ViewFiles
+from duramen.broker.views.running import RunningView, ViewParts, ViewTimes
+from duramen.keyed.hashing import SECRET_BYTES
+from duramen.keyed.native import kernel
+from duramen.storage.store import Store
+
+__all__ = ["KeyedViews"]
+
+_CLUSTERED: Final = "keyed streams are for a node that is alone so far: this node is one of a cluster"
+
+
+class KeyedViews:
+    """By stream id and partition. Where the node is one of a cluster there are none."""
+
+    def __init__(
+        self,
+        streams: BrokerStreams,
+        store: Store,
+        clock: Clock,
+        deadlines: Deadlines,
+        randomness: Randomness,
+        report: Callable[[str], None],
+        *,
+        alone: bool,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._deadlines = deadlines
+        self._randomness = randomness
+        self._report = report
+        self._alone = alone
+        self._running: dict[str, RunningView] = {}
+        self._closing: set[str] = set()
+        self._stopping = False
+        if alone:
+            streams.listeners.append(self._changed)
+
+    def find(self, partition: Partition, stream: Stream) -> RunningView | None:
+        """The view of a partition; None where it has none."""
+        return self._running.get(_name(stream, partition.index))
+
+    def get(self, stream: Stream, index: int) -> RunningView:
+        """The view of a partition. Raises StreamNotFound, StreamNotKeyed, RequestInvalid, NodeStopping."""
+        partition = stream.partition(index)
+        if not stream.keyed:
+            raise StreamNotKeyed(f"stream {stream.name} is not keyed")
+        if not self._alone:
+            raise RequestInvalid(_CLUSTERED)
+        found = self.find(partition, stream)
+        if found is not None:
+            return found
+        if self._stopping:
+            raise NodeStopping("the node is stopping")
+        raise StreamNotKeyed(f"stream {stream.name} has no view: its durability is memory")
+
+    def check_config(self, config: Mapping[str, str | None]) -> None:
+        """Raise ConfigInvalid where a stream is to be keyed and cannot be here."""
+        if not self._alone and (config.get(KEYED) or "").strip().lower() == "true":
+            raise ConfigInvalid(_CLUSTERED)
+
+    def remove_leftovers(self) -> None:
+        """Remove the files of views that no stream has any more."""
+        if self._alone:
+            self._store.run(self._leftovers(frozenset(self._running)), lambda _: None)
+
+    def _leftovers(self, known: frozenset[str]) -> Callable[[], None]:
+        files = self._store.files
+
+        def job() -> None:
+            if files.exists(VIEWS_DIRECTORY):
+                for name in files.names(VIEWS_DIRECTORY):
+                    if name not in known:
+                        files.remove_directory(f"{VIEWS_DIRECTORY}/{name}")
+
+        return job
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Write checkpoints; nothing is applied any more."""
+        self._stopping = True
+        left = list(self._running.values())
+        if not left:
+            done()
+            return
+        waiting = len(left)
+
+        def ended() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                done()
+
+        self._running = {}
+        for one in left:
+            one.close(remove=False, done=ended)
+
+    def _changed(self, stream: Stream) -> None:
+        if self._stopping:
+            return
+        wanted = stream.keyed and not stream.deleted and stream.config.text("durability") != "memory"
+        config = stream.config
+        times = ViewTimes(config.integer("snapshot.retention.ms"), config.integer("delete.retention.ms"))
+        for partition in stream.partitions:
+            name = _name(stream, partition.index)
+            found = self._running.get(name)
+            if name in self._closing:
+                continue  # it is looked at again once its files are gone
+            if found is None and wanted:
+                self._start(name, stream, partition, times)
+            elif found is not None and wanted:
+                found.use(times)
+            elif found is not None:
+                del self._running[name]
+                self._closing.add(name)
+                found.close(remove=True, done=partial(self._removed, name, stream))
+
+    def _removed(self, name: str, stream: Stream) -> None:
+        self._closing.discard(name)
+        if not stream.deleted:
+            self._changed(stream)
+
+    def _start(self, name: str, stream: Stream, partition: Partition, times: ViewTimes) -> None:
+        parts = ViewParts(self._store, self._clock, self._deadlines, kernel(), self._report)
+        files = ViewFiles(self._store.files, f"{VIEWS_DIRECTORY}/{name}")
+        secret = self._randomness.token(SECRET_BYTES)
+        self._running[name] = view = RunningView(partition, stream.id.bytes, files, secret, times, parts)
+        view.start()
+
+
+def _name(stream: Stream, index: int) -> str:
+    return f"{stream.id}-{index}"
