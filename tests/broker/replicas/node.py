@@ -59,7 +59,7 @@ class Rules:
     def __init__(self) -> None:
         metrics = Metrics()
         self.name = "a"
-        self.deleted = self.append_time = self.compacted = False
+        self.deleted = self.append_time = self.compacted = self.keyed = False
         self.kept = ""
         self.max_message_bytes = self.decoded_limit_bytes = 1 << 20
         self.recompressing: Recompressing | None = None

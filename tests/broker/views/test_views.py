@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,9 @@ from duramen.base.errors import (
     StreamNotKeyed,
 )
 from duramen.broker.views.running import RunningView
-from duramen.codec.batch import TRANSACTIONAL, BatchInput, DecodedRecord, encode
+from duramen.broker.views.views import KeyedViews
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, DecodedRecord, encode, header
+from duramen.codec.markers import encode_marker
 from duramen.keyed.view import VisibleRecords
 from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.segment.reader import Blocked
@@ -33,12 +36,12 @@ State = dict[bytes, bytes]
 class Keyed:
     """A node with a keyed stream, and what was acknowledged in it."""
 
-    def __init__(self, seed: int = 0, **config: object) -> None:
+    def __init__(self, seed: int = 0, **config: Any) -> None:
         self.hand = ManualBroker(SETTINGS, seed=seed)
         self.hand.create("users", keyed="true", **{**QUICK, **config})
         self.written: list[tuple[bytes, bytes | None]] = []
 
-    def produce(self, *records: tuple[bytes, bytes | None], attributes: int = 0) -> DuramenError | None:
+    def produce(self, *records: tuple[bytes, bytes | None]) -> DuramenError | None:
         now_ms = self.hand.clock.wall_ms()
         batch = encode([BatchInput(now_ms, key, value) for key, value in records])
         answer: CallbackResult[int] = CallbackResult()
@@ -78,7 +81,7 @@ class Keyed:
             if plan is None:
                 return
             if isinstance(plan, Blocked):
-                self.hand.store.unblock(plan, lambda error: None)
+                self.hand.store.unblock(plan, lambda _: None)
                 self.hand.settle()
                 continue
             found = [record for record in self.hand.read(plan) if record.offset >= offset]
@@ -231,7 +234,7 @@ def test_s0_follows_the_retention_without_writes() -> None:
         ({"durability": "memory"}, "durability is memory"),
     ],
 )
-def test_what_contradicts_keyed_is_refused(config: dict[str, object], said: str) -> None:
+def test_what_contradicts_keyed_is_refused(config: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigInvalid, match=said):
         ManualBroker().create("users", keyed="true", **config)
 
@@ -262,3 +265,38 @@ def test_records_without_a_key_and_transactions_are_refused_by_name() -> None:
 def test_a_snapshot_of_the_future_is_not_reached() -> None:
     with pytest.raises(SnapshotNotReached):
         Keyed().shown(1)
+
+
+def test_what_transactions_wrote_before_the_stream_was_keyed_counts_at_their_markers() -> None:
+    hand = ManualBroker(SETTINGS)
+    stream = hand.create("users", cleanup_policy="compact")
+    log = stream.partition(0).log
+    pieces = [
+        encode([BatchInput(1, b"a", b"1"), BatchInput(1, b"b", b"2")], producer_id=7, producer_epoch=0,
+               base_sequence=0, attributes=TRANSACTIONAL),
+        encode([BatchInput(1, b"c", b"3")]),
+        encode_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=hand.clock.wall_ms()),
+    ]  # fmt: skip
+    for piece in pieces:
+        hand.store.append(log, bytearray(piece), header(piece), hand.store.node_epoch, None)
+        hand.settle()
+    changed: CallbackResult[None] = CallbackResult()
+    hand.broker.configure_stream("users", {"keyed": "true"}, changed)
+    hand.settle()
+    view = hand.broker.views.get(hand.broker.streams.get("users"), 0)
+    assert (view.facts.position, view.facts.problem) == (4, "")
+    for at, offsets in ((3, [2]), (4, [0, 1, 2])):
+        answer: CallbackResult[VisibleRecords] = CallbackResult()
+        view.shown(at, None, 0, at, answer)
+        hand.settle()
+        assert answer.value.offsets() == offsets
+
+
+def test_a_node_of_a_cluster_refuses_keyed_streams() -> None:
+    hand = ManualBroker()
+    views = KeyedViews(
+        hand.broker.streams, hand.store, hand.clock, hand.deadlines, hand.randomness, hand.reports.append, alone=False
+    )
+    with pytest.raises(ConfigInvalid, match="alone"):
+        views.check_config({"keyed": "TRUE"})
+    views.check_config({"keyed": "false"})

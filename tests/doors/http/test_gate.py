@@ -18,6 +18,7 @@ from duramen.service.resolve import Found, StreamResolver, Topic, TopicKey
 FREE = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json"}
 QUERIES = {
     "/v1/streams/{name}/partitions/{partition}/replicated": "?offset=0&epoch=0",
+    "/v1/streams/{name}/snapshot/records": "?at=0",
 }
 WISHES: dict[str, Any] = {
     "/v1/streams": {"name": "new"},

@@ -1,7 +1,7 @@
 """Snapshots of keyed streams: which there are, and their records page by page."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -10,7 +10,7 @@ from duramen.base.errors import StorageFailed
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.broker.views.running import RunningView
-from duramen.codec.batch import batches, records
+from duramen.codec.batch import DecodedRecord, batches, records
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.reads import record_info, record_size
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
@@ -163,29 +163,35 @@ def _next_visible(visible: VisibleRecords, offset: int) -> int:
 def _decoded(loops: Kernel, data: bytes, offset: int, wanted: _Wanted, *, alone: bool) -> _Found:
     """The records from `offset` on that are shown; `alone`: the first one comes whatever its size."""
     found: list[RecordInfo] = []
-    base, bits = wanted.visible
-    view, position, size, next_offset = memoryview(data), 0, 0, offset
-    while position < len(data):
-        begun = position
-        position, places = loops.filter(data, position, offset, wanted.end, bits, base)
-        for start, stop in places:
-            for record in records(view[start:stop], limit_bytes=wanted.decoded_limit_bytes):
-                place = record.offset - base
-                shown = 0 <= place < 8 * len(bits) and bits[place >> 3] >> (place & 7) & 1
-                if not offset <= record.offset < wanted.end or not shown:
-                    continue
-                size_of = record_size(record)
-                crowded = size + size_of > wanted.max_bytes and not (alone and not found)
-                if crowded or len(found) >= wanted.limit:
-                    return _Found(found, size, record.offset, full=True)
-                size += size_of
-                next_offset = record.offset + 1
-                found.append(record_info(record, wanted.topic, wanted.partition))
-        if position == begun:
-            break
+    size, next_offset = 0, offset
+    for record in _visible(loops, data, offset, wanted):
+        more = record_size(record)
+        crowded = size + more > wanted.max_bytes and not (alone and not found)
+        if crowded or len(found) >= wanted.limit:
+            return _Found(found, size, record.offset, full=True)
+        size += more
+        next_offset = record.offset + 1
+        found.append(record_info(record, wanted.topic, wanted.partition))
     # What is shown may not be there: a tombstone that compaction has dropped.
     reached = max((head.next_offset for _, head in batches(data)), default=wanted.end)
     return _Found(found, size, max(next_offset, min(reached, wanted.end)), full=False)
+
+
+def _visible(loops: Kernel, data: bytes, offset: int, wanted: _Wanted) -> Iterator[DecodedRecord]:
+    """Of whole batches the records from `offset` on that are shown; batches without one are not decoded."""
+    base, bits = wanted.visible
+    view, position, begun = memoryview(data), 0, -1
+    while begun < position < len(data):
+        begun = position
+        position, places = loops.filter(data, position, offset, wanted.end, bits, base)
+        for first, last in places:
+            for at, head in batches(view[first:last]):
+                start = first + at
+                for record in records(view[start : start + head.size], limit_bytes=wanted.decoded_limit_bytes):
+                    place = record.offset - base
+                    shown = 0 <= place < 8 * len(bits) and bits[place >> 3] >> (place & 7) & 1
+                    if shown and offset <= record.offset < wanted.end:
+                        yield record
 
 
 async def _data(store: Store, log: Log, offset: int) -> bytes:

@@ -10,6 +10,7 @@ from duramen.doors.http.types.types import MOST_RECORDS, RecordInfo
 __all__ = ["SnapshotInfo", "SnapshotPage", "SnapshotPartition", "SnapshotQuery", "SnapshotRecordsQuery"]
 
 _LARGEST_PAGE_BYTES = 1024 * 1024
+_LARGEST_OFFSET = (1 << 63) - 1
 
 
 class SnapshotQuery(msgspec.Struct):
@@ -41,13 +42,17 @@ class SnapshotInfo(msgspec.Struct):
 class SnapshotRecordsQuery(msgspec.Struct):
     """Which records of a snapshot, or of the changes since one, are read."""
 
-    at: Annotated[int, Meta(ge=0, description="The snapshot: the offset before which its records lie")]
+    at: Annotated[
+        int, Meta(ge=0, le=_LARGEST_OFFSET, description="The snapshot: the offset before which its records lie")
+    ]
     partition: Annotated[int, Meta(ge=0, description="The partition")] = 0
     since: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
+        Annotated[int, Meta(ge=0, le=_LARGEST_OFFSET)] | None,
         Meta(description="Only what became visible since the snapshot at this offset, deletions too"),
     ] = None
-    offset: Annotated[int, Meta(ge=0, description="Where to go on: the `next` of the answer before")] = 0
+    offset: Annotated[
+        int, Meta(ge=0, le=_LARGEST_OFFSET, description="Where to go on: the `next` of the answer before")
+    ] = 0
     limit: Annotated[int, Meta(ge=1, le=MOST_RECORDS, description="The most records of one answer")] = 100
     max_bytes: Annotated[
         int,
