@@ -202,10 +202,10 @@ class Client:
     async def snapshot(self, stream: str, *, at: Vector | None = None) -> Snapshot:
         """A keyed stream as it is now, or as it was `at` another time; more in `duramen.Client.snapshot`.
 
-        >>> await client.streams.create("belts", config={"keyed": True})
+        >>> await client.streams.create("lanes", config={"keyed": True})
         StreamInfo(...)
-        >>> places = await client.produce("belts", [duramen.NewRecord(f"LH {number}", key="3") for number in (1, 2)])
-        >>> [record.text async for record in await client.snapshot("belts", at={0: 1})]
+        >>> places = await client.produce("lanes", [duramen.NewRecord(f"LH {number}", key="3") for number in (1, 2)])
+        >>> [record.text async for record in await client.snapshot("lanes", at={0: 1})]
         ['LH 1']
         """
         self._check()

@@ -124,10 +124,10 @@ class Snapshot:
 
         Raises SnapshotStartOver where `delete.retention.ms` have gone by since, SnapshotTooOld, RequestInvalid.
 
-        >>> client.streams.create("planes-by-tail", config={"keyed": True})
+        >>> client.streams.create("tails", config={"keyed": True})
         StreamInfo(...)
-        >>> places = client.produce("planes-by-tail", [NewRecord("A320", key="D-1"), NewRecord("B737", key="D-2")])
-        >>> [record.text for record in client.snapshot("planes-by-tail").changes_since({0: 1})]
+        >>> places = client.produce("tails", [NewRecord("A320", key="D-1"), NewRecord("B737", key="D-2")])
+        >>> [record.text for record in client.snapshot("tails").changes_since({0: 1})]
         ['B737']
         """
         since = other.at if isinstance(other, Snapshot) else vector_of("other", other)
