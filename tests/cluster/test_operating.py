@@ -302,7 +302,8 @@ def test_streams_and_groups_are_the_same_from_every_node(operator: Operator) -> 
         assert len({part["leader"] for part in shown}) > 1
         assert all(part["replicas"] == part["in_sync"] == [part["leader"]] for part in shown)
         (listed,) = [one for one in command("stream", "list", server=server) if one["name"] == "single"]
-        assert listed["partitions"] == shown
+        # The copy into segments ends between two looks, and its floor with it.
+        assert [{**part, "floors": []} for part in listed["partitions"]] == [{**part, "floors": []} for part in shown]
         with duramen.connect(server) as client:
             assert [part.high_watermark for part in client.streams.describe("single").partitions] == ends
             (found,) = client.streams.list(prefix="single")

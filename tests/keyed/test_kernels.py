@@ -26,7 +26,8 @@ kernels = pytest.mark.parametrize("one", KERNELS, ids=lambda one: one.name)
 FOREVER = (1 << 63) - 1
 
 keys = st.none() | st.binary(max_size=2) | st.integers(30, 200).map(bytes)
-new_records = st.builds(BatchInput, st.integers(-1, 1 << 42), keys, st.none() | st.binary(max_size=3))
+headers = st.lists(st.tuples(st.binary(max_size=3), st.none() | st.binary(max_size=3)), max_size=2)
+new_records = st.builds(BatchInput, st.integers(-1, 1 << 42), keys, st.none() | st.binary(max_size=3), headers)
 lists = st.lists(new_records, min_size=1, max_size=12)
 
 

@@ -17,7 +17,7 @@ FOUND_BY = {
     "say-proposed": 0,
     "say-what-rests": 3,
     "too-early": 0,
-    "old-sessions": 3,
+    "old-sessions": 2,
     "ask-again": 7,
     "know-all": 3,
     "stay-active": 1,
