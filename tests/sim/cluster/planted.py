@@ -12,7 +12,7 @@ from tests.replication.planted import BUGS as OF_REPLICATION
 from tests.sim.planted import BUGS as OF_STORAGE
 from tests.sim.planted import Bug, Place
 
-from duramen.base.errors import DuramenError, OutOfOrderSequence
+from duramen.base.errors import DuramenError, NodeStarting, OutOfOrderSequence
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.roles import Replicas
@@ -26,6 +26,7 @@ from duramen.coordinators.group.classic import ClassicGroups
 from duramen.coordinators.led_partitions import Coordinated
 from duramen.coordinators.transaction.cluster.participant import Participant
 from duramen.coordinators.transaction.cluster.requests import WriteMarkers
+from duramen.coordinators.transaction.cluster.verification import TransactionVerification
 from duramen.coordinators.transaction.coordinator import Transactions
 from duramen.groups.group import Group
 from duramen.groups.values import StoreEffect
@@ -240,6 +241,18 @@ def _call_it_a_gap(right: Original) -> Original:
     return _for_gap
 
 
+def _refuse_while_starting(real: Callable[..., Any]) -> Callable[..., Any]:
+    def refuse(self: Any, lanes: Any, error: DuramenError) -> None:
+        if not isinstance(error, NodeStarting):
+            real(self, lanes, error)
+            return
+        for lane in lanes:
+            for done in self._close(lane):
+                done(False, error)
+
+    return refuse
+
+
 BUGS: Final = (
     _of(OF_REPLICATION, "cut-to-high-watermark"),
     _of(OF_REPLICAS, "acknowledge-own"),
@@ -331,6 +344,12 @@ BUGS: Final = (
         "",
         (Place(Replicas, "damaged", _leave_damage),),
         "go on with a replica of which a range was found to be damaged",
+    ),
+    Bug(
+        "refuse-while-starting",
+        "",
+        (Place(TransactionVerification, "_refuse", _refuse_while_starting),),
+        "refuse a batch of a transaction for good because the coordinator's node is starting",
     ),
     Bug("stay-out", "", (Place(Lifecycle, "storage_changed", _stay_out),), "stay out once a full disk has room again"),
 )

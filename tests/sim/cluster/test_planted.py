@@ -25,6 +25,7 @@ FOUND_BY: Final = {
     "elect-anybody": 16,
     "show-all": 1,
     "take-any-first-sequence": 19,
+    "refuse-while-starting": 2060,
     "on-committed": 1,
     "vote-blank": 12,
     "stale-in-sync": 27,

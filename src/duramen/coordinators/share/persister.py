@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from duramen.base.errors import DuramenError, NotCoordinator, NotLeader, OutcomeUnknown
+from duramen.base.errors import DuramenError, NodeStarting, NotCoordinator, NotLeader, OutcomeUnknown
 from duramen.broker.membership import NodeMembership
 from duramen.coordinators.share.requests import (
     CHANGE_STATES,
@@ -114,8 +114,8 @@ class SharePersister:
         done: Answered[Response],
     ) -> None:  # fmt: skip
         def answered(answer: Response | DuramenError) -> None:
-            # To who asks for the share partition NotLeader says that another node leads that.
-            done(OutcomeUnknown(str(answer)) if isinstance(answer, NotLeader) else answer)
+            # To a client of the share partition, NotLeader says that another node leads the share partition itself.
+            done(OutcomeUnknown(str(answer)) if isinstance(answer, NotLeader | NodeStarting) else answer)
 
         self._ask(partial(self._states.place_of, key), method, request, answered)
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from duramen.base.errors import (
     CoordinatorLoading,
     DuramenError,
+    NodeStarting,
     NotCoordinator,
     NotEnoughReplicas,
     NotLeader,
@@ -29,7 +30,7 @@ __all__ = ["Admitted", "TransactionVerification"]
 Admitted = Callable[[bool, DuramenError | None], None]
 """Called with whether the partition has joined just now, or with why nothing may be appended."""
 
-_AGAIN: Final = (CoordinatorLoading, NotCoordinator, NotLeader, OutcomeUnknown)
+_AGAIN: Final = (CoordinatorLoading, NodeStarting, NotCoordinator, NotLeader, OutcomeUnknown)
 
 
 class _Key(NamedTuple):
