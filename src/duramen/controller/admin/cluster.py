@@ -11,7 +11,6 @@ from duramen.base.errors import (
     ElectionNotNeeded,
     LeaderUnavailable,
     NodeNotFound,
-    NodeStarting,
     NotController,
     OutcomeUnknown,
     ReplicationFactorInvalid,
@@ -137,7 +136,7 @@ class ClusterAdmin:
         def answered(observed: Observed | DuramenError) -> None:
             if isinstance(observed, Observed):
                 done(Look(observed, from_leader=True))
-            elif isinstance(observed, NodeStarting | NotController | OutcomeUnknown):
+            elif isinstance(observed, NotController | OutcomeUnknown):
                 self._look_from_here(done)
             else:
                 done(observed)

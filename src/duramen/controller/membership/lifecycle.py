@@ -4,15 +4,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from duramen.base.deadlines import Alarm
-from duramen.base.errors import (
-    DuramenError,
-    NodeDuplicate,
-    NodeEpochStale,
-    NodeNotFound,
-    NodeStarting,
-    NotController,
-    OutcomeUnknown,
-)
+from duramen.base.errors import DuramenError, NodeDuplicate, NodeEpochStale, NodeNotFound, NotController, OutcomeUnknown
 from duramen.broker.control.requests import Beat, Register
 from duramen.broker.control.responses import Answer, Beaten, Outcome, Registered
 from duramen.controller.active.controller import Controller
@@ -192,7 +184,7 @@ class Lifecycle:
         """
         if not isinstance(outcome, NodeDuplicate):
             self._taken_ms = None
-            return isinstance(outcome, NodeStarting | NotController | OutcomeUnknown)
+            return isinstance(outcome, NotController | OutcomeUnknown)
         if self._taken_ms is None:
             self._taken_ms = self._now_ms
         return self._now_ms < self._taken_ms + self._kit.timing.duplicate_ms
