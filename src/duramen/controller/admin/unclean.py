@@ -4,15 +4,16 @@ The controller itself knows who is live, not what they have. So its node asks th
 for a while, and has the best one elected.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from duramen.base.deadlines import Deadlines
+from duramen.base.ids import StreamId, stream_id_of
 from duramen.base.ports import Clock
 from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.controller.admin.completeness import Completeness
 from duramen.controller.admin.replica_survey import Survey
-from duramen.metadata.events import Event, PartitionChanged
+from duramen.metadata.events import Event, NodeConfigured, PartitionChanged, StreamConfigured
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.stream_rules import RulesOf
 
@@ -43,18 +44,29 @@ class UncleanElections:
 
     def happened(self, event: Event | None) -> None:
         """The metadata has changed: partitions may have no leader any more, or be allowed another one."""
-        changes_leader = isinstance(event, PartitionChanged) and event.leader is not None
-        if not (self._armed or changes_leader) and self._electable():
+        if not self._armed and self._electable(self._touched(event)):
             self._later()
 
-    def _electable(self) -> frozenset[PartitionId]:
+    def _touched(self, event: Event | None) -> Iterable[StreamId]:
+        """The streams whose partitions may need an election after an event; None: the state is another as a whole."""
+        match event:
+            case PartitionChanged(leader=None) | StreamConfigured():
+                return (stream_id_of(event.id),)
+            case None | NodeConfigured():
+                return self._all()
+        return ()
+
+    def _all(self) -> Iterable[StreamId]:
+        return (stream.id for stream in self._membership().state.streams.values())
+
+    def _electable(self, stream_ids: Iterable[StreamId]) -> frozenset[PartitionId]:
         """The partitions without a leader whose config allows one that may lack records."""
         state = self._membership().state
         rules = RulesOf(state)
-        allowed = [stream.id for stream in state.streams.values() if rules[stream.id].may_lose]
         return frozenset(
             PartitionId(stream_id, index)
-            for stream_id in allowed
+            for stream_id in stream_ids
+            if state.stream_by_id(stream_id) is not None and rules[stream_id].may_lose
             for index, partition in state.partitions.of_stream(stream_id).items()
             if partition.leader is None
         )
@@ -65,7 +77,7 @@ class UncleanElections:
 
     def _look(self) -> None:
         self._armed = False
-        electable = self._electable()
+        electable = self._electable(self._all())
         waiting, self._before = electable & self._before, electable
         if electable:
             self._later()
