@@ -14,9 +14,9 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.doors.kafka.sharing import ACCEPT, RELEASE, Given, RawShareConsumer
 
 from duramen.node.process import NodeProcess
+from tests.doors.kafka.sharing import ACCEPT, RELEASE, Given, RawShareConsumer
 
 __all__ = [
     "ARCHIVE", "COMMITTED", "COUNT", "GROUP", "OPEN_ID", "SHARED", "SHARE_GROUP", "STREAM", "TRANSACTIONAL_ID",

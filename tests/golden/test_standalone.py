@@ -1,4 +1,4 @@
-"""A standalone node that the last code without one runtime of coordinators wrote: opened alone, and grown into a cluster."""
+"""A standalone node of the last code without one runtime of coordinators: opened alone, and grown into a cluster."""
 
 import os
 import tarfile
@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+
+from duramen.doors.cluster.secret import SECRET_BYTES, make_secret
+from duramen.node.process import NodeProcess, hold_port
 from tests.clients import until
 from tests.doors.kafka.sharing import ACCEPT, Given
 from tests.golden.standalone import (
@@ -19,9 +22,6 @@ from tests.golden.standalone import (
     share_consumer,
     standalone,
 )
-
-from duramen.doors.cluster.secret import SECRET_BYTES, make_secret
-from duramen.node.process import NodeProcess, hold_port
 
 KEPT = Path(__file__).parent / "level2"
 WAIT_S = 60.0
