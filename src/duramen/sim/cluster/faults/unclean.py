@@ -62,10 +62,13 @@ class UncleanElection:
             return False
         place, leader, full, blank = self._parts
         cluster, go_on = self._cluster, self._go_on
+        ledger = cluster.witness.ledger(place)
+        end_offset = ledger.end_offset
         full.out = True
         cluster.end(full, power=False)
         go_on(lambda: self._is_out(full), "a node that is gone stays in sync", _NOTICED_US)
-        if not self._is_spared(blank):
+        # A coordinator may have ended a transaction there meanwhile.
+        if ledger.end_offset != end_offset or not self._is_spared(blank):
             return False
         cluster.trace("node %d alone is in sync in %s, and goes", leader.node_id, place)
         leader.out = True
