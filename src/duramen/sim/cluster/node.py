@@ -138,9 +138,11 @@ class SimulatedNode:
         return self._image is not None
 
     def roll_back(self) -> None:
-        """Its disk is what it was when the image was made."""
+        """Its disk is what it was when the image was made, and is no fuller than now."""
         if self._image is not None:
+            free_bytes = self.disk.free_bytes
             self.disk, self.views, self.rows = deepcopy(self._image)
+            self.disk.free_bytes = free_bytes
 
     def _forget(self) -> None:
         self.store: Store | None = None
