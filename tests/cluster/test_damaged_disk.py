@@ -1,9 +1,11 @@
 """A node whose write-ahead log was damaged while it was down gets its records back from the other replicas."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -23,8 +25,8 @@ _WAIT_S: Final = 60.0
 _QUIET: Final = {"log_level": 0}
 
 
-def _damage(data_dir: Path, mark: bytes, which: slice) -> None:
-    """Change a byte in each of these batches of the write-ahead log, of those that contain `mark`."""
+def _damage(data_dir: Path, mark: bytes, which: slice, count: int = _RECORDS) -> None:
+    """Change a byte in some of the `count` batches of the write-ahead log that contain `mark`."""
     files = HostFileSystem(str(data_dir))
     salt = wal_salt(read_directory_id(files, str(data_dir)))
     found = [
@@ -33,7 +35,7 @@ def _damage(data_dir: Path, mark: bytes, which: slice) -> None:
         for frame in scan(wal.file, wal.generation, salt)
         if isinstance(frame, Frame) and frame.type is FrameType.APPEND and mark in bytes(frame.payload)
     ]
-    assert len(found) == _RECORDS
+    assert len(found) == count
     for path, place in found[which]:
         with (data_dir / path).open("r+b") as file:
             file.seek(place)
@@ -109,3 +111,30 @@ def test_a_damaged_node_takes_its_records_from_the_other_replicas(tmp_path: Path
             assert stream.read(partition) == [b"%d of partition %d" % (number, partition) for number in range(_RECORDS)]
         for number, log in nodes.logs().items():
             assert "Traceback" not in log, f"node {number}: {log}"
+
+
+@pytest.mark.long
+def test_a_voter_with_a_damaged_metadata_log_votes_once_it_has_all_entries_again(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path) as nodes, ThreadPoolExecutor() as threads:
+        admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers, **_QUIET})
+
+        def create(name: str) -> None:
+            admin.create_topics([NewTopic(name, 1, 3)])[name].result(_WAIT_S)
+
+        for name in ("first-topic", "second-topic", "third-topic"):
+            create(name)
+        until(lambda: len(admin.list_topics(timeout=_WAIT_S).topics) == 3, _WAIT_S)
+        nodes.kill(1, 2, 3)
+        # What follows the second topic's event vouches for it.
+        _damage(nodes.nodes[1].data_dir, b"second-topic", slice(None), 1)
+        two = threads.submit(nodes.start, [1, 2])
+        until(lambda: "it does not vote before it has fetched them again" in nodes.logs()[1], _WAIT_S)
+        assert not two.done()  # two of three voters are there, and one of them does not count
+        nodes.start([3])
+        two.result()
+        until(lambda: "the metadata log has all entries again: this node votes" in nodes.logs()[1], _WAIT_S)
+        nodes.kill(3)
+        create("fourth-topic")
+        topics = until(lambda: [one for one in admin.list_topics(timeout=_WAIT_S).topics if "fourth" in one], _WAIT_S)
+        assert topics == ["fourth-topic"]
+        assert {"first-topic", "second-topic", "third-topic"} < set(admin.list_topics(timeout=_WAIT_S).topics)
