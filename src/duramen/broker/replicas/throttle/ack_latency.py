@@ -1,8 +1,8 @@
 """How long acknowledgements take, what of that is usual, and how much those count that take longer. Pure.
 
 What is usual is two figures: how long the slowest of ten take, and the slowest of a hundred. They grow alike on a disk
-that is busy or a processor that is, and the former is known ten times sooner (docs/performance.md); but where something
-stands still now and then only the latter does.
+that is busy or a processor that is, and the former is known ten times sooner (docs/performance-notes.md); but where
+something stands still now and then only the latter does.
 """
 
 from collections import deque
