@@ -155,6 +155,31 @@ def test_a_log_is_not_cut_while_no_replica_has_what_it_lacks() -> None:
     assert node.last_fetch() == (2, Position(1, BATCHES))
 
 
+def test_what_the_leader_never_had_is_cut_and_not_waited_for() -> None:
+    node, leader = damaged(4), Node()
+    leader.told(1, 1, (1,), 1)
+    for _ in range(3):
+        leader.append()
+    leader.doubles.settle()
+    node.others = {2: leader}
+    node.hears(2, 2, (2, 3))
+    assert node.log.end_offset == 4
+    assert node.last_fetch() == (2, Position(1, 4))
+
+
+def test_what_a_follower_lacks_is_waited_for() -> None:
+    node, follower = damaged(4), Node()
+    follower.told(1, 1, (1,), 1)
+    follower.append()
+    follower.doubles.settle()
+    node.others = {3: follower}  # the leader does not answer
+    node.hears(2, 2, (2, 3))
+    assert node.log.end_offset == BATCHES
+    node.others = {2: Node().filled()}
+    node.doubles.advance(RETRY_MS)
+    assert node.scan() == []
+
+
 def test_a_gap_without_bytes_is_cut_where_others_have_the_records() -> None:
     node = Node().filled()
     node.log.damage.append((2, 3))

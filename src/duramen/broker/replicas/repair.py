@@ -28,10 +28,14 @@ _LARGEST_BYTES: Final = 3 << 20
 
 
 class RepairPiece(NamedTuple):
-    """What a node has of a range: whole batches from its start on; `data` is None where they are too large to send."""
+    """What a node has of a range: whole batches from its start on; `data` is None where they are too large to send.
+
+    `covers`: whether its log reaches over the start of the range, readable there or not.
+    """
 
     has: bool
     data: bytes | None = b""
+    covers: bool = True
 
 
 class RepairPeers(Protocol):
@@ -53,7 +57,7 @@ class RepairOutcome(Enum):
     """What a repair came to."""
 
     WHOLE = "every damaged range is repaired"
-    UNFIT = "others have what is lacking, and it does not fit into the file"
+    UNFIT = "the leader has other records there, or none, or they do not fit into the file"
     LACKING = "no replica that answers has all of it"
 
 
@@ -76,11 +80,14 @@ def read_range(store: Store, log: Log, first: int, last: int, done: Callable[[Re
     if log.start_offset <= first < log.end_offset:
         ReplicaLog(store, log).read(first, _PIECE_BYTES, read)
     else:
-        done(RepairPiece(has=False))
+        done(RepairPiece(has=False, covers=False))
 
 
 class Repair:
-    """Repairs one log, segment by segment; `done` is called once. `nodes` are asked in their order."""
+    """Repairs one log, segment by segment; `done` is called once. `nodes` are asked in their order.
+
+    Where the log of the leader, who has all that is committed, does not reach, nobody is to have anything.
+    """
 
     def __init__(
         self,
@@ -89,6 +96,7 @@ class Repair:
         place: PartitionId,
         log: Log,
         nodes: Sequence[int],
+        leader_id: int | None,
         done: Callable[[RepairOutcome], None],
     ) -> None:
         self._store = store
@@ -96,6 +104,7 @@ class Repair:
         self._place = place
         self._log = log
         self._nodes = nodes
+        self._leader_id = leader_id
         self._done = done
         self._segments = [(segment, end) for segment, end in log.with_ends() if segment.damage]
         self._gaps = [_Range(first, last, None) for first, last in log.damage if last >= log.start_offset]
@@ -134,7 +143,8 @@ class Repair:
         self.begin()
 
     def _fetch(self, lost: _Range, done: Callable[[bytes | None], None]) -> None:
-        _Fetch(self._peers, self._place, self._log, lost, self._nodes, partial(self._fetched, done)).ask()
+        fetched = partial(self._fetched, done)
+        _Fetch(self._peers, self._place, self._log, lost, self._nodes, self._leader_id, fetched).ask()
 
     def _fetched(self, done: Callable[[bytes | None], None], found: bytes | RepairOutcome) -> None:
         if isinstance(found, RepairOutcome):
@@ -152,6 +162,7 @@ class _Fetch:
         log: Log,
         lost: _Range,
         nodes: Sequence[int],
+        leader_id: int | None,
         done: Callable[[bytes | RepairOutcome], None],
     ) -> None:
         self._peers = peers
@@ -159,6 +170,7 @@ class _Fetch:
         self._log = log
         self._lost = lost
         self._left = list(nodes)
+        self._leader_id = leader_id
         self._done = done
         self._outcome = RepairOutcome.LACKING
         self._data = b""
@@ -175,6 +187,8 @@ class _Fetch:
     def _took(self, piece: RepairPiece | None) -> None:
         damage = self._lost.damage
         if piece is None or not piece.has:
+            if piece is not None and not piece.covers and self._left[0] == self._leader_id:
+                self._outcome = RepairOutcome.UNFIT
             self._next()
         elif damage is None or not can_patch(damage) or piece.data is None or not self._fits(piece.data):
             self._outcome = RepairOutcome.UNFIT

@@ -289,7 +289,7 @@ class Replicas:
         self, place: PartitionId, log: Log, state: ReplicatedPartition, done: Callable[[RepairOutcome], None]
     ) -> None:
         if self._kit.peers is not None:
-            Repair(self._kit.store, self._kit.peers, place, log, self._others(state), done).begin()
+            Repair(self._kit.store, self._kit.peers, place, log, self._others(state), state.leader_id, done).begin()
 
     def _look_later(self, place: PartitionId) -> None:
         """A replica is open though it is damaged: it has most. Soon another one may have what it lacks."""

@@ -37,10 +37,14 @@ class FetchRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RangePiece(msgspec.Struct, frozen=True, array_like=True):
-    """What the replica has of them: whole batches from `first` on; `data` is None where they are too large to send."""
+    """What the replica has of them: whole batches from `first` on; `data` is None where they are too large to send.
+
+    `covers`: whether its log reaches over `first`. Older nodes do not say so.
+    """
 
     has: bool
     data: bytes | None
+    covers: bool = True
 
 
 FETCH_RANGE: Final = Method("fetch-range", FetchRange, RangePiece, idempotent=True)
@@ -96,7 +100,7 @@ class Repairs:
 
         def answered(outcome: RangePiece | DuramenError) -> None:
             if not self._is_over():
-                found = None if isinstance(outcome, DuramenError) else RepairPiece(has=outcome.has, data=outcome.data)
+                found = None if isinstance(outcome, DuramenError) else RepairPiece(*msgspec.structs.astuple(outcome))
                 self._store.soon(partial(done, found))
 
         self._caller.call(
@@ -120,4 +124,4 @@ def serve_range(
     except DuramenError:
         answer(RangePiece(has=False, data=b""))
         return
-    read_range(store, log, asked.first, asked.last, lambda piece: answer(RangePiece(piece.has, piece.data)))
+    read_range(store, log, asked.first, asked.last, lambda piece: answer(RangePiece(*piece)))
