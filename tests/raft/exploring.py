@@ -20,14 +20,21 @@ from tests.raft.disk import Disk
 from tests.raft.site import Sent, Site
 from tests.raft.witness import Broken, Witness
 
+from duramen.base.leader_epochs import LeaderEpochCache
+from duramen.raft.ballots import Count
 from duramen.raft.elections import CandidateRole
+from duramen.raft.epochs import EpochTable
 from duramen.raft.follower import FollowerRole
 from duramen.raft.leader import LeaderRole
 from duramen.raft.machine import RaftMachine
 from duramen.raft.messages import BeginEpoch, Fetch, FetchAnswer, Told, Vote, VoteAnswer
+from duramen.raft.parked_fetches import ParkedRaftFetches
+from duramen.raft.progress import VoterProgress
+from duramen.raft.replica import RaftCore
 from duramen.raft.roles import RaftRole
 from duramen.raft.timeouts import RaftTimeouts
-from duramen.raft.voters import ReplicaId, Voter, Voters
+from duramen.raft.unattached import UnattachedRole
+from duramen.raft.voters import ReplicaId, Voter, VoterHistory, Voters
 
 __all__ = ["Bounds", "Explored", "explore"]
 
@@ -37,6 +44,11 @@ STEPS: Final = RaftTimeouts(election_ms=LONG_MS, fetch_ms=LONG_MS, retry_ms=SHOR
 
 
 _Value = TypeVar("_Value")
+_PARTS: Final = (
+    Disk, RaftMachine, RaftCore, EpochTable, LeaderEpochCache, VoterHistory, UnattachedRole, CandidateRole,
+    FollowerRole, LeaderRole, VoterProgress, ParkedRaftFetches, Count,
+)  # fmt: skip
+"""What a site changes, and its twin must not."""
 
 
 class Bounds(NamedTuple):
@@ -245,7 +257,7 @@ class _Step:
 
     def _site(self, at: int) -> Site:
         if at not in self._sites:
-            self._sites[at] = _copied(self._state.nodes[at].site)
+            self._sites[at] = _twin(self._state.nodes[at].site)
             self._sites[at].witness = self._witness
         return self._sites[at]
 
@@ -274,12 +286,12 @@ def _machine(site: Site) -> RaftMachine:
 
 def _stand(machine: RaftMachine) -> None:
     """Let the time of a node come; it would win. Who is gone stays gone."""
-    gone = set(machine._replica.gone)
+    gone = set(machine.core.gone)
     machine.tick(LONG_MS)
     epoch = machine.epoch
     for voter in machine.voters.ids:
         machine.receive(VoteAnswer(voter, epoch, machine.me, None, granted=True, pre=True))
-    machine._replica.gone = gone
+    machine.core.gone = gone
 
 
 def _is_pre(sent: Sent) -> bool:
@@ -304,46 +316,44 @@ def _is_dead(sent: Sent, node: _Node) -> bool:
 
 def _kept(site: Site, *, exchanges: bool) -> _Node:
     machine = _machine(site)
-    part = machine._part
-    _rebase(machine._replica, part, exchanges=exchanges)
-    waiting = part._waiting if isinstance(part, FollowerRole) else None
+    part = machine.part
+    _rebase(machine.core, part, exchanges=exchanges)
+    waiting = part.waiting if isinstance(part, FollowerRole) else None
     due = site.disk.written is not site.disk.synced and site.disk.written != site.disk.synced
     return _Node(site, hash(_told_apart(site, machine)), machine.epoch, machine.role, machine.leader, waiting, due)
 
 
 def _rebase(replica: Any, part: Any, *, exchanges: bool) -> None:
     """Count time from now and fetches from none; what was asked in an exchange is answered by now, or never."""
-    replica.now_ms = replica._number = 0
+    replica.now_ms = 0
     for name in vars(part):
         if name.endswith("_ms"):
             setattr(part, name, LONG_MS if name == "_until_ms" else SHORT_MS)
     if isinstance(part, LeaderRole):
-        progress, parked = part._progress, part._parked
+        progress, parked = part.progress, part.parked
         progress.since_ms = 0
-        progress._reached = {one: known._replace(fetched_ms=0) for one, known in progress._reached.items()}
-        fetches = {} if exchanges else {one: (0, fetch) for one, (_, fetch) in parked._fetches.items()}
-        parked._fetches = fetches
+        progress.replicas = {one: known._replace(fetched_ms=0) for one, known in progress.replicas.items()}
+        parked.fetches = {} if exchanges else {one: (0, fetch) for one, (_, fetch) in parked.fetches.items()}
     if exchanges:
         replica.confirmed = replica.leader is not None
         if isinstance(part, FollowerRole):
-            part._waiting = None
+            part.waiting = None
         elif isinstance(part, CandidateRole):
-            part._count._refused.clear()
+            part.count.refused.clear()
 
 
 def _told_apart(site: Site, machine: RaftMachine) -> tuple[Any, ...]:
     """All that may make a difference later; what the log says is in the disk's."""
-    replica, part, disk = machine._replica, machine._part, site.disk
+    replica, part, disk = machine.core, machine.part, site.disk
     role: tuple[Any, ...]
     match part:
         case LeaderRole():
-            progress = part._progress
-            role = (part._first, frozenset(progress._reached.items()), frozenset(part._parked._fetches.items()))
+            replicas, parked = part.progress.replicas, part.parked.fetches
+            role = (part.first_offset, frozenset(replicas.items()), frozenset(parked.items()))
         case FollowerRole():
-            role = (part._leader, part._waiting)
+            role = (part.leader, part.waiting)
         case CandidateRole():
-            count = part._count
-            role = (frozenset(count._granted), frozenset(count._refused))
+            role = (frozenset(part.count.granted), frozenset(part.count.refused))
         case _:
             role = ()
     known = (replica.ballot, replica.role, replica.leader, replica.confirmed, replica.log.end, replica.synced_offset)
@@ -351,28 +361,18 @@ def _told_apart(site: Site, machine: RaftMachine) -> tuple[Any, ...]:
     return (known, gone, replica.high_watermark, site.committed, role, disk.ballot, disk.written, disk.synced)
 
 
-def _copied(site: Site) -> Site:
-    """A site that may go on by itself."""
-    twin, machine = _twin(site), _twin(_machine(site))
-    twin.disk, twin.machine = _twin(site.disk), machine
-    replica = machine._replica = _twin(machine._replica)
-    replica.log, replica.voters, replica.effects = _twin(replica.log), _twin(replica.voters), []
-    part = machine._part = _twin(machine._part)
-    part._replica = replica
-    if isinstance(part, LeaderRole):
-        part._progress, part._parked = _twin(part._progress), _twin(part._parked)
-    elif isinstance(part, CandidateRole):
-        part._count = _twin(part._count)
-    return twin
-
-
-def _twin(value: _Value) -> _Value:
-    """The same again; what it holds in lists, sets and dicts too."""
+def _twin(value: _Value, known: dict[int, object] | None = None) -> _Value:
+    """The same again, with a twin of each of its parts; values that never change are shared."""
+    known = {} if known is None else known
     twin = object.__new__(type(value))
-    names = getattr(value, "__slots__", None) or vars(value)
-    for name in names:
+    known[id(value)] = twin
+    for name in getattr(value, "__slots__", None) or vars(value):
         held = getattr(value, name)
-        setattr(twin, name, held.copy() if isinstance(held, list | set | dict | deque) else held)
+        if isinstance(held, _PARTS):
+            held = known[id(held)] if id(held) in known else _twin(held, known)
+        elif isinstance(held, list | set | dict | deque):
+            held = held.copy()
+        setattr(twin, name, held)
     return twin
 
 

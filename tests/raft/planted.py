@@ -111,8 +111,8 @@ def _half(right: Original) -> Original:
 
 def _believe_late(right: Original) -> Original:
     def take(self: FollowerRole, answer: Any) -> None:
-        if self._waiting is not None:
-            answer = answer._replace(asked=self._waiting)
+        if self.waiting is not None:
+            answer = answer._replace(asked=self.waiting)
         right(self, answer)
 
     return take

@@ -25,28 +25,28 @@ class Ballot(NamedTuple):
 class Count:
     """The answers that a candidate got from the voters it knows."""
 
-    __slots__ = ("_granted", "_refused", "_voters")
+    __slots__ = ("_voters", "granted", "refused")
 
     def __init__(self, voters: Voters, me: ReplicaId) -> None:
         self._voters = voters
-        self._granted = {me}
-        self._refused: set[ReplicaId] = set()
+        self.granted = {me}
+        self.refused: set[ReplicaId] = set()
 
     def take(self, voter: ReplicaId, granted: bool) -> None:
         """An answer; what does not come from a voter, or comes again, changes nothing."""
-        (self._granted if granted else self._refused).add(voter)
+        (self.granted if granted else self.refused).add(voter)
 
     @property
     def unheard(self) -> list[ReplicaId]:
         """The voters that have not answered."""
-        return [voter for voter in self._voters.ids if voter not in self._granted and voter not in self._refused]
+        return [voter for voter in self._voters.ids if voter not in self.granted and voter not in self.refused]
 
     @property
     def won(self) -> bool:
         """A majority granted it."""
-        return self._voters.majority(self._granted)
+        return self._voters.majority(self.granted)
 
     def is_lost(self, gone: Collection[int]) -> bool:
         """No majority can grant it any more, where the nodes that are `gone` will not answer."""
-        hopes = [voter for voter in self._voters.ids if voter not in self._refused and voter.node_id not in gone]
-        return not self._voters.majority({*hopes, *self._granted})
+        hopes = [voter for voter in self._voters.ids if voter not in self.refused and voter.node_id not in gone]
+        return not self._voters.majority({*hopes, *self.granted})

@@ -32,7 +32,7 @@ class CandidateRole:
         self._pre = pre
         if not pre:
             replica.promise(Ballot(replica.epoch + 1, replica.me))
-        self._count = Count(replica.voters.latest, replica.me)
+        self.count = Count(replica.voters.latest, replica.me)
         self._until_ms = replica.now_ms + replica.timeouts.before_standing_ms(replica.chance)
         self._ask_ms = replica.now_ms
 
@@ -48,9 +48,9 @@ class CandidateRole:
     @property
     def outcome(self) -> Cause | None:
         """How it went, once that is known."""
-        if self._count.won:
+        if self.count.won:
             return Cause.WON
-        return Cause.LOST if self._count.is_lost(self._replica.gone) else None
+        return Cause.LOST if self.count.is_lost(self._replica.gone) else None
 
     def tick(self) -> Cause | None:
         """What the time makes of it."""
@@ -64,7 +64,7 @@ class CandidateRole:
         """An answer of this epoch."""
         if answer.pre != self._pre:
             return None
-        self._count.take(answer.sender, answer.granted)
+        self.count.take(answer.sender, answer.granted)
         return self.outcome
 
     def connected(self) -> None:
@@ -74,5 +74,5 @@ class CandidateRole:
     def _ask(self) -> None:
         replica = self._replica
         self._ask_ms = replica.now_ms + replica.timeouts.retry_ms
-        for voter in self._count.unheard:
+        for voter in self.count.unheard:
             replica.send(voter.node_id, Vote(replica.me, replica.epoch, voter, replica.log.end, self._pre))

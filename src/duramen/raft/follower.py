@@ -16,9 +16,9 @@ class FollowerRole:
 
     def __init__(self, replica: RaftCore, leader: ReplicaId) -> None:
         self._replica = replica
-        self._leader = leader
+        self.leader = leader
         self._since = replica.fetches + 1
-        self._waiting: Fetch | None = None
+        self.waiting: Fetch | None = None
         self._snapshot: EpochEnd | None = None
         self._whole_offset: int | None = None  # where the leader's log ended once all of it was here
         self._until_ms = replica.now_ms + self._patience_ms()
@@ -59,7 +59,7 @@ class FollowerRole:
         """More of the log is on disk: fetch, which reports it, unless a fetch is on its way that does."""
         log_end = self._replica.log.end.offset
         self._heal()
-        reported = self._waiting is not None and self._waiting.synced_offset == log_end
+        reported = self.waiting is not None and self.waiting.synced_offset == log_end
         if self._replica.synced_offset == log_end and self._snapshot is None and not reported:
             self._fetch()
 
@@ -78,10 +78,10 @@ class FollowerRole:
                 # A leader that stood still answers first what was asked before that, and keeps what was asked since.
                 self._until_ms = max(self._until_ms, replica.now_ms + replica.timeouts.fetch_ms)
             return
-        newest = answer.asked == self._waiting
+        newest = answer.asked == self.waiting
         self.heard()
         if answer.snapshot is not None:
-            self._waiting = None
+            self.waiting = None
             self._ask_snapshot(answer.snapshot)
             return
         if answer.diverging is not None:
@@ -93,7 +93,7 @@ class FollowerRole:
                 self._whole_offset = before.offset
                 self._heal()
         if newest or replica.log.end != before:
-            self._waiting = None
+            self.waiting = None
             if replica.muted or replica.synced_offset == replica.log.end.offset or not answer.batches:
                 self._fetch()
         if replica.high_watermark == answer.high_watermark and answer.diverging is None:
@@ -139,7 +139,7 @@ class FollowerRole:
         """
         replica = self._replica
         timeouts = replica.timeouts
-        if self._leader.node_id in replica.gone:
+        if self.leader.node_id in replica.gone:
             return timeouts.shortly_ms(replica.chance, replica.doubts)
         if replica.doubts:
             return timeouts.wait_ms + timeouts.shortly_ms(replica.chance, replica.doubts)
@@ -149,14 +149,14 @@ class FollowerRole:
         replica = self._replica
         self._snapshot = None
         self._retry_ms = replica.now_ms + replica.timeouts.wait_ms + replica.timeouts.retry_ms
-        self._waiting = replica.next_fetch()
-        replica.send(self._leader.node_id, self._waiting)
+        self.waiting = replica.next_fetch()
+        replica.send(self.leader.node_id, self.waiting)
 
     def _ask_snapshot(self, snapshot: EpochEnd) -> None:
         replica = self._replica
         self._snapshot = snapshot
         self._retry_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
-        replica.send(self._leader.node_id, FetchSnapshot(replica.me, replica.epoch, snapshot))
+        replica.send(self.leader.node_id, FetchSnapshot(replica.me, replica.epoch, snapshot))
 
     def _diverge(self, theirs: EpochEnd) -> None:
         """Cut to where the histories can still be the same: the end of that epoch, the leader's or this log's.
@@ -167,7 +167,7 @@ class FollowerRole:
         if place < self._replica.high_watermark:
             raise LogDamaged(
                 f"what is committed of the metadata log ends at offset {self._replica.high_watermark}, and the log of"
-                f" the leader {self._leader} parts from it at {place}"
+                f" the leader {self.leader} parts from it at {place}"
             )
         self._replica.cut(place)
 
@@ -189,4 +189,4 @@ class FollowerRole:
         self._join_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
         present = replica.voters.latest.of_node(replica.me.node_id)
         change = VoterAddition(replica.joins) if present is None else VoterRemoval(present)
-        replica.send(self._leader.node_id, ChangeVoters(replica.me, replica.epoch, change))
+        replica.send(self.leader.node_id, ChangeVoters(replica.me, replica.epoch, change))

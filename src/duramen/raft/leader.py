@@ -18,9 +18,9 @@ class LeaderRole:
 
     def __init__(self, replica: RaftCore) -> None:
         self._replica = replica
-        self._progress = VoterProgress(replica.me, replica.now_ms)
-        self._parked = ParkedRaftFetches()
-        self._first = replica.log.end.offset
+        self.progress = VoterProgress(replica.me, replica.now_ms)
+        self.parked = ParkedRaftFetches()
+        self.first_offset = replica.log.end.offset
         self._begin_ms = replica.now_ms
 
     def open(self) -> None:
@@ -28,21 +28,21 @@ class LeaderRole:
         replica = self._replica
         # A cluster's first log says who votes, so that a replica that has nothing learns it from there.
         unsaid = replica.voters.latest_offset < 0 and replica.log.start.offset == 0
-        replica.append(EntryBatch(replica.epoch, self._first, voters=replica.voters.latest if unsaid else None))
+        replica.append(EntryBatch(replica.epoch, self.first_offset, voters=replica.voters.latest if unsaid else None))
         self._begin()
 
     @property
     def deadline_ms(self) -> int:
         """When `tick` has something to do."""
         times = [self._begin_ms, self._deserted_ms]
-        if self._parked.deadline_ms is not None:
-            times.append(self._parked.deadline_ms)
+        if self.parked.deadline_ms is not None:
+            times.append(self.parked.deadline_ms)
         return min(times)
 
     @property
     def _deserted_ms(self) -> int:
         replica = self._replica
-        heard_ms = self._progress.majority_ms(replica.voters.latest, replica.now_ms)
+        heard_ms = self.progress.majority_ms(replica.voters.latest, replica.now_ms)
         return heard_ms + replica.timeouts.desertion_ms
 
     def tick(self) -> Cause | None:
@@ -52,8 +52,8 @@ class LeaderRole:
             return Cause.DESERTED
         if now_ms >= self._begin_ms:
             self._begin()
-            self._progress.forget(now_ms - self._replica.timeouts.desertion_ms, self._replica.voters.latest)
-        for fetch in self._parked.take_due(now_ms):
+            self.progress.forget(now_ms - self._replica.timeouts.desertion_ms, self._replica.voters.latest)
+        for fetch in self.parked.take_due(now_ms):
             self._answer(fetch)
         return None
 
@@ -67,20 +67,20 @@ class LeaderRole:
         self._begin_ms = replica.now_ms + replica.timeouts.retry_ms
         silent_ms = replica.now_ms - replica.timeouts.wait_ms - 2 * replica.timeouts.retry_ms
         for voter in replica.voters.latest.ids:
-            if voter != replica.me and self._progress.fetched_ms(voter) <= max(silent_ms, self._progress.since_ms):
+            if voter != replica.me and self.progress.fetched_ms(voter) <= max(silent_ms, self.progress.since_ms):
                 replica.send(voter.node_id, BeginEpoch(replica.me, replica.epoch))
 
     def end(self) -> None:
         """It leads no more: whoever waits is told, voters with who should stand first."""
         replica = self._replica
-        successors = self._progress.successors(replica.voters.latest)
+        successors = self.progress.successors(replica.voters.latest)
         for voter in successors:
             replica.send(voter.node_id, EndEpoch(replica.me, replica.epoch, successors))
         self.close()
 
     def close(self) -> None:
         """Another epoch has begun: whoever waits is told."""
-        for fetch in self._parked.take():
+        for fetch in self.parked.take():
             self._replica.tell(fetch.sender)
 
     # -- what is ordered ----------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class LeaderRole:
     def change(self, change: Change) -> EpochEnd | VoterChangeRefusal:
         """Order a change of the voters, which is in force at once; where its entry ends, or why not."""
         replica = self._replica
-        if replica.high_watermark <= self._first:
+        if replica.high_watermark <= self.first_offset:
             return VoterChangeRefusal.NOT_READY
         if replica.voters.latest_offset >= replica.high_watermark:
             return VoterChangeRefusal.UNDERWAY
@@ -110,8 +110,8 @@ class LeaderRole:
 
     def _caught_up(self, learner: ReplicaId) -> bool:
         replica = self._replica
-        heard = self._progress.fetched_ms(learner) > replica.now_ms - replica.timeouts.fetch_ms
-        return heard and self._progress.synced_offset(learner) >= replica.high_watermark
+        heard = self.progress.fetched_ms(learner) > replica.now_ms - replica.timeouts.fetch_ms
+        return heard and self.progress.synced_offset(learner) >= replica.high_watermark
 
     def synced(self) -> Cause | None:
         """More is on a disk: commit what a majority has.
@@ -120,7 +120,7 @@ class LeaderRole:
         this epoch it may not (Raft, section 5.4.2).
         """
         replica = self._replica
-        end = self._progress.majority_offset(replica.voters.latest, replica.synced_offset)
+        end = self.progress.majority_offset(replica.voters.latest, replica.synced_offset)
         if self._may_commit(end) and replica.commit(end):
             self._wake()
             if not replica.votes and replica.voters.latest_offset < replica.high_watermark:
@@ -128,20 +128,20 @@ class LeaderRole:
         return None
 
     def _may_commit(self, end_offset: int) -> bool:
-        return end_offset > self._first
+        return end_offset > self.first_offset
 
     # -- fetches ------------------------------------------------------------------------------------
 
     def fetch(self, fetch: Fetch) -> Cause | None:
         """A fetch of this epoch: answered now or later."""
         replica = self._replica
-        self._parked.drop(fetch.sender)
-        self._progress.heard(fetch.sender, replica.now_ms)
+        self.parked.drop(fetch.sender)
+        self.progress.heard(fetch.sender, replica.now_ms)
         cause = None
-        if self._valid(fetch.end) and self._progress.reached(fetch.sender, min(fetch.synced_offset, fetch.end.offset)):
+        if self._valid(fetch.end) and self.progress.reached(fetch.sender, min(fetch.synced_offset, fetch.end.offset)):
             cause = self.synced()
         if fetch.end == replica.log.end and fetch.high_watermark >= replica.high_watermark:
-            self._parked.park(fetch, replica.now_ms + replica.timeouts.wait_ms)
+            self.parked.park(fetch, replica.now_ms + replica.timeouts.wait_ms)
         else:
             self._answer(fetch)
         return cause
@@ -149,7 +149,7 @@ class LeaderRole:
     def fetch_snapshot(self, asked: FetchSnapshot) -> None:
         """The snapshot with which the log begins is wanted; who wants an older one fetches again."""
         replica = self._replica
-        self._progress.heard(asked.sender, replica.now_ms)
+        self.progress.heard(asked.sender, replica.now_ms)
         start = replica.log.start
         if asked.snapshot == start:
             voters = replica.voters.at(start.offset)
@@ -174,5 +174,5 @@ class LeaderRole:
         replica.send(fetch.sender.node_id, answer)
 
     def _wake(self) -> None:
-        for fetch in self._parked.take():
+        for fetch in self.parked.take():
             self._answer(fetch)

@@ -66,6 +66,16 @@ class RaftMachine:
     # -- what is known ------------------------------------------------------------------------------
 
     @property
+    def core(self) -> RaftCore:
+        """What it knows whatever its role is."""
+        return self._replica
+
+    @property
+    def part(self) -> UnattachedRole | CandidateRole | FollowerRole | LeaderRole:
+        """What it does in its role."""
+        return self._part
+
+    @property
     def me(self) -> ReplicaId:
         """Who it is."""
         return self._replica.me

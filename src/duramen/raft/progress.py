@@ -17,33 +17,33 @@ class _Reached(NamedTuple):
 class VoterProgress:
     """What a leader knows of the others, since it began to lead at `since_ms`: of voters, and of who fetches."""
 
-    __slots__ = ("_me", "_reached", "since_ms")
+    __slots__ = ("_me", "replicas", "since_ms")
 
     def __init__(self, me: ReplicaId, now_ms: int) -> None:
         self._me = me
         self.since_ms = now_ms
-        self._reached: dict[ReplicaId, _Reached] = {}
+        self.replicas: dict[ReplicaId, _Reached] = {}
 
     def heard(self, replica: ReplicaId, now_ms: int) -> None:
         """It fetched: a sign of life, no more."""
-        self._reached[replica] = _Reached(self.synced_offset(replica), now_ms)
+        self.replicas[replica] = _Reached(self.synced_offset(replica), now_ms)
 
     def reached(self, replica: ReplicaId, synced_offset: int) -> bool:
         """Its history is the leader's, and on its disk up to there; whether that is news."""
-        known = self._reached.get(replica, _Reached(0, self.since_ms))
+        known = self.replicas.get(replica, _Reached(0, self.since_ms))
         if synced_offset <= known.synced_offset:
             return False
-        self._reached[replica] = known._replace(synced_offset=synced_offset)
+        self.replicas[replica] = known._replace(synced_offset=synced_offset)
         return True
 
     def synced_offset(self, replica: ReplicaId) -> int:
         """The offset below which all is known to be on its disk."""
-        known = self._reached.get(replica)
+        known = self.replicas.get(replica)
         return 0 if known is None else known.synced_offset
 
     def fetched_ms(self, replica: ReplicaId) -> int:
         """When it last fetched; when the leader began, if it has not."""
-        known = self._reached.get(replica)
+        known = self.replicas.get(replica)
         return self.since_ms if known is None else known.fetched_ms
 
     def majority_offset(self, voters: Voters, own_synced_offset: int) -> int:
@@ -65,8 +65,8 @@ class VoterProgress:
 
     def forget(self, before_ms: int, voters: Voters) -> None:
         """Forget those that do not vote and have been silent since then."""
-        self._reached = {
+        self.replicas = {
             replica: known
-            for replica, known in self._reached.items()
+            for replica, known in self.replicas.items()
             if replica in voters or known.fetched_ms >= before_ms
         }

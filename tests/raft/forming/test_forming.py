@@ -117,38 +117,38 @@ def test_many_lives() -> None:
 
 
 def promises_anybody(self: Forming, proposal: ClusterProposal) -> None:
-    if self._proposal is None and self.me in proposal.voters:
-        self._persist(self._kept._replace(promise=proposal))
+    if self.proposal is None and self.me in proposal.voters:
+        self._persist(self.kept._replace(promise=proposal))
 
 
 def promises_in_memory(self: Forming, proposal: ClusterProposal) -> None:
-    if self._proposal is None and self.me in proposal.voters and self.seeds == proposal.seeds:
-        self._kept = self._kept._replace(promise=proposal)
+    if self.proposal is None and self.me in proposal.voters and self.seeds == proposal.seeds:
+        self.kept = self.kept._replace(promise=proposal)
 
 
 def counts_a_majority(self: Forming, voters: Voters) -> None:
-    if self._proposal is None:
-        self._proposal = ClusterProposal(FormationAttempt(self.me, self._kept.attempt), self.seeds, voters)
+    if self.proposal is None:
+        self.proposal = ClusterProposal(FormationAttempt(self.me, self.kept.attempt), self.seeds, voters)
         self.tick()
-    attempt = self._proposal.attempt
-    agreeing = [hello.sender for hello in self._heard.values() if hello.promised == attempt or hello.sender == self.me]
+    attempt = self.proposal.attempt
+    agreeing = [hello.sender for hello in self.heard.values() if hello.promised == attempt or hello.sender == self.me]
     if voters.majority(agreeing):
         self._belong(attempt.cluster_id, voters)
 
 
 def begins_once(self: Forming) -> None:
-    if self._kept.attempt == 0:
-        self._persist(self._kept._replace(attempt=1))
+    if self.kept.attempt == 0:
+        self._persist(self.kept._replace(attempt=1))
 
 
 def lets_go_too_soon(self: Forming, hello: FormationHello) -> None:
-    promise = self._kept.promise
+    promise = self.kept.promise
     if promise is None or self.cluster_id is not None:
         return
     if hello.cluster_id == promise.attempt.cluster_id:
         self._belong(promise.attempt.cluster_id, promise.voters)
     elif hello.cluster_id is None and hello.sender == promise.attempt.proposer:
-        self._persist(self._kept._replace(promise=None))
+        self._persist(self.kept._replace(promise=None))
 
 
 @pytest.mark.parametrize(
@@ -316,8 +316,8 @@ def test_what_does_not_concern_it_is_not_promised() -> None:
 def test_why_there_is_no_cluster_is_said_in_a_line(heard: dict[str, FormationHello], line: str) -> None:
     forming = Forming(ONE, EMPTY, SEEDS)
     for address, said in heard.items():
-        forming._heard[address] = said
-    forming._heard["a"] = forming.hello
+        forming.heard[address] = said
+    forming.heard["a"] = forming.hello
     assert forming.obstacle == line
     assert forming.cluster_id is None
 

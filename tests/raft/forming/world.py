@@ -4,13 +4,14 @@ Only an answer dies with the process that asked. A disk has what was persisted. 
 after everything that came before it; what is said after it and does not arrive stands for a crash behind it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from duramen.raft.forming.machine import Forming
 from duramen.raft.forming.values import (
     Belongs,
+    ClusterProposal,
     Effect,
     FormationDiskState,
     FormationHello,
@@ -37,7 +38,7 @@ class Node(NamedTuple):
     me: ReplicaId
     seeds: tuple[str, ...]
     kept: FormationDiskState
-    proposal: object = None
+    proposal: ClusterProposal | None = None
     heard: tuple[tuple[str, FormationHello], ...] = ()
 
 
@@ -74,7 +75,7 @@ def start(
     """A process begins with what is on its disk."""
     forming = Forming(me, kept, seeds)
     forming.itself(address)
-    node, said = settle(address, Node(me, tuple(seeds), kept), forming)
+    node, said = settle(address, Node(me, tuple(seeds), kept), forming, forming.take())
     return node, frozenset(said)
 
 
@@ -82,19 +83,18 @@ def revive(node: Node) -> Forming:
     """The machine of a value."""
     forming = Forming(node.me, node.kept, node.seeds)
     forming.take()
-    forming._kept = node.kept
-    forming._proposal = node.proposal  # type: ignore[assignment]
-    forming._heard = dict(node.heard)
+    forming.kept = node.kept
+    forming.proposal = node.proposal
+    forming.heard = dict(node.heard)
     return forming
 
 
-def settle(address: str, node: Node, forming: Forming) -> tuple[Node, list[Flying]]:
+def settle(address: str, node: Node, forming: Forming, effects: Sequence[Effect]) -> tuple[Node, list[Flying]]:
     """Do what is to be done."""
-    effects = forming.take()
     said = [flying for effect in effects for flying in _flying(address, effect)]
     kept = next((effect.kept for effect in reversed(effects) if isinstance(effect, PersistFormation)), node.kept)
-    heard = tuple(sorted(forming._heard.items()))
-    return node._replace(kept=kept, proposal=forming._proposal, heard=heard), said
+    heard = tuple(sorted(forming.heard.items()))
+    return node._replace(kept=kept, proposal=forming.proposal, heard=heard), said
 
 
 def _flying(address: str, effect: Effect) -> Iterator[Flying]:
@@ -126,8 +126,8 @@ def perform(state: State, action: Action) -> list[tuple[State, int]]:
         forming.answered(what.sender, what.message)
     else:
         forming.asked(what.message, what.sender)
-    effects = list(forming._effects)
-    after, said = settle(address, node, forming)
+    effects = forming.take()
+    after, said = settle(address, node, forming, effects)
     nodes[address] = after
     outcomes = [(state._replace(nodes=tuple(sorted(nodes.items())), flying=state.flying | set(said)), 0)]
     kept, before = node.kept, set(state.flying)

@@ -41,9 +41,9 @@ class Forming:
         """`seeds` are addresses, the node's own among them where it is a seed."""
         self.me = me
         self.seeds = tuple(sorted(set(seeds)))
-        self._kept = kept
-        self._proposal: ClusterProposal | None = None
-        self._heard: dict[str, FormationHello] = {}
+        self.kept = kept
+        self.proposal: ClusterProposal | None = None
+        self.heard: dict[str, FormationHello] = {}
         self._effects: list[Effect] = []
         if kept.cluster_id is None:
             self._begin()
@@ -53,19 +53,19 @@ class Forming:
     @property
     def hello(self) -> FormationHello:
         """What it says of itself."""
-        kept = self._kept
+        kept = self.kept
         promised = None if kept.promise is None else kept.promise.attempt
         return FormationHello(self.me, self.seeds, kept.attempt, promised, kept.cluster_id)
 
     @property
     def cluster_id(self) -> UUID | None:
         """The cluster that it belongs to."""
-        return self._kept.cluster_id
+        return self.kept.cluster_id
 
     @property
     def obstacle(self) -> str:
         """Why it belongs to no cluster yet, in one line; empty where it does."""
-        return obstacle(self.hello, self._heard, self._kept.promise)
+        return obstacle(self.hello, self.heard, self.kept.promise)
 
     def take(self) -> list[Effect]:
         """What is to be done since the last call, in this order; nothing behind a Persist before that is on disk."""
@@ -85,19 +85,19 @@ class Forming:
     def itself(self, address: str) -> None:
         """The seed at `address` is the node itself."""
         if address in self.seeds and self.cluster_id is None:
-            self._heard[address] = self.hello
+            self.heard[address] = self.hello
             self._decide()
 
     def answered(self, address: str, hello: FormationHello) -> None:
         """The seed at `address` answered."""
         if address in self.seeds and self.cluster_id is None:
-            self._heard[address] = hello
+            self.heard[address] = hello
             self._weigh(hello)
             self._decide()
 
     def lost(self, address: str) -> None:
         """There is no connection to that seed."""
-        self._heard.pop(address, None)
+        self.heard.pop(address, None)
 
     def asked(self, message: Message, request: object) -> None:
         """Somebody asks; `request` is handed back with the answer."""
@@ -112,16 +112,16 @@ class Forming:
 
     def _consider(self, proposal: ClusterProposal) -> None:
         """Stand by a proposal, unless something is against it."""
-        promise, attempt = self._kept.promise, proposal.attempt
-        if self._proposal is not None or self.me not in proposal.voters or self.seeds != proposal.seeds:
+        promise, attempt = self.kept.promise, proposal.attempt
+        if self.proposal is not None or self.me not in proposal.voters or self.seeds != proposal.seeds:
             return
         if promise is not None and (promise.attempt.proposer != attempt.proposer or promise.attempt >= attempt):
             return
-        self._persist(self._kept._replace(promise=proposal))
+        self._persist(self.kept._replace(promise=proposal))
 
     def _weigh(self, hello: FormationHello) -> None:
         """What a hello means for what was promised: the cluster is there, or never will be."""
-        promise = self._kept.promise
+        promise = self.kept.promise
         if promise is None or self.cluster_id is not None:
             return
         if hello.cluster_id == promise.attempt.cluster_id:
@@ -129,7 +129,7 @@ class Forming:
             return
         proposer, number = promise.attempt
         if hello.cluster_id is None and hello.sender == proposer and hello.attempt > number:
-            self._persist(self._kept._replace(promise=None))
+            self._persist(self.kept._replace(promise=None))
 
     # -- proposing ----------------------------------------------------------------------------------
 
@@ -137,63 +137,63 @@ class Forming:
         """Propose, form the cluster or come to one, if what was heard suffices for it."""
         if self.cluster_id is not None:
             return
-        clusters = {hello.cluster_id for hello in self._heard.values() if hello.cluster_id is not None}
+        clusters = {hello.cluster_id for hello in self.heard.values() if hello.cluster_id is not None}
         if clusters:
             self._let_go()
-            if len(clusters) == 1 and self._kept.promise is None:
+            if len(clusters) == 1 and self.kept.promise is None:
                 self._belong(clusters.pop(), NO_VOTERS)
             return
         voters = self._agreeing()
         if voters is None:
             return
-        if self._proposal is not None and self._proposal.voters != voters:
+        if self.proposal is not None and self.proposal.voters != voters:
             self._let_go()
-        if self.me == voters.ids[0] and self._kept.promise is None:
+        if self.me == voters.ids[0] and self.kept.promise is None:
             self._propose(voters)
 
     def _agreeing(self) -> Voters | None:
         """All seeds, if all were heard of, this node is among them, and they agree on the list and their ids."""
-        heard = self._heard.values()
+        heard = self.heard.values()
         node_ids = {hello.sender.node_id for hello in heard}
         if len(node_ids) < len(self.seeds) or any(hello.seeds != self.seeds for hello in heard):
             return None
-        voters = Voters(Voter(hello.sender, address) for address, hello in self._heard.items())
+        voters = Voters(Voter(hello.sender, address) for address, hello in self.heard.items())
         return voters if self.me in voters else None
 
     def _propose(self, voters: Voters) -> None:
-        if self._proposal is None:
-            self._proposal = ClusterProposal(FormationAttempt(self.me, self._kept.attempt), self.seeds, voters)
+        if self.proposal is None:
+            self.proposal = ClusterProposal(FormationAttempt(self.me, self.kept.attempt), self.seeds, voters)
             self.tick()
-        attempt = self._proposal.attempt
-        others = [hello for hello in self._heard.values() if hello.sender != self.me]
+        attempt = self.proposal.attempt
+        others = [hello for hello in self.heard.values() if hello.sender != self.me]
         if all(hello.promised == attempt for hello in others):
             self._belong(attempt.cluster_id, voters)
 
     def _let_go(self) -> None:
         """Propose no more what was proposed, if anything was."""
-        if self._proposal is not None:
-            self._proposal = None
+        if self.proposal is not None:
+            self.proposal = None
             self._begin()
 
     def _begin(self) -> None:
         """Begin a new attempt."""
-        self._persist(self._kept._replace(attempt=self._kept.attempt + 1))
+        self._persist(self.kept._replace(attempt=self.kept.attempt + 1))
 
     def _belong(self, cluster_id: UUID, voters: Voters) -> None:
-        self._proposal = None
-        self._persist(self._kept._replace(promise=None, cluster_id=cluster_id, voters=voters))
+        self.proposal = None
+        self._persist(self.kept._replace(promise=None, cluster_id=cluster_id, voters=voters))
         self._effects.append(Belongs(cluster_id, voters))
 
     # -- what is to be done -------------------------------------------------------------------------
 
     def _persist(self, kept: FormationDiskState) -> None:
-        self._kept = kept
+        self.kept = kept
         self._effects.append(PersistFormation(kept))
 
     def _ask(self, address: str) -> None:
-        message = self.hello if self._proposal is None else ProposeCluster(self._proposal)
+        message = self.hello if self.proposal is None else ProposeCluster(self.proposal)
         self._effects.append(SendFormationMessage(address, message))
 
     def _is_mine(self, address: str) -> bool:
-        heard = self._heard.get(address)
+        heard = self.heard.get(address)
         return heard is not None and heard.sender == self.me
