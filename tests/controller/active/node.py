@@ -50,6 +50,7 @@ class ControlNode(Node):
         self.connects: Callable[[ControlNode], None] = lambda _: None
         self.committed_some: Callable[[], None] = lambda: None
         self.became: Callable[[ControlNode, LifecyclePhase], None] = lambda *_: None
+        self.heard: Callable[[bool], None] = lambda _: None
         self.refused_with: Callable[[ControlNode, DuramenError], None] = lambda *_: None
 
     def call(self, node_id: int, request: Request, done: When, within_ms: int) -> None:
@@ -65,7 +66,7 @@ class ControlNode(Node):
         process = self.process
         assert process is not None
         kit = ControlKit(
-            self.node_id, "c", self.clock, process.deadlines, self._randomness, self.chance.randrange, self,
+            self.node_id, "c", self.clock, process.deadlines, self.randomness, self.chance.randrange, self,
             sessions=self.sessions, timing=TIMING, rebalance_ms=self.rebalance_ms,
         )  # fmt: skip
         self.controller = Controller(runner, self.view, process, kit)
@@ -79,9 +80,13 @@ class ControlNode(Node):
         )
         self.lifecycle = Lifecycle(
             wish, self.controller, self.asker, kit,
-            changed=lambda phase: self.became(self, phase), failed=lambda error: self.refused_with(self, error),
+            changed=lambda phase: self.became(self, phase), heard=self._hear,
+            failed=lambda error: self.refused_with(self, error),
         )  # fmt: skip
         self.lifecycle.begin()
+
+    def _hear(self, heard: bool) -> None:
+        self.heard(heard)
 
     def end(self) -> None:
         self.controller = None

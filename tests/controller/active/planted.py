@@ -22,7 +22,7 @@ Original = Callable[..., Any]
 
 def _on_committed(right: Original) -> Original:
     def _decide(self: ActiveController, decision: Callable[[Draft], Value], done: When) -> None:
-        self._ahead = self._view.state.copy()
+        self.ahead = self._view.state.copy()
         right(self, decision, done)
 
     return _decide

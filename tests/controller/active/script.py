@@ -74,7 +74,7 @@ class Script(ControlWorld):
 
     def _do_cluster(self, voters: str, _: str, others: str) -> None:
         self.gather(int(voters), int(others))
-        for node in self._parts():
+        for node in self.parts():
             node.became = self._became
         self._do_wait("1000")
 

@@ -60,7 +60,7 @@ class Simulation(ControlWorld):
         self.blocks: set[int] = set()
         self.groups: set[str] = set()
         self.gather(VOTERS, OTHERS)
-        for node in self._parts():
+        for node in self.parts():
             node.became = self._became
         self._again(25, self._wish)
         for every_ms, act in (
@@ -101,7 +101,7 @@ class Simulation(ControlWorld):
         self.at(self.random.randrange(2_000 * every_ms) + 1, again)
 
     def _any(self) -> ControlNode:
-        return self.random.choice(self._parts())
+        return self.random.choice(self.parts())
 
     # -- what is wished -----------------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ class Simulation(ControlWorld):
         self.troubled = False
         self.cut = set()
         self.slow_us = 1_000
-        for node in self._parts():
+        for node in self.parts():
             node.paused_until_us = 0
             node.disk.crash_at = node.disk.interfere = None
             if (node.runner is None or node.runner.error is not None) and node.process is not None:
@@ -332,7 +332,7 @@ class Simulation(ControlWorld):
         """What is not as it is to be while nothing goes wrong: every partition has a leader, and all know it."""
         ills = [
             f"node {node.node_id} is {node.lifecycle.phase.name if node.controller else 'down'}"
-            for node in self._parts()
+            for node in self.parts()
             if node.controller is None or node.lifecycle.phase is not LifecyclePhase.LIVE
         ]
         ills += [
@@ -340,14 +340,14 @@ class Simulation(ControlWorld):
             for place, partition in self.auditor.state.partitions
             if partition.leader is None
         ]
-        ends = {node.controller.applied_offset for node in self._parts() if node.controller is not None}
+        ends = {node.controller.applied_offset for node in self.parts() if node.controller is not None}
         return ills if len(ends) == 1 else [*ills, f"nodes have applied up to {sorted(ends)}"]
 
     def _all_is_kept(self) -> None:
-        images = {node.view.image() for node in self._parts()}
+        images = {node.view.image() for node in self.parts()}
         if len(images) != 1:
             raise Broken("nodes that have applied the same are not in the same state")
-        state = self._parts()[0].view.state
+        state = self.parts()[0].view.state
         if not self.groups <= set(state.groups):
             raise Broken(f"{self.groups - set(state.groups)} were answered, and are gone")
         lost = self.auditor.created - set(state.streams) - self.auditor.deleting

@@ -39,7 +39,7 @@ class Cluster(ControlWorld):
         self.limits = self.limits if limits is None else limits
         self.gather(3, 2)
         self.go_on(1_000)
-        assert all(node.lifecycle.phase is LifecyclePhase.LIVE for node in self._parts())
+        assert all(node.lifecycle.phase is LifecyclePhase.LIVE for node in self.parts())
 
     @property
     def leader(self) -> ControlNode:
@@ -166,8 +166,8 @@ def test_what_it_decides_on_is_what_its_log_adds_up_to() -> None:
     cluster.go_on(300)
     controller = cluster.leader.controller
     assert controller is not None
-    assert controller._active is not None
-    assert encode_snapshot(controller._active._ahead) == encode_snapshot(cluster.auditor.state)
+    assert controller.active is not None
+    assert encode_snapshot(controller.active.ahead) == encode_snapshot(cluster.auditor.state)
     assert encode_snapshot(controller.state) == encode_snapshot(cluster.auditor.state)
     assert list(cluster.auditor.state.streams) == ["s7"]
 
@@ -281,11 +281,11 @@ def test_a_controller_that_slept_fences_nobody_at_once() -> None:
     cluster = Cluster()
     controller = cluster.leader.controller
     assert controller is not None
-    active = controller._active
+    active = controller.active
     assert active is not None
     # Only the clock goes on: what nodes have sent lies unread.
     cluster.clock.now_us += 1000 * (2 * SESSIONS.timeout_ms)
-    active._fire()
+    active.tick()
     cluster.go_on(100)
     assert cluster.auditor.silences == 0
     assert len(cluster.auditor.state.registrations.live) == 5

@@ -56,11 +56,11 @@ class ControlWorld(World):
     @property
     def active(self) -> ControlNode | None:
         """The node that decides now; the newest, where an older one does not know yet."""
-        known = [(node.controller.active_epoch or 0, node.node_id) for node in self._parts() if node.controller]
+        known = [(node.controller.active_epoch or 0, node.node_id) for node in self.parts() if node.controller]
         epoch, node_id = max(known, default=(0, 0))
         return self.part(node_id) if epoch else None
 
-    def _parts(self) -> list[ControlNode]:
+    def parts(self) -> list[ControlNode]:
         return [cast("ControlNode", node) for node in self.nodes]
 
     def go_on(self, for_ms: int) -> None:
@@ -126,7 +126,7 @@ class ControlWorld(World):
     def _next(self) -> tuple[int | None, Node | None]:
         """As the quorum's world has it, without nodes that are paused."""
         found: tuple[int | None, Node | None] = (self._events[0][0], None) if self._events else (None, None)
-        for node in self._parts():
+        for node in self.parts():
             at_us = node.process.next_us if node.process is not None else None
             if at_us is not None and at_us < node.paused_until_us:
                 at_us = node.paused_until_us if self.clock.now_us < node.paused_until_us else at_us
@@ -186,7 +186,7 @@ class ControlWorld(World):
 
     def close(self, node_id: int) -> None:
         """All connections to a node are closed, and both sides hear of it."""
-        for other in self._parts():
+        for other in self.parts():
             if other.node_id == node_id:
                 continue
             for here, there in ((other, node_id), (self.part(node_id), other.node_id)):
@@ -206,13 +206,13 @@ class ControlWorld(World):
 
     def _connect(self, node: ControlNode) -> None:
         """A node whose controller begins has connections to those that run."""
-        for other in self._parts():
+        for other in self.parts():
             if other is not node and other.process is not None and node.controller is not None:
                 node.controller.opened(other.node_id)
 
     def start(self, node: Node) -> None:
         super().start(node)
-        for other in self._parts():
+        for other in self.parts():
             if other.controller is not None and node.process is not None:
                 other.controller.opened(node.node_id)
 

@@ -17,7 +17,7 @@ def another(node: ControlNode, wish: Registration, errors: list[DuramenError]) -
     assert node.controller is not None
     assert node.process is not None
     kit = ControlKit(
-        node.node_id, "c", node.clock, node.process.deadlines, node._randomness, node.chance.randrange, node,
+        node.node_id, "c", node.clock, node.process.deadlines, node.randomness, node.chance.randrange, node,
         timing=TIMING,
     )  # fmt: skip
     return Lifecycle(wish, node.controller, node.asker, kit, failed=errors.append)
@@ -28,7 +28,7 @@ def test_nodes_that_only_follow_know_the_metadata_too() -> None:
     made = cluster.ask(5, CreateStream(Definition("a", 1), 5))
     cluster.go_on(100)
     assert isinstance(made[0], Answer)
-    for node in cluster._parts():
+    for node in cluster.parts():
         assert node.controller is not None
         assert list(node.controller.state.streams) == ["a"]
     voters = cluster.part(4).runner
@@ -67,7 +67,7 @@ def test_a_node_knows_when_its_session_may_be_over() -> None:
     cluster = Cluster()
     node = cluster.part(5)
     told: list[bool] = []
-    node.lifecycle._heard = told.append
+    node.heard = told.append
     cluster.go_on(2 * SESSIONS.timeout_ms)
     assert told == []
     cluster.isolate(node)

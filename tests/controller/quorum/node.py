@@ -88,8 +88,8 @@ class Node:
         self.failed_with: Callable[[Node, DuramenError], None] = lambda _, error: _raise(error)
         self.happened: Callable[[Node, Effect], None] = lambda _, __: None
         self.plan = QuorumIdentity(ReplicaId(node_id, ""))
-        self._randomness = SeededRandomness(self.chance.randrange(1 << 30))
-        self.me = ReplicaId(node_id, str(open_directory(self.disk, self._randomness, "the disk").id))
+        self.randomness = SeededRandomness(self.chance.randrange(1 << 30))
+        self.me = ReplicaId(node_id, str(open_directory(self.disk, self.randomness, "the disk").id))
         self.disk.locks.clear()
 
     # -- life ---------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Node:
     def _boot(self) -> None:
         self.life += 1
         self.process = Process(self.clock, self.chance)
-        directory = open_directory(self.disk, self._randomness, "the disk")
+        directory = open_directory(self.disk, self.randomness, "the disk")
         handles = Handles(self.disk, 16)
         recovered = recover(self.disk, directory.id, handles, self.report)
         self.store = Store(
@@ -150,10 +150,10 @@ class Node:
         """What is on its disk is what others have seen."""
         self.runner = runner
         machine = runner.machine
-        log = runner._kit.log
+        log = runner.log
         start = machine.start
         found = tuple(batch for batch in log.between(start.offset, log.end.offset))
-        self.content = Content(start, runner._kit.applied.voters, self.view.digest, found)
+        self.content = Content(start, runner.voters, self.view.digest, found)
         self.committed = start.offset
         for batch in found:
             self.witness.appended(batch)

@@ -54,7 +54,7 @@ def _forget_name(right: Original) -> Original:
 
 def _without(file: WholeFile, call: str) -> WholeFile:
     lacking = copy(file)
-    lacking._files = cast("FileSystem", _Without(file._files, call))
+    lacking.files = cast("FileSystem", _Without(file.files, call))
     return lacking
 
 

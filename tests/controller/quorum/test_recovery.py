@@ -43,6 +43,9 @@ class Alone:
         self.settle(lambda: runner.machine.role is RaftRole.LEADER and runner.applied == runner.machine.end)
         return runner
 
+    def snapshots(self) -> list[str]:
+        return [path for path in self.node.disk.paths() if path.endswith(".snapshot")]
+
     def settle(self, until: object) -> None:
         assert callable(until)
         process = self.node.process
@@ -173,9 +176,8 @@ def test_snapshots_stand_for_the_log_before_them() -> None:
     runner = alone.lead()
     for number in range(40):
         alone.propose(runner, f"g{number}")
-    alone.settle(lambda: runner.machine.start.offset > 20 and not runner._saving)
-    kept = [path for path in alone.node.disk.paths() if path.endswith(".snapshot")]
-    assert len(kept) == 2
+    alone.settle(lambda: runner.machine.start.offset > 20 and len(alone.snapshots()) == 2)
+    kept = alone.snapshots()
     alone.node.end()
     runner = alone.lead()
     assert runner.machine.start.offset > 20

@@ -88,12 +88,13 @@ class ActiveController:
         self._view = view
         self._kit = kit
         self.epoch = runner.machine.epoch
-        self._ahead = view.state.copy()
+        self.ahead = view.state.copy()
+        """The state with what is proposed and has not taken effect yet: decisions are on this."""
         self._proposed: deque[_Proposal] = deque()
         self._waiters: list[_Waiter] = []
         self._voters = VoterChanges(runner)
         self._sessions = NodeSessions(
-            self._ahead.registrations,
+            self.ahead.registrations,
             self._now_ms,
             runner.machine.end.offset,
             kit.sessions,
@@ -102,8 +103,8 @@ class ActiveController:
         self._settling = Settling(kit.deadlines, kit.clock)
         self._balancing = Balancing(kit.clock, kit.deadlines, kit.rebalance_ms, self._rebalance)
         self._over = False
-        self._alarm = Alarm(kit.deadlines, self._fire)
-        if not self._ahead.cluster_id:
+        self._alarm = Alarm(kit.deadlines, self.tick)
+        if not self.ahead.cluster_id:
             self._decide(self._form, self._refused)
         self._arm()
 
@@ -164,10 +165,11 @@ class ActiveController:
         for waiter in waiters:
             waiter.done(_not_active())
 
-    def _fire(self) -> None:
+    def tick(self) -> None:
+        """Its time has come: nodes may be silent, and waits over."""
         now_ms = self._now_ms
-        for node_id in self._sessions.silent(self._ahead.registrations, now_ms):
-            self._settling.leave(self._ahead, node_id, self._leave_silent, self._fence_silent)
+        for node_id in self._sessions.silent(self.ahead.registrations, now_ms):
+            self._settling.leave(self.ahead, node_id, self._leave_silent, self._fence_silent)
         late = [waiter for waiter in self._waiters if waiter.until_ms <= now_ms]
         self._waiters = [waiter for waiter in self._waiters if waiter.until_ms > now_ms]
         for waiter in late:
@@ -187,7 +189,7 @@ class ActiveController:
     def _go_on_draining(self, node_id: int) -> None:
         """Whoever began it: the next controller goes on when it first hears of the node."""
         if self._leads():
-            self._settling.drain(self._ahead, node_id, self._let_go_draining)
+            self._settling.drain(self.ahead, node_id, self._let_go_draining)
 
     def _let_go_draining(self, node: Node, places: Sequence[PartitionId]) -> None:
         self._decide(partial(let_go_draining, node, places), self._refused)
@@ -211,7 +213,7 @@ class ActiveController:
 
     def _observed(self) -> Observed:
         seen = self._runner.describe()
-        offsets = {node.id: self._sessions.members.applied_offset(node.id) for node in self._ahead.registrations}
+        offsets = {node.id: self._sessions.members.applied_offset(node.id) for node in self.ahead.registrations}
         applied = {node_id: offset for node_id, offset in offsets.items() if offset is not None}
         return Observed(*seen[:5], tuple(seen.endpoints), applied)
 
@@ -250,7 +252,7 @@ class ActiveController:
         if not self._leads():
             done(_not_active())
             return
-        draft = Draft(self._ahead, self._runner.machine.end.offset)
+        draft = Draft(self.ahead, self._runner.machine.end.offset)
         outcome: Value | DuramenError
         try:
             outcome = decision(draft)
@@ -300,11 +302,11 @@ class ActiveController:
 
     def _recall(self) -> None:
         """Forget what was decided and not proposed."""
-        self._ahead = self._view.state.copy()
+        self.ahead = self._view.state.copy()
         for proposal in self._proposed:
             if proposal.end_offset > self._runner.applied.offset:
                 for event in proposal.events:
-                    self._ahead.apply(event)
+                    self.ahead.apply(event)
 
     # -- what all nodes know ------------------------------------------------------------------------
 
@@ -327,7 +329,7 @@ class ActiveController:
 
     def _is_known(self, offset: int) -> bool:
         """Whether all know it that are live, or are to be, or are to be no more."""
-        live = self._view.state.registrations.live | self._ahead.registrations.live
+        live = self._view.state.registrations.live | self.ahead.registrations.live
         return self._runner.applied.offset >= offset and self._sessions.know(sorted(live), offset)
 
 

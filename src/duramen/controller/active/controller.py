@@ -72,6 +72,11 @@ class Controller:
         return self._runner.machine.epoch
 
     @property
+    def active(self) -> ActiveController | None:
+        """What decides, where this node is the active controller."""
+        return self._active
+
+    @property
     def active_epoch(self) -> int | None:
         """The epoch of the quorum in which this node decides, if it does."""
         return None if self._active is None else self._active.epoch

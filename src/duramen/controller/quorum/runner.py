@@ -23,6 +23,7 @@ from duramen.base.errors import (
 from duramen.controller.quorum.ballot_file import Promised
 from duramen.controller.quorum.dependencies import QuorumDependencies, QuorumEffects
 from duramen.controller.quorum.entries import data_of, encode_events, payload_of, read_batch, written
+from duramen.controller.quorum.log import MetadataLog
 from duramen.controller.quorum.proposals import ProposalDone, Proposals
 from duramen.controller.quorum.reads import QuorumReads
 from duramen.controller.quorum.snapshot_chunks import Download, FetchChunk, SnapshotBytes, Wire
@@ -85,6 +86,11 @@ class Runner:
     def machine(self) -> RaftMachine:
         """The machine, to be asked and not to be told."""
         return self._machine
+
+    @property
+    def log(self) -> MetadataLog:
+        """The metadata log on its disk, to be read."""
+        return self._kit.log
 
     @property
     def applied(self) -> EpochEnd:

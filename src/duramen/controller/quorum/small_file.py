@@ -26,7 +26,7 @@ class WholeFile:
 
     def __init__(self, files: FileSystem, name: str, magic: bytes) -> None:
         self.path = f"{QUORUM_DIRECTORY}/{name}"
-        self._files = files
+        self.files = files
         self._magic = magic
 
     def read(self) -> memoryview | None:
@@ -34,7 +34,7 @@ class WholeFile:
 
         Raises ValueError where it is not as it was written.
         """
-        files = self._files
+        files = self.files
         if not files.exists(QUORUM_DIRECTORY):
             files.make_directory(QUORUM_DIRECTORY)
         files.sync_directory("")
@@ -55,7 +55,7 @@ class WholeFile:
 
     def write(self, content: bytes) -> None:
         """Put it in the place of what was there; it is on disk when this returns."""
-        files, new = self._files, f"{self.path}.new"
+        files, new = self.files, f"{self.path}.new"
         covered = _CRC.pack(_FORMAT) + content
         files.unlink(new)
         file = files.open(new, create=True)
