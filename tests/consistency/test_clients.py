@@ -31,9 +31,8 @@ _REFUSALS: Final = ("NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR", "NOT_ENOUGH
 
 def _pid(broker: Broker) -> int:
     """The broker's process: others may run beside it, of tests that went before."""
-    assert broker._child is not None
-    assert broker._child._process is not None
-    return broker._child._process.pid
+    assert broker.pid is not None
+    return broker.pid
 
 
 def _kill(broker: Broker, _: random.Random) -> None:

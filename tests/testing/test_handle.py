@@ -157,7 +157,7 @@ def test_streams(broker: Broker, stream: str) -> None:
 _ORPHAN = """
 import duramen, os, signal
 broker = duramen.testing.broker().__enter__()
-print(broker._child._process.pid, flush=True)
+print(broker.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

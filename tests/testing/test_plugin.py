@@ -156,7 +156,7 @@ def test_ctrl_c_ends_the_tests_and_the_broker(tmp_path: Path) -> None:
 import os, signal
 
 def test_it(duramen_broker):
-    print("PID", duramen_broker._child._process.pid, flush=True)
+    print("PID", duramen_broker.pid, flush=True)
     os.killpg(os.getpgid(0), signal.SIGINT)
     signal.pause()
 """

@@ -103,6 +103,15 @@ class Broker:
         """
         return self._child is not None and self._child.running
 
+    @property
+    def pid(self) -> int | None:
+        """The id of its process, to send it signals; None where it does not run.
+
+        >>> os.kill(broker.pid, signal.SIGSTOP)
+        >>> os.kill(broker.pid, signal.SIGCONT)
+        """
+        return self._child.pid if self._child is not None and self._child.running else None
+
     def crash(self) -> None:
         """Kill -9, to see what your code makes of it; what was acknowledged is there again after `restart`.
 

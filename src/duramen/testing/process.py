@@ -65,6 +65,11 @@ class ChildProcess:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that was started last."""
+        return None if self._process is None else self._process.pid
+
     def ask(self, order: Mapping[str, object]) -> dict[str, Any]:
         """Let it do something; returns its answer once that is done. Raises ServerUnreachable where it has ended."""
         with self._lock:
