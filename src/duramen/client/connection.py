@@ -57,7 +57,7 @@ class BrokerConnection:
     def _negotiate(self) -> None:
         asked: Message = {"client_software_name": "duramen", "client_software_version": "0"}
         body = REQUESTS[ApiKey.API_VERSIONS].encode(_API_VERSIONS_VERSION, asked)
-        _, frame, start = self.receive(self._send(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, [body]))
+        _, frame, start = self.receive(self.send(ApiKey.API_VERSIONS, [body], version=_API_VERSIONS_VERSION))
         try:
             answer = RESPONSES[ApiKey.API_VERSIONS].decode(_API_VERSIONS_VERSION, frame, start)
         except RequestInvalid:
@@ -86,18 +86,19 @@ class BrokerConnection:
     def request(self, api: ApiKey, message: Mapping[str, object], *, wait_s: float = 0.0) -> Message:
         """Ask and wait for the answer, `wait_s` longer than usual. Raises ServerUnreachable or RequestInvalid."""
         version = self.version(api)
-        sent = self._send(api, version, [REQUESTS[api].encode(version, message)])
+        sent = self.send(api, [REQUESTS[api].encode(version, message)], version=version)
         _, frame, start = self.receive(sent, wait_s=wait_s)
         return RESPONSES[api].decode(version, frame, start)
 
-    def send(self, api: ApiKey, body: Sequence[Buffer], *, answered: bool = True) -> int:
-        """Send a request of the version that `version` says; returns what `receive` wants. Raises ServerUnreachable.
+    def send(
+        self, api: ApiKey, body: Sequence[Buffer], *, version: int | None = None, answered: bool = True
+    ) -> int:  # fmt: skip
+        """Send a request of a version, the newest that both sides know unless it is said; what `receive` wants.
 
-        A request that is not `answered`, Produce with acks=0, is not received.
+        A request that is not `answered`, Produce with acks=0, is not received. Raises ServerUnreachable.
         """
-        return self._send(api, self.version(api), body, answered=answered)
-
-    def _send(self, api: ApiKey, version: int, body: Sequence[Buffer], *, answered: bool = True) -> int:
+        if version is None:
+            version = self.version(api)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         size = sum(map(len, body))
         head = encode_request(api, version, self._correlation_id, self._client_id, b"")

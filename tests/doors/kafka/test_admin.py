@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.clients import CONFLUENT, Place, Record
 from tests.untyped import untyped

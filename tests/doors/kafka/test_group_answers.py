@@ -18,7 +18,7 @@ class Asking:
         self._connection = connection
 
     def __call__(self, api: ApiKey, version: int, message: dict[str, Any]) -> dict[str, Any]:
-        sent = self._connection._send(api, version, [REQUESTS[api].encode(version, message)])
+        sent = self._connection.send(api, [REQUESTS[api].encode(version, message)], version=version)
         _, frame, start = self._connection.receive(sent)
         answer: dict[str, Any] = RESPONSES[api].decode(version, frame, start)
         return answer

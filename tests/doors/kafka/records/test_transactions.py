@@ -279,7 +279,7 @@ def test_transactions_are_listed_and_described(node: NodeProcess, stream_name: s
 
 def ask(connection: BrokerConnection, api: ApiKey, version: int, message: dict[str, Any]) -> dict[str, Any]:
     """A request of a version of the test's choice."""
-    sent = connection._send(api, version, [REQUESTS[api].encode(version, message)])
+    sent = connection.send(api, [REQUESTS[api].encode(version, message)], version=version)
     _, frame, start = connection.receive(sent)
     return RESPONSES[api].decode(version, frame, start)
 
@@ -293,7 +293,7 @@ def produce(
         attributes=TRANSACTIONAL, producer_id=identity[0], producer_epoch=identity[1], base_sequence=sequence,
     )  # fmt: skip
     request = ProduceRequest(name, -1, 30_000, [TopicData(stream, [PartitionData(0, memoryview(batch))])])
-    sent = connection._send(ApiKey.PRODUCE, version, encode_produce(version, request))
+    sent = connection.send(ApiKey.PRODUCE, encode_produce(version, request), version=version)
     _, frame, start = connection.receive(sent)
     return decode_produce(version, frame, start)[0].partitions[0].error_code
 

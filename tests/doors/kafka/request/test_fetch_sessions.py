@@ -132,7 +132,7 @@ class SessionsMachine(RuleBasedStateMachine):
         client = data.draw(st.sampled_from([*self.clients, _Client(999)]))
         if epoch in (0, -1) or (epoch == client.epoch and not by_ids):
             return
-        known = client in self.clients and client.id in self.sessions._sessions
+        known = client in self.clients and client.id in {one.id for one in self.sessions}
         turn = self.sessions.begin(request_of(client.id, epoch, {}), self.now_ms, by_ids=by_ids)
         if not known:
             assert turn.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -148,12 +148,12 @@ class SessionsMachine(RuleBasedStateMachine):
             self.clients.remove(client)
             turn = self.sessions.begin(request_of(client.id, epoch, {("a", 0): 0}), self.now_ms, by_ids=False)
             assert (turn.error, turn.session, turn.opens) == (0, None, epoch == 0)
-            assert client.id not in self.sessions._sessions
+            assert client.id not in {one.id for one in self.sessions}
 
     @invariant()
     def bounded(self) -> None:
         assert len(self.sessions) <= SLOTS
-        assert self.sessions.partitions == sum(len(one.partitions) for one in self.sessions._sessions.values())
+        assert self.sessions.partitions == sum(len(one.partitions) for one in self.sessions)
         assert self.sessions.partitions <= PARTITIONS
 
 
