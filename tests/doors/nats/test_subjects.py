@@ -64,7 +64,7 @@ class Bindings(RuleBasedStateMachine):
     @invariant()
     def nothing_is_left_of_nothing(self) -> None:
         if not self.model:
-            assert self.tree._root.empty()
+            assert self.tree.empty
 
 
 TestBindings = Bindings.TestCase

@@ -33,6 +33,11 @@ class SubjectTree(Generic[T]):
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is bound, and nothing kept of what was."""
+        return self._root.empty()
+
     def bind(self, subject: bytes, thing: T) -> None:
         """`thing` is bound to a well-formed subject, wildcards included."""
         tokens = subject.split(b".")

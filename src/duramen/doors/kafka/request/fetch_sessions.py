@@ -5,7 +5,7 @@ place of one that was not used for two minutes, or of an older and smaller one t
 The partitions of all sessions together are bounded too: where there is no room a client is told 0, which says no.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -124,6 +124,10 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __iter__(self) -> Iterator[Session]:
+        """The sessions, those used longest ago first."""
+        return iter(self._sessions.values())
+
     def begin(self, request: FetchRequest, now_ms: int, *, by_ids: bool) -> SessionFetch:
         """A fetch has come."""
         if request.session_epoch in (_INITIAL_EPOCH, FINAL_EPOCH):
@@ -178,11 +182,11 @@ class FetchSessions:
         if size > self._most_partitions or not self._slots:
             return False
         while len(self._sessions) >= self._slots or self.partitions + size > self._most_partitions:
-            oldest = next(iter(self._sessions.values()))
+            oldest = next(iter(self))
             if now_ms - oldest.used_ms > _EVICTION_MS:
                 self._remove(oldest.id)
                 continue
-            evictable = [one for one in self._sessions.values() if now_ms - one.created_ms > _EVICTION_MS]
+            evictable = [one for one in self if now_ms - one.created_ms > _EVICTION_MS]
             smallest = min(evictable, key=lambda one: (len(one.partitions), one.id), default=None)
             if smallest is None or len(smallest.partitions) >= size:
                 return False
