@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from tests.spark.jvm import java_frame, java_session
 
 import duramen.spark
 from duramen.client import BrokerCluster, Producer
@@ -30,15 +30,14 @@ def frame(cluster: BrokerCluster, read: Callable[..., DataFrame], stream: str) -
 
 def columns_read(frame: DataFrame) -> list[tuple[str, ...]]:
     """Of each scan of a frame's plan."""
-    java: Any = frame._jdf
-    plan: str = java.queryExecution().optimizedPlan().toString()
+    plan: str = java_frame(frame).queryExecution().optimizedPlan().toString()
     scans = re.findall(r"RelationV2\[([^\]]*)\]", plan)
     return [tuple(re.sub(r"#.*", "", name.strip()) for name in scan.split(",")) for scan in scans]
 
 
 @contextmanager
 def without_the_rule(spark: SparkSession) -> Iterator[None]:
-    java: Any = spark._jsparkSession
+    java = java_session(spark)
     rules = java.experimental().extraOptimizations()
     put = getattr(java.experimental(), "extraOptimizations_$eq")
     put(rules.take(0))
@@ -143,8 +142,7 @@ def test_another_source_is_left_as_it_is(spark: SparkSession) -> None:
 
 
 def rules(spark: SparkSession) -> int:
-    java: Any = spark._jsparkSession
-    return int(java.experimental().extraOptimizations().size())
+    return int(java_session(spark).experimental().extraOptimizations().size())
 
 
 def test_the_rule_is_there_once(spark: SparkSession) -> None:

@@ -7,19 +7,18 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from tests.spark.jvm import jvm, local_files
 
 from duramen.spark.launching.localdisk import DISK_CLASS, quicken_local_disk
 
 
 @pytest.fixture
 def files(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    return local_files(spark)
 
 
 def java_path(spark: SparkSession, path: Path) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.fs.Path(str(path))
+    return jvm(spark).org.apache.hadoop.fs.Path(str(path))
 
 
 def mode(path: Path) -> int:
@@ -41,17 +40,15 @@ def test_a_file_is_made_with_what_the_umask_leaves(spark: SparkSession, files: A
 
 @pytest.mark.parametrize("wanted", [0o000, 0o400, 0o640, 0o755, 0o777, 0o1777])
 def test_permissions_are_set_as_a_program_would(spark: SparkSession, files: Any, tmp_path: Path, wanted: int) -> None:
-    jvm: Any = spark._jvm
     (tmp_path / "place").mkdir()
-    permission = jvm.org.apache.hadoop.fs.permission.FsPermission(f"{wanted:04o}")
+    permission = jvm(spark).org.apache.hadoop.fs.permission.FsPermission(f"{wanted:04o}")
     files.setPermission(java_path(spark, tmp_path / "place"), permission)
     assert mode(tmp_path / "place") == wanted
     (tmp_path / "place").chmod(0o755)
 
 
 def test_a_file_that_is_not_there_is_an_error(spark: SparkSession, files: Any, tmp_path: Path) -> None:
-    jvm: Any = spark._jvm
     with pytest.raises(Py4JError, match="NoSuchFileException"):
         files.setPermission(
-            java_path(spark, tmp_path / "none"), jvm.org.apache.hadoop.fs.permission.FsPermission("0644")
+            java_path(spark, tmp_path / "none"), jvm(spark).org.apache.hadoop.fs.permission.FsPermission("0644")
         )

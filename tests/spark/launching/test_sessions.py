@@ -4,10 +4,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.jvm import local_files
 
 import duramen.spark
 from duramen.base.errors import DependencyMissing
@@ -58,8 +58,7 @@ def test_the_tuning_is_there_and_ours_goes_before(spark: SparkSession) -> None:
 
 def test_files_have_no_checksums_beside_them_and_old_ones_go(spark: SparkSession, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    jvm: Any = spark._jvm
-    files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    files = local_files(spark)
     files.setWriteChecksum(True)
     spark.range(3).write.csv(str(made))
     assert list(made.glob(".*.crc"))

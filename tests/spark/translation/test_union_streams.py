@@ -232,7 +232,7 @@ def test_an_upserted_table_that_does_not_say_what_it_had_is_read_as_it_is(
 ) -> None:
     one = streams.worlds[0]
     with monkeypatch.context() as earlier:
-        earlier.setattr("duramen.spark.translation.plan._newest", lambda *_: -1)
+        earlier.setattr("duramen.spark.translation.plan.newest_sequence", lambda *_: -1)
         overwritten(Lake(node, one, **UPSERTED), streams)
     assert open_table(one.declaration(upsert=True, **NONE)).state().newest == -1
     assert Counter(row.value for row in streams.batch()) == +streams.committed

@@ -105,10 +105,11 @@ def plan(
         )
     ]
     behind = any(ends[one] < farthest[one] for one in ends)
-    return RoundPlan(spans, _packed(pieces, piece, slots), behind, lost, _newest(spans, marked))
+    return RoundPlan(spans, _packed(pieces, piece, slots), behind, lost, newest_sequence(spans, marked))
 
 
-def _newest(spans: Sequence[TableSpan], marked: Mapping[int, MarkedUpTo]) -> int:
+def newest_sequence(spans: Sequence[TableSpan], marked: Mapping[int, MarkedUpTo]) -> int:
+    """The last commit sequence of a transaction that counts in these spans, -1 where there is none."""
     return max(
         (
             one.sequence
