@@ -265,8 +265,12 @@ class Several:
         for index in range(partitions):
             place = PartitionId(stream_id, index)
             self.partitions[place] = PartitionState(everybody, everybody, everybody[index % len(everybody)], 1, 1)
-            self._say(place)
-            self._tell(place)
+            self.publish(place)
+
+    def publish(self, place: PartitionId) -> None:
+        """All nodes that hear anything learn the state of the partition."""
+        self._say(place)
+        self._tell(place)
 
     def _say(self, place: PartitionId) -> None:
         """The metadata has who leads it."""
@@ -294,8 +298,7 @@ class Several:
         self.partitions[place] = PartitionState(
             before.replicas, before.isr, leader, before.leader_epoch + 1, before.partition_epoch + 1
         )
-        self._say(place)
-        self._tell(place)
+        self.publish(place)
 
     def shrink(self, place: PartitionId) -> None:
         """The leader alone is in sync from here on, until the others are heard again."""
@@ -329,8 +332,7 @@ class Several:
         if node_id in self.deaf:
             self.deaf.discard(node_id)
             for place in self.partitions:
-                self._say(place)
-                self._tell(place)
+                self.publish(place)
 
     def arrive(self) -> None:
         """What brokers asked comes, as late as it is."""

@@ -36,8 +36,7 @@ def several() -> Several:
     before = several.partitions[place]
     only = PartitionState((LEADER,), (LEADER,), LEADER, before.leader_epoch + 1, before.partition_epoch + 1)
     several.partitions[place] = only
-    several._say(place)
-    several._tell(place)
+    several.publish(place)
     several.advance(1000)
     partition = several.broker(LEADER).streams.get("a").partition(0)
     stored: list[int] = []

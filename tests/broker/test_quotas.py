@@ -127,8 +127,7 @@ def test_what_is_remembered_of_clients_is_bounded() -> None:
     quotas.update({(("client-id", None),): {PRODUCER_RATE: 1.0}})
     for number in range(25_000):
         quotas.produced(f"client {number}", 1, number // 10)
-    assert len(quotas._rates) <= 10_000
-    assert len(quotas._found) <= 10_000
+    assert quotas.remembered <= 10_000
     assert math.isclose(quotas.produced("client 24999", 1_000_000, 2500), 999_990_010, rel_tol=0.01)
 
 

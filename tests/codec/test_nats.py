@@ -103,7 +103,7 @@ def test_nothing_of_a_message_that_is_not_kept_is_held() -> None:
     assert _flat(parser.feed(b"MSG a 1 50000000\r\n")) == [(b"a", None, None, None)]
     for _ in range(500):
         assert parser.feed(bytes(100_000)) == []
-        assert parser._held == []
+        assert parser.held_bytes == 0
     assert _flat(parser.feed(b"\r\nPONG\r\n")) == [Signal.PONG]
 
 

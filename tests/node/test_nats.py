@@ -439,9 +439,9 @@ def test_memory_stays_bounded_under_a_flood(new_node: NewNode) -> None:
 # A nats-server that ends at once, whatever it is asked for.
 _BROKEN_SERVER = """
 import runpy
-from duramen.node import children
+import shutil
 
-children._executable = lambda: "/bin/false"
+shutil.which = lambda *_, **__: "/bin/false"
 runpy.run_module("duramen", run_name="__main__", alter_sys=True)
 """
 

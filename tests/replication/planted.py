@@ -36,9 +36,9 @@ def _report_written(right: Original) -> Original:
 
 def _commit_with_old_set(right: Original) -> Original:
     def _commit(self: PartitionLeaderRole) -> None:
-        attempted, self._in_sync._attempted = self._in_sync._attempted, frozenset()
+        attempted, self._in_sync.attempted = self._in_sync.attempted, frozenset()
         right(self)
-        self._in_sync._attempted = attempted
+        self._in_sync.attempted = attempted
 
     return _commit
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import LogDamaged, OffsetOutOfRange
 from duramen.codec.batch import Header, batches, records
-from duramen.sim.machine.disk import MemoryFile
+from duramen.sim.machine.disk import MemoryFile, MemoryFileSystem
 from duramen.sim.machine.store import StoreOnDoubles
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.scan import scan_log
@@ -41,13 +41,21 @@ def filled(sizes: list[int], *, cold: bool = False, segment_bytes: int = 1 << 30
 def test_memory_need_not_keep_what_came_from_the_disk_far_behind_the_tail(
     monkeypatch: pytest.MonkeyPatch, *, cold: bool
 ) -> None:
+    paths: dict[MemoryFile, str] = {}
     forgotten: dict[str, set[int]] = {}
+    open_ = MemoryFileSystem.open
+
+    def opened(files: MemoryFileSystem, path: str, **how: bool) -> MemoryFile:
+        file = open_(files, path, **how)
+        paths[file] = path
+        return file
 
     def forget(file: MemoryFile, position: int, size: int) -> None:
         assert position % BLOCK_BYTES == size % BLOCK_BYTES == 0
         blocks = range(position // BLOCK_BYTES, (position + size) // BLOCK_BYTES)
-        forgotten.setdefault(file._path, set()).update(blocks)
+        forgotten.setdefault(paths[file], set()).update(blocks)
 
+    monkeypatch.setattr(MemoryFileSystem, "open", opened)
     monkeypatch.setattr(MemoryFile, "forget", forget)
     doubles = filled([50_000] * 40, segment_bytes=500_000)
     doubles.stop()

@@ -35,6 +35,10 @@ class Deadlines:
         self._count = 0
         self._cancelled_limit = 64
 
+    def __len__(self) -> int:
+        """How many are kept, cancelled ones among them."""
+        return len(self._heap)
+
     def at(self, at_ms: int, action: Callable[[], None]) -> Deadline:
         """Register `action` for the monotonic time `at_ms`."""
         deadline = Deadline(at_ms, action)

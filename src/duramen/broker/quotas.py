@@ -79,6 +79,11 @@ class Quotas:
         self._rates: dict[_Scope, RateWindows] = {}  # those of who was idle longest first
         self._found: dict[tuple[str, str], tuple[_Scope, float] | None] = {}
 
+    @property
+    def remembered(self) -> int:
+        """How many clients it remembers anything of."""
+        return max(len(self._rates), len(self._found))
+
     def update(self, bounds: Mapping[Entity, Mapping[str, float]]) -> None:
         """The quotas are these from here on."""
         self.bounds = bounds

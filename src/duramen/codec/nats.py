@@ -117,6 +117,11 @@ class Parser:
         self._needed_bytes = 0  # with fewer there is nothing new to find
         self._skip_bytes = 0  # still to come of a message that is not kept
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that it keeps until more comes."""
+        return self._held_bytes if self._held else 0
+
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that `chunk` completes. Raises NatsProtocolInvalid where no server would say that."""
         if self._skip_bytes:

@@ -108,7 +108,7 @@ def test_so_many_may_wait_and_no_more() -> None:
 
 
 def test_numbers_begin_anew_and_leave_out_those_that_wait() -> None:
-    calls = PendingCalls()
-    assert calls.begin(Subject.REPLICAS, lambda _: None) == 1
-    calls._last = (1 << 32) - 2
-    assert [calls.begin(Subject.REPLICAS, lambda _: None) for _ in range(2)] == [(1 << 32) - 1, 2]
+    calls = PendingCalls(largest=3)
+    assert [calls.begin(Subject.REPLICAS, lambda _: None) for _ in range(3)] == [1, 2, 3]
+    calls.end(Subject.REPLICAS, 2, b"")
+    assert calls.begin(Subject.REPLICAS, lambda _: None) == 2

@@ -19,9 +19,11 @@ _NUMBERS: Final = (1 << 32) - 1
 class PendingCalls:
     """What was asked and is not answered. A number is used again only when all others were."""
 
-    __slots__ = ("_last", "_waiting")
+    __slots__ = ("_largest", "_last", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, largest: int = _NUMBERS) -> None:
+        """Numbers run from 1 to `largest`, and again from 1."""
+        self._largest = largest
         self._last = 0
         self._waiting: dict[int, tuple[Subject, Answered]] = {}
 
@@ -33,7 +35,7 @@ class PendingCalls:
         if len(self._waiting) >= _MOST:
             return None
         while True:
-            self._last = self._last % _NUMBERS + 1
+            self._last = self._last % self._largest + 1
             if self._last not in self._waiting:
                 break
         self._waiting[self._last] = (subject, done)
