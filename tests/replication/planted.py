@@ -46,7 +46,7 @@ def _commit_with_old_set(right: Original) -> Original:
 def _forget_refused(right: Original) -> Original:
     def refused(self: InSync, proposal: Any, due_ms: int) -> None:
         right(self, proposal, due_ms)
-        self._attempted = frozenset()
+        self.attempted = frozenset()
 
     return refused
 

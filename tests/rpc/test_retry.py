@@ -23,7 +23,7 @@ from duramen.base.errors import (
     StorageFailed,
     StreamExists,
 )
-from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, may_repeat
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, may_repeat, unasked_as
 from duramen.sim.machine.scheduler import VirtualClock
 
 NOTHING_DONE = (NotLeader, NotController, NodeStopping, NodeStarting, OffsetNotAvailable)
@@ -127,6 +127,21 @@ def test_what_may_have_been_done_is_repeated_where_that_does_no_harm(kinds: tupl
     for kind in kinds:
         assert may_repeat(kind("x"), idempotent=False) is repeats
         assert may_repeat(kind("x"), idempotent=True) is (kind not in FINAL)
+
+
+@pytest.mark.parametrize("kind", [*NOTHING_DONE, *MAYBE_DONE, *FINAL])
+def test_a_node_that_could_not_be_asked_is_no_controller(kind: Kind) -> None:
+    error = kind("why")
+    found = unasked_as(NotController, error)
+    if kind in (NotLeader, NodeStarting):
+        assert (type(found), str(found)) == (NotController, "why")
+        assert may_repeat(found, idempotent=False)
+    else:
+        assert found is error
+
+
+def test_a_response_is_what_it_is() -> None:
+    assert unasked_as(NotController, 7) == 7
 
 
 @pytest.mark.parametrize("idempotent", [False, True])

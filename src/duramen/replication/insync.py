@@ -16,7 +16,7 @@ __all__ = ["InSync"]
 class InSync:
     """The in-sync set of one leader epoch."""
 
-    __slots__ = ("_attempted", "_partition_epoch", "committed", "due_ms", "in_flight")
+    __slots__ = ("_partition_epoch", "attempted", "committed", "due_ms", "in_flight")
 
     def __init__(self, state: ReplicatedPartition) -> None:
         self._partition_epoch = -1
@@ -31,26 +31,26 @@ class InSync:
             return
         self.committed = state.in_sync
         self._partition_epoch = state.partition_epoch
-        self._attempted: frozenset[int] = frozenset()
+        self.attempted: frozenset[int] = frozenset()
         self.in_flight: AlterPartition | None = None
         self.due_ms = 0
 
     @property
     def maximal(self) -> frozenset[int]:
         """Everybody who may be in it."""
-        return self.committed | self._attempted if self._attempted else self.committed
+        return self.committed | self.attempted if self.attempted else self.committed
 
     @property
     def is_open(self) -> bool:
         """Whether more may be in it than is known."""
-        return not self._attempted <= self.committed
+        return not self.attempted <= self.committed
 
     def propose(
         self, leader: InSyncReplica, leader_epoch: int, in_sync: Iterable[InSyncReplica], due_ms: int
     ) -> AlterPartition:
         """What to ask of the controller, again at `due_ms`."""
         members = tuple(sorted(in_sync))
-        self._attempted |= {member.node_id for member in members}
+        self.attempted |= {member.node_id for member in members}
         self.in_flight = AlterPartition(*leader, leader_epoch, self._partition_epoch, members)
         self.due_ms = due_ms
         return self.in_flight

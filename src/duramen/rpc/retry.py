@@ -20,12 +20,18 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import Clock
 
-__all__ = ["ELSEWHERE", "UNSETTLED", "Attempt", "KnownLeader", "RetryPace", "Retrying", "Underway", "may_repeat"]
+__all__ = [
+    "ELSEWHERE", "UNASKED", "UNSETTLED", "Attempt", "KnownLeader", "RetryPace", "Retrying", "Underway", "may_repeat",
+    "unasked_as",
+]  # fmt: skip
 
 Response = TypeVar("Response")
 
 ELSEWHERE: Final = (NotLeader, NotController, NodeStopping, NodeStarting, OffsetNotAvailable)
 """The node that says this has done nothing: another, or itself later, may."""
+
+UNASKED: Final = (NotLeader, NodeStarting)
+"""A call ends with these where the node could not be asked: there is no connection to it, or it is starting."""
 
 UNSETTLED: Final = (
     OutcomeUnknown, NotCoordinator, CoordinatorLoading, NotEnoughReplicas, NotEnoughReplicasAfterAppend,
@@ -36,6 +42,14 @@ UNSETTLED: Final = (
 def may_repeat(error: DuramenError | OSError, *, idempotent: bool) -> bool:
     """Whether a request is repeated after this error."""
     return isinstance(error, ELSEWHERE) or (idempotent and isinstance(error, UNSETTLED))
+
+
+def unasked_as(kind: type[DuramenError], outcome: Response | DuramenError) -> Response | DuramenError:
+    """An outcome for whoever asks a controller or a coordinator: `kind` where that node could not be asked.
+
+    NotLeader itself would say to clients that another node leads the partition that they asked about.
+    """
+    return kind(str(outcome)) if isinstance(outcome, UNASKED) else outcome
 
 
 class KnownLeader(NamedTuple):

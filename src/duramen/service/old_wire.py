@@ -25,6 +25,7 @@ from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, REA
 from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS
 from duramen.rpc.errors import Refused
 from duramen.rpc.methods import UNREADABLE, Method
+from duramen.rpc.retry import unasked_as
 from duramen.rpc.wire import ReceivedRequest
 from duramen.service.forwarded_requests import (
     APPEND,
@@ -109,8 +110,7 @@ class _Reply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _reply_said(outcome: Answer | DuramenError) -> _Reply:
-    if isinstance(outcome, NodeStarting):
-        outcome = NotController(str(outcome))
+    outcome = unasked_as(NotController, outcome)
     return _Reply(refused=Refused.of(outcome)) if isinstance(outcome, DuramenError) else _Reply(outcome)
 
 

@@ -1,14 +1,12 @@
 """Requests of this node and its users to the active controller, whichever node that is."""
 
-from collections.abc import Callable
-
-from duramen.base.errors import DuramenError, NodeStarting, NotController, NotLeader
+from duramen.base.errors import NotController
 from duramen.broker.control.methods import method_of
 from duramen.broker.control.requests import Request
 from duramen.broker.control.responses import Answer, Outcome, When
 from duramen.controller.active.controller import Controller
 from duramen.controller.dependencies import ControlKit
-from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, unasked_as
 
 __all__ = ["Asker"]
 
@@ -36,9 +34,13 @@ class Asker:
         def attempt(known: KnownLeader, left_ms: int, answered: When) -> Underway:
             if known.node_id is None:
                 raise _nobody()
+
+            def told_of(outcome: Outcome) -> None:
+                answered(unasked_as(NotController, outcome))
+
             own = known.node_id == self._kit.node_id
             answer_ms = left_ms if own else min(timing.answer_ms, left_ms)
-            self._kit.outside.call(known.node_id, request, _as_controllers(answered), answer_ms)
+            self._kit.outside.call(known.node_id, request, told_of, answer_ms)
             return Underway(known.node_id)
 
         def told(outcome: Outcome) -> None:
@@ -76,12 +78,3 @@ class Asker:
 
 def _nobody() -> NotController:
     return NotController("no active controller was found in the time allowed")
-
-
-def _as_controllers(answered: When) -> Callable[[Answer | DuramenError], None]:
-    """A node that could not be asked is no controller, to those who ask one."""
-
-    def told(outcome: Outcome) -> None:
-        answered(NotController(str(outcome)) if isinstance(outcome, NotLeader | NodeStarting) else outcome)
-
-    return told
