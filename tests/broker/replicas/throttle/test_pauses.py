@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.broker.replicas.throttle.pauses import PAUSE_MS, PERIOD_MS, SETTLED_MS, pause_left_ms, settled
+from duramen.broker.replicas.throttle.throttle import PAUSE_MS, PERIOD_MS, SETTLED_MS, pause_left_ms, settled
 
 
 @given(st.integers(0, 1 << 45))

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.deadlines import Deadlines
-from duramen.broker.replicas.throttle.pauses import PAUSE_MS, PERIOD_MS
-from duramen.broker.replicas.throttle.throttle import UNLIMITED, CatchUpThrottle
+from duramen.broker.replicas.throttle.throttle import PAUSE_MS, PERIOD_MS, UNLIMITED, CatchUpThrottle
 from duramen.sim.machine.scheduler import VirtualClock
 
 _RATE = 1000

@@ -1,4 +1,10 @@
-"""How fast replicas that catch up are served: one answer after the other, each once the one before is paid for."""
+"""How fast replicas that catch up are served: one answer after the other, each once the one before is paid for.
+
+How quick acknowledgements would be without those who catch up shows only while none of them is served anywhere. So all
+leaders pause at once, by the wall clock, without a word between them. What went before is still on its way to a disk
+at first: only the later part of a pause tells what is usual. Where a clock is wrong, that node learns what is usual
+while others serve, and is the less careful; nothing else comes of it.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,12 +13,16 @@ from typing import Final, NamedTuple
 from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.ports import Clock
 from duramen.broker.replicas.throttle.control import Yielding
-from duramen.broker.replicas.throttle.pauses import pause_left_ms, settled
 
-__all__ = ["UNLIMITED", "CatchUpThrottle"]
+__all__ = ["PAUSE_MS", "PERIOD_MS", "SETTLED_MS", "UNLIMITED", "CatchUpThrottle", "pause_left_ms", "settled"]
 
 UNLIMITED: Final = (1 << 63) - 1
 """As many bytes a second as there are (the default of Kafka's `leader.replication.throttled.rate`)."""
+PERIOD_MS: Final = 20_000
+"""Each pause begins so long after the one before."""
+PAUSE_MS: Final = 2_000
+SETTLED_MS: Final = 600
+"""After so much of a pause nothing is felt any more of what went before it."""
 _LEAST_PIECE_BYTES: Final = 512 << 10  # smaller ones cost twice the time of the processor
 _PIECE_MS: Final = 4
 
@@ -104,3 +114,13 @@ class CatchUpThrottle:
 
     def _rate(self) -> int:
         return min(self._most_rate, self._yielding.rate(self._clock.monotonic_ms()))
+
+
+def pause_left_ms(wall_ms: int) -> int:
+    """How long the pause lasts that there is now, in ms; 0 where there is none."""
+    return max(0, PAUSE_MS - wall_ms % PERIOD_MS)
+
+
+def settled(wall_ms: int) -> bool:
+    """Whether there is a pause now that has lasted long enough to tell what is usual."""
+    return SETTLED_MS <= wall_ms % PERIOD_MS < PAUSE_MS
