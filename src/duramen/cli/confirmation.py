@@ -1,12 +1,17 @@
 """Asking before something is destroyed."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import click
 
-__all__ = ["check_askable", "confirm", "yes_option"]
+from duramen.cli.output import JSON, print_json_line
+from duramen.cli.server import NodeAddress
+from duramen.cli.tables import plain
+from duramen.client.http import path_of
+
+__all__ = ["check_askable", "confirm", "delete_all", "yes_option"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -31,3 +36,18 @@ def confirm(question: str, *, yes: bool) -> None:
     if not yes and not click.confirm(question, err=True):
         click.echo("Nothing was done.", err=True)
         raise click.exceptions.Exit(1)
+
+
+def delete_all(server: NodeAddress, noun: str, names: Sequence[str], what: str, *, yes: bool, format_: str) -> None:
+    """Delete streams or groups, as `noun` says, with `what` they have; nothing where one of them is not there."""
+    check_askable(yes=yes)
+    paths = [path_of(f"{noun}s", name) for name in names]
+    for path in paths:
+        server.get(path)
+    confirm(f"Delete {', '.join(map(plain, names))} with all {what}?", yes=yes)
+    for name, path in zip(names, paths, strict=True):
+        server.delete(path)
+        if format_ == JSON:
+            print_json_line({"deleted": name})
+        else:
+            click.echo(f"{noun.capitalize()} {plain(name)} deleted.")

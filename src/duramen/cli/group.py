@@ -8,11 +8,10 @@ import click
 
 from duramen.base.positions import POSITION_FORMS, Since, parse_position
 from duramen.base.units import format_ms
-from duramen.cli.confirmation import check_askable, confirm, yes_option
+from duramen.cli.confirmation import check_askable, confirm, delete_all, yes_option
 from duramen.cli.names import GroupName, StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
-from duramen.cli.streams.deletion import delete_all
 from duramen.cli.streams.described import lag_text, missing_groups
 from duramen.cli.tables import plain, table, terminal_width
 from duramen.client.http import path_of

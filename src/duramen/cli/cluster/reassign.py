@@ -1,13 +1,13 @@
 """`duramen cluster reassign`: a partition gets other replicas."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from duramen.base.errors import StreamNotFound
-from duramen.cli.cluster.factors import with_factor
+from duramen.base.errors import ReplicationFactorInvalid, StreamNotFound
 from duramen.cli.cluster.nodes import LARGEST_ID, PARTITION
 from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.names import StreamName
@@ -77,7 +77,7 @@ def _of_factor(server: NodeAddress, stream: str, partition: int | None, factor: 
     named = [one for one in found if partition in (None, one["partition"])]
     if not named:
         raise StreamNotFound(f"{stream} has no partition {partition}: it has {len(found)}")
-    wanted = with_factor(named, server.get("/v1/cluster/nodes")["nodes"], factor)
+    wanted = _with_factor(named, server.get("/v1/cluster/nodes")["nodes"], factor)
     return [{"stream": stream, "partition": index, "replicas": members} for index, members in wanted.items()]
 
 
@@ -101,3 +101,41 @@ def _list(server: NodeAddress, format_: str) -> None:
 
 def _nodes(ids: Sequence[int]) -> str:
     return ",".join(map(str, ids)) or "-"
+
+
+def _with_factor(
+    partitions: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], factor: int
+) -> dict[int, list[int]]:
+    """The replicas of those partitions that have fewer or more than `factor`, by the partition's number.
+
+    Who holds it stays, in its order; of too many, those that are not in sync go first. New ones are live nodes of racks
+    that have fewest of the partition, of these the ones with fewest replicas. Raises ReplicationFactorInvalid.
+    """
+    racks = {node["id"]: node["rack"] for node in nodes}
+    load = Counter({node["id"]: node["replicas"] for node in nodes})
+    live = [node["id"] for node in nodes if node["state"] == "live"]
+    wanted: dict[int, list[int]] = {}
+    for partition in partitions:
+        replicas = _shrunk(partition, factor)
+        while len(replicas) < factor:
+            used = Counter(racks.get(node_id) for node_id in replicas)
+            able = [node_id for node_id in live if node_id not in replicas]
+            if not able:
+                raise ReplicationFactorInvalid(
+                    f"partition {partition['partition']} cannot have {factor} replicas: {len(live)} nodes are live"
+                )
+            to = min(able, key=lambda node_id: (used[racks[node_id]], load[node_id], node_id))
+            replicas.append(to)
+            load[to] += 1
+        if replicas != partition["replicas"]:
+            wanted[partition["partition"]] = replicas
+    return wanted
+
+
+def _shrunk(partition: Mapping[str, Any], factor: int) -> list[int]:
+    replicas: list[int] = partition["replicas"]
+    worth = sorted(
+        replicas,
+        key=lambda node_id: (node_id != partition["leader"], node_id not in partition["in_sync"]),
+    )
+    return [node_id for node_id in replicas if node_id in worth[:factor]]

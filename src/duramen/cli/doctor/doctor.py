@@ -1,7 +1,10 @@
 """`duramen doctor`: what this machine offers, and what to do about what is missing."""
 
+import contextlib
+import http.client
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import shutil
@@ -19,7 +22,6 @@ from duramen import __version__
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import DependencyMissing, SecretUnusable, SettingInvalid
 from duramen.base.settings import Settings
-from duramen.cli.doctor.damage import damage
 from duramen.cli.doctor.findings import DoctorFinding, State
 from duramen.cli.doctor.machine import clock, disk, open_files, space
 from duramen.cli.doctor.neighbours import door_ports
@@ -33,6 +35,9 @@ from duramen.spark.launching.requirements import pyspark_problem
 __all__ = ["command"]
 
 _OLDEST_PYTHON: Final = (3, 11)
+_ADDRESSES: Final = Path("run", "addresses.json")
+_ANSWER_S: Final = 1.0
+_DAMAGED: Final = "ready; "
 _VERSION_S: Final = 10.0
 
 
@@ -159,7 +164,7 @@ def _duramen() -> DoctorFinding:
 def _examine(data_dir: Path) -> Iterator[DoctorFinding]:
     looks: list[Callable[[], DoctorFinding | list[DoctorFinding]]] = [
         _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
-        partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, _environment, door_ports,
+        partial(disk, data_dir), partial(space, data_dir), partial(_damage, data_dir), clock, _environment, door_ports,
         _secret, _pyspark, *(partial(_beside_pyspark, name) for name in ("pyarrow", "numpy", "pandas")), _java,
         _spark_python,
         *(partial(_for_tables, name) for name in ("deltalake", "pyiceberg", "fastavro", "pyyaml")),
@@ -191,3 +196,25 @@ def command(data_dir: Path, format_: str) -> int:
             if finding.advice:
                 click.echo(f"{'':<8} {'':<{width}}  -> {finding.advice}")
     return 1 if any(finding.state == "missing" for finding in findings) else 0
+
+
+def _damage(data_dir: Path) -> list[DoctorFinding]:
+    """What the node of that directory says is damaged; nothing where none runs or none is."""
+    try:
+        address = json.loads((data_dir / _ADDRESSES).read_bytes())["http"]
+        said = _readiness(address)
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+        return []
+    if not said.startswith(_DAMAGED):
+        return []
+    advice = (
+        "`duramen stream describe` and the node's log name them; put the files back from a backup, or stop the node and"
+        " run duramen log salvage"
+    )
+    return [DoctorFinding("damage", "note", said.removeprefix(_DAMAGED), advice)]
+
+
+def _readiness(address: str) -> str:
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=_ANSWER_S)) as connection:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().read().decode(errors="replace").strip()

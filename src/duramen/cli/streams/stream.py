@@ -1,20 +1,19 @@
 """`duramen stream`: streams made, shown, changed and deleted through a node's HTTP door."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import click
 
+from duramen.base.errors import NotLeader
 from duramen.base.units import format_bytes
-from duramen.cli.confirmation import check_askable, confirm, yes_option
+from duramen.cli.confirmation import check_askable, confirm, delete_all, yes_option
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
-from duramen.cli.streams.deletion import delete_all
 from duramen.cli.streams.described import groups_reading, print_stream
-from duramen.cli.streams.led import leader_of
 from duramen.cli.tables import plain
-from duramen.client.http import path_of
+from duramen.client.http import HttpNode, path_of
 from duramen.client.led import led
 
 __all__ = ["command"]
@@ -214,9 +213,9 @@ def _delete_records(
         deleted = [
             one
             for part in parts
-            for one in leader_of(server, part).post(f"{path}/records/delete", {**wish, "partition": part["partition"]})[
-                "partitions"
-            ]
+            for one in _leader_of(server, part).post(
+                f"{path}/records/delete", {**wish, "partition": part["partition"]}
+            )["partitions"]
         ]
     if format_ == JSON:
         print_json(deleted)
@@ -233,3 +232,12 @@ def _delete_records(
 def _delete(names: Sequence[str], yes: bool, format_: str, server: NodeAddress) -> None:
     """Delete streams with all their records. JSON is a line for each that is deleted."""
     delete_all(server, "stream", names, "records", yes=yes, format_=format_)
+
+
+def _leader_of(server: HttpNode, part: Mapping[str, Any]) -> HttpNode:
+    """The node that leads a partition, as `server` tells of it. Raises NotLeader."""
+    if part["leads"]:
+        return server
+    for other in server.others({part["leader"]}):
+        return other
+    raise NotLeader(f"nobody leads partition {part['partition']} now")
