@@ -19,7 +19,7 @@ from tests.untyped import untyped
 
 from duramen.base.errors import DependencyMissing
 from duramen.bench.peers.kafka import ApacheKafka
-from duramen.bench.peers.ports import free_ports
+from duramen.bench.peers.servers import free_ports
 from duramen.client import BrokerCluster, StreamAdmin
 from duramen.node.process import NodeProcess
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.demo.percentiles import percentile
+from duramen.demo.report import percentile
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.001, 1))

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from duramen.base.errors import DependencyMissing
+from duramen.demo.digest import fingerprint
 
 __all__ = [
     "COLUMNS",
@@ -23,7 +24,10 @@ __all__ = [
     "Dataset",
     "DemoFlight",
     "find_dataset",
+    "flight_fingerprint",
     "flight_of",
+    "key_of",
+    "number_of",
     "read_flights",
 ]
 
@@ -85,3 +89,20 @@ def read_flights(path: Path, limit: int | None = None) -> Iterator[DemoFlight]:
             if limit is not None and number >= limit:
                 return
             yield flight_of(row)
+
+
+def key_of(number: int) -> bytes:
+    """The key of a flight, by the number of its row."""
+    return f"{MESSAGE_ID_PREFIX}{number}".encode()
+
+
+def number_of(key: str | bytes | None) -> int:
+    """The number of the flight; -1 for what is none of ours."""
+    name = key.decode(errors="replace") if isinstance(key, bytes) else key or ""
+    digits = name.removeprefix(MESSAGE_ID_PREFIX)
+    return int(digits) if digits.isdigit() and digits != name else -1
+
+
+def flight_fingerprint(number: int, body: bytes) -> bytes:
+    """What stands for one flight and its key."""
+    return fingerprint(key_of(number), b"", body)

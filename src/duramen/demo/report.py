@@ -1,12 +1,11 @@
 """The report: what was measured, as short lines. Pure."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from duramen.demo.percentiles import percentile
-
-__all__ = ["DemoFigures", "bytes_text", "lines", "listing", "seconds_text"]
+__all__ = ["DemoFigures", "bytes_text", "lines", "listing", "percentile", "seconds_text"]
 
 _UNITS: Final = ("B", "kB", "MB", "GB")
 
@@ -70,3 +69,10 @@ def listing(rows: Iterable[tuple[str, str]]) -> list[str]:
     rows = list(rows)
     width = max((len(heading) for heading, _ in rows), default=0)
     return [f"{heading:<{width}}  {words}" for heading, words in rows]
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest of the measurements, in ascending order, that at least `share` of them do not exceed; 0 of none."""
+    if not ordered:
+        return 0.0
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -1,9 +1,9 @@
 from pathlib import Path
 
 from duramen.demo.cluster import page, picture
-from duramen.demo.cluster.keys import flight_fingerprint, key_of, number_of
 from duramen.demo.cluster.report import ClusterDemoFigures, Outage, lines
 from duramen.demo.cluster.timeline import Sight, Timeline, TimelineLayout
+from duramen.demo.flights import flight_fingerprint, key_of, number_of
 from duramen.demo.proof import PartitionProof
 
 _FIGURES = ClusterDemoFigures(

@@ -12,7 +12,7 @@ from duramen.base.errors import DependencyMissing, DuramenError, RequestTimedOut
 from duramen.bench.contenders import Contender
 from duramen.bench.load.nats import BenchNatsConnection
 from duramen.bench.peers import servers
-from duramen.bench.peers.ports import free_ports
+from duramen.bench.peers.servers import free_ports
 from duramen.codec.nats import encode_pub, parse_header_block
 
 __all__ = ["JetStream", "SyncInterval", "subscribe"]

@@ -15,7 +15,7 @@ from typing import Final, Literal, Self
 from duramen.base.errors import DependencyMissing, DuramenError, ServerUnreachable
 from duramen.bench.contenders import Contender
 from duramen.bench.peers import servers
-from duramen.bench.peers.ports import free_ports
+from duramen.bench.peers.servers import free_ports
 from duramen.client import BrokerCluster, StreamAdmin
 from duramen.spark.cache import cache_directory
 from duramen.spark.launching.java import find_java

@@ -1,16 +1,18 @@
 """A peer's server process: it ends with us, however we end, and is given a moment to stop by itself."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from duramen.base.errors import ServerUnreachable
 from duramen.node import tether
 
-__all__ = ["start", "stop"]
+__all__ = ["free_ports", "start", "stop"]
 
 _STOP_S: Final = 15.0
 
@@ -36,3 +38,14 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on now."""
+    with ExitStack() as held:
+        found = []
+        for _ in range(count):
+            one = held.enter_context(socket.socket())
+            one.bind(("127.0.0.1", 0))
+            found.append(int(one.getsockname()[1]))
+    return found

@@ -12,8 +12,7 @@ from typing import Final
 from confluent_kafka import KafkaError, Message, Producer
 
 from duramen.base.errors import DemoFailed
-from duramen.demo.cluster.keys import key_of, number_of
-from duramen.demo.flights import DemoFlight
+from duramen.demo.flights import DemoFlight, key_of, number_of
 
 __all__ = ["FlightProducer"]
 

@@ -15,7 +15,7 @@ from typing import Final, Self
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from duramen.base.errors import DemoFailed
-from duramen.demo.cluster.keys import flight_fingerprint, number_of
+from duramen.demo.flights import flight_fingerprint, number_of
 from duramen.demo.member import MemberPartition
 
 __all__ = ["ClusterDemoReader", "read"]

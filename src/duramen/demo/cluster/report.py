@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from duramen.demo.percentiles import percentile
-from duramen.demo.report import seconds_text
+from duramen.demo.report import percentile, seconds_text
 
 __all__ = ["ClusterDemoFigures", "Outage", "lines"]
 

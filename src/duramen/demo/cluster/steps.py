@@ -12,7 +12,6 @@ from confluent_kafka.cimpl import NewTopic
 from duramen.base.errors import DemoFailed, ServerUnreachable
 from duramen.demo import report
 from duramen.demo.cluster import page, picture
-from duramen.demo.cluster.keys import flight_fingerprint
 from duramen.demo.cluster.producer import FlightProducer
 from duramen.demo.cluster.reader import ClusterDemoReader
 from duramen.demo.cluster.report import ClusterDemoFigures, Outage, lines
@@ -20,7 +19,7 @@ from duramen.demo.cluster.timeline import Sight, Timeline
 from duramen.demo.cluster.trouble import Trouble
 from duramen.demo.cluster.watcher import ClusterDemoWatcher
 from duramen.demo.directory import DemoDirectory
-from duramen.demo.flights import DemoFlight, find_dataset, read_flights
+from duramen.demo.flights import DemoFlight, find_dataset, flight_fingerprint, read_flights
 from duramen.demo.member import MemberPartition
 from duramen.demo.proof import PartitionProof, prove
 from duramen.demo.screen import Bars, Screen, plain_table
