@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from duramen.spark.launching.applications import unreachable
 from duramen.spark.launching.jvm import interrupted_later
-from duramen.spark.launching.masters import unreachable
 
 PIPELINE = """\
 pipeline: it

@@ -1,6 +1,6 @@
 """Why Spark did not start, out of what Java wrote."""
 
-from duramen.spark.launching.why import why
+from duramen.spark.launching.applications import why
 
 IN_JAVA = """WARNING: Using incubator modules
 26/11/22 21:08:16 WARN Utils: Your hostname, vm, resolves to a loopback address

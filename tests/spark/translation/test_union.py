@@ -12,8 +12,7 @@ from tests.spark.translation.world import World, transactional, write
 from duramen.client import Producer
 from duramen.client.http import HttpNode, path_of
 from duramen.node.process import NodeProcess
-from duramen.spark.translation.creation import open_tables
-from duramen.spark.translation.run import SparkRunner
+from duramen.spark.translation.creation import SparkRunner, open_tables
 
 Read = Callable[..., DataFrame]
 

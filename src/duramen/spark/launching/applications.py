@@ -1,7 +1,12 @@
-"""A Spark application for the time of a block: what it and its Java say goes to a file, and both go in the end."""
+"""A Spark application for the time of a block: what it and its Java say goes to a file, and both go in the end.
+
+A standalone cluster's master is asked whether it is there before Java is started: Spark itself tries for minutes.
+"""
 
 import contextlib
 import logging
+import re
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,16 +14,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from duramen.base.errors import DependencyMissing, SparkFailed
 from duramen.spark.launching.jvm import end_java, interrupted_later, quiet
-from duramen.spark.launching.masters import unreachable
 from duramen.spark.launching.requirements import pyspark_problem
 from duramen.spark.launching.sessions import make_session
-from duramen.spark.launching.why import why
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["application"]
+__all__ = ["application", "unreachable", "why"]
 
+_STANDALONE: Final = re.compile(r"spark://(\S+:\d{1,5}(?:,\S+:\d{1,5})*)")
+_TIMEOUT_S: Final = 10.0
+_JAVA: Final = re.compile(r"^(.+)\nError: Could not create the Java Virtual Machine", re.MULTILINE)
+_REASON: Final = re.compile(r"Application has been killed\. Reason: (.+)$", re.MULTILINE)
+_EXCEPTION: Final = re.compile(
+    r'^(?:Exception in thread "[^"]*" |Caused by: |: )?[\w.$]+(?:Exception|Error): (.+)$', re.MULTILINE
+)
+_CLASS: Final = re.compile(r"^\[[A-Z][A-Z0-9_.]+\] |\s*SQLSTATE: \w{5}.*")
 _SAID_IN_LOG: Final = ("JAVA_GATEWAY_EXITED", "on a stopped SparkContext")
 
 
@@ -66,3 +77,26 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path, *, ru
 
 def _nothing(*_: object) -> None:
     """In the place of what prints."""
+
+
+def unreachable(master: str) -> str | None:
+    """Why nobody answers at `spark://HOST:PORT`, or any of several with commas between; None for other masters."""
+    named = _STANDALONE.fullmatch(master)
+    problems = []
+    for address in named[1].split(",") if named else ():
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S).close()
+        except (OSError, OverflowError) as error:
+            problems.append(f"{address} cannot be reached: {getattr(error, 'strerror', None) or error}")
+        else:
+            return None
+    return ", ".join(problems) or None
+
+
+def why(said: str) -> str:
+    """The innermost reason: of Java itself or Spark's master, else the last exception that is named, else line 1."""
+    own = _JAVA.search(said) or _REASON.search(said)
+    exceptions = _EXCEPTION.findall(said)
+    line = own[1] if own else exceptions[-1] if exceptions else next(iter(said.strip().splitlines()), "")
+    return _CLASS.sub("", line.strip()).removesuffix(".") or "it does not say why"

@@ -23,16 +23,17 @@ from pyspark.sql import SparkSession
 
 from duramen.base.errors import DuramenError
 from duramen.client import BrokerCluster, Consumer
-from duramen.spark.launching.source_descriptions import SourceDescriber
+from duramen.spark.launching.java_compiler import compiled
 from duramen.spark.options import Options
 from duramen.spark.read.offsets import SourceOffsets
 from duramen.spark.read.selection import Selection
 
-__all__ = ["LagListener", "report_lag"]
+__all__ = ["LagListener", "SourceDescriber", "report_lag"]
 
 _log = logging.getLogger("duramen.spark")
 
 _FORMAT: Final = "duramen"
+_CLASS: Final = "DescribedSources"
 _MOST_SECONDS: Final = 5.0
 """How long a broker is asked: progress of all queries of a session goes through one thread."""
 
@@ -168,3 +169,23 @@ def _stop_listening(inside: Any, listener: Any) -> None:
     with suppress(Py4JError, OSError):
         inside.streams().removeListener(listener)
         inside.sparkContext().listenerBus().waitUntilEmpty(_LAST_MS)  # what it is about to say
+
+
+class SourceDescriber:
+    """Describes the sources of a session's queries, in their progress: sources in Python have no description.
+
+    A Spark that its Java does not know goes without.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._java: Any = None
+        self._is_compiled = False
+
+    def describe(self, relation: Any, description: str) -> None:
+        """Describe the source of `relation`, a leaf of a query's plan, before Spark has planned the query."""
+        if not self._is_compiled:
+            self._java, self._is_compiled = compiled(self._session, _CLASS), True
+        if self._java is not None:
+            with suppress(Py4JError):
+                self._java.describe(relation, description)

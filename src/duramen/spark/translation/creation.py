@@ -1,8 +1,13 @@
 """The job put together: streams as a node says they are, tables as they are declared, tasks on Spark."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from duramen.base.errors import SparkFailed
 from duramen.client.http import HttpNode
 from duramen.spark.declared import DeclaredTable
 from duramen.spark.tables.port import Declaration, LakeTable
@@ -10,14 +15,11 @@ from duramen.spark.tables.registry import open_dead_letters, open_table
 from duramen.spark.translation.job import Seen, TableJob
 from duramen.spark.translation.log import SourceLog
 from duramen.spark.translation.round import Round
-from duramen.spark.translation.run import SparkRunner
 from duramen.spark.translation.streams import declared_streams
 from duramen.spark.translation.table_writer import TableWriter
+from duramen.spark.translation.task import TaskResult, TranslationTask, run
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["JobOptions", "make_job", "open_tables"]
+__all__ = ["JobOptions", "SparkRunner", "make_job", "open_tables"]
 
 
 class JobOptions(NamedTuple):
@@ -36,7 +38,7 @@ def open_tables(declaration: Declaration) -> tuple[LakeTable, LakeTable]:
     return open_table(declaration), open_dead_letters(declaration)
 
 
-def make_job(server: HttpNode, session: "SparkSession", options: JobOptions, seen: Seen) -> TableJob:
+def make_job(server: HttpNode, session: SparkSession, options: JobOptions, seen: Seen) -> TableJob:
     """A job on that Spark session."""
     runner = SparkRunner(session)
 
@@ -51,3 +53,28 @@ def make_job(server: HttpNode, session: "SparkSession", options: JobOptions, see
         return TableWriter(log, round_, lambda: open_table(declaration), keep_ms=options.keep_ms)
 
     return TableJob(find, keeper, parallel=options.parallel, seen=seen)
+
+
+class SparkRunner:
+    """Runs the tasks of one round as one Spark job; several threads may do so beside each other."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run beside each other."""
+        return max(1, self._context.defaultParallelism)
+
+    def __call__(self, tasks: Sequence[TranslationTask]) -> Sequence[TaskResult]:
+        """What became of each. Raises SparkFailed."""
+        self._context.setJobDescription(f"table of {tasks[0].log.stream}")
+        try:
+            return self._context.parallelize(tasks, len(tasks)).map(run).collect()
+        except (Py4JError, PySparkException) as error:
+            raise SparkFailed(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(getattr(error, "java_exception", None) or error).splitlines()]
+    return next((line for line in lines if line), type(error).__name__)

@@ -8,20 +8,24 @@ them is bad. Which values are bad depends on them and the columns alone once the
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from functools import lru_cache
+from types import GenericAlias
+from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
+from pyarrow import types
 
 from duramen.spark.values.decoded import MAGIC, PREFIX_BYTES, Decoded, joined, placed
 from duramen.spark.values.fields import fitted, usable, wider, widest
-from duramen.spark.values.fit import decoder_of
 from duramen.spark.values.parser import adapted, converted, has_map, large, parse, parsed_fields
 from duramen.spark.values.rows import RowReader, Unfit, read_json, without_large_numbers
 
 __all__ = ["JsonDecoder"]
 
 _MOST_BYTES: Final = 16 << 20
+_LEAST: Final = -(1 << 63)
+_Whole: Final = Annotated[int, msgspec.Meta(ge=_LEAST, le=(1 << 63) - 1)]
 _SAMPLE: Final = 16
 _WINDOW: Final = 256
 """Rows among which bad ones are looked for, so that many bad ones do not have all rows parsed for each."""
@@ -312,7 +316,7 @@ def _divided(
 
 def _fitting(texts: list[bytes], fields: Sequence[pa.Field]) -> tuple[list[int], list[int]]:
     """Rows whose values have the types that Arrow's parser expects, and the others."""
-    fits = decoder_of(fields)
+    fits = _decoder_of(fields)
     rows: list[int] = []
     others: list[int] = []
     for row, text in enumerate(texts):
@@ -323,3 +327,36 @@ def _fitting(texts: list[bytes], fields: Sequence[pa.Field]) -> tuple[list[int],
         else:
             rows.append(row)
     return rows, others
+
+
+def _decoder_of(fields: Sequence[pa.Field]) -> Callable[[bytes], object]:
+    """A function that raises msgspec.MsgspecError for an object with another type in a field than the columns have.
+
+    What it lets through may still be refused by Arrow's parser, which is what counts.
+    """
+    return _decoder(pa.schema(list(fields)))
+
+
+@lru_cache(maxsize=64)
+def _decoder(schema: pa.Schema) -> Callable[[bytes], object]:
+    return msgspec.json.Decoder(_object(list(schema), 0)).decode
+
+
+def _object(fields: Sequence[pa.Field], level: int) -> Any:
+    names = {f"f{index}": field.name for index, field in enumerate(fields)}
+    return msgspec.defstruct(
+        f"Object{level}",
+        [(name, _type(field.type, level + 1) | None, None) for name, field in zip(names, fields, strict=True)],
+        rename=names,
+    )
+
+
+def _type(kind: pa.DataType, level: int) -> Any:
+    if types.is_struct(kind):
+        return _object(list(kind), level)
+    if types.is_list(kind):
+        return GenericAlias(list, (_type(kind.value_type, level + 1) | None,))
+    for is_kind, found in ((types.is_int64, _Whole), (types.is_floating, float), (types.is_string, str)):
+        if is_kind(kind):
+            return found
+    return bool if types.is_boolean(kind) else Any
