@@ -2,7 +2,7 @@
 
 import pytest
 
-from duramen.base.lists import entries, named
+from duramen.base.settings import entries, named
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from duramen.base.lists import entries
-from duramen.base.settings import Setting, Value
+from duramen.base.settings import Setting, Value, entries
 
 __all__ = ["CLEANUP_POLICY", "KEYED", "STREAM_SETTINGS", "keyed_problem"]
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from duramen.base.errors import ConfigInvalid, SettingInvalid
-from duramen.base.lists import entries
 from duramen.base.units import parse_bytes, parse_minutes, parse_ms
 
 __all__ = [
@@ -26,7 +25,9 @@ __all__ = [
     "check",
     "config_text",
     "dotted",
+    "entries",
     "flatten",
+    "named",
     "nearest",
 ]
 
@@ -340,3 +341,16 @@ class Settings:
     def names(self) -> Iterable[str]:
         """Every setting's name, in the order of the catalogue."""
         return self._catalogue.keys()
+
+
+def entries(value: str) -> list[str]:
+    """The entries of a value; of a blank one none. What is between two commas, or behind the last, is an entry."""
+    return [entry.strip() for entry in value.split(",")] if value.strip() else []
+
+
+def named(value: str) -> list[str]:
+    """The entries that a change appends or subtracts: commas at its end are nothing, but of nothing there is one."""
+    found = [entry.strip() for entry in value.split(",")]
+    while len(found) > 1 and not found[-1]:
+        found.pop()
+    return found

@@ -5,8 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 from duramen.base.catalogue import STREAM
 from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE
-from duramen.base.lists import entries
-from duramen.base.settings import Setting, Settings, Value, check
+from duramen.base.settings import Setting, Settings, Value, check, entries
 from duramen.storage.log.log import LogConfig, StreamFloor
 from duramen.storage.planning.compaction import CompactionConfig, CompactionLimits
 

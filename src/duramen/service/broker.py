@@ -68,8 +68,7 @@ from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
 from duramen.storage.log.refused_batches import Refusals
 from duramen.storage.store import Store
-from duramen.storage.view.part import ViewPart
-from duramen.storage.view.view import View
+from duramen.storage.view.view import View, ViewPart
 
 __all__ = ["Broker", "Ports"]
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, STREAM_SETTINGS, TABLE_PREFIX
-from duramen.base.lists import entries
-from duramen.base.settings import Value, check
+from duramen.base.settings import Value, check, entries
 from duramen.spark.tables.port import Declaration, Storage
 
 __all__ = ["KEYS", "DeclaredTable", "declared"]

@@ -6,8 +6,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from duramen.base.catalogue import STREAM
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
-from duramen.base.lists import entries, named
-from duramen.base.settings import Setting, config_text, nearest
+from duramen.base.settings import Setting, config_text, entries, named, nearest
 from duramen.broker.min_in_sync import config_entries
 from duramen.broker.stream_configs import ConfigEntry, ConfigSource
 from duramen.broker.streams import Stream
