@@ -1,4 +1,4 @@
-"""How batches get into logs: taken in the order they come, and given their offsets.
+"""How batches get into logs: checked, and written in the order in which they come (`batch_writer`).
 
 One that does not fit (the WAL at its bound, memory at its limit, a log that is held) waits, and those behind it with
 it; it is refused only when the disk is full or has failed.
@@ -6,7 +6,6 @@ it; it is refused only when the disk is full or has failed.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import (
@@ -16,15 +15,13 @@ from duramen.base.errors import (
     NotLeader,
     OutOfOrderSequence,
     StorageFailed,
-    StorageFull,
     StreamNotFound,
 )
-from duramen.base.leader_epochs import Takeover
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
-from duramen.codec.batch import Header, stamp
+from duramen.codec.batch import Header
+from duramen.storage.append.batch_writer import BatchWriter
 from duramen.storage.append.bulk import Bulk
-from duramen.storage.append.leaderships import created_frames
 from duramen.storage.append.queue import (
     AppendDone,
     AppendQueue,
@@ -33,27 +30,19 @@ from duramen.storage.append.queue import (
     QueuedGroup,
     TogetherDone,
     Work,
-    kept,
 )
-from duramen.storage.append.reserved_offsets import is_reserved, reserve
+from duramen.storage.append.reserved_offsets import is_reserved
 from duramen.storage.condition import Condition
 from duramen.storage.fullness import Fullness
-from duramen.storage.io import is_full, is_passing
-from duramen.storage.log.log import NEVER, Log
+from duramen.storage.log.log import Log
 from duramen.storage.log.refused_batches import NEW_LEADER_MS, SENT_AGAIN, Refusals
-from duramen.storage.log.transactions import enter
 from duramen.storage.maintenance.due import DueLogs
-from duramen.storage.maintenance.flush import Flusher
-from duramen.storage.maintenance.scheduler import StoreLimits, Upkeep, segment_failed
+from duramen.storage.maintenance.scheduler import StoreLimits, Upkeep
 from duramen.storage.truncation.durability_change import Switching
 from duramen.storage.wal.control_frames import FRAME_ROOM, Notes
-from duramen.storage.wal.frames import FrameType
-from duramen.storage.wal.records import encode_takeover
 from duramen.storage.wal.wal import Wal
 
 __all__ = ["Appends"]
-
-_MEMORY_SEGMENTS: Final = 8
 
 
 class Appends:
@@ -75,7 +64,6 @@ class Appends:
         limits: StoreLimits,
     ) -> None:
         self.stopping = False
-        self.due = due
         self.fullness = Fullness(clock, deadlines, lambda: bool(upkeep.trouble or wal.full or wal.preparing))
         self.notes = Notes(wal, worker, clock, deadlines, self.flush_soon)
         self._worker = worker
@@ -84,15 +72,13 @@ class Appends:
         self._upkeep = upkeep
         self._copier = upkeep.copier
         self._bulk = Bulk(wal, self.flush_soon)
-        self._flusher = Flusher(
-            files, worker, clock, deadlines, self._copier, segment_failed,
-            copy_all=upkeep.copy_all, on_synced=self._bulk.copied, on_failed=self._bulk.give_up,
-        )  # fmt: skip
         self._switching = Switching(upkeep, self.notes, self.release)
-        self._node_id = node_id
         self._limits = limits
         self._waiting = AppendQueue()
         self._refusals = Refusals(clock)
+        self._writer = BatchWriter(
+            files, worker, clock, deadlines, wal, upkeep, due, self._bulk, self._refusals, node_id=node_id
+        )
         self._flush_due = False
         self._refused_for: DuramenError | None = None  # trouble with segments for which appends were refused
         self._condition = condition
@@ -306,7 +292,7 @@ class Appends:
         self.flush_soon()
 
     def _append(self, append: QueuedAppend) -> None:
-        log, batch, head, epoch, done = append.log, append.batch, append.head, append.epoch, append.done
+        log, head = append.log, append.head
         error = self._refusal(append)
         if error is not None:
             self._refuse(append, error)
@@ -317,32 +303,10 @@ class Appends:
             return
         if head.producer_id >= 0 and not append.ordered and self._is_known(append):
             return
-        base_offset = log.end_offset
-        next_offset = base_offset + head.records
-        if not append.ordered:
-            stamp(batch, base_offset, epoch)
-        elif head.base_offset != base_offset:
-            raise AssertionError(f"a batch at {head.base_offset} does not follow what ends at {base_offset}")
-        if epoch > log.takeovers.latest_epoch:
-            self._introduce(log, epoch)
-        elif not log.written:
-            self._create(log)
-        self._roll_if_due(append, next_offset)
-        if log.durability == "sync":
-            data = kept(batch)
-            until = self._wal.stage(FrameType.APPEND, log.id, data)
-            log.active.append(data, base_offset, next_offset, head.max_timestamp)
-            self._copier.add(log, len(batch))
-            self._advance(append, base_offset, next_offset)
-            self._wal.wait_appended(until, done, base_offset, log, next_offset)
-            self._upkeep.copy_later()
-        elif log.in_bulk:
-            self._append_in_bulk(append, base_offset, next_offset)
-        elif not self._append_unlogged(append, base_offset, next_offset):
+        error = self._writer.write(append)
+        if error is not None:
+            self._refuse(append, error)
             return
-        else:
-            self._advance(append, base_offset, next_offset)
-            self._appended_unlogged(log, base_offset, next_offset, done)
         if self.fullness.refusing:
             self.fullness.taken()
         self.flush_soon()
@@ -374,109 +338,9 @@ class Appends:
             return gap
         return NotLeader(f"{gap}; the leader is new, and the batches before it may have been refused by another")
 
-    def _append_unlogged(self, append: QueuedAppend, base_offset: int, next_offset: int) -> bool:
-        log, batch, head = append.log, append.batch, append.head
-        if log.durability == "memory":
-            if not is_reserved(log, next_offset):
-                log.introduced = self._wal.stage(FrameType.CHECKPOINT_ENTRY, log.id, reserve(log, next_offset))
-            log.active.append(kept(batch), base_offset, next_offset, head.max_timestamp)
-            self._evict(log)
-            return True
-        try:
-            self._copier.write_through(log, batch, base_offset, next_offset, head.max_timestamp)
-        except OSError as error:
-            if is_full(error):
-                self._refuse(append, StorageFull("the disk is full: nothing was written"))
-            elif is_passing(error):
-                self._refuse(append, StorageFull(f"nothing was written: {error.strerror}"))
-            else:
-                log.failed = f"writing {log.active.path}.log failed ({error.strerror}); no writes until restart"
-                self._refuse(append, StorageFailed(log.failed))
-            return False
-        except DuramenError as error:
-            self._refuse(append, error)
-            return False
-        if log.config.flush_messages != NEVER or log.config.flush_ms != NEVER:
-            self._flusher.appended(log, append.head.records)
-        self._upkeep.checkpoint_later()
-        return True
-
-    def _append_in_bulk(self, append: QueuedAppend, base_offset: int, next_offset: int) -> None:
-        """In memory, and by and by to the segment."""
-        log, head, size = append.log, append.head, len(append.batch)
-        log.active.append(kept(append.batch), base_offset, next_offset, head.max_timestamp)
-        self._copier.add(log, size)
-        self._advance(append, base_offset, next_offset)
-        if append.done is not None:
-            self._bulk.wait(log, next_offset, partial(_acknowledge, append.done, base_offset))
-        self._flusher.appended_in_bulk(log, size)
-        self._upkeep.copy_in_bulk()
-        self._upkeep.checkpoint_after(size)
-
-    def _appended_unlogged(self, log: Log, base_offset: int, next_offset: int, done: AppendDone | None) -> None:
-        if log.introduced > self._wal.synced:
-            # Without its epoch's frame a recovery does not believe it: nobody sees it before that is durable.
-            self._wal.wait_appended(self._wal.end, done, base_offset, log, next_offset)
-            return
-        log.synced_to(next_offset)
-        if done is not None:
-            done(base_offset, None)
-        log.notify()
-
-    def _advance(self, append: QueuedAppend, base_offset: int, next_offset: int) -> None:
-        log, head = append.log, append.head
-        if head.producer_id >= 0 and log.replicated is not None:
-            log.replicated.remember(base_offset, head.producer_id, log.producers.row(head.producer_id))
-        if head.producer_id >= 0 and self._refusals:
-            self._refusals.taken(log.key, head)
-        if head.producer_id >= 0 or append.ordered:
-            enter(log, head, append.batch, base_offset, self._clock.wall_ms())
-        if base_offset == log.active.base_offset and not log.bulk:
-            log.active.begun_ms = self._clock.wall_ms()
-        log.end_offset = next_offset
-        log.version += 1
-        self.due.changed[log] = None
-        if log.replicated is not None:
-            log.replicated.on_append(append.epoch, base_offset, next_offset)
-
-    def _create(self, log: Log) -> None:
-        for type_, payload in created_frames(log):
-            self._wal.stage(type_, log.id, payload)
-        log.written = True
-
-    def _introduce(self, log: Log, epoch: int) -> None:
-        """The frames that go before a log's first batch in an epoch; without them its segments belong to nobody."""
-        if not log.written:
-            self._create(log)
-        takeover = Takeover(epoch, self._node_id, log.end_offset)
-        log.takeovers.add(takeover)
-        log.version += 1  # also where the batch itself is refused: a checkpoint may stand behind the frame
-        log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
-
-    def _roll_if_due(self, append: QueuedAppend, next_offset: int) -> None:
-        log, size = append.log, len(append.batch)
-        active, config = log.active, log.config
-        segment_bytes = config.segment_bytes
-        if log.durability == "memory":
-            segment_bytes = min(segment_bytes, config.memory_max_bytes // _MEMORY_SEGMENTS)
-        aged = active.first_timestamp >= 0 and append.head.max_timestamp - active.first_timestamp > log.roll_ms
-        apart = append.ordered and append.epoch < 0  # it stands for records that are not there, and is found by that
-        if active.size and (apart or aged or not active.fits(size, next_offset, segment_bytes)):
-            self.roll(log)
-
     def roll(self, log: Log) -> None:
-        """Begin a segment; the WAL says where, so that recovery has the same segments as the files are called."""
-        if log.durability == "sync" and log.written:
-            self._wal.stage(FrameType.ROLL, log.id, b"")
-        self._copier.finish(log, log.active)
-        log.roll()
-        log.version += 1
-
-    def _evict(self, log: Log) -> None:
-        while len(log.segments) > 1 and log.size_bytes() > log.config.memory_max_bytes:
-            if log.replicated is not None and log.segments[1].base_offset > log.replicated.high_watermark:
-                return
-            log.drop_before(log.segments[1].base_offset)
+        """Begin a segment of the log."""
+        self._writer.roll(log)
 
     def _when_acknowledged(self, log: Log, base_offset: int, done: AppendDone) -> None:
         """`done` once what was appended at `base_offset` before is acknowledged."""
@@ -552,10 +416,6 @@ class Appends:
         self._flush_due = False
         self._wal.flush()
         self._upkeep.checkpoint_in_time()
-
-
-def _acknowledge(done: AppendDone, base_offset: int, error: DuramenError | None) -> None:
-    done(base_offset if error is None else -1, error)
 
 
 def _together_done(done: TogetherDone, offsets: list[int], error: DuramenError | None) -> None:
