@@ -107,6 +107,7 @@ class Broker:
     def pid(self) -> int | None:
         """The id of its process, to send it signals; None where it does not run.
 
+        >>> import os, signal
         >>> os.kill(broker.pid, signal.SIGSTOP)
         >>> os.kill(broker.pid, signal.SIGCONT)
         """
