@@ -34,6 +34,7 @@ from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
 from duramen.node.addresses import Address, bind_all, listen_all, parse_address
 from duramen.node.banner import banner
+from duramen.node.coordinators import CoordinatorRows
 from duramen.node.garbage import Collecting
 from duramen.node.http import HttpSide
 from duramen.node.listeners import Listening, data_dir, listening
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from duramen.controller.membership.member import ClusterMember
     from duramen.coordinators.runtime.runtime import Runtime
     from duramen.node.cluster.join import ClusterJoin
-    from duramen.node.coordinators import Coordinators
     from duramen.node.nats import NatsSide
     from duramen.node.nats_routes import Routing
 
@@ -92,7 +92,7 @@ class NodeAssembly:
         self._faults = faults
         self._through = through
         self._kinds = kinds
-        self._coordinators: Coordinators | None = None
+        self._rows: CoordinatorRows | None = None
         self.addresses: dict[str, str] = {}
         self.data_dir = data_dir(settings)
         self._metrics = Metrics()
@@ -157,8 +157,6 @@ class NodeAssembly:
         membership = await self._come_to_cluster(files, store, self._directory, doors)
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, membership)
-        if self._kinds:
-            self._coordinators = self._make_coordinators(store, self._broker)
         self._add_obstacles(store, membership)
         await completion(self._broker.start)
         cluster_id = shown_cluster_id(self._broker.membership.cluster_id)
@@ -293,10 +291,11 @@ class NodeAssembly:
 
     def _make_broker(self, store: Store, directory: DataDirectory, membership: "ClusterMember | None") -> Broker:
         self._views = _open_views(str(self.data_dir / "views"))
-        ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._views)
+        self._rows = CoordinatorRows(self.data_dir, _report)
+        ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._views, self._rows.open)
         return Broker(
             ports, self._deadlines, store, self.settings, self._metrics,
-            directory_id=str(directory.id), report=_report, membership=membership,
+            directory_id=str(directory.id), report=_report, membership=membership, kinds=self._kinds,
         )  # fmt: skip
 
     def _write_addresses(self) -> None:
@@ -332,19 +331,12 @@ class NodeAssembly:
         """Why this node is not ready; empty where it is."""
         return self._readiness.problem()
 
-    def _make_coordinators(self, store: Store, broker: Broker) -> "Coordinators":
-        from duramen.node.coordinators import Coordinators
-
-        return Coordinators(
-            self.data_dir, broker, store, self._require_worker(), self._clock, self._deadlines, self._kinds, _report
-        )  # fmt: skip
-
     @property
     def coordinators(self) -> "Runtime":
-        """What runs the coordinators of its kinds, once it has started. Raises LookupError where there is none."""
-        if self._coordinators is None:
-            raise LookupError("no coordinators run on this node")
-        return self._coordinators.runtime
+        """What runs the coordinators of this node, once it has started. Raises LookupError before."""
+        if self._broker is None:
+            raise LookupError("the node has not started")
+        return self._broker.coordinators
 
     def drop_connections(self) -> int:
         """Break all connections to the Kafka door; returns how many there were."""
@@ -374,8 +366,8 @@ class NodeAssembly:
             self._worker.stop()
         if self._views is not None:
             self._views.close()
-        if self._coordinators is not None:
-            self._coordinators.close()
+        if self._rows is not None:
+            self._rows.close()
         if self._recovery is not None:
             # One that was left goes on in its thread: until it ends nobody else may have the directory.
             await asyncio.gather(self._recovery, return_exceptions=True)

@@ -6,14 +6,14 @@ Nothing here waits. Completions come back through callbacks, what has to happen 
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ids import METADATA_STREAM_ID, Position, StreamId
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
+from duramen.base.ports import Buffer, Clock, Randomness, StateStore, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.changes import settled
 from duramen.broker.control.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
@@ -38,6 +38,9 @@ from duramen.coordinators.group.listing import Listing
 from duramen.coordinators.group.offset_resets import Resets
 from duramen.coordinators.group.offsets import OFFSETS_STREAM, GroupOffsets
 from duramen.coordinators.group.remote_lag import Elsewhere
+from duramen.coordinators.runtime.rows import RowStates
+from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
+from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
 from duramen.coordinators.share.groups import ShareGroups
 from duramen.coordinators.share.nodes import ShareKit, ShareNodes
 from duramen.coordinators.share.state import SHARE_STATE_STREAM, ShareStates
@@ -89,6 +92,8 @@ class Ports(NamedTuple):
     clock: Clock
     randomness: Randomness
     views: ViewStore
+    open_rows: Callable[[], StateStore]
+    """Blocking: opens the rows of coordinators, once there are any. Raises StorageFailed."""
 
 
 class Broker:
@@ -105,8 +110,11 @@ class Broker:
         directory_id: str,
         report: Callable[[str], None],
         membership: AdministeredMembership | None = None,
+        kinds: Sequence[ShardKind[Any]] = (),
     ) -> None:
         """`report` is told what an operator should hear of. Without a `standing` the node is alone.
+
+        `kinds` are those of coordinators that run beside the broker's own.
 
         A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
         what is listened for is what is bound now. Doors that follow leaders or the metadata add themselves to
@@ -141,14 +149,22 @@ class Broker:
         )  # fmt: skip
         self.views = KeyedViews(self.streams, store, ports.clock, deadlines, ports.randomness, report, alone=alone)
         self._transaction_log = TransactionLog(store, ports.clock)
-        shares = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
-        self._shares = ShareStates(store, shares, ports.clock, report, alone=alone)
+        self._shares = ShareStates(
+            store, View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker), ports.clock, report, alone=alone
+        )  # fmt: skip
         self.internal_streams = InternalStreams(
             self.create_stream, settings, self._offsets, self._transaction_log, self._shares
         )
         metrics.most_series = settings.integer("metrics.partitions.max")
         wires = wires_by(lambda: self.metadata_state)
         self.caller = Caller(self.node_id, self.membership, wires, RpcServer(wires), ports.clock, deadlines)
+        self.coordinators = Runtime(
+            RuntimeParts(
+                self.membership, self.streams, store, self.caller, ports.clock, deadlines, report,
+                RowStates(ports.open_rows, ports.worker, report, least_checkpoint_records(kinds), store.each_log),
+            ),
+            kinds,
+        )  # fmt: skip
         self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
         self._unclean = UncleanElections(
@@ -370,6 +386,7 @@ class Broker:
             self.store.bound_forgotten(partition.log, self.metadata_state.highest_producer_id)
         self._offsets.led(partition, leads=leader_epoch is not None)
         self.share_nodes.led(partition, leads=leader_epoch is not None)
+        self.coordinators.led(partition, leader_epoch)
         if stream.name == TRANSACTIONS_STREAM:
             self.transactions.led(partition, leader_epoch)
         for listener in self.when_led:

@@ -5,7 +5,7 @@ time go by and does what falls due; a test that wants to look between two steps 
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from duramen.base.catalogue import BROKER
@@ -16,11 +16,12 @@ from duramen.broker.fetch import Fetcher, FetchResult, PartitionFetch
 from duramen.broker.streams import Stream
 from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, records
 from duramen.controller.admin.cluster import AdministeredMembership
+from duramen.coordinators.runtime.shard import ShardKind
 from duramen.metadata.decisions import Definition
 from duramen.service.broker import Broker, Ports
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
-from duramen.sim.machine.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
 from duramen.storage.directory import DataDirectory, open_directory
 from duramen.storage.recovery.recovery import recover
 from duramen.storage.scan import read_slice
@@ -81,12 +82,15 @@ class ManualBroker:
         seed: int = 0,
         limits: StoreLimits = _LIMITS,
         membership: Callable[["ManualBroker"], AdministeredMembership] | None = None,
+        kinds: Sequence[ShardKind[Any]] = (),
     ) -> None:
-        """Without a `standing`, asked for at each start, the node is alone."""
+        """Without a `standing`, asked for at each start, the node is alone. `kinds` of coordinators run on it."""
         self._membership = membership
+        self._kinds = kinds
         self.settings = Settings(BROKER, options={"group.initial.rebalance.delay.ms": 0, **(settings or {})})
         self.files = MemoryFileSystem()
         self.views = MemoryViewStore()
+        self.rows = MemoryStateStore()
         self.clock = ManualClock()
         self.randomness = SeededRandomness(seed)
         self.reports: list[str] = []
@@ -100,11 +104,11 @@ class ManualBroker:
         self.metrics = Metrics()
         directory = open_directory(self.files, self.randomness, "memory")
         self.store = self._open_store(directory)
-        ports = Ports(self.worker, self.clock, self.randomness, self.views)
+        ports = Ports(self.worker, self.clock, self.randomness, self.views, lambda: self.rows)
         self.broker = Broker(
             ports, self.deadlines, self.store, self.settings, self.metrics,
             directory_id=str(directory.id), report=self.reports.append,
-            membership=None if self._membership is None else self._membership(self),
+            membership=None if self._membership is None else self._membership(self), kinds=self._kinds,
         )  # fmt: skip
         started: CallbackResult[None] = CallbackResult()
         self.broker.start(started)
@@ -138,6 +142,7 @@ class ManualBroker:
         """Cut the power and start again: of what was not synced nothing is left, or what `seed` draws."""
         self.files.crash(None if seed is None else random.Random(seed))
         self.views.crash(random.Random(seed))
+        self.rows.crash(random.Random(seed))
         self.start()
 
     # -- time ---------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from duramen.sim.machine.faults import FaultPlan
 from duramen.sim.machine.profiles import LIMITS, PROFILES
 from duramen.sim.machine.scheduler import SeededWorker, VirtualClock
 from duramen.sim.machine.trace import BrokenPromise, Trace
-from duramen.sim.machine.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
 from duramen.storage.directory import open_directory
 from duramen.storage.log.log import Log, log_directory
 from duramen.storage.recovery.recovery import recover
@@ -83,6 +83,7 @@ class NodeWorld:
         self.trace = Trace(self.clock, write)
         self.disk = MemoryFileSystem()
         self.views = MemoryViewStore()
+        self.rows = MemoryStateStore()
         self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace)
         self.checker = Checker()
         clients = Clients(
@@ -163,6 +164,7 @@ class NodeWorld:
         if end == "power loss":
             self.disk.crash(self._schedule)
             self.views.crash(self._schedule)
+            self.rows.crash(self._schedule)
         else:
             self.disk.end_process()
         if broker is not None:
@@ -281,7 +283,7 @@ class NodeWorld:
         except (AssertionError, ValueError, LookupError, TypeError, StopIteration) as error:
             raise self._unexpected(error) from error
         self._found = {log.key: facts(log) for log in store.each_log()}
-        ports = Ports(self.worker, self.clock, self._randomness, self.views)
+        ports = Ports(self.worker, self.clock, self._randomness, self.views, lambda: self.rows)
         broker = Broker(
             ports, self.worker.deadlines, store, _SETTINGS, metrics, directory_id=str(directory.id),
             report=self._report,

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from duramen.base.catalogue import BROKER
@@ -20,8 +20,8 @@ STREAM: Final = "counts"
 class Counts:
     """Adds one to a counter, and answers with what it is then."""
 
-    def key_of(self, command: str) -> Hashable:
-        return command
+    def keys_of(self, command: str) -> Collection[Hashable]:
+        return (command,)
 
     def decide(self, command: str, rows: StateRows, now_ms: int) -> Decision:
         del now_ms
@@ -30,6 +30,10 @@ class Counts:
 
     def apply(self, record: DecodedRecord) -> None:
         raise AssertionError(record)
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        del rows
+        return iter(())
 
     def next_ms(self) -> int | None:
         return None

@@ -1,6 +1,6 @@
 """A shard at its leader: turns of commands, what fails to be stored or loaded, and how many may wait."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from itertools import pairwise
 from typing import cast
 
@@ -43,17 +43,23 @@ class FakePartition:
 
 
 class Sum:
-    """Adds numbers; decides on the sum."""
+    """Adds numbers; decides on the sum, or on the sums that a command names. It is loaded in `steps`."""
 
-    def key_of(self, command: int) -> Hashable:
-        return "sum" if command else None
+    steps = 0
 
-    def decide(self, command: int, rows: StateRows, now_ms: int) -> Decision:
+    def keys_of(self, command: int | tuple[str, ...]) -> Collection[Hashable]:
+        return command if isinstance(command, tuple) else ("sum",) if command else ()
+
+    def decide(self, command: int | tuple[str, ...], rows: StateRows, now_ms: int) -> Decision:
         del rows, now_ms
-        return Decision([(None, b"%d" % command)], command)
+        return Decision([(None, str(command).encode())], command)
 
     def apply(self, record: DecodedRecord) -> None:
         pass
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        del rows
+        return iter([None] * self.steps)
 
     def next_ms(self) -> int | None:
         return None
@@ -68,11 +74,26 @@ class Leader:
         self.partition = FakePartition()
         self.worker = ManualWorker()
         self.answers: list[ShardAnswer | DuramenError] = []
+        self.shard = Sum()
+        self.steps: list[tuple[Iterator[None], Callable[[DuramenError | None], None]]] = []
         self.active = ActiveShard(
-            Sum(), cast("Partition", self.partition), cast("StateRows", None), ManualClock(), self.worker.soon
-        )
+            self.shard, cast("Partition", self.partition), cast("StateRows", None), ManualClock(), self.worker.soon,
+            self._take,
+        )  # fmt: skip
 
-    def submit(self, command: int) -> None:
+    def _take(self, steps: Iterator[None], done: Callable[[DuramenError | None], None]) -> None:
+        if self.shard.steps:
+            self.steps.append((steps, done))
+        elif next(steps, done) is done:
+            done(None)
+
+    def load(self, error: DuramenError | None = None) -> None:
+        """Take the steps of the oldest load."""
+        steps, done = self.steps.pop(0)
+        assert len(list(steps)) in (0, self.shard.steps)
+        done(error)
+
+    def submit(self, command: int | tuple[str, ...]) -> None:
         self.active.submit(command, self.answers.append)
         self.worker.settle()
 
@@ -97,6 +118,65 @@ def test_a_command_is_decided_once_that_before_it_is_applied() -> None:
     leader.worker.settle()
     assert leader.answers == [ShardAnswer(1, 1)]
     assert len(leader.partition.stores) == 1
+
+
+def test_a_command_waits_for_each_of_its_keys() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    for command in (("a",), ("b",), ("a", "b", "c"), ("c",), ("c", "a")):
+        leader.submit(command)
+    assert [head.records for head, _ in leader.partition.stores] == [1, 1]
+    for end_offset, told in ((1, 1), (2, 2)):
+        leader.stored(end_offset - 1)
+        leader.active.advanced(end_offset)
+        leader.worker.settle()
+        assert len(leader.answers) == told
+    assert len(leader.partition.stores) == 1
+    for end_offset in (3, 4, 5):
+        leader.stored(end_offset - 1)
+        leader.active.advanced(end_offset)
+        leader.worker.settle()
+    responses = [answer.response for answer in leader.answers if isinstance(answer, ShardAnswer)]
+    assert responses == [("a",), ("b",), ("a", "b", "c"), ("c",), ("c", "a")]
+
+
+def test_all_that_wait_for_keys_are_refused_once_and_the_keys_are_free() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    for command in (("a",), ("a", "b"), ("b", "a")):
+        leader.submit(command)
+    leader.stored(0, NotEnoughReplicasAfterAppend("too few"))
+    assert ids(leader.answers) == [NotEnoughReplicasAfterAppend.id, CoordinatorLoading.id, CoordinatorLoading.id]
+    leader.submit(("b",))
+    assert len(leader.partition.stores) == 1
+
+
+def test_no_command_is_taken_before_the_last_step_of_a_load() -> None:
+    leader = Leader()
+    leader.shard.steps = 3
+    leader.active.advanced(0)
+    leader.submit(1)
+    leader.load()
+    leader.submit(2)
+    assert ids(leader.answers) == [CoordinatorLoading.id]
+    leader.stored(0)
+    leader.active.advanced(1)
+    assert leader.answers[1:] == [ShardAnswer(2, 1)]
+
+
+def test_a_load_that_another_one_follows_does_not_count() -> None:
+    leader = Leader()
+    leader.shard.steps = 3
+    leader.active.advanced(0)
+    leader.active.suspend(CoordinatorLoading("the rows are others"))
+    leader.active.advanced(0)
+    leader.load()
+    assert not leader.active.loaded
+    leader.load(StorageFailed("damaged"))
+    assert not leader.active.loaded
+    leader.active.advanced(0)
+    leader.load()
+    assert leader.active.loaded
 
 
 def test_what_is_not_known_to_be_stored_is_read_before_more_is_decided() -> None:

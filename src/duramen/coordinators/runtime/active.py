@@ -1,7 +1,7 @@
 """A shard at the leader of its partition: from a command to the answer, once what it did is committed and applied."""
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -18,9 +18,11 @@ from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord, check, encode
 from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, ShardAnswer
 
-__all__ = ["ActiveShard", "AnswerDone"]
+__all__ = ["ActiveShard", "AnswerDone", "TakeSteps"]
 
 AnswerDone = Callable[[ShardAnswer | DuramenError], None]
+TakeSteps = Callable[[Iterator[None], Callable[[DuramenError | None], None]], None]
+"""Takes steps while no record is applied, then tells how they ended."""
 
 _BATCH_BYTES: Final = 256 << 10
 _MOST_COMMANDS: Final = 10_000
@@ -31,13 +33,14 @@ _UNKNOWN: Final = (NotEnoughReplicasAfterAppend, NotLeader, StorageFailed)
 class _Pending:
     """A command on its way."""
 
-    __slots__ = ("command", "decision", "done", "key")
+    __slots__ = ("ahead", "command", "decision", "done", "keys")
 
-    def __init__(self, command: Any, key: Hashable | None, done: AnswerDone) -> None:
+    def __init__(self, command: Any, keys: Collection[Hashable], done: AnswerDone) -> None:
         self.command = command
-        self.key = key
+        self.keys = keys
         self.done = done
         self.decision = Decision((), None)
+        self.ahead = 0  # in the turns of how many of its keys others come first
 
 
 class _Reader(NamedTuple):
@@ -51,24 +54,28 @@ class _Reader(NamedTuple):
 class ActiveShard:
     """Commands that come in one turn go into one batch.
 
-    It is loaded once all that earlier leaders have acknowledged is applied.
+    It is loaded once all that earlier leaders have acknowledged is applied, and the shard has made of it what it keeps
+    in memory.
     """
 
     def __init__(
         self, shard: CoordinatorShard[Any], partition: Partition, rows: StateRows, clock: Clock,
-        soon: Callable[[Callable[[], None]], None],
+        soon: Callable[[Callable[[], None]], None], take_steps: TakeSteps,
     ) -> None:  # fmt: skip
         self.shard = shard
         self.loaded = False
+        self._loading = False
         self._partition = partition
         self._rows = rows
         self._clock = clock
         self._soon = soon
+        self._take_steps = take_steps
         self._target = partition.log.end_offset
         self._position = -1
         self._failed: DuramenError | None = None
         self._commands = 0  # that wait or are under way
-        self._turns: dict[Hashable, deque[_Pending]] = {}
+        self._turns: dict[Hashable, deque[_Pending]] = {}  # who is decided or under way comes first
+        self._waiting: dict[_Pending, None] = {}  # those that others come before
         self._batch: list[_Pending] = []
         self._appended: deque[tuple[int, list[_Pending]]] = deque()  # by the offset behind their records
         self._on_their_way: dict[int, list[_Pending]] = {}
@@ -105,14 +112,16 @@ class ActiveShard:
             done(error)
             return
         self._commands += 1
-        pending = _Pending(command, self.shard.key_of(command), done)
-        waiting = None if pending.key is None else self._turns.get(pending.key)
-        if waiting is not None:
-            waiting.append(pending)
-            return
-        if pending.key is not None:
-            self._turns[pending.key] = deque()
-        self._decide(pending)
+        pending = _Pending(command, frozenset(self.shard.keys_of(command)), done)
+        # In the turns of all its keys at once: of two commands the same one comes first everywhere.
+        for key in pending.keys:
+            turn = self._turns.setdefault(key, deque())
+            pending.ahead += bool(turn)
+            turn.append(pending)
+        if pending.ahead:
+            self._waiting[pending] = None
+        else:
+            self._decide(pending)
 
     def read(self, at_least: int, act: Callable[[], None], refuse: Callable[[DuramenError], None]) -> None:
         """Do `act` once the state has what is below `at_least`, or `refuse`."""
@@ -198,16 +207,39 @@ class ActiveShard:
                 reader.act()
 
     def _load(self) -> None:
-        if self._position >= self._target:
-            self.loaded = True
+        if self._position >= self._target and not (self.loaded or self._loading):
+            self._loading = True
+            self._take_steps(self._steps(self._loads), partial(self._load_ended, self._loads))
+
+    def _steps(self, loads: int) -> Iterator[None]:
+        if self._is_over(loads):
+            return
+        for _ in self.shard.loaded(self._rows):
+            yield
+            if self._is_over(loads):
+                return
+
+    def _load_ended(self, loads: int, error: DuramenError | None) -> None:
+        if not self._is_over(loads):
+            self._loading, self.loaded = False, error is None
+
+    def _is_over(self, loads: int) -> bool:
+        """Whether the leadership has ended, or what is stored is read anew."""
+        return self._over is not None or loads != self._loads
 
     def _answer(self, pending: _Pending, answer: ShardAnswer | DuramenError) -> None:
-        if pending.key is not None:
-            waiting = self._turns.get(pending.key)
-            if waiting:
-                self._soon(partial(self._turn, self._loads, waiting.popleft()))
-            else:
-                self._turns.pop(pending.key, None)
+        for key in pending.keys:
+            turn = self._turns.get(key)
+            if turn is None or turn[0] is not pending:
+                continue  # all that waited were refused
+            turn.popleft()
+            if not turn:
+                del self._turns[key]
+                continue
+            turn[0].ahead -= 1
+            if not turn[0].ahead:
+                del self._waiting[turn[0]]
+                self._soon(partial(self._turn, self._loads, turn[0]))
         self._end_of(pending, answer)
 
     def _end_of(self, pending: _Pending, answer: ShardAnswer | DuramenError) -> None:
@@ -215,7 +247,7 @@ class ActiveShard:
         pending.done(answer)
 
     def _turn(self, loads: int, pending: _Pending) -> None:
-        if self._over is None and loads == self._loads:
+        if not self._is_over(loads):
             self._decide(pending)
         else:
             self._end_of(pending, self._over or CoordinatorLoading("what is stored was read anew meanwhile"))
@@ -224,7 +256,7 @@ class ActiveShard:
 
     def reload(self, error: DuramenError) -> None:
         """Take no command until all that is in the log by now is known to count or not, and applied."""
-        self.loaded = False
+        self.loaded = self._loading = False
         self._loads += 1
         self._target = self._partition.log.end_offset
         self._refuse(error)
@@ -245,12 +277,13 @@ class ActiveShard:
 
     def _refuse(self, error: DuramenError) -> None:
         """What waits hears `error`; what may be in the log is not known to be there."""
-        waiting = [pending for turns in self._turns.values() for pending in turns] + self._batch
+        waiting = [*self._waiting, *self._batch]
         under_way = [one for some in self._on_their_way.values() for one in some]
         under_way += [one for _, some in self._appended for one in some]
         unknown = NotCoordinator(f"whether the command is kept is not known: {error}")
         readers, self._readers = self._readers, {}
         self._turns.clear()
+        self._waiting.clear()
         self._batch = []
         self._on_their_way.clear()
         self._appended.clear()

@@ -1,16 +1,16 @@
 """What is committed of a partition, and synced here, read piece by piece and handed to a state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
 from duramen.base.deadlines import Alarm, Deadlines
-from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.codec.batch import CONTROL, batches
 from duramen.storage.log.log import Log
-from duramen.storage.scan import read_slice
+from duramen.storage.scan import OnDamage, read_slice
 from duramen.storage.segment.reader import Blocked
 from duramen.storage.store import Store
 
@@ -89,17 +89,21 @@ class Retry:
 class Applier:
     """Brings `state` to what is committed whenever that is more. `advanced` is called when it is further, or failed.
 
-    What fails is tried again; `retry.error` says so of what fails for some time.
+    What fails is tried again; `retry.error` says so of what fails for some time. With `lost` what is damaged in the
+    log is not: it is told of it, and what is behind is applied.
     """
 
     def __init__(
         self, store: Store, partition: Partition, state: ShardState, clock: Clock, deadlines: Deadlines,
-        advanced: Callable[[], None],
+        advanced: Callable[[], None], lost: OnDamage | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._partition = partition
         self._state = state
         self._advanced = advanced
+        self._lost = lost
+        self._piece_bytes = _PIECE_BYTES  # a batch at a time round damage, so that nothing sound is lost with it
+        self._steps: tuple[Iterator[None], Done] | None = None
         self._busy = False
         self._over = False
         self.retry = Retry(clock, deadlines, self.again)
@@ -116,6 +120,11 @@ class Applier:
         """The state is another: begin where it is."""
         self._wake(self._partition)
 
+    def take_steps(self, steps: Iterator[None], done: Done) -> None:
+        """Take steps, and apply nothing before their end. Those of an earlier call are left."""
+        self._steps = steps, done
+        self._wake(self._partition)
+
     def _wake(self, _: Partition) -> None:
         if not self._busy and not self._over:
             self._busy = True
@@ -123,7 +132,12 @@ class Applier:
 
     def _look(self) -> None:
         self._busy = False
-        if self._over or self.retry.waits or not self._state.available:
+        if self._over or self.retry.waits:
+            return
+        if self._steps is not None:
+            self._step(self._steps)
+            return
+        if not self._state.available:
             return
         log = self._partition.log
         end_offset = self._partition.committed_offset()
@@ -134,16 +148,40 @@ class Applier:
             return
         self._busy = True
         try:
-            plan = log.plan_read(position, _PIECE_BYTES)
+            plan = log.plan_read(position, self._piece_bytes)
         except DuramenError as error:
-            self._failed(error)
+            self._unread(log, position, end_offset, error)
             return
-        if plan is None:
-            self._busy = False
-        elif isinstance(plan, Blocked):
+        if isinstance(plan, Blocked):
             self._store.unblock(plan, self._unblocked)
-        else:
+        elif plan is not None:
             read_slice(self._store, plan, partial(self._read, log, position, end_offset))
+        elif self._lost is not None:
+            self._state.apply(log, [], end_offset, self._applied)  # there is nothing more in it that can be read
+        else:
+            self._busy = False
+
+    def _step(self, wanted: tuple[Iterator[None], Done]) -> None:
+        self._busy = True
+        steps, done = wanted
+        failed: DuramenError | None = None
+        try:
+            next(steps)
+        except StopIteration:
+            self.retry.went_well()
+        except DuramenError as error:
+            failed = error
+        else:
+            self._store.soon(self._look)
+            return
+        if self._steps is wanted:
+            self._steps = None
+        done(failed)
+        if failed is not None:
+            self._failed(failed)
+        else:
+            self._advanced()
+            self._store.soon(self._look)
 
     def _unblocked(self, error: BaseException | None) -> None:
         if error is None:
@@ -153,8 +191,9 @@ class Applier:
 
     def _read(self, log: Log, position: int, end_offset: int, data: bytes | DuramenError | OSError) -> None:
         if not isinstance(data, bytes):
-            self._failed(data)
+            self._unread(log, position, end_offset, data)
             return
+        self._piece_bytes = min(2 * self._piece_bytes, _PIECE_BYTES)
         found, next_offset = [], position
         for at, head in batches(data):
             if head.next_offset > end_offset:
@@ -165,10 +204,33 @@ class Applier:
                     found.append(data[at : at + head.size])
         if next_offset == position or self._over or self._partition.log is not log:
             self._busy = False
-        elif not self._state.available or self._state.position(log) != position:
+        elif self._steps is not None or not self._state.available or self._state.position(log) != position:
             self._look()
         else:
             self._state.apply(log, found, next_offset, self._applied)
+
+    # -- round damage -------------------------------------------------------------------------------
+
+    def _unread(self, log: Log, position: int, end_offset: int, error: DuramenError | OSError) -> None:
+        if self._lost is None or not isinstance(error, LogDamaged):
+            self._failed(error)
+        elif self._piece_bytes > 1:
+            self._piece_bytes = 1
+            self._store.soon(self._look)
+        else:
+            self._skip(log, position, end_offset, error)
+
+    def _skip(self, log: Log, position: int, end_offset: int, error: LogDamaged) -> None:
+        plan = log.plan_skip(position)
+        if isinstance(plan, Blocked):
+            self._store.unblock(plan, self._unblocked)
+            return
+        next_offset = min(plan, end_offset)
+        if self._over or self._lost is None or self._partition.log is not log or self._steps is not None:
+            self._look()
+            return
+        self._lost(position, next_offset - 1, error)
+        self._state.apply(log, [], next_offset, self._applied)
 
     def _applied(self, error: DuramenError | None) -> None:
         if error is not None:

@@ -232,17 +232,24 @@ class RowStates:
         self._run(write, written)
 
     def apply(
-        self, log: Log, kind: RowKind, base: StoredState, found: list[bytes], next_offset: int, done: Done
-    ) -> None:
-        """Apply what of these batches `base` does not have; where that is empty, as a new generation."""
+        self, log: Log, kind: RowKind, base: StoredState, found: list[bytes], next_offset: int, done: Done,
+        tell: Callable[[Sequence[DecodedRecord]], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Apply what of these batches `base` does not have; where that is empty, as a new generation.
+
+        `tell` gets the records that are applied before `done` is called.
+        """
         log_id, expected = log.id, self._stored.get(log.id, EMPTY)
         epoch = log.takeovers.epoch_at(next_offset - 1)
+        new: Sequence[DecodedRecord] = ()
 
         def job() -> StoredState | None:
+            nonlocal new
             if stored_of(self._rows, log_id) != expected:
                 return None
             generation = base.generation or new_generation(self._rows, log_id)
-            changes = kind.changes(unapplied(found, base.offset), LogRows(self._rows, log_id, generation))
+            new = unapplied(found, base.offset)
+            changes = kind.changes(new, LogRows(self._rows, log_id, generation))
             stored, prefix = StoredState(epoch, next_offset, generation), row_prefix(log_id, generation)
             puts = [(prefix + key, value) for key, value in changes.items() if value is not None]
             puts.append(position_row(log_id, stored))
@@ -255,6 +262,8 @@ class RowStates:
                 self._checkpoint_if_due()
                 if base.generation == 0 and expected.generation:
                     self.sweep()
+                if tell is not None:
+                    tell(new)
             done(error)
 
         self._write(log_id, job, applied)
@@ -408,13 +417,21 @@ class RowStates:
 
 
 class RowState:
-    """The state of one log, for an Applier and for the shard that leads: `leads` says whether there is one."""
+    """The state of one log, for an Applier and for the shard that leads: `leads` says whether there is one.
 
-    def __init__(self, states: RowStates, kind: RowKind, log: Callable[[], Log], leads: Callable[[], bool]) -> None:
+    `tell` gets what is applied where a shard keeps something in memory of it.
+    """
+
+    def __init__(
+        self, states: RowStates, kind: RowKind, log: Callable[[], Log], leads: Callable[[], bool],
+        tell: Callable[[Sequence[DecodedRecord]], None],
+    ) -> None:  # fmt: skip
         self._states = states
         self._kind = kind
         self._log = log
         self._leads = leads
+        self._tell = tell
+        self._begun = -1, -1  # the generation that was begun here last, and below which offset its log was compacted
 
     @property
     def available(self) -> bool:
@@ -423,12 +440,30 @@ class RowState:
 
     def position(self, log: Log) -> int:
         """The first offset that is not applied."""
-        return self._states.stored(log, leads=self._leads()).offset
+        return self._stored(log).offset
+
+    def _stored(self, log: Log) -> StoredState:
+        """How far the state is; where a log that is not cut has something that it lacks, at the beginning of that."""
+        found = self._states.stored(log, leads=self._leads())
+        if self._kind.is_cut:
+            return found
+        least = log.start_offset
+        if self._begun != (found.generation, log.cleaned_offset):
+            least = max(least, log.cleaned_offset)  # compaction may have dropped tombstones that it has not applied
+        return found if found.generation and found.offset >= least else EMPTY._replace(offset=log.start_offset)
 
     def apply(self, log: Log, found: list[bytes], next_offset: int, done: Done) -> None:
         """Apply batches in a job."""
-        base = self._states.stored(log, leads=self._leads())
-        self._states.apply(log, self._kind, base, found, next_offset, done)
+        base, cleaned_offset = self._stored(log), log.cleaned_offset
+
+        def applied(error: DuramenError | None) -> None:
+            if error is None and base.generation == 0:
+                self._begun = self._states.stored(log, leads=False).generation, cleaned_offset
+            done(error)
+
+        self._states.apply(
+            log, self._kind, base, found, next_offset, applied, self._tell if self._kind.has_memory else None
+        )  # fmt: skip
 
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`. Raises CoordinatorLoading while rows are restored, and where they are to be."""
@@ -448,7 +483,7 @@ class RowState:
         if not self._states.available:
             raise CoordinatorLoading("the rows are being restored")
         log = self._log()
-        return self._states.rows(log, self._states.stored(log, leads=self._leads()))
+        return self._states.rows(log, self._stored(log))
 
     def _damaged(self, error: StorageFailed) -> CoordinatorLoading:
         self._states.restore(error, lambda: None)

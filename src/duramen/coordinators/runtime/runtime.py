@@ -1,6 +1,6 @@
 """The runtime on a node: loads the shards of the partitions that it leads, takes commands, and cuts their logs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -9,7 +9,8 @@ from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator
 from duramen.base.ports import Clock, StateRows
 from duramen.broker.membership import NodeMembership
 from duramen.broker.partition import LocalState, Partition
-from duramen.broker.streams import BrokerStreams
+from duramen.broker.streams import BrokerStreams, Stream
+from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.active import ActiveShard, AnswerDone
 from duramen.coordinators.runtime.applying import Applier, Done, Retry, ShardState
 from duramen.coordinators.runtime.rows import CheckpointPage, RowState, RowStates, unapplied
@@ -19,6 +20,7 @@ from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.server import Done as Answered
 from duramen.storage.log.log import Log
+from duramen.storage.scan import OnDamage
 from duramen.storage.store import Store
 
 __all__ = ["Runtime", "RuntimeParts"]
@@ -29,7 +31,7 @@ _READER_MS: Final = 3_000
 
 
 class RuntimeParts(NamedTuple):
-    """What the runtime works with. There are `states` where some kind's state is rows."""
+    """What the runtime works with. `states` has the rows of all kinds."""
 
     membership: NodeMembership
     streams: BrokerStreams
@@ -37,7 +39,8 @@ class RuntimeParts(NamedTuple):
     caller: Caller
     clock: Clock
     deadlines: Deadlines
-    states: RowStates | None = None
+    report: Callable[[str], None]
+    states: RowStates
 
 
 class _NoRows:
@@ -90,19 +93,33 @@ class _Replica:
         self._installer: Installer | None = None
         self._alarm = Alarm(kit.deadlines, self._due)
         self._local: LocalState | None = None
-        if kind.rows is not None and kit.states is not None:
-            self._local = partition.state = LocalState()
+        if kind.rows is not None:
             self._row_state = RowState(
-                kit.states, kind.rows, lambda: partition.log, lambda: self.active is not None
+                kit.states, kind.rows, lambda: partition.log, lambda: self.active is not None, self._tell
             )  # fmt: skip
-            self._applier = self._apply(self._row_state)
-            self._local.replicated = self._applier.again
+            self._applier = self._apply(self._row_state, None if kind.rows.is_cut else self._lost)
+            if kind.rows.is_cut:
+                self._local = partition.state = LocalState()
+                self._local.replicated = self._applier.again
             kit.states.open()
             self.advanced()
 
-    def _apply(self, state: ShardState) -> Applier:
+    def _apply(self, state: ShardState, lost: OnDamage | None = None) -> Applier:
         kit = self._kit
-        return Applier(kit.store, self.partition, state, kit.clock, kit.deadlines, self.advanced)
+        return Applier(kit.store, self.partition, state, kit.clock, kit.deadlines, self.advanced, lost)
+
+    def _lost(self, first: int, last: int, error: DuramenError) -> None:
+        which = f"record {first}" if first == last else f"records {first} to {last}"
+        cost = self._kind.cost and f", {self._kind.cost}"
+        self._kit.report(
+            f"{which} in partition {self.partition.index} of {self._kind.stream} cannot be read{cost}: {error}"
+        )  # fmt: skip
+
+    def _tell(self, found: Sequence[DecodedRecord]) -> None:
+        """Records are in the rows: the shard that is loaded has what it keeps in memory of earlier ones."""
+        if self.active is not None and self.active.loaded:
+            for record in found:
+                self.active.apply(record)
 
     @property
     def place(self) -> PartitionId:
@@ -117,11 +134,19 @@ class _Replica:
 
     def lead(self) -> None:
         shard = self._kind.make(self.partition.index)
-        self.active = ActiveShard(shard, self.partition, self.rows, self._kit.clock, self._kit.store.soon)
+        self.active = ActiveShard(
+            shard, self.partition, self.rows, self._kit.clock, self._kit.store.soon, self._take_steps
+        )  # fmt: skip
         if self._row_state is None:
             self._memory = _MemoryState(self.active, self.partition.log)
             self._applier = self._apply(self._memory)
+        elif self._applier is not None:
+            self._applier.again()  # what is committed may be known only now
         self.advanced()
+
+    def _take_steps(self, steps: Iterator[None], done: Done) -> None:
+        if self._applier is not None:
+            self._applier.take_steps(steps, done)
 
     def unlead(self) -> None:
         active, self.active = self.active, None
@@ -163,7 +188,7 @@ class _Replica:
                 self._end_installation()
             else:
                 self._install(log)
-        if local is not None and states is not None:
+        if local is not None:
             # While rows cannot be used nothing is known to be applied; a log that begins at 0 has it all.
             local.applied_offset, local.floor_offset = max(position, 0), states.floor(log)
             local.moved()
@@ -189,7 +214,7 @@ class _Replica:
 
     def _install(self, log: Log) -> None:
         states = self._kit.states
-        if states is None or (self._installer is not None and self._installer.log is log):
+        if self._installer is not None and self._installer.log is log:
             return
         self._end_installation()
         self._installer = Installer(
@@ -205,8 +230,7 @@ class _Replica:
 
     def _installed(self) -> None:
         self._installer = None
-        if self._kit.states is not None:
-            self._kit.states.sweep()
+        self._kit.states.sweep()
         self.restored()
 
     def _sources(self) -> Sequence[int]:
@@ -245,14 +269,19 @@ class Runtime:
         self._replicas: dict[tuple[str, int], _Replica] = {}
         self._read_ms = -_READ_MS
         kit.caller.server.handle(FETCH_ROWS, self._serve)
-        if kit.states is not None:
-            self._opening = Retry(kit.clock, kit.deadlines, kit.states.open)
-            kit.states.not_opened = self._opening.failed
-            kit.states.restored = partial(self._each, _Replica.restored)
-            kit.states.kept = partial(self._each, _Replica.advanced)
-            kit.states.is_read = lambda: kit.clock.monotonic_ms() - self._read_ms < _READ_MS
+        kit.streams.listeners.append(self._stream_changed)
+        self._opening = Retry(kit.clock, kit.deadlines, kit.states.open)
+        kit.states.not_opened = self._opening.failed
+        kit.states.restored = partial(self._each, _Replica.restored)
+        kit.states.kept = partial(self._each, _Replica.advanced)
+        kit.states.is_read = lambda: kit.clock.monotonic_ms() - self._read_ms < _READ_MS
 
     # -- what is asked of it ------------------------------------------------------------------------
+
+    @property
+    def states(self) -> RowStates:
+        """The rows of all kinds."""
+        return self._kit.states
 
     def submit(self, stream: str, partition: int, command: Any, done: AnswerDone) -> None:
         """`done` gets the answer once what the command came to is committed and applied, or why there is none.
@@ -320,7 +349,7 @@ class Runtime:
         gone = [key for key, known in self._replicas.items() if found.get(key) is not known.partition]
         for key in gone:
             self._replicas.pop(key).end()
-        if self._kit.states is not None and gone:
+        if gone:
             self._kit.states.sweep()
         for key, partition in found.items():
             if key not in self._replicas:
@@ -328,9 +357,9 @@ class Runtime:
                 if self._kit.membership.first_role is None:
                     replica.lead()  # a node that is alone leads all there is
 
-    def happened(self, _: object) -> None:
-        """An event of the metadata has taken effect."""
-        self._look()
+    def _stream_changed(self, stream: Stream) -> None:
+        if stream.name in self._kinds:
+            self._look()
 
     def led(self, partition: Partition, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
@@ -350,7 +379,7 @@ class Runtime:
 
         for replica in self._replicas.values():
             stream_id, index = replica.place
-            if stream_id.bytes == request.stream and index == request.partition and self._kit.states is not None:
+            if stream_id.bytes == request.stream and index == request.partition:
                 self._read_ms = self._kit.clock.monotonic_ms()
                 self._kit.states.page(
                     replica.partition.log, request.checkpoint, request.start_offset, request.after, found

@@ -1,12 +1,12 @@
 """What a kind of coordinator is to the runtime: pure state machines, one for each partition of a stream."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 
-__all__ = ["Change", "CoordinatorShard", "Decision", "RowKind", "ShardAnswer", "ShardKind"]
+__all__ = ["Change", "CoordinatorShard", "Decision", "RowKind", "ShardAnswer", "ShardKind", "least_checkpoint_records"]
 
 Command = TypeVar("Command")
 Command_contra = TypeVar("Command_contra", contravariant=True)
@@ -32,17 +32,26 @@ class ShardAnswer(NamedTuple):
 class CoordinatorShard(Protocol[Command_contra]):
     """The state machine of one partition. It is made anew for each leadership, and only committed records change it."""
 
-    def key_of(self, command: Command_contra) -> Hashable | None:
-        """Commands of one key are decided one after the other, each on what the one before has left.
+    def keys_of(self, command: Command_contra) -> Collection[Hashable]:
+        """Commands that share a key are decided one after the other, each on what those before have left.
 
-        None: the command is decided on nothing that others change.
+        One without a key is decided at once: on nothing that others change.
         """
 
     def decide(self, command: Command_contra, rows: StateRows, now_ms: int) -> Decision:
         """What the command comes to, on the state as it is. Raises DuramenError where it is refused."""
 
     def apply(self, record: DecodedRecord) -> None:
-        """A record is committed; each comes once, in the order of the log. Not called where rows are the state."""
+        """A record is committed; each comes once, in the order of the log.
+
+        Where rows are the state, they have it already; this is called for kinds with memory besides, behind `loaded`.
+        """
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        """All that earlier leaders have acknowledged is applied: make anew what is in memory of rows, step by step.
+
+        No record is applied before the last step, and no command taken. It is called again after each reload.
+        """
 
     def next_ms(self) -> int | None:
         """When `due` has something to do, in ms since 1970."""
@@ -57,6 +66,20 @@ class RowKind(NamedTuple):
     changes: Callable[[Sequence[DecodedRecord], StateRows], Mapping[bytes, bytes | None]]
     checkpoint_records: int = 100_000
     """A checkpoint is made after so many records, and the log is cut by as many at least."""
+    is_cut: bool = True
+    """Whether the runtime cuts the log below checkpoints.
+
+    If not, the log has at each time all that the state needs: it is compacted, or its coordinator cuts it below what
+    counts. Rows that lack something of it are made anew from its start; what is damaged in it is reported and skipped.
+    """
+    has_memory: bool = False
+    """Whether shards keep something in memory besides rows."""
+
+
+def least_checkpoint_records(kinds: Iterable["ShardKind[Any]"]) -> int:
+    """After how many records a checkpoint of all rows is made: it serves every kind."""
+    records = [kind.rows.checkpoint_records for kind in kinds if kind.rows is not None]
+    return min(records, default=RowKind._field_defaults["checkpoint_records"])
 
 
 class ShardKind(NamedTuple, Generic[Command]):
@@ -68,3 +91,5 @@ class ShardKind(NamedTuple, Generic[Command]):
     stream: str
     make: Callable[[int], CoordinatorShard[Command]]
     rows: RowKind | None = None
+    cost: str = ""
+    """What it means for users that a record cannot be read: words that follow those."""

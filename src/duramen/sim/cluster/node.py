@@ -24,7 +24,6 @@ from duramen.controller.quorum.recovery import Opening, QuorumIdentity
 from duramen.controller.quorum.runner import Runner
 from duramen.controller.quorum.snapshot_chunks import Wire
 from duramen.coordinators.runtime.rows import RowStates
-from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
 from duramen.coordinators.runtime.shard import ShardKind
 from duramen.doors.cluster.quorum import channel_of
 from duramen.metadata.events import Event
@@ -111,7 +110,6 @@ class SimulatedNode:
         self._cluster_id = str(UUID(int=0xC))
         self._open_links: dict[int, int] = {}  # how many there are, by node
         self.kinds: Sequence[ShardKind[Any]] = ()  # coordinators that run beside the broker's
-        self.checkpoint_records = 1
         self.onlooker: Onlooker | None = None
         self._image: tuple[MemoryFileSystem, MemoryViewStore, MemoryStateStore] | None = None
         self.blank()
@@ -149,8 +147,6 @@ class SimulatedNode:
         self.runner: Runner | None = None
         self.member: ClusterMember | None = None
         self.broker: Broker | None = None
-        self.runtime: Runtime | None = None
-        self.states: RowStates | None = None
         self.ready = False
         self._coming: Coming | None = None
         self._opens: Callable[[], None] | None = None  # once another has said who votes
@@ -158,6 +154,11 @@ class SimulatedNode:
         self._told = NO_VOTERS
         self._asked.clear()
         self._open_links.clear()
+
+    @property
+    def states(self) -> RowStates | None:
+        """The rows of its coordinators, while it runs."""
+        return None if self.broker is None else self.broker.coordinators.states
 
     @property
     def ejects(self) -> bool:
@@ -276,10 +277,10 @@ class SimulatedNode:
         )  # fmt: skip
         for other_id in self._open_links:
             self.member.opened(other_id)
-        ports = Ports(process, self.clock, self._randomness, self.views)
+        ports = Ports(process, self.clock, self._randomness, self.views, lambda: self.rows)
         broker = WatchedBroker(
             ports, process.deadlines, store, Settings(BROKER, options=_OPTIONS | {"node.id": self.node_id}), metrics,
-            directory_id=self.directory_id, report=self.report, membership=self.member,
+            directory_id=self.directory_id, report=self.report, membership=self.member, kinds=self.kinds,
         )  # fmt: skip
         broker.watcher = self._watcher
         self.broker = broker
@@ -289,16 +290,6 @@ class SimulatedNode:
                 self.ready = error is None
                 started(error)
 
-        if self.kinds:
-            self.states = RowStates(
-                lambda: self.rows, process, self.report, self.checkpoint_records, store.each_log
-            )  # fmt: skip
-            parts = RuntimeParts(
-                broker.membership, broker.streams, store, broker.caller, self.clock, process.deadlines, self.states
-            )  # fmt: skip
-            self.runtime = Runtime(parts, self.kinds)
-            broker.when_led.append(self.runtime.led)
-            broker.when_happened.append(self.runtime.happened)
         broker.start(ready)
 
     def _cuts(self, log: Log, offset: int) -> None:

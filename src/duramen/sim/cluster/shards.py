@@ -199,12 +199,10 @@ class ShardBook:
     def equip(self, node: SimulatedNode) -> None:
         """The kinds run on a node."""
         node.kinds = (counters(), table(_CHECKPOINT_RECORDS))
-        node.checkpoint_records = _CHECKPOINT_RECORDS
         node.onlooker = self
 
     def crash(self, node: SimulatedNode) -> None:
         """A node has lost its power."""
-        node.rows.crash(self._chance)
         if self._chance.random() >= _DAMAGED or not node.rows.readable:
             return
         if self._chance.random() < _ALL_LOST and self._others_have_all(node):
@@ -244,7 +242,7 @@ class ShardBook:
 
     def runtime_of(self, broker: Broker) -> Any:
         """The runtime beside a broker."""
-        return self._cluster.nodes[broker.node_id].runtime
+        return broker.coordinators
 
     def most(self) -> int:
         """How many were added at most."""

@@ -1,6 +1,6 @@
 """Two kinds of coordinators that nobody needs, to prove the runtime: counters in memory, and a table of rows."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.ports import StateRows
@@ -28,8 +28,8 @@ class Counters:
         self.values: dict[bytes, int] = {}
         self._newest: dict[bytes, tuple[int, int]] = {}
 
-    def key_of(self, command: Add) -> Hashable:
-        return command.counter
+    def keys_of(self, command: Add) -> Collection[Hashable]:
+        return (command.counter,)
 
     def decide(self, command: Add, rows: StateRows, now_ms: int) -> Decision:
         del rows, now_ms
@@ -45,6 +45,10 @@ class Counters:
         counter, client = (record.key or b"").split()
         value = self.values[counter] = self.values.get(counter, 0) + 1
         self._newest[client] = int(record.value or b""), value
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        del rows
+        return iter(())
 
     def next_ms(self) -> int | None:
         return None
@@ -70,8 +74,8 @@ def row_key(number: int) -> bytes:
 class _Table:
     """Decides on the row that it writes: no value falls."""
 
-    def key_of(self, command: Fill) -> Hashable:
-        return command.first
+    def keys_of(self, command: Fill) -> Collection[Hashable]:
+        return (command.first,)
 
     def decide(self, command: Fill, rows: StateRows, now_ms: int) -> Decision:
         del now_ms
@@ -82,6 +86,10 @@ class _Table:
 
     def apply(self, record: DecodedRecord) -> None:
         raise AssertionError(record)
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        del rows
+        return iter(())
 
     def next_ms(self) -> int | None:
         return None

@@ -442,6 +442,7 @@ class ClusterWorld:
         if power:
             node.disk.crash(self._chance)
             node.views.crash(self._chance)
+            node.rows.crash(self._chance)
             if self.shards is not None:
                 self.shards.crash(node)
         self.faults.ended(node)

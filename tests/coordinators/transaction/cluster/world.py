@@ -56,7 +56,7 @@ from duramen.service.broker import Broker, Ports
 from duramen.sim.broker import CallbackResult
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
-from duramen.sim.machine.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
 from duramen.storage.directory import open_directory
 from duramen.storage.recovery.recovery import recover
 from duramen.storage.segment.handles import Handles
@@ -167,8 +167,8 @@ class Node:
         for event in self.world.events:
             self.membership.state.apply(event)
         self.broker = Broker(
-            Ports(self.worker, self.world.clock, self.randomness, self.views), self.deadlines, self.store,
-            self.settings, Metrics(), directory_id=str(directory.id), report=self.reports.append,
+            Ports(self.worker, self.world.clock, self.randomness, self.views, MemoryStateStore), self.deadlines,
+            self.store, self.settings, Metrics(), directory_id=str(directory.id), report=self.reports.append,
             membership=self.membership,
         )  # fmt: skip
         started: CallbackResult[None] = CallbackResult()
