@@ -43,7 +43,8 @@ from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
 from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
 from duramen.coordinators.share.groups import ShareGroups
 from duramen.coordinators.share.nodes import ShareKit, ShareNodes
-from duramen.coordinators.share.state import SHARE_STATE_STREAM, ShareStates
+from duramen.coordinators.share.shard import share_state_kind
+from duramen.coordinators.share.state import StateStream
 from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.coordinators.transaction.coordinator import Transactions
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, TransactionLog
@@ -71,7 +72,7 @@ from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
 from duramen.storage.log.refused_batches import Refusals
 from duramen.storage.store import Store
-from duramen.storage.view.view import View, ViewPart
+from duramen.storage.view.view import View
 
 __all__ = ["Broker", "Ports"]
 
@@ -82,7 +83,7 @@ Assignment = tuple[tuple[int, ...], ...]
 _PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
 _PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
 _FOLLOW_MS: Final = 5_000  # so old what other coordinators have stored is at most where this node takes their place
-_SHARES_PREFIX: Final = b"\x10"  # of the rows of share groups, behind those of consumer offsets
+_OLD_SHARE_ROWS: Final = (b"\x10", b"\x11")
 
 
 class Ports(NamedTuple):
@@ -121,7 +122,7 @@ class Broker:
         `when_led`, called as `led` is, and to `when_happened`, called with each event behind its effect, or with None
         where all of the metadata may be another.
         """
-        self._clock = ports.clock
+        self._clock, self._views = ports.clock, ports.views
         self._randomness = ports.randomness
         self._deadlines = deadlines
         self._report = report
@@ -149,22 +150,13 @@ class Broker:
         )  # fmt: skip
         self.views = KeyedViews(self.streams, store, ports.clock, deadlines, ports.randomness, report, alone=alone)
         self._transaction_log = TransactionLog(store, ports.clock)
-        self._shares = ShareStates(
-            store, View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker), ports.clock, report, alone=alone
-        )  # fmt: skip
         self.internal_streams = InternalStreams(
-            self.create_stream, settings, self._offsets, self._transaction_log, self._shares
+            self.create_stream, settings, self._offsets, self._transaction_log, StateStream(self.streams)
         )
         metrics.most_series = settings.integer("metrics.partitions.max")
         wires = wires_by(lambda: self.metadata_state)
         self.caller = Caller(self.node_id, self.membership, wires, RpcServer(wires), ports.clock, deadlines)
-        self.coordinators = Runtime(
-            RuntimeParts(
-                self.membership, self.streams, store, self.caller, ports.clock, deadlines, report,
-                RowStates(ports.open_rows, ports.worker, report, least_checkpoint_records(kinds), store.each_log),
-            ),
-            kinds,
-        )  # fmt: skip
+        self.coordinators = self._runtime(ports, (self._shares(), *kinds))
         self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
         self._unclean = UncleanElections(
@@ -188,10 +180,9 @@ class Broker:
         self.node_configs = NodeConfigs(settings, self.membership, self.node_id, report)
         self.share_nodes = ShareNodes(
             ShareKit(
-                self.caller, self.membership, self.streams, self._offsets, store, ports.clock, deadlines, settings,
-                self.group_configs.get, metrics,
-            ),
-            self._shares,
+                self.coordinators, self.caller, self.membership, self.streams, self._offsets, store, ports.clock,
+                deadlines, settings, self.group_configs.get, metrics,
+            )
         )  # fmt: skip
         self.sharing = self.share_nodes.sharing
         self.share_groups = ShareGroups(
@@ -204,10 +195,24 @@ class Broker:
         self.when_led: list[Callable[[Partition, int | None], object]] = []
         self.when_happened: list[Callable[[Event | None], object]] = [] if alone else [self._unclean.happened]
 
+    def _shares(self) -> ShardKind[Any]:
+        updates = self.settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
+        return share_state_kind(alone=self.membership.first_role is None, updates_per_snapshot=updates)
+
+    def _runtime(self, ports: Ports, kinds: Sequence[ShardKind[Any]]) -> Runtime:
+        rows = RowStates(
+            ports.open_rows, ports.worker, self._report, least_checkpoint_records(kinds), self.store.each_log
+        )  # fmt: skip
+        parts = RuntimeParts(
+            self.membership, self.streams, self.store, self.caller, ports.clock, self._deadlines, self._report, rows
+        )  # fmt: skip
+        return Runtime(parts, kinds)
+
     # -- starting and stopping ----------------------------------------------------------------------
 
     def start(self, done: Done) -> None:
         """Take in the metadata and the groups; then `done(None)`, and requests may come."""
+        self._remove_old_rows()
         self.membership.start(self, lambda error: self._metadata_ready(error, done))
 
     def _metadata_ready(self, error: DuramenError | None, done: Done) -> None:
@@ -221,6 +226,12 @@ class Broker:
                 self.store.bound_forgotten(log, self.metadata_state.highest_producer_id)
         self.gaps.measure()
         self._offsets.recover(lambda failure: self._offsets_ready(failure, done))
+
+    def _remove_old_rows(self) -> None:
+        """Rows of share groups were beside those of offsets once; they are made of the log again."""
+        old = [row for row, _ in self._views.scan(*_OLD_SHARE_ROWS)]
+        if old:
+            self._views.write((), old)
 
     def _remove_orphans(self) -> None:
         # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
@@ -240,12 +251,6 @@ class Broker:
         if error is not None:
             done(_storage_error("the stream of consumer offsets cannot be read", error))
             return
-        self._shares.recover(lambda failure: self._shares_ready(failure, done))
-
-    def _shares_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
-        if error is not None:
-            done(_storage_error("the stream of share groups cannot be read", error))
-            return
         self.share_nodes.started(
             lambda refused: (
                 done(refused)
@@ -262,7 +267,6 @@ class Broker:
         self.groups.restore()
         if self.membership.first_role is not None:
             self._repeat(_FOLLOW_MS, self._offsets.follow)
-            self._repeat(_FOLLOW_MS, self._shares.follow)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
@@ -300,7 +304,6 @@ class Broker:
         self.store.enforce_retention(now_ms)
         self.store.expire_producers(now_ms - self.settings.integer("producer.id.expiration.ms"))
         self._offsets.flush()
-        self._shares.flush()
 
     def stop(self, done: Callable[[OSError | None], None]) -> None:
         """Take no more work, finish what was taken, and leave the directory clean."""
@@ -308,7 +311,7 @@ class Broker:
         self.membership.stop()
         self.groups.stop()
         self.transactions.stop()
-        self.views.stop(lambda: self._offsets.flush(lambda _: self._shares.flush(lambda _: self.store.stop(done))))
+        self.views.stop(lambda: self._offsets.flush(lambda _: self.store.stop(done)))
 
     @property
     def metadata_state(self) -> ControllerState:
@@ -385,8 +388,8 @@ class Broker:
         if leader_epoch is not None:
             self.store.bound_forgotten(partition.log, self.metadata_state.highest_producer_id)
         self._offsets.led(partition, leads=leader_epoch is not None)
-        self.share_nodes.led(partition, leads=leader_epoch is not None)
         self.coordinators.led(partition, leader_epoch)
+        self.sharing.led(partition)
         if stream.name == TRANSACTIONS_STREAM:
             self.transactions.led(partition, leader_epoch)
         for listener in self.when_led:
@@ -434,8 +437,6 @@ class Broker:
             self._offsets.use(stream)
         elif stream.name == TRANSACTIONS_STREAM:
             self._transaction_log.use(stream)
-        elif stream.name == SHARE_STATE_STREAM:
-            self._shares.use(stream)
 
     def create_stream(
         self,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.broker.several import Several
+from tests.coordinators.share.keeping import coordinated, states
 
 from duramen.base.errors import (
     CoordinatorLoading,
@@ -270,15 +271,15 @@ def test_an_operator_moves_and_deletes_a_group(shares: Shares) -> None:
     assert [line.group_id for line in groups.listing()] == []
     with pytest.raises(ShareGroupUnknown):
         shares.take("n")
-    keeper = shares.several.broker(2).share_nodes
-    keeper.tidy()
-    assert keeper._coordinator._coordinated == {}  # nothing is left of a group that is gone
+    keeper = shares.several.broker(2)
+    keeper.share_nodes.tidy()
+    assert coordinated(keeper) == {}  # nothing is left of a group that is gone
     for node in (1, 2):
         assert [line.group_id for line in shares.several.broker(node).groups.listing()] == []
     shares.several.restart(3)
     shares.several.advance(2000)
     assert [line.group_id for line in shares.coordinator.groups.listing()] == []
-    assert list(shares.several.broker(1).share_nodes.states.each()) == []
+    assert states(shares.several.broker(1)) == {}
 
 
 def test_a_deletion_in_the_middle_of_which_the_coordinator_goes_is_done_again(shares: Shares) -> None:
@@ -306,7 +307,7 @@ def test_a_deleted_stream_takes_its_shares_along_everywhere(shares: Shares) -> N
     shares.several.advance(1000)
     for node in (1, 2, 3):
         broker = shares.several.broker(node)
-        assert list(broker.share_nodes.states.each()) == []
+        assert states(broker) == {}
         assert broker.sharing._partitions == {}
     shares.beat("m", -1)
     assert shares.coordinator.groups.listing() == []

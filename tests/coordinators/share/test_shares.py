@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.coordinators.share.keeping import states
 
 from duramen.base.errors import (
     ConfigInvalid,
@@ -31,6 +32,7 @@ from duramen.groups.share_group import ShareHeartbeat, ShareHeartbeatResult
 from duramen.groups.share_records import ShareKey
 from duramen.groups.values import JoinRequest
 from duramen.sim.broker import CallbackResult, ManualBroker
+from duramen.sim.machine.views import MemoryStateStore
 
 LIMITS = ShareLimits(1, 1 << 20, 0, 500, 500)
 LOCK_MS = 30_000
@@ -333,7 +335,7 @@ def test_a_deleted_stream_takes_its_shares_along() -> None:
     waiting, _ = shares.begin("m", LIMITS._replace(max_wait_ms=500))
     shares.hand.delete("a")
     assert isinstance(waiting.value[0].error, StreamNotFound)
-    assert list(shares.hand.broker.share_nodes.states.each()) == []
+    assert states(shares.hand.broker) == {}
 
 
 def test_a_new_partition_of_a_stream_that_is_read_is_read_from_its_beginning() -> None:
@@ -361,29 +363,29 @@ def test_the_state_is_stored_as_a_whole_from_time_to_time_and_the_log_is_cut_bel
         shares.take("m")
         shares.hand.broker.sharing.release("m", [shares.key()], lambda: None)
         shares.hand.settle()
-    before = shares.hand.broker.share_nodes.states.get(shares.key())
+    before = states(shares.hand.broker).get(shares.key())
     assert before is not None
     assert before.snapshot_epoch > 3
     stream = shares.hand.broker.streams.get("__share_group_state")
     shares.hand.advance(300_000)
     assert any(partition.log.start_offset > 0 for partition in stream.partitions)
     shares.hand.crash()
-    shares.hand.views.clear()
-    shares.hand.restart()
-    after = shares.hand.broker.share_nodes.states.get(shares.key())
+    shares.hand.stop()
+    shares.hand.rows = MemoryStateStore()
+    shares.hand.start()
+    after = states(shares.hand.broker).get(shares.key())
     assert after is not None
     assert after.states == before.states
     assert after.start_offset == before.start_offset
 
 
-def test_a_group_that_was_deleted_does_not_come_back_when_the_view_falls_back() -> None:
+def test_a_group_that_was_deleted_does_not_come_back_when_the_rows_fall_back() -> None:
     shares = Shares()
     shares.write(b"a")
     shares.take("m")
     shares.say("m", (0, 0, ACCEPT))
     hand = shares.hand
-    hand.broker.share_nodes.states.flush()
-    hand.settle()
+    hand.rows.flush()
     shares.beat("m", -1)
     shares.do(hand.broker.groups.delete, "g")
     hand.broker.share_nodes.tidy()

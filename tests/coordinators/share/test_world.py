@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tests.coordinators.share.shared_world import SharedWorld
 
-from duramen.coordinators.share import coordinator as sharing_coordinator
+from duramen.coordinators.share import shard as share_shard
 from duramen.groups.share_fencing import Fence
 
 SEEDS = 20
@@ -44,5 +44,5 @@ def _is_found(seeds: range) -> bool:
 def test_a_keeper_that_does_not_fence_is_found(
     monkeypatch: pytest.MonkeyPatch, name: str, planted: Callable[..., Fence]
 ) -> None:
-    monkeypatch.setattr(sharing_coordinator, name, planted)
+    monkeypatch.setattr(share_shard, name, planted)
     assert _is_found(range(1, 61))

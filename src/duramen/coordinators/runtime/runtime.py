@@ -81,9 +81,10 @@ class _Replica:
     """A partition of a kind, on this node."""
 
     def __init__(
-        self, kit: RuntimeParts, kind: ShardKind[Any], partition: Partition
-    ) -> None:  # fmt: skip
+        self, kit: RuntimeParts, kind: ShardKind[Any], partition: Partition, tell_loaded: Callable[[], None]
+    ) -> None:
         self._kit = kit
+        self._tell_loaded = tell_loaded
         self._kind = kind
         self.partition = partition
         self.active: ActiveShard | None = None
@@ -179,11 +180,8 @@ class _Replica:
     def advanced(self) -> None:
         """The state is further, the log is another, a checkpoint was made, or something failed."""
         log, local, active, states = self.partition.log, self._local, self.active, self._kit.states
-        position = -1
-        if self._memory is not None:
-            position = self._memory.position(log)
-        elif self._row_state is not None and self._row_state.available:
-            position = self._row_state.position(log)
+        position = self.position()
+        if self._row_state is not None and self._row_state.available:
             if position >= log.start_offset:
                 self._end_installation()
             else:
@@ -194,12 +192,25 @@ class _Replica:
             local.moved()
         if active is None or active is not self.active:
             return
-        active.advanced(position if position >= log.start_offset else -1, self._failure())
+        active.advanced(position if position >= log.start_offset else -1, self.failure())
         if active.loaded:
             self._cut(log)
             self._set_alarm(active)
+        self._tell_loaded()
 
-    def _failure(self) -> DuramenError | None:
+    def position(self) -> int:
+        """The first offset that the state does not have; -1 where it cannot be used now."""
+        log = self.partition.log
+        if self._memory is not None:
+            return self._memory.position(log)
+        return self._row_state.position(log) if self._row_state is not None and self._row_state.available else -1
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it takes commands."""
+        return self.active is not None and self.active.loaded
+
+    def failure(self) -> DuramenError | None:
         """Why the state has not come any further for some time."""
         by = self._installer or self._applier
         return None if by is None else by.retry.error
@@ -268,6 +279,7 @@ class Runtime:
         self._kinds = {kind.stream: kind for kind in kinds}
         self._replicas: dict[tuple[str, int], _Replica] = {}
         self._read_ms = -_READ_MS
+        self._waiting: list[tuple[str, Done]] = []  # until all shards of a stream are loaded
         kit.caller.server.handle(FETCH_ROWS, self._serve)
         kit.streams.listeners.append(self._stream_changed)
         self._opening = Retry(kit.clock, kit.deadlines, kit.states.open)
@@ -327,6 +339,26 @@ class Runtime:
         active.read(at_least, act, answer)
         replica.advanced()
 
+    def applied_offset(self, stream: str, partition: int) -> int:
+        """The first offset of which nothing is in the rows of a partition; -1 where they cannot be read now."""
+        replica = self._replicas.get((stream, partition))
+        return -1 if replica is None else replica.position()
+
+    def when_loaded(self, stream: str, done: Done) -> None:
+        """`done` once all shards of a stream that this node leads take commands, or with why one does not."""
+        self._waiting.append((stream, done))
+        self._tell_loaded()
+
+    def _tell_loaded(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for stream, done in waiting:
+            led = [one for (name, _), one in self._replicas.items() if name == stream and one.active is not None]
+            failed = next((error for one in led if (error := one.failure()) is not None), None)
+            if failed is not None or all(one.loaded for one in led):
+                done(failed)
+            else:
+                self._waiting.append((stream, done))
+
     def _active(self, stream: str, partition: int) -> ActiveShard:
         replica = self._replicas.get((stream, partition))
         if replica is None or replica.active is None:
@@ -353,7 +385,9 @@ class Runtime:
             self._kit.states.sweep()
         for key, partition in found.items():
             if key not in self._replicas:
-                replica = self._replicas[key] = _Replica(self._kit, self._kinds[key[0]], partition)
+                replica = self._replicas[key] = _Replica(
+                    self._kit, self._kinds[key[0]], partition, self._tell_loaded
+                )  # fmt: skip
                 if self._kit.membership.first_role is None:
                     replica.lead()  # a node that is alone leads all there is
 

@@ -11,9 +11,9 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.membership import NodeMembership
-from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.coordinators.group.offsets import GroupOffsets
+from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.share.coordinator import ShareCoordinator
 from duramen.coordinators.share.group_metadata import ShareInventory
 from duramen.coordinators.share.persister import SharePersister
@@ -31,7 +31,7 @@ from duramen.coordinators.share.requests import (
     share_key,
 )
 from duramen.coordinators.share.shares import ShareOffset, Sharing
-from duramen.coordinators.share.state import ShareStates
+from duramen.coordinators.share.state import SHARE_STATE_STREAM, Kept, StateStream
 from duramen.groups.share_records import ShareKey
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
@@ -48,6 +48,7 @@ LocatedDone = Callable[[Mapping[ShareKey, ShareOffset | DuramenError | None]], N
 class ShareKit(NamedTuple):
     """What it works with. `configs` gives the configs that a group has of its own."""
 
+    runtime: Runtime
     caller: Caller
     membership: NodeMembership
     streams: BrokerStreams
@@ -63,12 +64,12 @@ class ShareKit(NamedTuple):
 class ShareNodes:
     """`sharing` is what this node delivers, `states` what it keeps, `inventory` which groups it coordinates."""
 
-    def __init__(self, kit: ShareKit, states: ShareStates) -> None:
+    def __init__(self, kit: ShareKit) -> None:
         self._kit = kit
-        self.states = states
-        updates = kit.settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
-        self._coordinator = ShareCoordinator(states, self.is_gone, updates)
-        self._persister = SharePersister(states, kit.membership, kit.caller)
+        self._alone = kit.membership.first_role is None
+        self.stream = StateStream(kit.streams)
+        self.states = ShareCoordinator(self.stream, kit.runtime, kit.store, self.is_gone, alone=self._alone)
+        self._persister = SharePersister(self.stream, kit.membership, kit.caller)
         self.sharing = Sharing(
             self._persister, kit.streams, kit.store, kit.clock, kit.deadlines, kit.settings, kit.configs, kit.metrics
         )  # fmt: skip
@@ -80,9 +81,9 @@ class ShareNodes:
         )
         kit.streams.listeners.append(self._stream_changed)
         server = kit.caller.server
-        server.handle(READ_STATE, self._coordinator.read)
-        server.handle(WRITE_STATE, self._coordinator.write)
-        server.handle(CHANGE_STATES, self._coordinator.change)
+        server.handle(READ_STATE, self.states.read)
+        server.handle(WRITE_STATE, self.states.write)
+        server.handle(CHANGE_STATES, self.states.change)
         server.handle(LOCATE, self._locate)
         server.handle(DROP, self._drop)
 
@@ -137,33 +138,38 @@ class ShareNodes:
 
     # -- the node -----------------------------------------------------------------------------------
 
-    def led(self, partition: Partition, *, leads: bool) -> None:
-        """Whether this node leads a partition from here on."""
-        self.states.led(partition, leads=leads)
-        self.sharing.led(partition)
-
     def started(self, done: Done) -> None:
-        """What is kept is taken in: a node that is alone mends what a crash, or an earlier version, has left."""
-        if not self.states.alone or not self.states.ready:
+        """A node that is alone mends what a crash, or an earlier version, has left, once it knows what it keeps."""
+        if not self._alone or not self.stream.ready:
             done(None)
             return
-        self._coordinator.forget_deleted()
-        self.inventory.adopt(list(self.states.each()), done)
+
+        def loaded(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self.states.each(mend)
+
+        def mend(kept: list[Kept]) -> None:
+            keys = [key for key, _ in kept]
+            self.states.forget_deleted(keys)
+            self.inventory.adopt(keys, done)
+
+        self._kit.runtime.when_loaded(SHARE_STATE_STREAM, loaded)
 
     def is_gone(self, stream_id: StreamId) -> bool:
         """Whether a stream is known to have been deleted."""
         there = self._kit.streams.find_id(stream_id) is not None
-        return not there and (self.states.alone or self._kit.membership.is_gone(stream_id))
+        return not there and (self._alone or self._kit.membership.is_gone(stream_id))
 
     def _stream_changed(self, stream: Stream) -> None:
-        if stream.deleted and self.states.ready:
-            self._coordinator.forget_stream(stream.id)
+        if stream.deleted:
+            self.states.forget_stream(stream.id)
 
     def tidy(self) -> None:
         """Forget what nobody has used for a while, and cut the log of states."""
         self.sharing.tidy()
-        if self.states.ready:
-            self._coordinator.tidy()
+        self.states.tidy()
 
 
 def _located(

@@ -24,7 +24,7 @@ from duramen.coordinators.share.requests import (
     WriteState,
     key_of,
 )
-from duramen.coordinators.share.state import ShareStates
+from duramen.coordinators.share.state import StateStream
 from duramen.groups.share_records import ShareKey, ShareState
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
@@ -58,9 +58,9 @@ class SharePersister:
     """Asks the leaders of partitions."""
 
     def __init__(
-        self, states: ShareStates, membership: NodeMembership, caller: Caller
+        self, stream: StateStream, membership: NodeMembership, caller: Caller
     ) -> None:  # fmt: skip
-        self._states = states
+        self._stream = stream
         self._membership = membership
         self._caller = caller
         self._sequence = 0
@@ -98,7 +98,7 @@ class SharePersister:
         by_partition: dict[PartitionId, list[Begin]] = {}
         try:
             for begin in wanted:
-                by_partition.setdefault(self._states.place_of(begin.key), []).append(begin)
+                by_partition.setdefault(self._stream.place_of(begin.key), []).append(begin)
         except DuramenError as error:
             done(error)
             return
@@ -117,7 +117,7 @@ class SharePersister:
             # To a client of the share partition, NotLeader says that another node leads the share partition itself.
             done(OutcomeUnknown(str(answer)) if isinstance(answer, NotLeader | NodeStarting) else answer)
 
-        self._ask(partial(self._states.place_of, key), method, request, answered)
+        self._ask(partial(self._stream.place_of, key), method, request, answered)
 
     # -- leaders of partitions ----------------------------------------------------------------------
 

@@ -1,0 +1,275 @@
+"""The states of share partitions in a partition of `__share_group_state`: one change after the other, fenced. Pure.
+
+What is decided of a state is decided on its rows, since nothing else of it is under way then. In memory is only what
+does not outlive a keeper: in which epochs was asked, and the sequence of the last change (docs/adr/share-state.md).
+"""
+
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from duramen.base.errors import NotCoordinator, RequestInvalid, ShareGroupUnknown
+from duramen.base.ports import StateRows
+from duramen.codec.batch import DecodedRecord
+from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardKind
+from duramen.coordinators.share.requests import (
+    ChangeStates,
+    ReadState,
+    StateChange,
+    StatesChanged,
+    Was,
+    WriteState,
+    share_key,
+    states_of,
+)
+from duramen.coordinators.share.state import (
+    SHARE_STATE_STREAM,
+    Kept,
+    changes,
+    find_state,
+    find_updates,
+    snapshot_offsets,
+)
+from duramen.groups.share_fencing import ANYBODY, Fence, begun_anew, forgotten, read_by, written_by
+from duramen.groups.share_records import (
+    ShareKey,
+    ShareState,
+    ShareUpdate,
+    encode_key,
+    encode_snapshot,
+    encode_update,
+    merged,
+)
+
+__all__ = ["Forget", "Renew", "ShareCommand", "ShareStateShard", "Tidied", "Tidy", "share_state_kind"]
+
+_CHECKPOINT_RECORDS: Final = 20_000
+_LATELY_MS: Final = 600_000  # no request is repeated for so long
+
+Row = tuple[bytes, bytes | None]
+"""A record's key, and its value; None ends what it is about."""
+
+
+class Forget(NamedTuple):
+    """The stream of these states is deleted."""
+
+    keys: tuple[ShareKey, ...]
+
+
+class Renew(NamedTuple):
+    """A snapshot of a state is stored now, so that the log can be cut below it."""
+
+    key: ShareKey
+
+
+class Tidy(NamedTuple):
+    """Nothing is kept in memory of states that nobody has asked for lately, nor of groups that are not among these."""
+
+    groups: frozenset[str]
+
+
+class Tidied(NamedTuple):
+    """All that is kept, with the offsets of the snapshots."""
+
+    kept: tuple[Kept, ...]
+
+
+ShareCommand = ReadState | WriteState | ChangeStates | Forget | Renew | Tidy
+
+
+class _Asked(NamedTuple):
+    """The newest leader that has asked for a state, and when that was."""
+
+    leader_epoch: int
+    sequence: int
+    at_ms: int
+
+
+class _Found(NamedTuple):
+    """What is kept of a state, and what its fence is."""
+
+    state: ShareState | None
+    fence: Fence
+
+
+class ShareStateShard:
+    """The state machine; `alone`: whether no other node may lead the partition."""
+
+    def __init__(self, *, alone: bool, updates_per_snapshot: int) -> None:
+        self._alone = alone
+        self._updates_per_snapshot = updates_per_snapshot
+        self._asked: dict[ShareKey, _Asked] = {}
+        self.coordinated: dict[str, int] = {}
+        """The newest epoch in which somebody has coordinated a group.
+
+        To remember it for as long as this node keeps the state is enough: who takes over first sees to it that the
+        states which another has begun to change are there, and says so with its epoch; and who hears of a newer keeper
+        has heard of every coordinator that was elected before.
+        """
+
+    def keys_of(self, command: ShareCommand) -> Collection[Hashable]:
+        match command:
+            case ReadState() | WriteState():
+                return (share_key(command.key),)
+            case ChangeStates():
+                return [share_key(key) for key, _, _ in command.states]
+            case Forget():
+                return command.keys
+            case Renew():
+                return (command.key,)
+            case Tidy():
+                return ()
+
+    def decide(self, command: ShareCommand, rows: StateRows, now_ms: int) -> Decision:
+        match command:
+            case ReadState():
+                return self._read(command, rows, now_ms)
+            case WriteState():
+                return self._write(command, rows, now_ms)
+            case ChangeStates():
+                return self._change(command, rows, now_ms)
+            case Forget():
+                gone = [key for key in command.keys if self._forgotten(key, self._find(key, rows), now_ms)]
+                return Decision([(encode_key(key), None) for key in gone], None)
+            case Renew():
+                found = self._find(command.key, rows)
+                if found.state is None:
+                    return Decision((), None)
+                return Decision([self._snapshot(command.key, found.fence, found.state, now_ms)], None)
+            case Tidy():
+                return Decision((), self._tidy(command, rows, now_ms))
+
+    def apply(self, record: DecodedRecord) -> None:
+        """Nothing: all of it is in the rows."""
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        """Nothing is read before it is asked for."""
+        del rows
+        return iter(())
+
+    def next_ms(self) -> int | None:
+        return None
+
+    def due(self, now_ms: int) -> Iterable[object]:
+        del now_ms
+        return ()
+
+    # -- what leaders of partitions ask ------------------------------------------------------------
+
+    def _read(self, request: ReadState, rows: StateRows, now_ms: int) -> Decision:
+        """All that is kept of a share partition, with everything that older leaders were told is stored."""
+        key = share_key(request.key)
+        state, before = self._find(key, rows)
+        fence = read_by(before, request.leader_epoch)
+        if state is None:
+            raise ShareGroupUnknown("nothing is kept of it any more")
+        self._note(key, fence, now_ms)
+        if self._alone or fence.leader_epoch == before.leader_epoch:
+            return Decision((), Was.of(state))
+        # Behind it in the log comes nothing of an older leader.
+        barrier = ShareUpdate(ANYBODY, (), fence.snapshot_epoch, fence.leader_epoch)
+        return Decision([_row(key, barrier)], Was.of(merged(state, [barrier])))
+
+    def _write(self, request: WriteState, rows: StateRows, now_ms: int) -> Decision:
+        """A leader changes a state that it has read."""
+        key = share_key(request.key)
+        state, fence = self._find(key, rows)
+        fence = written_by(fence, request.state_epoch, request.leader_epoch, request.sequence, len(request.updates))
+        updates = [
+            ShareUpdate(start, states_of(spoken), fence.snapshot_epoch, fence.leader_epoch)
+            for start, spoken in request.updates
+        ]
+        self._note(key, fence, now_ms)
+        if state is not None and fence.updates > self._updates_per_snapshot:
+            records = [self._snapshot(key, fence, merged(state, updates), now_ms)]
+        else:
+            records = [_row(key, update) for update in updates]
+        return Decision(records, StatesChanged())
+
+    def _snapshot(self, key: ShareKey, fence: Fence, state: ShareState, now_ms: int) -> Row:
+        return _whole(key, state._replace(snapshot_epoch=fence.snapshot_epoch + 1), now_ms)
+
+    # -- what coordinators of groups ask -----------------------------------------------------------
+
+    def _change(self, request: ChangeStates, rows: StateRows, now_ms: int) -> Decision:
+        """States begin, begin anew or are forgotten."""
+        begins = [(share_key(key), start, epoch) for key, start, epoch in request.states]
+        for key, _, _ in begins:
+            self._check_coordinator(key.group, request.coordinator_epoch)
+        changed: dict[ShareKey, Row] = {}
+        for key, start, leader_epoch in begins:
+            if key in changed:
+                raise RequestInvalid(f"partition {key.partition} of share group {key.group} is named twice")
+            row = self._changed(request.change, key, self._find(key, rows), start, leader_epoch, now_ms)
+            if row is not None:
+                changed[key] = row
+        return Decision(list(changed.values()), StatesChanged())
+
+    def _changed(
+        self, change: StateChange, key: ShareKey, found: _Found, start: int, leader_epoch: int, now_ms: int
+    ) -> Row | None:
+        """The record that makes it so; None where it is so."""
+        if change is StateChange.FORGET:
+            return (encode_key(key), None) if self._forgotten(key, found, now_ms) else None
+        if change is StateChange.BEGIN and found.state is not None:
+            return None
+        fence = begun_anew(found.fence, leader_epoch)
+        self._note(key, fence, now_ms)
+        state = ShareState(start, (), fence.snapshot_epoch, fence.state_epoch, fence.leader_epoch)
+        return _whole(key, state, now_ms)
+
+    def _forgotten(self, key: ShareKey, found: _Found, now_ms: int) -> bool:
+        """Whether there is something to forget."""
+        self._note(key, forgotten(found.fence), now_ms)
+        return found.state is not None
+
+    def _check_coordinator(self, group: str, coordinator_epoch: int) -> None:
+        """Raise NotCoordinator where a newer coordinator of the group has asked."""
+        newest = self.coordinated.get(group, coordinator_epoch)
+        if coordinator_epoch < newest:
+            raise NotCoordinator(f"share group {group} is coordinated in epoch {newest}, not {coordinator_epoch}")
+        self.coordinated[group] = coordinator_epoch
+
+    # -- what is known of a state ------------------------------------------------------------------
+
+    def _find(self, key: ShareKey, rows: StateRows) -> _Found:
+        state, asked = find_state(rows, key), self._asked.get(key)
+        fence = Fence()
+        if state is not None:
+            fence = Fence(
+                True, state.state_epoch, state.leader_epoch,
+                snapshot_epoch=state.snapshot_epoch, updates=len(find_updates(rows, key)),
+            )  # fmt: skip
+        if asked is not None and asked.leader_epoch >= fence.leader_epoch:
+            fence = fence._replace(leader_epoch=asked.leader_epoch, sequence=asked.sequence)
+        return _Found(state, fence)
+
+    def _note(self, key: ShareKey, fence: Fence, now_ms: int) -> None:
+        self._asked[key] = _Asked(fence.leader_epoch, fence.sequence, now_ms)
+
+    # -- letting go --------------------------------------------------------------------------------
+
+    def _tidy(self, command: Tidy, rows: StateRows, now_ms: int) -> Tidied:
+        self.coordinated = {group: epoch for group, epoch in self.coordinated.items() if group in command.groups}
+        self._asked = {key: asked for key, asked in self._asked.items() if now_ms - asked.at_ms < _LATELY_MS}
+        return Tidied(tuple(snapshot_offsets(rows)))
+
+
+def share_state_kind(*, alone: bool, updates_per_snapshot: int) -> ShardKind[ShareCommand]:
+    """The kind of coordinator. Its log is cut below the oldest snapshot that counts, and no further."""
+
+    def make(_: int) -> CoordinatorShard[ShareCommand]:
+        return ShareStateShard(alone=alone, updates_per_snapshot=updates_per_snapshot)
+
+    rows = RowKind(changes, _CHECKPOINT_RECORDS, is_cut=False)
+    cost = "so what a share group acknowledged there may be delivered again"
+    return ShardKind(SHARE_STATE_STREAM, make, rows, cost)
+
+
+def _row(key: ShareKey, update: ShareUpdate) -> Row:
+    return encode_key(key, update=True), encode_update(update)
+
+
+def _whole(key: ShareKey, state: ShareState, now_ms: int) -> Row:
+    """The record that stores a state as a whole."""
+    stamped = state._replace(created_ms=state.created_ms or now_ms, written_ms=now_ms)
+    return encode_key(key), encode_snapshot(stamped)

@@ -1,0 +1,41 @@
+"""What a broker keeps of share groups, as the shards of the partitions that it leads have it."""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from duramen.base.errors import DuramenError
+from duramen.base.ports import StateRows
+from duramen.coordinators.share.shard import ShareStateShard
+from duramen.coordinators.share.state import SHARE_STATE_STREAM, find_state, snapshot_offsets
+from duramen.groups.share_records import ShareKey, ShareState
+from duramen.service.broker import Broker
+from duramen.sim.broker import CallbackResult
+
+__all__ = ["coordinated", "states"]
+
+T = TypeVar("T")
+
+
+def _each(broker: Broker, query: Callable[[ShareStateShard, StateRows], T]) -> list[T]:
+    found = list[T]()
+    for partition in broker.streams.get(SHARE_STATE_STREAM).partitions:
+        answer: CallbackResult[object] = CallbackResult()
+        broker.coordinators.read(SHARE_STATE_STREAM, partition.index, query, answer)
+        if not isinstance(answer.calls[0][0], DuramenError):
+            found.append(cast("T", answer.value))
+    return found
+
+
+def _states(_: ShareStateShard, rows: StateRows) -> dict[ShareKey, ShareState]:
+    return {key: state for key, _ in snapshot_offsets(rows) if (state := find_state(rows, key)) is not None}
+
+
+def states(broker: Broker) -> dict[ShareKey, ShareState]:
+    """The states that it keeps now."""
+    return {key: state for one in _each(broker, _states) for key, state in one.items()}
+
+
+def coordinated(broker: Broker) -> dict[str, int]:
+    """The newest epochs of groups' coordinators that it remembers."""
+    found = _each(broker, lambda shard, _: dict(shard.coordinated))
+    return {group: max(one.get(group, -1) for one in found) for group in {group for one in found for group in one}}
