@@ -1,7 +1,8 @@
 """The states of share partitions in a partition of `__share_group_state`: one change after the other, fenced. Pure.
 
-What is decided of a state is decided on its rows, since nothing else of it is under way then. In memory is only what
-does not outlive a keeper: in which epochs was asked, and the sequence of the last change (docs/adr/share-state.md).
+What is decided of a state is decided on what is committed, since nothing else of it is under way then. In memory are
+the fences of states in use, and what does not outlive a keeper: in which epochs was asked, and the sequence of the last
+change (docs/adr/share-state.md).
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator
@@ -27,6 +28,7 @@ from duramen.coordinators.share.state import (
     changes,
     find_state,
     find_updates,
+    read_record,
     snapshot_offsets,
 )
 from duramen.groups.share_fencing import ANYBODY, Fence, begun_anew, forgotten, read_by, written_by
@@ -84,13 +86,6 @@ class _Asked(NamedTuple):
     at_ms: int
 
 
-class _Found(NamedTuple):
-    """What is kept of a state, and what its fence is."""
-
-    state: ShareState | None
-    fence: Fence
-
-
 class ShareStateShard:
     """The state machine; `alone`: whether no other node may lead the partition."""
 
@@ -98,6 +93,7 @@ class ShareStateShard:
         self._alone = alone
         self._updates_per_snapshot = updates_per_snapshot
         self._asked: dict[ShareKey, _Asked] = {}
+        self._stored: dict[ShareKey, Fence] = {}  # as the rows have them
         self.coordinated: dict[str, int] = {}
         """The newest epoch in which somebody has coordinated a group.
 
@@ -131,19 +127,29 @@ class ShareStateShard:
                 gone = [key for key in command.keys if self._forgotten(key, self._find(key, rows), now_ms)]
                 return Decision([(encode_key(key), None) for key in gone], None)
             case Renew():
-                found = self._find(command.key, rows)
-                if found.state is None:
-                    return Decision((), None)
-                return Decision([self._snapshot(command.key, found.fence, found.state, now_ms)], None)
+                state = find_state(rows, command.key)
+                return Decision([] if state is None else [_renewed(command.key, state, now_ms)], None)
             case Tidy():
                 return Decision((), self._tidy(command, rows, now_ms))
 
     def apply(self, record: DecodedRecord) -> None:
-        """Nothing: all of it is in the rows."""
+        stored = read_record(record)
+        fence = None if stored is None else self._stored.get(stored.key)
+        if stored is None or fence is None:
+            return
+        match stored.value:
+            case ShareUpdate():
+                newest = max(fence.leader_epoch, stored.value.leader_epoch)
+                self._stored[stored.key] = fence._replace(leader_epoch=newest, updates=fence.updates + 1)
+            case ShareState():
+                self._stored[stored.key] = _fence(stored.value, 0)
+            case None:
+                self._stored[stored.key] = Fence()
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
         """Nothing is read before it is asked for."""
         del rows
+        self._stored.clear()
         return iter(())
 
     def next_ms(self) -> int | None:
@@ -158,8 +164,9 @@ class ShareStateShard:
     def _read(self, request: ReadState, rows: StateRows, now_ms: int) -> Decision:
         """All that is kept of a share partition, with everything that older leaders were told is stored."""
         key = share_key(request.key)
-        state, before = self._find(key, rows)
+        before = self._find(key, rows)
         fence = read_by(before, request.leader_epoch)
+        state = find_state(rows, key)
         if state is None:
             raise ShareGroupUnknown("nothing is kept of it any more")
         self._note(key, fence, now_ms)
@@ -172,21 +179,20 @@ class ShareStateShard:
     def _write(self, request: WriteState, rows: StateRows, now_ms: int) -> Decision:
         """A leader changes a state that it has read."""
         key = share_key(request.key)
-        state, fence = self._find(key, rows)
-        fence = written_by(fence, request.state_epoch, request.leader_epoch, request.sequence, len(request.updates))
+        fence = written_by(
+            self._find(key, rows), request.state_epoch, request.leader_epoch, request.sequence, len(request.updates)
+        )
         updates = [
             ShareUpdate(start, states_of(spoken), fence.snapshot_epoch, fence.leader_epoch)
             for start, spoken in request.updates
         ]
         self._note(key, fence, now_ms)
-        if state is not None and fence.updates > self._updates_per_snapshot:
-            records = [self._snapshot(key, fence, merged(state, updates), now_ms)]
+        state = find_state(rows, key) if fence.updates > self._updates_per_snapshot else None
+        if state is not None:
+            records = [_renewed(key, merged(state, updates), now_ms)]
         else:
             records = [_row(key, update) for update in updates]
         return Decision(records, StatesChanged())
-
-    def _snapshot(self, key: ShareKey, fence: Fence, state: ShareState, now_ms: int) -> Row:
-        return _whole(key, state._replace(snapshot_epoch=fence.snapshot_epoch + 1), now_ms)
 
     # -- what coordinators of groups ask -----------------------------------------------------------
 
@@ -205,22 +211,22 @@ class ShareStateShard:
         return Decision(list(changed.values()), StatesChanged())
 
     def _changed(
-        self, change: StateChange, key: ShareKey, found: _Found, start: int, leader_epoch: int, now_ms: int
+        self, change: StateChange, key: ShareKey, found: Fence, start: int, leader_epoch: int, now_ms: int
     ) -> Row | None:
         """The record that makes it so; None where it is so."""
         if change is StateChange.FORGET:
             return (encode_key(key), None) if self._forgotten(key, found, now_ms) else None
-        if change is StateChange.BEGIN and found.state is not None:
+        if change is StateChange.BEGIN and found.there:
             return None
-        fence = begun_anew(found.fence, leader_epoch)
+        fence = begun_anew(found, leader_epoch)
         self._note(key, fence, now_ms)
         state = ShareState(start, (), fence.snapshot_epoch, fence.state_epoch, fence.leader_epoch)
         return _whole(key, state, now_ms)
 
-    def _forgotten(self, key: ShareKey, found: _Found, now_ms: int) -> bool:
+    def _forgotten(self, key: ShareKey, found: Fence, now_ms: int) -> bool:
         """Whether there is something to forget."""
-        self._note(key, forgotten(found.fence), now_ms)
-        return found.state is not None
+        self._note(key, forgotten(found), now_ms)
+        return found.there
 
     def _check_coordinator(self, group: str, coordinator_epoch: int) -> None:
         """Raise NotCoordinator where a newer coordinator of the group has asked."""
@@ -231,17 +237,15 @@ class ShareStateShard:
 
     # -- what is known of a state ------------------------------------------------------------------
 
-    def _find(self, key: ShareKey, rows: StateRows) -> _Found:
-        state, asked = find_state(rows, key), self._asked.get(key)
-        fence = Fence()
-        if state is not None:
-            fence = Fence(
-                True, state.state_epoch, state.leader_epoch,
-                snapshot_epoch=state.snapshot_epoch, updates=len(find_updates(rows, key)),
-            )  # fmt: skip
+    def _find(self, key: ShareKey, rows: StateRows) -> Fence:
+        fence, asked = self._stored.get(key), self._asked.get(key)
+        if fence is None:
+            state = find_state(rows, key)
+            fence = Fence() if state is None else _fence(state, len(find_updates(rows, key)))
+            self._stored[key] = fence
         if asked is not None and asked.leader_epoch >= fence.leader_epoch:
-            fence = fence._replace(leader_epoch=asked.leader_epoch, sequence=asked.sequence)
-        return _Found(state, fence)
+            return fence._replace(leader_epoch=asked.leader_epoch, sequence=asked.sequence)
+        return fence
 
     def _note(self, key: ShareKey, fence: Fence, now_ms: int) -> None:
         self._asked[key] = _Asked(fence.leader_epoch, fence.sequence, now_ms)
@@ -251,6 +255,7 @@ class ShareStateShard:
     def _tidy(self, command: Tidy, rows: StateRows, now_ms: int) -> Tidied:
         self.coordinated = {group: epoch for group, epoch in self.coordinated.items() if group in command.groups}
         self._asked = {key: asked for key, asked in self._asked.items() if now_ms - asked.at_ms < _LATELY_MS}
+        self._stored = {key: fence for key, fence in self._stored.items() if key in self._asked}
         return Tidied(tuple(snapshot_offsets(rows)))
 
 
@@ -260,13 +265,24 @@ def share_state_kind(*, alone: bool, updates_per_snapshot: int) -> ShardKind[Sha
     def make(_: int) -> CoordinatorShard[ShareCommand]:
         return ShareStateShard(alone=alone, updates_per_snapshot=updates_per_snapshot)
 
-    rows = RowKind(changes, _CHECKPOINT_RECORDS, is_cut=False)
+    rows = RowKind(changes, _CHECKPOINT_RECORDS, is_cut=False, has_memory=True)
     cost = "so what a share group acknowledged there may be delivered again"
     return ShardKind(SHARE_STATE_STREAM, make, rows, cost)
 
 
+def _fence(state: ShareState, updates: int) -> Fence:
+    return Fence(
+        True, state.state_epoch, state.leader_epoch, snapshot_epoch=state.snapshot_epoch, updates=updates
+    )  # fmt: skip
+
+
 def _row(key: ShareKey, update: ShareUpdate) -> Row:
     return encode_key(key, update=True), encode_update(update)
+
+
+def _renewed(key: ShareKey, state: ShareState, now_ms: int) -> Row:
+    """The record of the next snapshot."""
+    return _whole(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1), now_ms)
 
 
 def _whole(key: ShareKey, state: ShareState, now_ms: int) -> Row:

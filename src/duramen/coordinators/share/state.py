@@ -32,9 +32,11 @@ __all__ = [
     "SHARE_STATE_STREAM",
     "Kept",
     "StateStream",
+    "Stored",
     "changes",
     "find_state",
     "find_updates",
+    "read_record",
     "snapshot_offsets",
 ]
 
@@ -109,44 +111,46 @@ def _key_of(row: bytes) -> ShareKey:
     return ShareKey(row[begin : begin + length].decode(), UUID(bytes=topic), partition)
 
 
+class Stored(NamedTuple):
+    """What a record says: a snapshot, an update, or None, which ends the state."""
+
+    key: ShareKey
+    value: ShareState | ShareUpdate | None
+
+
+def read_record(record: DecodedRecord) -> Stored | None:
+    """What a record says; None where it cannot be read: what it acknowledges may be delivered again."""
+    try:
+        decoded = None if record.key is None else decode_key(record.key)
+        if decoded is None:
+            return None
+        key, is_update = decoded
+        if record.value is None:
+            return None if is_update else Stored(key, None)
+        return Stored(key, decode_update(record.value) if is_update else decode_snapshot(record.value))
+    except BatchCorrupt:
+        return None
+
+
 def changes(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, bytes | None]:
-    """What records make of rows. One that cannot be read is left out: what it acknowledges may be delivered again."""
+    """What records make of rows."""
     changed: dict[bytes, bytes | None] = {}
     updates: dict[bytes, list[bytes]] = {}  # that are in `changed`, by what they begin with
     for record in found:
-        try:
-            decoded = None if record.key is None else decode_key(record.key)
-            if decoded is not None:
-                key, update = decoded
-                if update:
-                    _add_update(changed, updates, _prefix(key), record)
-                else:
-                    _replace(changed, updates, _prefix(key), record, rows)
-        except BatchCorrupt:
+        stored = read_record(record)
+        if stored is None:
             continue
+        prefix, offset = _prefix(stored.key), _OFFSET.pack(record.offset)
+        if isinstance(stored.value, ShareUpdate):
+            row = prefix + _UPDATE + offset
+            changed[row] = record.value
+            updates.setdefault(prefix, []).append(row)
+            continue
+        # A snapshot takes the place of the updates before it.
+        changed.update((row, None) for row, _ in rows.scan(prefix + _UPDATE, prefix + _END))
+        changed.update(dict.fromkeys(updates.pop(prefix, ())))
+        changed[prefix + _SNAPSHOT] = None if record.value is None else offset + record.value
     return changed
-
-
-def _add_update(
-    changed: dict[bytes, bytes | None], updates: dict[bytes, list[bytes]], prefix: bytes, record: DecodedRecord
-) -> None:
-    if record.value is not None:
-        decode_update(record.value)
-        row = prefix + _UPDATE + _OFFSET.pack(record.offset)
-        changed[row] = record.value
-        updates.setdefault(prefix, []).append(row)
-
-
-def _replace(
-    changed: dict[bytes, bytes | None], updates: dict[bytes, list[bytes]], prefix: bytes, record: DecodedRecord,
-    rows: StateRows,
-) -> None:  # fmt: skip
-    """A snapshot takes the place of the updates before it; without a value, it ends the state."""
-    if record.value is not None:
-        decode_snapshot(record.value)
-    changed.update((row, None) for row, _ in rows.scan(prefix + _UPDATE, prefix + _END))
-    changed.update(dict.fromkeys(updates.pop(prefix, ())))
-    changed[prefix + _SNAPSHOT] = None if record.value is None else _OFFSET.pack(record.offset) + record.value
 
 
 def find_state(rows: StateRows, key: ShareKey) -> ShareState | None:
