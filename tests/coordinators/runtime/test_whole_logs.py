@@ -5,7 +5,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Final, cast
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ids import LogId
 from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.base.ports import StateRows
@@ -162,6 +162,34 @@ def test_what_is_damaged_is_reported_and_the_rest_applied() -> None:
         report for report in node.hand.reports if f"record 2 in partition 0 of {STREAM} cannot be read" in report
     ]
     assert any("so a word is forgotten" in report for report in node.hand.reports)
+
+
+class BrokenStore(MemoryStateStore):
+    broken = True
+
+    def checkpoints(self) -> list[str]:
+        if self.broken:
+            raise StorageFailed("the disk is full")
+        return super().checkpoints()
+
+
+def test_who_waits_for_a_load_hears_why_there_is_none() -> None:
+    node = Node()
+    node.say(b"a", b"1")
+    node.hand.stop()
+    node.hand.rows = broken = BrokenStore()
+    node.hand.start()
+    first, later = CallbackResult[None](), CallbackResult[None]()
+    node.hand.broker.coordinators.when_loaded(STREAM, first)
+    node.hand.settle()
+    assert not first.there
+    node.hand.advance(10_000)
+    assert isinstance(first.error, StorageFailed)
+    broken.broken = False
+    node.hand.advance(10_000)
+    node.hand.broker.coordinators.when_loaded(STREAM, later)
+    assert later.value is None
+    assert node.look()[0] == {b"a": b"1"}
 
 
 class FakeLog:

@@ -162,6 +162,8 @@ class SharedWorld:
         node = self._node()
         if node not in self.several.unheard:
             crash = self.random.randrange(1 << 30)
+            if crash % 5 == 0:
+                self.several.hands[node].rows.damage(checkpoints=crash % 2)  # they are made of the log again
             self.several.restart(node, crash=crash if crash % 3 else None)
             self.held = {place: held for place, held in self.held.items() if place[0] != node}
 

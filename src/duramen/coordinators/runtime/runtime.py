@@ -283,7 +283,7 @@ class Runtime:
         kit.caller.server.handle(FETCH_ROWS, self._serve)
         kit.streams.listeners.append(self._stream_changed)
         self._opening = Retry(kit.clock, kit.deadlines, kit.states.open)
-        kit.states.not_opened = self._opening.failed
+        kit.states.not_opened = self._not_opened
         kit.states.restored = partial(self._each, _Replica.restored)
         kit.states.kept = partial(self._each, _Replica.advanced)
         kit.states.is_read = lambda: kit.clock.monotonic_ms() - self._read_ms < _READ_MS
@@ -349,12 +349,18 @@ class Runtime:
         self._waiting.append((stream, done))
         self._tell_loaded()
 
+    def _not_opened(self, error: DuramenError) -> None:
+        self._opening.failed(error)
+        self._tell_loaded()
+
     def _tell_loaded(self) -> None:
         waiting, self._waiting = self._waiting, []
         for stream, done in waiting:
             led = [one for (name, _), one in self._replicas.items() if name == stream and one.active is not None]
-            failed = next((error for one in led if (error := one.failure()) is not None), None)
-            if failed is not None or all(one.loaded for one in led):
+            failed = next((error for one in led if (error := one.failure()) is not None), self._opening.error)
+            if all(one.loaded for one in led):
+                done(None)
+            elif failed is not None:
                 done(failed)
             else:
                 self._waiting.append((stream, done))
