@@ -164,15 +164,14 @@ class ShareStateShard:
     def _read(self, request: ReadState, rows: StateRows, now_ms: int) -> Decision:
         """All that is kept of a share partition, with everything that older leaders were told is stored."""
         key = share_key(request.key)
-        before = self._find(key, rows)
-        fence = read_by(before, request.leader_epoch)
+        fence = read_by(self._find(key, rows), request.leader_epoch)
         state = find_state(rows, key)
         if state is None:
             raise ShareGroupUnknown("nothing is kept of it any more")
         self._note(key, fence, now_ms)
-        if self._alone or fence.leader_epoch == before.leader_epoch:
+        if self._alone or request.leader_epoch == ANYBODY or fence.leader_epoch <= state.leader_epoch:
             return Decision((), Was.of(state))
-        # Behind it in the log comes nothing of an older leader.
+        # Behind it in the log comes nothing of an older leader, whoever keeps the state.
         barrier = ShareUpdate(ANYBODY, (), fence.snapshot_epoch, fence.leader_epoch)
         return Decision([_row(key, barrier)], Was.of(merged(state, [barrier])))
 
