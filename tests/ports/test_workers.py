@@ -2,8 +2,9 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pytest
 
@@ -11,6 +12,8 @@ from duramen.base.ports import Lane, Worker
 from duramen.host.worker import HostWorker
 from duramen.sim.machine.clock import ManualWorker
 from duramen.sim.machine.scheduler import SeededWorker, VirtualClock
+
+THREADS: Final[tuple[Lane, ...]] = ("sync", "disk", "rows", "read", "read", "read", "read")
 
 
 class Harness(Protocol):
@@ -29,7 +32,7 @@ class OnThreads:
     def settle(self) -> None:
         """Wait until a job of every lane has come back: each lane ran what was submitted before."""
         future = self.loop.create_future()
-        left = 6
+        left = len(THREADS)
 
         def done(_: Any) -> None:
             nonlocal left
@@ -37,7 +40,7 @@ class OnThreads:
             if not left:
                 future.set_result(None)
 
-        for lane in ("sync", "disk", "read", "read", "read", "read"):
+        for lane in THREADS:
             self.worker.submit(lane, lambda: None, done)
         self.loop.run_until_complete(future)
         self.loop.run_until_complete(asyncio.sleep(0))
@@ -91,7 +94,7 @@ def test_results_and_errors_come_back(harness: Harness) -> None:
     assert isinstance(seen[1], OSError)
 
 
-@pytest.mark.parametrize("lane", ["sync", "disk"])
+@pytest.mark.parametrize("lane", ["sync", "disk", "rows"])
 def test_jobs_of_an_ordered_lane_run_one_after_another(harness: Harness, lane: Lane) -> None:
     ran: list[int] = []
     delivered: list[object] = []
@@ -107,6 +110,19 @@ def test_jobs_of_an_ordered_lane_run_one_after_another(harness: Harness, lane: L
         harness.worker.submit(lane, job(number), delivered.append)
     harness.settle()
     assert ran == delivered == list(range(50))
+
+
+def test_rows_do_not_wait_for_the_disk() -> None:
+    threads, copied, written = OnThreads(), threading.Event(), list[object]()
+    threads.worker.submit("disk", copied.wait, written.append)
+    future = threads.loop.create_future()
+    threads.worker.submit("rows", lambda: "rows", future.set_result)
+    assert threads.loop.run_until_complete(future) == "rows"
+    assert written == []
+    copied.set()
+    threads.settle()
+    assert written == [True]
+    threads.close()
 
 
 def test_soon_is_after_what_runs_now(harness: Harness) -> None:

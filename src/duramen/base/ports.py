@@ -27,8 +27,11 @@ __all__ = [
 
 Buffer = bytes | bytearray | memoryview
 
-Lane = Literal["sync", "disk", "read"]
-"""Jobs of one lane `sync` or `disk` run one after another; those of `read` in any order, several at once."""
+Lane = Literal["sync", "disk", "rows", "read"]
+"""Jobs of one lane run one after another; only those of `read` in any order, several at once.
+
+`rows` are of what is derived from logs: who waits for it does not wait for segments to be copied and synced.
+"""
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The Worker port on threads: one for syncs, one for everything that writes segments, a few for cold reads."""
+"""The Worker port on threads: for syncs, for everything that writes segments, for rows, and a few for cold reads."""
 
 import asyncio
 import ctypes
@@ -15,7 +15,7 @@ __all__ = ["HostWorker"]
 
 T = TypeVar("T")
 
-_LANES: Final[tuple[Lane, ...]] = ("sync", "disk", "read", "read", "read", "read")
+_LANES: Final[tuple[Lane, ...]] = ("sync", "disk", "rows", "read", "read", "read", "read")
 _Job = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
@@ -59,6 +59,7 @@ class HostWorker:
         self._queues: dict[Lane, queue.SimpleQueue[_Job | None]] = {
             "sync": queue.SimpleQueue(),
             "disk": queue.SimpleQueue(),
+            "rows": queue.SimpleQueue(),
             "read": queue.SimpleQueue(),
         }
         self._threads = [

@@ -109,7 +109,7 @@ class Node:
         self.applying = False
 
     def step(self) -> None:
-        self.worker.step("disk")
+        self.worker.step("rows")
 
     def begin(self) -> None:
         self.position = self.chance.randrange(0, END + 1, BATCH)

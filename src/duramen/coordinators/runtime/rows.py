@@ -93,7 +93,7 @@ class RowStates:
         if self._opens or self._store is not None:
             return
         self._opens = True
-        self._worker.submit("disk", self._find, self._opened)
+        self._worker.submit("rows", self._find, self._opened)
 
     def _find(self) -> _Found:
         damage = ""
@@ -179,7 +179,7 @@ class RowStates:
             else:
                 done(result)
 
-        self._worker.submit("disk", job, ended)
+        self._worker.submit("rows", job, ended)
 
     def restore(self, error: DuramenError, done: Callable[[], None]) -> None:
         """The rows are damaged: the newest checkpoint that can be read takes their place, or nothing does."""
@@ -212,7 +212,7 @@ class RowStates:
                 one()
             self.restored()
 
-        self._worker.submit("disk", job, ended)
+        self._worker.submit("rows", job, ended)
         self.restored()
 
     def _write(self, log_id: int, job: Callable[[], StoredState | None], done: Done) -> None:
@@ -323,7 +323,7 @@ class RowStates:
             stored = positions.get(log.id, EMPTY)
             if wanted in ("", name) and stored.offset >= start_offset and _fits(stored, log, ahead=False):
                 job = partial(self._read_page, name, log.id, stored, after)
-                self._worker.submit("disk", job, lambda found: done(_as_error(found)))
+                self._worker.submit("rows", job, lambda found: done(_as_error(found)))
                 return
         if not wanted and self.available and self.stored(log, leads=True).offset >= max(start_offset, log.start_offset):
             self._checkpoint_soon()

@@ -25,7 +25,7 @@ _Job = tuple[Callable[[], Any], Callable[[Any], None]]
 NEVER_US: Final = 1 << 62
 _UNKNOWN: Final = -1
 
-_AT_ONCE: Final[dict[Lane, int]] = {"sync": 1, "disk": 1, "read": 4}
+_AT_ONCE: Final[dict[Lane, int]] = {"sync": 1, "disk": 1, "rows": 1, "read": 4}
 
 
 class Process:
@@ -45,8 +45,8 @@ class Process:
         self._due: tuple[int, int] = (-1, -1)  # a deadline, and the true time of it
         self.known_us = _UNKNOWN
         """What `find_next_us` has said, as long as that is right."""
-        self._waiting: dict[Lane, deque[_Job]] = {"sync": deque(), "disk": deque(), "read": deque()}
-        self._running: dict[Lane, int] = {"sync": 0, "disk": 0, "read": 0}
+        self._waiting: dict[Lane, deque[_Job]] = {lane: deque() for lane in _AT_ONCE}
+        self._running: dict[Lane, int] = dict.fromkeys(_AT_ONCE, 0)
 
     # -- the port -----------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class ManualWorker:
         self.jobs: dict[Lane, deque[tuple[Callable[[], Any], Callable[[Any], None]]]] = {
             "sync": deque(),
             "disk": deque(),
+            "rows": deque(),
             "read": deque(),
         }
         self.actions: deque[Callable[[], None]] = deque()

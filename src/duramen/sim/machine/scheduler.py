@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _Job = tuple[Callable[[], Any], Callable[[Any], None]]
 
-_AT_ONCE: Final[dict[Lane, int]] = {"sync": 1, "disk": 1, "read": 4}
+_AT_ONCE: Final[dict[Lane, int]] = {"sync": 1, "disk": 1, "rows": 1, "read": 4}
 _DEEPEST: Final = 3  # jobs that were interrupted by each other
 _INTERRUPTED: Final = 0.12  # how likely it is that a job is interrupted in a call to the disk
 
@@ -68,9 +68,9 @@ class SeededWorker:
         self._ready: deque[Callable[[], None]] = deque()
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
-        self._waiting: dict[Lane, deque[_Job]] = {"sync": deque(), "disk": deque(), "read": deque()}
-        self._running: dict[Lane, int] = {"sync": 0, "disk": 0, "read": 0}
-        self._delivered_us: dict[Lane, int] = {"sync": 0, "disk": 0, "read": 0}
+        self._waiting: dict[Lane, deque[_Job]] = {lane: deque() for lane in _AT_ONCE}
+        self._running: dict[Lane, int] = dict.fromkeys(_AT_ONCE, 0)
+        self._delivered_us: dict[Lane, int] = dict.fromkeys(_AT_ONCE, 0)
 
     # -- the port -----------------------------------------------------------------------------------
 
