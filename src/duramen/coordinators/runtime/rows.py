@@ -260,8 +260,8 @@ class RowStates:
             if error is None:
                 self._applied += next_offset - base.offset
                 self._checkpoint_if_due()
-                if base.generation == 0 and expected.generation:
-                    self.sweep()
+                if base.generation == 0:
+                    self.sweep()  # of the generation before it, or of the log in whose place this one is
                 if tell is not None:
                     tell(new)
             done(error)
