@@ -254,6 +254,16 @@ def test_rows_of_deleted_logs_are_swept() -> None:
     assert opened(store, logs)[0].stored(gone, leads=True).generation == 0
 
 
+def test_rows_of_a_log_in_whose_place_another_one_is_are_swept() -> None:
+    store, logs = MemoryStateStore(), [log_of(1)]
+    states, worker = opened(store, logs)
+    applied(states, worker, logs[0], 0)
+    logs[0] = log_of(2)
+    applied(states, worker, logs[0], 0)
+    assert not list(LogRows(store, 1, 1).all())
+    assert dict(states.rows(logs[0], states.stored(logs[0], leads=True)).all()) == model(BATCH)
+
+
 def test_a_state_of_another_history_begins_anew() -> None:
     store, log = MemoryStateStore(), log_of()
     states, worker = opened(store, [log])
