@@ -10,6 +10,7 @@ from duramen.codec.batch_filter import body, marker_type, spans
 from duramen.storage.planning.compaction import (
     Aborted,
     BatchVerdict,
+    ByKey,
     Cleaner,
     CompactionConfig,
     CompactionSegmentFacts,
@@ -55,7 +56,7 @@ def judge(
     keep_tombstones: bool = False,
 ) -> BatchVerdict:  # fmt: skip
     cleaner = Cleaner(
-        newest, now_ms=now_ms, delete_retention_ms=retention_ms, transactions=transactions or FinishedTransactions(),
+        ByKey(newest), now_ms=now_ms, delete_retention_ms=retention_ms, transactions=transactions or FinishedTransactions(),
         last_batches=last_batches or {}, keep_tombstones=keep_tombstones,
     )  # fmt: skip
     return decide(cleaner, batch, last=last)
@@ -188,7 +189,7 @@ def test_a_tombstone_stays_its_time_after_the_round_that_first_saw_it() -> None:
 def test_aborted_records_go_and_their_marker_once_nothing_is_left_of_them() -> None:
     newest = Newest({b"a": 9, b"b": 1}, latest=9)
     cleaner = Cleaner(
-        newest,
+        ByKey(newest),
         now_ms=NOW,
         delete_retention_ms=100,
         transactions=FinishedTransactions([Aborted(7, 1, 2)]),
@@ -198,7 +199,7 @@ def test_aborted_records_go_and_their_marker_once_nothing_is_left_of_them() -> N
     assert decide(cleaner, keyed((b"b", b"not"), producer=7, attributes=TRANSACTIONAL, base=1)).gone
     assert decide(cleaner, marker(0, 2, 7)).delete_horizon_ms == -1, "this round found a batch of it"
     again = Cleaner(
-        newest,
+        ByKey(newest),
         now_ms=NOW,
         delete_retention_ms=100,
         transactions=FinishedTransactions([Aborted(7, 1, 2)]),
@@ -212,7 +213,7 @@ def test_aborted_records_go_and_their_marker_once_nothing_is_left_of_them() -> N
 
 def test_a_commit_marker_stays_while_records_of_its_transaction_do() -> None:
     cleaner = Cleaner(
-        Newest({b"a": 0}, 9), now_ms=NOW, delete_retention_ms=0, transactions=FinishedTransactions(), last_batches={}
+        ByKey(Newest({b"a": 0}, 9)), now_ms=NOW, delete_retention_ms=0, transactions=FinishedTransactions(), last_batches={}
     )
     decide(cleaner, keyed((b"a", b"1"), producer=3, attributes=TRANSACTIONAL))
     verdict = decide(cleaner, marker(1, 1, 3, horizon=0))

@@ -15,7 +15,7 @@ __all__ = ["Dropping", "next_s0", "tombstone_bound"]
 
 
 class Dropping(NamedTuple):
-    """A decision for the records below `end`: `bits` from the offset `base` on say which stay.
+    """A decision for the records below `end`, as of the snapshot at `as_of`: `bits` from `base` on say which stay.
 
     Tombstones below `tombstones_below` go too. What is at or behind `end` stays.
     """
@@ -24,6 +24,7 @@ class Dropping(NamedTuple):
     end: int
     bits: Buffer
     tombstones_below: int = 0
+    as_of: int = 0
 
     def stays(self, offset: int, *, tombstone: bool) -> bool:
         """Whether a record stays."""
@@ -33,6 +34,12 @@ class Dropping(NamedTuple):
         if tombstone and offset < self.tombstones_below:
             return False
         return bool(self.bits[place >> 3] >> (place & 7) & 1)
+
+    def gone(self, kept: Buffer) -> bytes:
+        """The bits of what was to stay and is not `kept`: tombstones that went, now or at an earlier time."""
+        size = len(self.bits)
+        gone = int.from_bytes(self.bits, "little") & ~int.from_bytes(kept, "little")
+        return gone.to_bytes(size, "little")
 
     def dead(self, first: int, end: int) -> int:
         """How many of the offsets `[first, end)` hold nothing that stays; those that are free already count too."""

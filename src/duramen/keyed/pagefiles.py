@@ -6,13 +6,14 @@
 Every call is blocking but for `get` of what was just put: they are made in jobs.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import Buffer, FileSystem
 from duramen.storage.io import write_all
 
-__all__ = ["PageFiles", "read_checkpoints", "write_checkpoint"]
+__all__ = ["PageFiles", "read_checkpoints", "remove_checkpoints", "write_checkpoint"]
 
 _PREFIX: Final = "prev-"
 _CHECKPOINTS: Final = ("view.0", "view.1")
@@ -48,6 +49,13 @@ class PageFiles:
             raise CheckpointInvalid(f"the page {number} of a view has {size} bytes")
         return file.read(0, size)
 
+    def require(self, numbers: Iterable[int]) -> None:
+        """Raise CheckpointInvalid where one of these pages is gone."""
+        there = set(self._files.names(self._directory))
+        for number in numbers:
+            if f"{_PREFIX}{number:020}" not in there:
+                raise CheckpointInvalid(f"the page {number} of a view is gone")
+
     def drop_below(self, number: int) -> None:
         """Pages with smaller numbers are removed by `sweep`, once no checkpoint needs them."""
         self._below = max(self._below, number)
@@ -81,6 +89,16 @@ def read_checkpoints(files: FileSystem, directory: str) -> list[Buffer | None]:
         else:
             found.append(file.read(0, file.size()))
     return found
+
+
+def remove_checkpoints(files: FileSystem, directory: str) -> None:
+    """Remove both generations; on disk when it returns."""
+    there = files.names(directory) if files.exists(directory) else ()
+    found = [name for name in _CHECKPOINTS if name in there]
+    for name in found:
+        files.unlink(f"{directory}/{name}")
+    if found:
+        files.sync_directory(directory)
 
 
 def write_checkpoint(files: FileSystem, directory: str, content: bytes, generation: int) -> None:

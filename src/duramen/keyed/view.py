@@ -166,12 +166,12 @@ class KeyedView:
         """Tombstones of what counts below may be gone; the horizon never falls."""
         self.horizon = max(self.horizon, horizon)
 
-    def dropping(self, first: int, tombstones: PositionSample | None = None) -> Dropping:
-        """What of the offsets from `first` to S0 may go; `tombstones` is what `tombstone_bound` says.
+    def dropping(self, first: int, tombstones: PositionSample | None = None, end: int = _FOREVER) -> Dropping:
+        """What of the offsets from `first` to `end` or S0 may go; `tombstones` is what `tombstone_bound` says.
 
         From when tombstones are dropped, readers that have not come to the sample's position start over.
         """
-        base, end = first & ~7, self.s0
+        base, end = first & ~7, min(end, self.s0)
         bits = self.live.copy(base, max(0, end - base + 7 >> 3))
         for one in self.prev.unwritten(0, _FOREVER):
             self.kernel.visible(bits, base, one.runs, one.distances, one.far, FORWARD)
@@ -181,11 +181,12 @@ class KeyedView:
             for low, high in held:
                 for offset in range(max(low, base), min(high, end)):
                     bits[offset - base >> 3] |= 1 << (offset - base & 7)
+        _cut(bits, base, first, end)
         below = 0
         if tombstones is not None and tombstones.position <= self.s0:
             below = tombstones.floor
             self.horizon = max(self.horizon, tombstones.position)
-        return Dropping(base, end, bits, below)
+        return Dropping(base, end, bits, below, self.s0)
 
     def forget(self, gone: Buffer, first: int) -> None:
         """Tombstones were dropped: those whose bits are set in `gone`, from the offset `first` on, a multiple of 8."""

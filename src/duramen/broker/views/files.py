@@ -6,7 +6,7 @@ from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import FileSystem
 from duramen.keyed.checkpoint import LogPositions, encode, newest, restore
 from duramen.keyed.kernel import Kernel
-from duramen.keyed.pagefiles import PageFiles, read_checkpoints, write_checkpoint
+from duramen.keyed.pagefiles import PageFiles, read_checkpoints, remove_checkpoints, write_checkpoint
 from duramen.keyed.view import KeyedView
 
 __all__ = ["VIEWS_DIRECTORY", "LoadedView", "ViewFiles"]
@@ -39,6 +39,7 @@ class ViewFiles:
         if found is not None:
             self._pages = PageFiles(self._files, self.directory)
             try:
+                self._pages.require(page.number for page in found.pages)
                 view = restore(found, kernel, self._pages)
             except CheckpointInvalid as error:
                 wrong.append(str(error))
@@ -64,5 +65,6 @@ class ViewFiles:
         self._needed = written[0].number if written else next_page
 
     def remove(self) -> None:
-        """Remove everything."""
+        """Remove everything: the checkpoints durably first, as a loss of power brings back what it likes."""
+        remove_checkpoints(self._files, self.directory)
         self._files.remove_directory(self.directory)

@@ -11,10 +11,11 @@ from duramen.base.ports import Buffer, Clock
 from duramen.broker.partition import Partition
 from duramen.broker.views.files import LoadedView, ViewFiles
 from duramen.keyed.checkpoint import LogPositions
-from duramen.keyed.dropping import next_s0
+from duramen.keyed.dropping import Dropping, next_s0, tombstone_bound
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.keyed.view import KeyedView, VisibleRecords
+from duramen.storage.planning.compaction import Superseded
 from duramen.storage.scan import read_slice
 from duramen.storage.segment.reader import Blocked
 from duramen.storage.store import Store
@@ -103,7 +104,8 @@ class RunningView:
 
     def start(self) -> None:
         """Restore the view, or build it from the log."""
-        self.partition.log.view_floor = self.partition.log.cleaned_offset
+        self.partition.log.view_floor = self.partition.log.whole_from
+        self.partition.log.view = self
         self.partition.waiting[self._advanced] = None
         self._load(anew=False)
 
@@ -125,7 +127,7 @@ class RunningView:
             if deadline is not None:
                 deadline.cancel()
         if remove:
-            self.partition.log.view_floor = None
+            self.partition.log.view_floor = self.partition.log.view = None
             self._do(self._files.remove, lambda _: done())
         elif self._view is not None and self._view.position != self._saved:
             self._do(self._save, lambda _: done())
@@ -271,10 +273,10 @@ class RunningView:
 
     def _follow_compaction(self, view: KeyedView) -> None:
         """What compaction has cleaned is there as of its end only: before this view was, or since its checkpoint."""
-        cleaned = self.partition.log.cleaned_offset
-        if view.s0 < cleaned <= view.position:
-            view.raise_s0(cleaned)
-            view.raise_horizon(cleaned)
+        whole_from = self.partition.log.whole_from
+        if view.s0 < whole_from <= view.position:
+            view.raise_s0(whole_from)
+            view.raise_horizon(whole_from)
 
     def _applied(self, data: bytes | DuramenError | OSError, result: object) -> None:
         if isinstance(result, BaseException) and not isinstance(result, _Needed):
@@ -379,6 +381,46 @@ class RunningView:
         else:
             self._go_on()
 
+    # -- what compaction drops -----------------------------------------------------------------------
+
+    def decide(self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]) -> None:
+        """What of the offsets `[first, end)` may go, as `LogView` says it."""
+
+        def job() -> Dropping | None:
+            view, now_ms = self._view, self._parts.clock.wall_ms()
+            if view is None or view.s0 < self.partition.log.whole_from:
+                return None
+            tombstones = None
+            if cleaned_as_of is not None:
+                retention_ms = self._times.delete_retention_ms
+                tombstones = tombstone_bound(view.samples, now_ms, retention_ms, view.s0, [cleaned_as_of])
+            return view.dropping(first, tombstones, end)
+
+        def ended(result: Dropping | BaseException | None) -> None:
+            if isinstance(result, BaseException):
+                self._failed(result)
+                done(None)
+            else:
+                done(result)
+
+        if self._closed:
+            done(None)
+        else:
+            self._do(job, ended)
+
+    def dropped(self, decided: Superseded, kept: bytearray) -> None:
+        """Forget the keys whose tombstones went."""
+
+        def job() -> None:
+            view = self._view
+            if view is None or not isinstance(decided, Dropping):
+                return
+            gone = decided.gone(kept)
+            if any(gone):
+                view.forget(gone, decided.base)
+
+        self._do(job, lambda result: self._failed(result) if isinstance(result, BaseException) else None)
+
     # -- what is asked -------------------------------------------------------------------------------
 
     def when_reached(self, position: int, action: Callable[[], None]) -> Callable[[], None]:
@@ -397,9 +439,9 @@ class RunningView:
     @property
     def bounds(self) -> SnapshotBounds:
         """Which snapshots there are now."""
-        facts, cleaned = self.facts, self.partition.log.cleaned_offset
-        horizon = facts.horizon if facts.s0 >= cleaned else cleaned
-        return SnapshotBounds(max(facts.s0, cleaned), facts.position, horizon)
+        facts, whole_from = self.facts, self.partition.log.whole_from
+        horizon = facts.horizon if facts.s0 >= whole_from else whole_from
+        return SnapshotBounds(max(facts.s0, whole_from), facts.position, horizon)
 
     def shown(
         self, at: int, since: int | None, first: int, end: int, done: Callable[[VisibleRecords | BaseException], None]

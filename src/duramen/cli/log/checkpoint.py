@@ -68,6 +68,7 @@ def _document(log: LogState) -> dict[str, object]:
         "end_offset": log.end_offset,
         "cleaned_offset": log.cleaned_offset,
         "dirty_offset": log.dirty_offset,
+        "superseded_offset": log.superseded_offset,
         "segments": [segment._asdict() for segment in log.segments],
         "takeovers": [dict(zip(_TAKEOVER, row, strict=True)) for row in log.takeovers],
         "producers": len(log.producers),

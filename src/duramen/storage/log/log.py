@@ -13,7 +13,7 @@ from duramen.storage.log.producers import ANY_ID, NO_ID, ProducerTable
 from duramen.storage.log.readable import ReadableLog
 from duramen.storage.log.state import LogState
 from duramen.storage.log.transactions import TransactionTable
-from duramen.storage.planning.compaction import CompactionConfig
+from duramen.storage.planning.compaction import CompactionConfig, LogView
 from duramen.storage.planning.retention import Late
 from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.segment import Segment, TailState, segment_name
@@ -86,9 +86,11 @@ class Log(ReadableLog):
         "reserved_offset",
         "saved",
         "start_moved_ms",
+        "superseded_offset",
         "switching_to",
         "takeovers",
         "version",
+        "view",
         "view_floor",
         "written",
     )
@@ -106,6 +108,7 @@ class Log(ReadableLog):
         self.segments[0].volatile = config.durability == "memory"
         self.cleaned_offset = 0  # below it compaction may have left gaps between offsets
         self.dirty_offset = 0  # where compaction has to look at keys next
+        self.superseded_offset = 0  # of what it dropped of a keyed log, what took its place lies below
         self.obsolete: list[tuple[int, int]] = []  # base offset and generation of files that nobody reads any more
         self.reserved_offset = 0  # with durability=memory: offsets before it are not given again after a crash
         self.start_moved_ms = -1  # when records were last let go, as far as this process knows
@@ -115,6 +118,7 @@ class Log(ReadableLog):
         self.cut_again = False  # by a recovery, with what was appended since: only the WAL says of its last cut
         self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
         self.version = 0  # grows with every change of what `state` says
+        self.view: LogView | None = None  # what says which records of a keyed stream compaction drops
         self.view_floor: int | None = None  # the oldest snapshot of a keyed stream; None: the log has no view
         self.saved: tuple[int, bytes] | None = None  # the version that the newest checkpoint has, encoded
         self.written = False  # whether the log has a LOG_CREATED frame or a checkpoint entry
@@ -136,6 +140,7 @@ class Log(ReadableLog):
         log.damage = list(state.damage)
         log.cleaned_offset = state.cleaned_offset
         log.dirty_offset = state.dirty_offset
+        log.superseded_offset = state.superseded_offset
         log.obsolete = list(state.obsolete)
         # Behind a segment that memory alone goes on from, nothing is appended to its file.
         in_memory = log.durability == "memory"
@@ -191,6 +196,7 @@ class Log(ReadableLog):
             aborted,
             min(self.transactions.marked_offset, end_offset),
             ANY_ID if self.active.volatile else self.producers.forgotten_id,
+            self.superseded_offset,
         )
 
     @property
@@ -277,6 +283,11 @@ class Log(ReadableLog):
         """Each segment with the offset behind its last one."""
         ends = [*(following.base_offset for following in self.segments[1:]), self.end_offset]
         return zip(self.segments, ends, strict=True)
+
+    @property
+    def whole_from(self) -> int:
+        """As of this offset and later ones the newest record of each key is there; compaction left out older ones."""
+        return max(self.cleaned_offset, self.superseded_offset)
 
     def copied_offset(self) -> int:
         """The offset that follows all that is in files with everything before it."""

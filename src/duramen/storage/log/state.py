@@ -15,7 +15,8 @@ class LogState(msgspec.Struct, array_like=True, frozen=True):
     `obsolete` are base offset and generation of files that compaction has written again and that may still be there;
     `opened` are producer id and first offset of transactions that are open at `end_offset`; `marked_offset` lies behind
     the last marker, -1 where an older version did not say; `forgotten_producer_id` is that of the log's
-    `ProducerTable`, None where an older version did not say.
+    `ProducerTable`, None where an older version did not say; below `superseded_offset` lies what took the place of what
+    compaction dropped of a keyed log.
     """
 
     id: int
@@ -36,3 +37,4 @@ class LogState(msgspec.Struct, array_like=True, frozen=True):
     aborted: list[AbortedTransaction] = []
     marked_offset: int = -1
     forgotten_producer_id: int | None = None
+    superseded_offset: int = 0

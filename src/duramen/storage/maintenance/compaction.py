@@ -1,8 +1,9 @@
 """Compaction by key: one log at a time, in steps of bounded bytes at a limited rate, beside appends and reads.
 
 A round surveys the keys of a log's dirty segments, writes its segments again without what newer records took the
-place of, and swaps each in once it is on disk. The checkpoint says which files are the log's: the old ones stay until
-both checkpoints name the new (docs/adr/compaction-swap.md). What fails is given up, named, and tried again later.
+place of, and swaps each in once it is on disk. The view of a keyed log knows what that is without a survey: it decides
+on each segment as its turn comes. The checkpoint says which files are the log's: the old ones stay until both
+checkpoints name the new (docs/adr/compaction-swap.md). What fails is given up, named, and tried again later.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -15,7 +16,7 @@ from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Lane, Worker
 from duramen.storage.log.floors import floors_of
-from duramen.storage.log.log import Log
+from duramen.storage.log.log import NEVER, Log
 from duramen.storage.maintenance.closed_segment import SegmentSource, Target
 from duramen.storage.maintenance.compaction_passes import Unhurried, rewrite, survey
 from duramen.storage.maintenance.offset_map import SLOT_BYTES, OffsetMap
@@ -24,11 +25,16 @@ from duramen.storage.maintenance.scheduler import Upkeep
 from duramen.storage.maintenance.segment_rewrite import holds
 from duramen.storage.planning.compaction import (
     Aborted,
+    ByKey,
+    BySupersession,
     Cleanable,
     Cleaner,
     CompactionLimits,
     CompactionSegmentFacts,
     FinishedTransactions,
+    KeepRule,
+    LogView,
+    Superseded,
     cleanable,
     groups,
 )
@@ -56,6 +62,12 @@ class _Alone(NamedTuple):
     plan: Callable[[], Callable[[], Any]]
 
 
+class _Ask(NamedTuple):
+    """Ask somebody who answers later."""
+
+    ask: Callable[[Callable[[Any], None]], None]
+
+
 class _Pause(NamedTuple):
     """So many bytes were read or written: go on when the rate allows it."""
 
@@ -67,7 +79,7 @@ class _SegmentGone(Exception):
 
 
 T = TypeVar("T")
-_Wish = _Step | _Alone | _Pause
+_Wish = _Step | _Alone | _Ask | _Pause
 _Part = Generator[_Wish, Any, T]
 _Round = _Part[None]
 
@@ -238,7 +250,7 @@ class Compactor:
         else:
             self._worker.soon(resume)
 
-    def _run(self, wish: _Step | _Alone) -> None:
+    def _run(self, wish: _Step | _Alone | _Ask) -> None:
         def done(result: object) -> None:
             self._in_step = False
             if self._stopped is not None:
@@ -249,6 +261,8 @@ class Compactor:
         self._in_step = True
         if isinstance(wish, _Step):
             self._worker.submit(wish.lane, wish.job, done)
+        elif isinstance(wish, _Ask):
+            wish.ask(done)
         else:
             self._upkeep.copier.alone(wish.plan, done)
 
@@ -272,22 +286,57 @@ class Compactor:
 
     def _compact(self, log: Log, found: Cleanable) -> _Round:
         self._not_before_ms.pop(log, None)
+        if log.view is not None:
+            yield from self._compact_keyed(log, found.end, log.view)
+            return
         table = yield from self._survey(log, found)
         facts = segment_facts(log)
-        cleaner = Cleaner(
-            Unhurried(table, self._rests),
-            now_ms=self._clock.wall_ms(),
-            delete_retention_ms=log.config.compaction.delete_retention_ms,
-            transactions=_transactions(log),
-            last_batches={row[0]: row[3][-1][2] for row in log.producers.rows() if row[3]},
-            keep_tombstones=not all(segment.sound for segment in facts),
-        )
+        cleaner = self._cleaner(log, ByKey(Unhurried(table, self._rests)), facts)
         end = min(table.latest + 1, log.end_offset)
         log.cleaned_offset = max(log.cleaned_offset, end)  # before the first gap is there
         log.version += 1
         segments = list(log.segments)
         for group in groups(facts, table.latest + 1, log.config.segment_bytes):
             yield from self._replace(log, [segments[at] for at in group], cleaner)
+        self._compacted(log, end)
+
+    def _compact_keyed(self, log: Log, end: int, view: LogView) -> _Round:
+        """From the oldest segment up, so that a tombstone goes after all that it deletes."""
+        facts = segment_facts(log)
+        sound = all(segment.sound for segment in facts)
+        cleaner: Cleaner | None = None
+        segments = list(log.segments)
+        cleaned_as_of = NEVER if sound else None
+        for group in groups(facts, end, log.config.segment_bytes):
+            old = [segments[at] for at in group]
+            first, last = old[0].base_offset, facts[group[-1]].end_offset
+            decided: Superseded | None = yield _Ask(partial(view.decide, first, last, cleaned_as_of))
+            if decided is None or log.view is not view:
+                self._not_before_ms[log] = self._clock.monotonic_ms() + _RETRY_MS
+                return
+            rule = BySupersession(decided, keep_tombstones=not sound)
+            cleaner = cleaner or self._cleaner(log, rule, facts)
+            cleaner.rule = rule
+            log.cleaned_offset = max(log.cleaned_offset, decided.end)  # before the first gap is there
+            log.superseded_offset = max(log.superseded_offset, decided.as_of)
+            log.version += 1
+            whole = yield from self._replace(log, old, cleaner)
+            if whole and not log.deleted:
+                view.dropped(decided, rule.kept)
+            cleaned_as_of = None if cleaned_as_of is None or not whole else min(cleaned_as_of, decided.as_of)
+        self._compacted(log, end)
+
+    def _cleaner(self, log: Log, rule: KeepRule, facts: Iterable[CompactionSegmentFacts]) -> Cleaner:
+        return Cleaner(
+            rule,
+            now_ms=self._clock.wall_ms(),
+            delete_retention_ms=log.config.compaction.delete_retention_ms,
+            transactions=_transactions(log),
+            last_batches={row[0]: row[3][-1][2] for row in log.producers.rows() if row[3]},
+            keep_tombstones=not all(segment.sound for segment in facts),
+        )
+
+    def _compacted(self, log: Log, end: int) -> None:
         if log.deleted:
             return
         self._reached[log] = end
@@ -350,7 +399,8 @@ class Compactor:
             segment.spoiled = True
             raise
 
-    def _replace(self, log: Log, old: list[Segment], cleaner: Cleaner) -> _Round:
+    def _replace(self, log: Log, old: list[Segment], cleaner: Cleaner) -> _Part[bool]:
+        """Says whether nothing is left of what was to go."""
         base, generation = old[0].base_offset, max(segment.generation for segment in old) + 1
         path = f"{log.directory}/{segment_name(base, generation)}"
         target = Target(self._files, path, IndexHeader(log.id, base, log.key.stream_id, log.key.partition), generation)
@@ -364,10 +414,11 @@ class Compactor:
                 yield _Step("disk", target.finish)
                 swapped = yield from self._swap(log, old, target)
         except _SegmentGone:
-            return
+            return False
         finally:
             if not swapped:
                 self._worker.submit("disk", partial(target.abandon, published=changed), lambda _: None)
+        return swapped or not changed
 
     def _rewrite(self, log: Log, segment: Segment, target: Target, cleaner: Cleaner, *, last: bool) -> _Part[bool]:
         source = yield from self._source(log, segment)

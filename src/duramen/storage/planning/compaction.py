@@ -3,7 +3,7 @@
 The rules are Kafka's (LogCleaner, KIP-58, KIP-354, KIP-534): https://kafka.apache.org/documentation/#compaction
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header
@@ -13,13 +13,18 @@ from duramen.storage.planning.floors import Floor, compaction_bound
 __all__ = [
     "Aborted",
     "BatchVerdict",
+    "ByKey",
+    "BySupersession",
     "Cleanable",
     "Cleaner",
     "CompactionConfig",
     "CompactionLimits",
     "CompactionSegmentFacts",
     "FinishedTransactions",
+    "KeepRule",
+    "LogView",
     "NewestRecords",
+    "Superseded",
     "cleanable",
     "groups",
 ]
@@ -199,6 +204,85 @@ class NewestRecords(Protocol):
         """-1 where the key was not seen."""
 
 
+class KeepRule(Protocol):
+    """Which records stay, up to the offset `latest`; what lies behind it stays. Asked in the order of offsets.
+
+    With `stamps_tombstones`, those that stay are given a time after which they are `expired`.
+    """
+
+    latest: int
+    stamps_tombstones: bool
+
+    def stays(self, offset: int, key: bytes | None, *, tombstone: bool, expired: bool) -> bool:
+        """Whether a record stays."""
+
+
+class ByKey:
+    """The newest record of each key stays, and a tombstone until it has expired."""
+
+    stamps_tombstones = True
+
+    def __init__(self, newest: NewestRecords) -> None:
+        self.latest = newest.latest
+        self._newest = newest.newest
+
+    def stays(self, offset: int, key: bytes | None, *, tombstone: bool, expired: bool) -> bool:
+        """Whether a record stays."""
+        # Without a key nobody can ask for it by key; appends without one are refused.
+        return key is not None and not (tombstone and expired) and offset >= self._newest(key)
+
+
+class Superseded(Protocol):
+    """What a view says of the records with offsets in `[base, end)`, as of the snapshot at `as_of`."""
+
+    @property
+    def base(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def as_of(self) -> int: ...
+
+    def stays(self, offset: int, *, tombstone: bool) -> bool:
+        """Whether a record stays."""
+
+
+class LogView(Protocol):
+    """The view of a keyed log, which knows what newer records supersede."""
+
+    def decide(self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]) -> None:
+        """What of the offsets `[first, end)` may go; None where the view cannot say so now.
+
+        Everything before `first` was cleaned as of `cleaned_as_of`; with None tombstones stay.
+        """
+
+    def dropped(self, decided: Superseded, kept: bytearray) -> None:
+        """Compaction has dropped all records that were decided on but those whose bits `kept` has, from `base` on."""
+
+
+class BySupersession:
+    """What a view has decided. `kept` has the bits of what stays."""
+
+    stamps_tombstones = False
+
+    def __init__(self, decided: Superseded, *, keep_tombstones: bool) -> None:
+        self.latest = decided.end - 1
+        self.kept = bytearray(max(0, decided.end - decided.base + 7 >> 3))
+        self._decided = decided
+        self._keep_tombstones = keep_tombstones
+
+    def stays(self, offset: int, key: bytes | None, *, tombstone: bool, expired: bool) -> bool:
+        """Whether a record stays."""
+        del expired
+        stays = key is not None and self._decided.stays(offset, tombstone=tombstone)
+        if stays or (tombstone and self._keep_tombstones):
+            place = offset - self._decided.base
+            self.kept[place >> 3] |= 1 << (place & 7)
+            return True
+        return False
+
+
 class BatchVerdict(NamedTuple):
     """What becomes of a batch: gone, or the records `kept` and a new delete horizon (ms; -1: as it was)."""
 
@@ -212,7 +296,7 @@ class Cleaner:
 
     def __init__(
         self,
-        newest: NewestRecords,
+        rule: KeepRule,
         *,
         now_ms: int,
         delete_retention_ms: int,
@@ -224,7 +308,7 @@ class Cleaner:
 
         `keep_tombstones` where a segment before could not be compacted: what they delete may be left in it.
         """
-        self._newest = newest
+        self.rule = rule
         self._now_ms = now_ms
         self._horizon_ms = now_ms + delete_retention_ms
         self._transactions = transactions
@@ -243,18 +327,16 @@ class Cleaner:
         if self._transactions.discards(head):
             return BatchVerdict(not stays, [])
         kept = list(self._kept(head, records, expired=expired))
-        seen = head.next_offset - 1 <= self._newest.latest
-        wanted = seen and any(span.tombstone for span in kept)
+        seen = head.next_offset - 1 <= self.rule.latest
+        wanted = seen and self.rule.stamps_tombstones and any(span.tombstone for span in kept)
         return BatchVerdict(not kept and not stays, kept, self._new_horizon(head, wanted=wanted))
 
     def _new_horizon(self, head: Header, *, wanted: bool) -> int:
         return self._horizon_ms if wanted and head.delete_horizon_ms < 0 else -1
 
     def _kept(self, head: Header, records: Sequence[RecordSpan], *, expired: bool) -> Iterator[RecordSpan]:
-        newest, latest = self._newest.newest, self._newest.latest - head.base_offset
+        stays, latest, base = self.rule.stays, self.rule.latest, head.base_offset
         for span in records:
             _, _, delta, _, key, tombstone = span
-            # Without a key nobody can ask for it by key; appends without one are refused.
-            gone = key is None or (tombstone and expired) or head.base_offset + delta < newest(key)
-            if delta > latest or not gone:
+            if base + delta > latest or stays(base + delta, key, tombstone=tombstone, expired=expired):
                 yield span

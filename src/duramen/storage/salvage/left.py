@@ -31,6 +31,7 @@ class LeftLog:
         self.bases: list[int] = []  # the base offsets of its segments
         self.cleaned_offset = 0  # below it, compaction has left gaps
         self.dirty_offset = 0
+        self.superseded_offset = 0
         self.suspect: list[tuple[int, int]] = []  # ranges in which damage lies: a gap there is none of compaction's
         self.read_whole = False  # whether all that its segments hold counts
 
@@ -103,5 +104,6 @@ def cut_left(files: FileSystem, log: LeftLog, end_offset: int) -> None:
     log.start_offset = min(log.start_offset, log.end_offset)
     log.cleaned_offset = min(log.cleaned_offset, log.end_offset)
     log.dirty_offset = min(log.dirty_offset, log.end_offset)
+    log.superseded_offset = min(log.superseded_offset, log.end_offset)
     log.takeovers = {epoch: row for epoch, row in log.takeovers.items() if row.first_offset < end_offset}
     log.known_damage = [(first, min(last, end_offset - 1)) for first, last in log.known_damage if first < end_offset]

@@ -176,6 +176,7 @@ class _Reading:
             self._ordered[log.id] = _Ordered(LeaderEpochCache(state.takeovers), state.end_offset)
             log.known_damage = list(state.damage)
             log.cleaned_offset, log.dirty_offset = state.cleaned_offset, state.dirty_offset
+            log.superseded_offset = state.superseded_offset
             for segment in state.segments:
                 self._sizes[log.id, segment.base_offset, segment.generation] = segment.size
         for log_id in log_ids(self._files):

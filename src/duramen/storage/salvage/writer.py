@@ -49,6 +49,7 @@ class SalvagePlan(NamedTuple):
     cleaned_offset: int = 0
     dirty_offset: int = 0
     suspect: Sequence[tuple[int, int]] = ()
+    superseded_offset: int = 0
 
 
 def plan_of(log: LeftLog) -> SalvagePlan:
@@ -66,6 +67,7 @@ def plan_of(log: LeftLog) -> SalvagePlan:
         log.cleaned_offset,
         log.dirty_offset,
         log.suspect,
+        log.superseded_offset,
     )
 
 
@@ -117,6 +119,7 @@ class _LogWriting:
         self._log.written = True
         self._log.producers.forget_up_to(ANY_ID)
         self._log.cleaned_offset, self._log.dirty_offset = plan.cleaned_offset, plan.dirty_offset
+        self._log.superseded_offset = plan.superseded_offset
         self._log.start_offset = self._log.end_offset = self._log.synced_offset = plan.start_offset
         self._bases = list(plan.bases)[::-1]
         self._takeovers = sorted(plan.takeovers)[::-1]

@@ -257,6 +257,7 @@ def _end_at(log: Log, end_offset: int) -> None:
     log.start_offset = min(log.start_offset, end_offset)
     log.cleaned_offset = min(log.cleaned_offset, end_offset)
     log.dirty_offset = min(log.dirty_offset, end_offset)
+    log.superseded_offset = min(log.superseded_offset, end_offset)
     log.takeovers.cut(end_offset)
     log.damage = [(first, min(last, end_offset - 1)) for first, last in log.damage if first < end_offset]
     log.version += 1
