@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 __all__ = [
+    "AnswerTypeUnavailable",
     "AssignorUnknown",
     "BatchCorrupt",
     "BatchInvalid",
@@ -1050,6 +1051,14 @@ class BodyTooLarge(DuramenError):
     id = "body-too-large"
     safe = "Nothing was done."
     remedy = "Send fewer records in a request."
+
+
+class AnswerTypeUnavailable(DuramenError):
+    """An answer in the format that the header Accept names needs a package that the node does not have."""
+
+    id = "answer-type-unavailable"
+    safe = "Nothing was read."
+    remedy = "Ask for another format, or install what the message names beside the node."
 
 
 class BodyTypeUnsupported(DuramenError):

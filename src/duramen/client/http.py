@@ -34,7 +34,14 @@ def _classes(base: type[DuramenError]) -> dict[str, type[DuramenError]]:
 class HttpExchange:
     """One question and its answer: send `question`, give what comes to `take` until that says True, then `answer`."""
 
-    def __init__(self, address: str, method: str, path: str, document: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        method: str,
+        path: str,
+        document: Mapping[str, object] | None = None,
+        accept: str = "",
+    ) -> None:
         """`address` is HOST:PORT; `path` is quoted. Raises RequestInvalid for a path that HTTP cannot carry."""
         self._address = address
         self._what = f"{method} {path}"
@@ -45,6 +52,8 @@ class HttpExchange:
         headers = [("Host", address), ("Connection", "close"), ("Content-Length", str(len(body)))]
         if document is not None:
             headers.append(("Content-Type", "application/json"))
+        if accept:
+            headers.append(("Accept", accept))
         try:
             head = self._connection.send(h11.Request(method=method, target=path, headers=headers))
         except h11.LocalProtocolError as error:
@@ -151,6 +160,10 @@ class HttpNode:
         """The text that is at `path`."""
         return self._exchange("GET", path, None, timeout_s).content().decode(errors="replace")
 
+    def content(self, path: str, accept: str) -> bytes:
+        """The bytes that are at `path` in a format."""
+        return self._exchange("GET", path, None, HTTP_TIMEOUT_S, accept).content()
+
     def listed(self, path: str, key: str) -> Iterator[Any]:
         """The members of a list that the node gives a page at a time, under `key`."""
         for page in self.pages(path):
@@ -213,9 +226,9 @@ class HttpNode:
         return self._exchange(method, path, document, timeout_s).answer()
 
     def _exchange(
-        self, method: str, path: str, document: Mapping[str, object] | None, timeout_s: float
+        self, method: str, path: str, document: Mapping[str, object] | None, timeout_s: float, accept: str = ""
     ) -> HttpExchange:
-        exchange = HttpExchange(self.address, method, path, document)
+        exchange = HttpExchange(self.address, method, path, document, accept)
         # Never through a proxy: the node is near.
         try:
             connection = socket.create_connection((self.host.strip("[]"), self.port), timeout_s)

@@ -13,7 +13,7 @@ from duramen.keyed.prev import PAGE_RECORDS, MemoryPages, PageStore, Prev
 from duramen.keyed.samples import PositionSample, Samples
 from duramen.keyed.snapshots import SnapshotBounds
 
-__all__ = ["KeyedView", "Read", "VisibleRecords"]
+__all__ = ["KeyedView", "Read", "VisibleRecords", "cut_bits"]
 
 Read = Callable[[int, int], Buffer]
 """Whole batches of the log that hold the offsets `[first, end)`."""
@@ -146,7 +146,7 @@ class KeyedView:
             self.kernel.visible(bits, base, one.runs, one.distances, one.far, BACK)
         for one in self.prev.unwritten(0, at):
             self.kernel.visible(bits, base, one.runs, one.distances, one.far, FORWARD)
-        _cut(bits, base, first, end)
+        cut_bits(bits, base, first, end)
         return VisibleRecords(base, bits)
 
     # -- what may go --------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class KeyedView:
             for low, high in held:
                 for offset in range(max(low, base), min(high, end)):
                     bits[offset - base >> 3] |= 1 << (offset - base & 7)
-        _cut(bits, base, first, end)
+        cut_bits(bits, base, first, end)
         below = 0
         if tombstones is not None and tombstones.position <= self.s0:
             below = tombstones.floor
@@ -195,7 +195,7 @@ class KeyedView:
         self.live.clear(gone, first)
 
 
-def _cut(bits: bytearray, base: int, first: int, end: int) -> None:
+def cut_bits(bits: bytearray, base: int, first: int, end: int) -> None:
     """Clear the bits below `first` and from `end` on, in a window that is no longer than it has to be."""
     if not bits:
         return

@@ -42,6 +42,7 @@ from duramen.spark.read.reader import (
     tasks,
 )
 from duramen.spark.read.selection import Selection, ending, require_order, starting
+from duramen.spark.read.snapshots import SnapshotReader, reads_snapshot
 from duramen.spark.read.splits import Floors, behind_tables, passed_over
 from duramen.spark.read.stream import RefusedStreamReader, StreamReader
 from duramen.spark.read.transaction_boundaries import cut
@@ -94,6 +95,8 @@ class DuramenDataSource(DataSource):
         """For `spark.read`, with `schema`, some of the columns. Raises OptionInvalid."""
         options = _batch_options(self.options, schema)
         _require_own(schema, options)
+        if reads_snapshot(options):
+            return SnapshotReader(options)
         return FilteringReader(options) if _is_handed_filters() else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -95,6 +95,14 @@ _OPTIONS: Final = (
     ReadOption("tableStorage", _SOURCE,
            'How to reach the storage of tables, as JSON: {"s3.endpoint": "http://127.0.0.1:9000"}. What is not said'
            " comes from the environment (AWS_…)."),
+    ReadOption("snapshot", _BATCH,
+           "Read keyed streams as snapshots: each key once, at its newest record, deleted ones left out. true is the"
+           ' newest snapshot; JSON with the offset of each partition, {"0": 17}, is an older one of one stream. The'
+           " options that say where to begin and to end, tier and failOnDataLoss do not go with it.",
+           "false"),
+    ReadOption("server", _BATCH,
+           "Of snapshots: HOST:PORT of a node's HTTP address.",
+           "DURAMEN_SERVER of the driver, else port 9644 of the first of kafka.bootstrap.servers"),
     ReadOption("includeHeaders", _ALL,
            "Whether there is a column `headers`. A sink writes that column where there is one, whatever this says.",
            "false", "flag"),

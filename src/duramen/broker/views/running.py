@@ -383,7 +383,9 @@ class RunningView:
 
     # -- what compaction drops -----------------------------------------------------------------------
 
-    def decide(self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]) -> None:
+    def decide(
+        self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]
+    ) -> None:
         """What of the offsets `[first, end)` may go, as `LogView` says it."""
 
         def job() -> Dropping | None:

@@ -251,7 +251,9 @@ class Superseded(Protocol):
 class LogView(Protocol):
     """The view of a keyed log, which knows what newer records supersede."""
 
-    def decide(self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]) -> None:
+    def decide(
+        self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]
+    ) -> None:
         """What of the offsets `[first, end)` may go; None where the view cannot say so now.
 
         Everything before `first` was cleaned as of `cleaned_as_of`; with None tombstones stay.

@@ -102,7 +102,7 @@ def _operation(route: HttpRoute, schemas: Mapping[Any, Document]) -> Document:
         operation["parameters"] = parameters
     if "body" in types:
         operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schemas[types["body"]]}}}
-    answers = {str(status): _answer(status, types["return"], schemas) for status in route.statuses}
+    answers = {str(status): _answer(status, types["return"], schemas, route.formats) for status in route.statuses}
     for status, problems in _by_status(errors_of(route)).items():
         answers.setdefault(str(status), _refusal(problems, schemas[Problem]))
     operation["responses"] = answers
@@ -120,12 +120,12 @@ def _query_parameter(field: msgspec.structs.FieldInfo) -> Document:
     return parameter
 
 
-def _answer(status: int, type_: Any, schemas: Mapping[Any, Document]) -> Document:
+def _answer(status: int, type_: Any, schemas: Mapping[Any, Document], formats: Iterable[str]) -> Document:
     answer: Document = {"description": HTTPStatus(status).phrase}
     if type_ is Response:
         answer["content"] = {"text/plain": {"schema": {"type": "string"}}}
     elif type_ is not type(None):
-        answer["content"] = {_JSON: {"schema": schemas[type_]}}
+        answer["content"] = {_JSON: {"schema": schemas[type_]}, **{other: {} for other in formats}}
     return answer
 
 

@@ -29,6 +29,7 @@ __all__ = [
 PROBLEM_JSON: Final = "application/problem+json"
 
 STATUS: Final[Mapping[type[DuramenError], int]] = {
+    errors.AnswerTypeUnavailable: 406,
     errors.BatchTooLarge: 413,
     errors.BodyTooLarge: 413,
     errors.BodyTypeUnsupported: 415,

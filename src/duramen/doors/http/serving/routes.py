@@ -7,9 +7,10 @@ struct with a field for each query parameter) and a `body` where it wants them, 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, get_type_hints
+from typing import Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from duramen.base.errors import DuramenError, NodeStarting, StreamNotFound
 from duramen.base.metrics import Metrics
@@ -157,10 +158,14 @@ class HttpRoute:
     statuses: tuple[int, ...] = (200,)
     body_limit_bytes: Callable[[Call], int] = lambda _: LARGEST_BODY_BYTES
     by_body: bool = False
+    formats: tuple[str, ...] = ()
+    """Media types that it answers with besides JSON, where the header Accept names one."""
 
     def types(self) -> Mapping[str, Any]:
         """The types of `query`, `body` and `return`, as far as the handler has them."""
         hints = get_type_hints(self.handler, include_extras=True)
+        if self.formats:
+            hints["return"] = next(one for one in get_args(hints["return"]) if one is not Response)
         return {name: hints[name] for name in ("query", "body", "return") if name in hints}
 
 

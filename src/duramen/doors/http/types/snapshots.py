@@ -7,9 +7,17 @@ from msgspec import Meta
 
 from duramen.doors.http.types.types import MOST_RECORDS, RecordInfo
 
-__all__ = ["SnapshotInfo", "SnapshotPage", "SnapshotPartition", "SnapshotQuery", "SnapshotRecordsQuery"]
+__all__ = [
+    "LARGEST_JSON_BYTES",
+    "SnapshotInfo",
+    "SnapshotPage",
+    "SnapshotPartition",
+    "SnapshotQuery",
+    "SnapshotRecordsQuery",
+]
 
-_LARGEST_PAGE_BYTES = 1024 * 1024
+LARGEST_JSON_BYTES = 1024 * 1024
+_LARGEST_PAGE_BYTES = 16 * 1024 * 1024
 _LARGEST_OFFSET = (1 << 63) - 1
 
 
@@ -53,14 +61,18 @@ class SnapshotRecordsQuery(msgspec.Struct):
     offset: Annotated[
         int, Meta(ge=0, le=_LARGEST_OFFSET, description="Where to go on: the `next` of the answer before")
     ] = 0
+    end: Annotated[int, Meta(ge=0, le=_LARGEST_OFFSET, description="Where to end, if that is before the snapshot")] = (
+        _LARGEST_OFFSET
+    )
     limit: Annotated[int, Meta(ge=1, le=MOST_RECORDS, description="The most records of one answer")] = 100
     max_bytes: Annotated[
         int,
         Meta(
             ge=1, le=_LARGEST_PAGE_BYTES,
-            description="The most bytes of keys, values and headers in one answer; one record comes in any case",
+            description="The most bytes of keys, values and headers in one answer, as JSON at most 1 MiB; one record "
+            "comes in any case. As Arrow or batches: about so many bytes of batches, whatever `limit` says",
         ),
-    ] = _LARGEST_PAGE_BYTES  # fmt: skip
+    ] = LARGEST_JSON_BYTES  # fmt: skip
 
 
 class SnapshotPage(msgspec.Struct):

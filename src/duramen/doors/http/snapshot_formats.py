@@ -1,0 +1,142 @@
+"""Pages of snapshots that are not one JSON document: lines of JSON, Arrow, and record batches as the log has them."""
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from duramen.base.errors import AnswerTypeUnavailable, BatchCorrupt
+from duramen.base.native import is_installed
+from duramen.broker.streams import Stream
+from duramen.codec.batch import batches, records
+from duramen.codec.shown_batches import BATCHES_TYPE, NEXT_OFFSET_HEADER, encode_page
+from duramen.doors.http.snapshot_reads import (
+    ShownBatches,
+    check_still,
+    count_served,
+    next_of,
+    open_window,
+    run_job,
+    shown_batches,
+)
+from duramen.doors.http.snapshot_records import record_page
+from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
+from duramen.service.broker import Broker
+
+__all__ = ["MEDIA_TYPES", "PageFormat", "answer_in"]
+
+_COLUMNS: Final = ("key", "value", "offset", "timestamp", "headers")
+
+
+class PageFormat(Enum):
+    """What a page is answered as, by its media type."""
+
+    JSON = "application/json"
+    NDJSON = "application/x-ndjson"
+    ARROW = "application/vnd.apache.arrow.stream"
+    BATCHES = BATCHES_TYPE
+
+    @classmethod
+    def of(cls, accept: str) -> "PageFormat":
+        """The first of the media types of a header Accept that there is; JSON where there is none."""
+        for entry in accept.split(","):
+            for one in cls:
+                if entry.partition(";")[0].strip().lower() == one.value:
+                    return one
+        return cls.JSON
+
+
+MEDIA_TYPES: Final = tuple(one.value for one in PageFormat if one is not PageFormat.JSON)
+
+
+async def answer_in(wanted: PageFormat, broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> Response:
+    """A page in this format. Raises AnswerTypeUnavailable, and what a page of JSON raises."""
+    if wanted is PageFormat.ARROW:
+        await run_job(broker.store, _require_arrow)
+    window = await open_window(broker, stream, query)
+    if wanted is PageFormat.NDJSON:
+        page = await record_page(broker, stream, window, query)
+        next_offset, count, size = page.next_offset, len(page.records), page.size
+        content = msgspec.json.Encoder().encode_lines(page.records)
+    else:
+        found = await shown_batches(broker.store, window, query.max_bytes)
+        next_offset, count, size = found.next_offset, int.from_bytes(found.bits, "little").bit_count(), found.size
+        write = _as_arrow if wanted is PageFormat.ARROW else _as_batches
+        content = await run_job(broker.store, partial(write, found, stream.decoded_limit_bytes))
+    check_still(window.view, query)
+    count_served(window.view.partition, count, size)
+    following = next_of(query, next_offset)
+    headers = {} if following is None else {NEXT_OFFSET_HEADER: str(following)}
+    return Response(content, 200, headers, wanted.value)
+
+
+def _as_batches(found: ShownBatches, _: int) -> bytes:
+    return encode_page(found.first, found.next_offset, found.base, found.bits, found.pieces)
+
+
+def _require_arrow() -> bool:
+    """Imported in a job: that takes a while the first time. Raises AnswerTypeUnavailable."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise AnswerTypeUnavailable(
+            "the node answers with Arrow where pyarrow is installed beside it: pip install pyarrow, or ask for "
+            f"{PageFormat.NDJSON.value}"
+        ) from None
+    return pa is not None
+
+
+def _as_arrow(found: ShownBatches, limit_bytes: int) -> bytes:
+    """An IPC stream: a record batch for about each MiB that was read."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    types = (pa.binary(), pa.binary(), pa.int64(), pa.timestamp("us", "UTC"), pa.list_(pa.field("element", header)))
+    schema = pa.schema([pa.field(name, type_) for name, type_ in zip(_COLUMNS, types, strict=True)])
+    bits = pa.Array.from_buffers(pa.bool_(), 8 * len(found.bits), [None, pa.py_buffer(bytes(found.bits))])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for rows in _decoded(found, schema, limit_bytes):
+            shown = rows.filter(bits.take(pc.subtract(rows.column("offset"), found.base)))
+            if shown.num_rows:
+                stream.write_batch(pa.RecordBatch.from_arrays([shown.column(name) for name in _COLUMNS], schema=schema))
+    return sink.getvalue().to_pybytes()
+
+
+def _decoded(found: ShownBatches, schema: Any, limit_bytes: int) -> Iterator[Any]:
+    """All records of the batches with offsets that have a bit, as Arrow: natively where that is installed."""
+    import pyarrow as pa
+
+    low, end = found.first, min(found.next_offset, found.base + 8 * len(found.bits))
+    for piece in found.pieces:
+        if not is_installed():
+            yield pa.RecordBatch.from_pylist(list(_rows(piece, low, end, limit_bytes)), schema)
+            continue
+        import duramen_native
+
+        position = 0
+        while position < len(piece):
+            try:
+                position, rows = duramen_native.decode(piece.toreadonly(), position, low, end, list(_COLUMNS))
+            except ValueError as error:
+                raise BatchCorrupt(str(error)) from None
+            if len(rows):
+                yield pa.record_batch(rows)
+
+
+def _rows(piece: memoryview, low: int, end: int, limit_bytes: int) -> Iterable[dict[str, Any]]:
+    for at, head in batches(piece):
+        for record in records(piece[at : at + head.size], limit_bytes=limit_bytes):
+            if low <= record.offset < end:
+                headers = [{"key": name.decode(errors="replace"), "value": value} for name, value in record.headers]
+                yield {
+                    "key": record.key,
+                    "value": record.value,
+                    "offset": record.offset,
+                    "timestamp": 1000 * record.timestamp,
+                    "headers": headers or None,
+                }

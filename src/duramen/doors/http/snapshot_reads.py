@@ -1,0 +1,197 @@
+"""Reading a snapshot's records from the log: which offsets are shown, and whole batches that have some of them."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from duramen.base.errors import StorageFailed
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.broker.views.running import RunningView
+from duramen.codec.batch import batches
+from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
+from duramen.keyed.kernel import Kernel
+from duramen.keyed.native import kernel
+from duramen.keyed.view import VisibleRecords, cut_bits
+from duramen.service.broker import Broker
+from duramen.storage.log.log import Log
+from duramen.storage.scan import read_slice
+from duramen.storage.segment.reader import Blocked
+from duramen.storage.store import Store
+
+__all__ = [
+    "ShownBatches",
+    "ShownWindow",
+    "call_back",
+    "check_still",
+    "count_served",
+    "next_of",
+    "next_shown",
+    "open_window",
+    "read_data",
+    "run_job",
+    "shown_batches",
+]
+
+_WINDOW: Final = 1 << 23  # offsets whose bits are worked out at once: 1 MiB of them
+_READ_BYTES: Final = 1 << 20
+_MOST_READS: Final = 64  # of a page: then what was found is answered
+_STEP: Final = 1 << 16
+
+_T = TypeVar("_T")
+
+
+class ShownWindow(NamedTuple):
+    """What a page is taken from: the offsets `[offset, end)`, of which those in `visible` are shown."""
+
+    view: RunningView
+    visible: VisibleRecords
+    offset: int
+    end: int
+
+    @property
+    def log(self) -> Log:
+        """Where the records are."""
+        return self.view.partition.log
+
+
+class ShownBatches(NamedTuple):
+    """Whole batches, as the log has them, with records that are shown: of `[first, next_offset)`, as `bits` say.
+
+    `bits` begin at the offset `base`.
+    """
+
+    pieces: list[memoryview]
+    size: int
+    first: int
+    next_offset: int
+    base: int
+    bits: bytearray
+
+
+async def open_window(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> ShownWindow:
+    """Where the page that is asked for comes from. Raises SnapshotTooOld, SnapshotNotReached, SnapshotStartOver."""
+    view = broker.views.get(stream, query.partition)
+    offset = max(query.offset, view.partition.log.start_offset)
+    first, end = 0, query.at
+    if query.since is None:
+        first = offset // _WINDOW * _WINDOW
+        end = min(query.at, first + _WINDOW)
+    visible: VisibleRecords = await call_back(lambda done: view.shown(query.at, query.since, first, end, done))
+    return ShownWindow(view, visible, offset, min(end, query.end))
+
+
+def next_of(query: SnapshotRecordsQuery, next_offset: int) -> int | None:
+    """Where to go on; None where these were the last."""
+    return next_offset if next_offset < min(query.at, query.end) else None
+
+
+async def shown_batches(store: Store, window: ShownWindow, max_bytes: int) -> ShownBatches:
+    """About `max_bytes` of batches, at least one where anything is shown. Raises LogDamaged, StorageFailed …"""
+    offset, pieces, size = window.offset, list[memoryview](), 0
+    for _ in range(_MOST_READS):
+        offset = min(next_shown(window.visible, offset), window.end)
+        if offset >= window.end or size >= max_bytes:
+            break
+        data = await read_data(store, window.log, offset, min(_READ_BYTES, max_bytes))
+        found, offset = await run_job(store, partial(_with_shown, kernel(), data, offset, window))
+        pieces += found
+        size += sum(map(len, found))
+    base = window.offset & ~7
+    low = max(0, base - window.visible.base >> 3)
+    base = max(base, window.visible.base)
+    bits = bytearray(window.visible.bits[low : low + max(0, offset - base + 7 >> 3)])
+    first = max(window.offset, base)
+    cut_bits(bits, base, first, min(offset, base + 8 * len(bits)))
+    return ShownBatches(pieces, size, first, max(first, offset), base, bits)
+
+
+def _with_shown(loops: Kernel, data: bytes, offset: int, window: ShownWindow) -> tuple[list[memoryview], int]:
+    """Of whole batches those that have a record from `offset` on that is shown, and the offset behind all of them."""
+    base, bits = window.visible
+    view, found = memoryview(data), list[memoryview]()
+    position, begun = 0, -1
+    while begun < position < len(data):
+        begun = position
+        position, places = loops.filter(data, position, offset, window.end, bits, base)
+        found += [view[first:last] for first, last in places]
+    # What is shown may not be there: a tombstone that compaction has dropped.
+    reached = max((head.next_offset for _, head in batches(data)), default=window.end)
+    return found, max(offset, min(reached, window.end))
+
+
+def check_still(view: RunningView, query: SnapshotRecordsQuery) -> None:
+    """What was read is whole only where compaction was still held back from it."""
+    bounds = view.bounds
+    if query.since is None:
+        bounds.check_snapshot(query.at)
+    else:
+        bounds.check_changes(query.since, query.at)
+
+
+def count_served(partition: Partition, records: int, size: int) -> None:
+    """Count what is answered."""
+    partition.stream.records_out.value += records
+    partition.stream.bytes_out.value += size
+
+
+def next_shown(visible: VisibleRecords, offset: int) -> int:
+    """The first offset from this one on that is shown; one behind all of them where none is."""
+    bits, place = visible.bits, max(0, offset - visible.base)
+    at = place >> 3
+    if at < len(bits) and bits[at] >> (place & 7):
+        byte = bits[at] >> (place & 7)
+        return visible.base + place + (byte & -byte).bit_length() - 1
+    at += 1
+    while at < len(bits):
+        step = bits[at : at + _STEP]
+        skipped = len(step) - len(step.lstrip(b"\0"))
+        if skipped < len(step):
+            byte = step[skipped]
+            return visible.base + 8 * (at + skipped) + (byte & -byte).bit_length() - 1
+        at += len(step)
+    return visible.base + 8 * len(bits)
+
+
+async def read_data(store: Store, log: Log, offset: int, size: int = _READ_BYTES) -> bytes:
+    """Whole batches from the one that holds `offset` on. Raises LogDamaged, OffsetOutOfRange, StorageFailed."""
+    while True:
+        plan = log.plan_read(offset, size)
+        if plan is None:
+            return b""
+        if not isinstance(plan, Blocked):
+            break
+        await _unblocked(store, plan)
+    slice_ = plan
+    return await call_back(lambda done: read_slice(store, slice_, done))
+
+
+async def _unblocked(store: Store, blocked: Blocked) -> None:
+    def ask(done: Callable[[bool | BaseException], None]) -> None:
+        store.unblock(blocked, lambda error: done(True if error is None else error))
+
+    await call_back(ask)
+
+
+async def run_job(store: Store, job: Callable[[], _T]) -> _T:
+    """What a job returns that runs off the event loop."""
+    return await call_back(lambda done: store.run(job, done))
+
+
+async def call_back(ask: Callable[[Callable[[_T | BaseException], None]], object]) -> _T:
+    """What a callback is told. Raises the error that it is told."""
+    future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+
+    def done(result: _T | BaseException) -> None:
+        if future.done():
+            return
+        if isinstance(result, OSError):
+            future.set_exception(StorageFailed(f"reading failed: {result}"))
+        elif isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    ask(done)
+    return await future
