@@ -12,8 +12,9 @@ _PARTS: Final = 4
 
 
 def memory_share_bytes(limit_bytes: int) -> int:
-    """What one of the large holders (requests; batches not yet in segments) may hold of `memory.limit.bytes`.
+    """What one of the large holders may hold of `memory.limit.bytes`.
 
-    A quarter; less where the limit is so small that what the process itself takes leaves no room for that.
+    Those are requests, batches that are not yet in segments, and views of keyed streams. A quarter; less where the
+    limit is so small that what the process itself takes leaves no room for that.
     """
     return min(limit_bytes // _PARTS, (limit_bytes - _RESIDENT_BYTES) // _SMALLEST_PARTS)

@@ -20,10 +20,11 @@ from duramen.keyed.prev import PAGE_RECORDS, PageFacts, PageStore
 from duramen.keyed.samples import PositionSample
 from duramen.keyed.view import KeyedView
 
-__all__ = ["LogPositions", "ViewCheckpoint", "decode", "encode", "newest", "problem", "restore"]
+__all__ = ["CRC_END", "LogPositions", "ViewCheckpoint", "decode", "encode", "newest", "problem", "restore"]
 
 _MAGIC: Final = b"DURKEY01"
-_HEAD_BYTES: Final = 12
+CRC_END: Final = 12
+"""Where the checksum ends, which is of all that follows."""
 _PIECE_BYTES: Final = 1 << 20
 
 _Range = tuple[int, int]
@@ -95,12 +96,12 @@ def encode(view: KeyedView, log: LogPositions, generation: int) -> bytes:
 def decode(content: Buffer) -> ViewCheckpoint:
     """The checkpoint. Raises CheckpointInvalid where it is cut off, damaged or another version's."""
     view = memoryview(content).toreadonly().cast("B")
-    if len(view) < _HEAD_BYTES or bytes(view[:8]) != _MAGIC:
+    if len(view) < CRC_END or bytes(view[:8]) != _MAGIC:
         raise CheckpointInvalid("this is no checkpoint of a view")
-    if crc32c(view[_HEAD_BYTES:]) != int.from_bytes(view[8:_HEAD_BYTES], "little"):
+    if crc32c(view[CRC_END:]) != int.from_bytes(view[8:CRC_END], "little"):
         raise CheckpointInvalid("the checkpoint of a view does not match its checksum")
     try:
-        found = _decoder.decode(view[_HEAD_BYTES:])
+        found = _decoder.decode(view[CRC_END:])
     except (msgspec.DecodeError, ValueError) as error:
         raise CheckpointInvalid(f"the checkpoint of a view is damaged: {error}") from None
     if (

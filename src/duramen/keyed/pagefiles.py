@@ -6,18 +6,37 @@
 Every call is blocking but for `get` of what was just put: they are made in jobs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import Buffer, FileSystem
+from duramen.codec.crc import crc32c
+from duramen.keyed.checkpoint import CRC_END
+from duramen.keyed.prev import PAGE_CRC_END
 from duramen.storage.io import write_all
 
-__all__ = ["PageFiles", "read_checkpoints", "remove_checkpoints", "write_checkpoint"]
+__all__ = [
+    "GENERATIONS",
+    "PageDamaged",
+    "PageFiles",
+    "check_files",
+    "read_checkpoints",
+    "remove_checkpoints",
+    "write_checkpoint",
+]
 
 _PREFIX: Final = "prev-"
 _CHECKPOINTS: Final = ("view.0", "view.1")
 _LARGEST_PAGE_BYTES: Final = 64 << 20
+_CHECK_BYTES: Final = 256 << 10
+
+GENERATIONS: Final = len(_CHECKPOINTS)
+"""So many saves replace every checkpoint that there is."""
+
+
+class PageDamaged(CheckpointInvalid):
+    """A page is not what was written."""
 
 
 class PageFiles:
@@ -89,6 +108,34 @@ def read_checkpoints(files: FileSystem, directory: str) -> list[Buffer | None]:
         else:
             found.append(file.read(0, file.size()))
     return found
+
+
+def check_files(files: FileSystem, directory: str) -> Iterator[int]:
+    """Compare everything with its checksum, some at a time; yields how many bytes that were.
+
+    Raises CheckpointInvalid, PageDamaged. What is removed meanwhile is passed over.
+    """
+    for name in files.names(directory) if files.exists(directory) else ():
+        if name in _CHECKPOINTS:
+            yield from _check(files, f"{directory}/{name}", CRC_END, CheckpointInvalid)
+        elif name.startswith(_PREFIX):
+            yield from _check(files, f"{directory}/{name}", PAGE_CRC_END, PageDamaged)
+
+
+def _check(files: FileSystem, path: str, start: int, error: type[CheckpointInvalid]) -> Iterator[int]:
+    """The checksum is before `start`, and of all that follows."""
+    try:
+        file = files.open(path, read_only=True)
+    except FileNotFoundError:
+        return
+    size = file.size()
+    head, crc = bytes(file.read(0, start)), 0
+    for position in range(start, size, _CHECK_BYTES):
+        crc = crc32c(file.read(position, min(_CHECK_BYTES, size - position)), crc)
+        file.forget(position, _CHECK_BYTES)
+        yield min(_CHECK_BYTES, size - position)
+    if size <= start or crc != int.from_bytes(head[start - 4 :], "little"):
+        raise error(f"{path} does not match its checksum")
 
 
 def remove_checkpoints(files: FileSystem, directory: str) -> None:

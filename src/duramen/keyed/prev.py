@@ -19,9 +19,11 @@ from duramen.base.ports import Buffer
 from duramen.codec.crc import crc32c
 from duramen.keyed.counting import OWN
 
-__all__ = ["PAGE_RECORDS", "Entries", "MemoryPages", "PageFacts", "PageStore", "Prev"]
+__all__ = ["PAGE_CRC_END", "PAGE_RECORDS", "Entries", "MemoryPages", "PageFacts", "PageStore", "Prev"]
 
 PAGE_RECORDS: Final = 1 << 16
+PAGE_CRC_END: Final = 4
+"""Where the checksum of a page ends, which is of all that follows."""
 
 _FOREVER: Final = (1 << 63) - 1
 _HEAD: Final = struct.Struct("<IIII")

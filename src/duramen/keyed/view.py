@@ -87,6 +87,10 @@ class KeyedView:
                 self._apply(data, piece.start, self.position, _FOREVER, OWN, stop=piece.stop)
             self.position = max(self.position, piece.next_offset)
 
+    def pass_over(self, offset: int) -> None:
+        """What is left before the offset is lost for good: the view goes on there."""
+        self.position = max(self.position, offset)
+
     def _apply(self, data: Buffer, position: int, first: int, end: int, at: int, *, stop: int) -> int:
         view = memoryview(data).toreadonly().cast("B")[:stop]
         while position < stop:

@@ -12,6 +12,7 @@ from uuid import UUID
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ids import METADATA_STREAM_ID, Position, StreamId
+from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, Randomness, StateStore, ViewStore, Worker
 from duramen.base.settings import Settings
@@ -148,7 +149,10 @@ class Broker:
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
             metrics, report,
         )  # fmt: skip
-        self.views = KeyedViews(self.streams, store, ports.clock, deadlines, ports.randomness, report, alone=alone)
+        self.views = KeyedViews(
+            self.streams, store, ports.clock, deadlines, ports.randomness, report, alone=alone,
+            limit_bytes=memory_share_bytes(settings.integer("memory.limit.bytes")),
+        )  # fmt: skip
         self._transaction_log = TransactionLog(store, ports.clock)
         self.internal_streams = InternalStreams(
             self.create_stream, settings, self._offsets, self._transaction_log, StateStream(self.streams)
@@ -517,7 +521,14 @@ class Broker:
         except DuramenError as error:
             done(error)
             return
-        self.membership.ask(ConfigureStream(name, changes, whole), settled(done))
+
+        def checked(error: DuramenError | None) -> None:
+            if error is None:
+                self.membership.ask(ConfigureStream(name, changes, whole), settled(done))
+            else:
+                done(error)
+
+        self.views.check_keys(name, changes, checked)
 
     def alter_quotas(self, entity: Entity, changes: Sequence[tuple[str, float | None]], done: Done) -> None:
         """Change the quotas of a user, a client or both; None removes one."""

@@ -1,6 +1,6 @@
 """Views of keyed streams at work on a node: snapshots are states that existed, whatever happens to the node."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -36,8 +36,8 @@ State = dict[bytes, bytes]
 class Keyed:
     """A node with a keyed stream, and what was acknowledged in it."""
 
-    def __init__(self, seed: int = 0, **config: Any) -> None:
-        self.hand = ManualBroker(SETTINGS, seed=seed)
+    def __init__(self, seed: int = 0, *, settings: Mapping[str, object] | None = None, **config: Any) -> None:
+        self.hand = ManualBroker({**SETTINGS, **(settings or {})}, seed=seed)
         self.hand.create("users", keyed="true", **{**QUICK, **config})
         self.written: list[tuple[bytes, bytes | None]] = []
 
@@ -295,7 +295,14 @@ def test_what_transactions_wrote_before_the_stream_was_keyed_counts_at_their_mar
 def test_a_node_of_a_cluster_refuses_keyed_streams() -> None:
     hand = ManualBroker()
     views = KeyedViews(
-        hand.broker.streams, hand.store, hand.clock, hand.deadlines, hand.randomness, hand.reports.append, alone=False
+        hand.broker.streams,
+        hand.store,
+        hand.clock,
+        hand.deadlines,
+        hand.randomness,
+        hand.reports.append,
+        alone=False,
+        limit_bytes=1 << 30,
     )
     with pytest.raises(ConfigInvalid, match="alone"):
         views.check_config({"keyed": "TRUE"})

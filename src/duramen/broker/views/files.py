@@ -1,15 +1,24 @@
 """A view on its way to the disk and back: what the jobs of one view do with its files. Blocking."""
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import FileSystem
 from duramen.keyed.checkpoint import LogPositions, encode, newest, restore
 from duramen.keyed.kernel import Kernel
-from duramen.keyed.pagefiles import PageFiles, read_checkpoints, remove_checkpoints, write_checkpoint
+from duramen.keyed.pagefiles import (
+    GENERATIONS,
+    PageDamaged,
+    PageFiles,
+    check_files,
+    read_checkpoints,
+    remove_checkpoints,
+    write_checkpoint,
+)
 from duramen.keyed.view import KeyedView
 
-__all__ = ["VIEWS_DIRECTORY", "LoadedView", "ViewFiles"]
+__all__ = ["GENERATIONS", "VIEWS_DIRECTORY", "FileProblem", "LoadedView", "ViewFiles"]
 
 VIEWS_DIRECTORY: Final = "keyed"
 
@@ -21,6 +30,13 @@ class LoadedView(NamedTuple):
     wrong: list[str]
 
 
+class FileProblem(NamedTuple):
+    """A file of a view that is not what was written: a page, or a checkpoint."""
+
+    what: str
+    in_page: bool
+
+
 class ViewFiles:
     """The files of one view: pages, and a checkpoint of two generations."""
 
@@ -30,6 +46,7 @@ class ViewFiles:
         self._pages: PageFiles | None = None
         self._generation = 0
         self._needed = 0  # the first page that the checkpoint before needs
+        self._checking: Iterator[int] | None = None
 
     def load(self, kernel: Kernel, log: LogPositions, secret: bytes, *, anew: bool) -> LoadedView:
         """The view as the newest sound checkpoint has it, else an empty one from the log's start on."""
@@ -63,6 +80,22 @@ class ViewFiles:
         next_page, written, _ = view.prev.state()
         self._pages.sweep(self._needed, next_page)
         self._needed = written[0].number if written else next_page
+
+    def check(self) -> FileProblem | int:
+        """Check some more of what lies there; returns how many bytes that were, 0 at the end of a round."""
+        if self._checking is None:
+            self._checking = check_files(self._files, self.directory)
+        try:
+            checked = next(self._checking, 0)
+        except PageDamaged as error:
+            self._checking = None
+            return FileProblem(str(error), in_page=True)
+        except CheckpointInvalid as error:
+            self._checking = None
+            return FileProblem(str(error), in_page=False)
+        if not checked:
+            self._checking = None
+        return checked
 
     def remove(self) -> None:
         """Remove everything: the checkpoints durably first, as a loss of power brings back what it likes."""

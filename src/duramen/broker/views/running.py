@@ -6,23 +6,21 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.deadlines import Deadline, Deadlines
-from duramen.base.errors import CheckpointInvalid, DuramenError
+from duramen.base.errors import CheckpointInvalid, DuramenError, LogDamaged, SnapshotNotReached
 from duramen.base.ports import Buffer, Clock
 from duramen.broker.partition import Partition
-from duramen.broker.views.files import LoadedView, ViewFiles
+from duramen.broker.views.dropping import ViewDecisions
+from duramen.broker.views.files import GENERATIONS, FileProblem, LoadedView, ViewFiles
+from duramen.broker.views.reading import read_batches
 from duramen.keyed.checkpoint import LogPositions
-from duramen.keyed.dropping import Dropping, next_s0, tombstone_bound
+from duramen.keyed.dropping import next_s0
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.keyed.view import KeyedView, VisibleRecords
-from duramen.storage.planning.compaction import Superseded
-from duramen.storage.scan import read_slice
-from duramen.storage.segment.reader import Blocked
 from duramen.storage.store import Store
 
 __all__ = ["RunningView", "ViewFacts", "ViewParts", "ViewTimes"]
 
-_READ_BYTES: Final = 1 << 20
 _SAMPLE_MS: Final = 1000
 _SAVE_MS: Final = 60_000
 _SAVE_RECORDS: Final = 5_000_000
@@ -47,6 +45,8 @@ class ViewParts(NamedTuple):
     deadlines: Deadlines
     kernel: Kernel
     report: Callable[[str], None]
+    crowded: Callable[[], str]
+    """Why no view may grow now; empty where there is room."""
 
 
 class ViewFacts(NamedTuple):
@@ -102,10 +102,15 @@ class RunningView:
         self._shown: deque[tuple[tuple[int, int | None, int, int], VisibleRecords]] = deque(maxlen=_SHOWN)
         self._waiting: list[tuple[int, Callable[[], None]]] = []
 
+    @property
+    def _name(self) -> str:
+        return f"partition {self.partition.index} of {self.partition.stream.name}"
+
     def start(self) -> None:
         """Restore the view, or build it from the log."""
         self.partition.log.view_floor = self.partition.log.whole_from
-        self.partition.log.view = self
+        log, clock = self.partition.log, self._parts.clock
+        log.view = ViewDecisions(self.ask, log, clock, lambda: self._times.delete_retention_ms)
         self.partition.waiting[self._advanced] = None
         self._load(anew=False)
 
@@ -217,37 +222,30 @@ class RunningView:
         self._go_on()
 
     def _go_on(self) -> None:
-        view = self._view
+        view, log = self._view, self.partition.log
         if self._closed or self._reading or view is None or self._retry is not None:
             return
-        if view.position >= self.partition.log.high_watermark:
+        if view.position >= log.high_watermark:
             self._settle()
             return
+        crowded = self._parts.crowded()
+        if crowded:
+            self._stand(crowded)
+            return
         self._reading = True
-        self._read(view.position, self._apply)
+        behind = log.behind_lost(view.position)
+        if behind > view.position:
+            self._pass_over(view, min(behind, log.high_watermark))
+        else:
+            read_batches(self._parts.store, log, view.position, self._apply)
         self._arm(_SAMPLE_MS)
 
-    def _read(self, offset: int, take: Callable[[bytes | DuramenError | OSError], None]) -> None:
-        """Read whole batches from the one that holds `offset` on."""
-        try:
-            plan = self.partition.log.plan_read(offset, _READ_BYTES)
-        except DuramenError as error:
-            take(error)
-            return
-        if plan is None:
-            take(b"")
-        elif isinstance(plan, Blocked):
-            self._parts.store.unblock(plan, partial(self._unblocked, offset, take))
-        else:
-            read_slice(self._parts.store, plan, take)
-
-    def _unblocked(
-        self, offset: int, take: Callable[[bytes | DuramenError | OSError], None], error: BaseException | None
-    ) -> None:
-        if error is None:
-            self._read(offset, take)
-        else:
-            take(error if isinstance(error, OSError) else OSError(str(error)))
+    def _pass_over(self, view: KeyedView, behind: int) -> None:
+        self._parts.report(
+            f"the view of {self._name} passes over offsets {view.position} to {behind - 1}, which a start has lost:"
+            " snapshots may show older records of the keys that were written there"
+        )
+        self._do(partial(view.pass_over, behind), partial(self._applied, b""))
 
     def _apply(self, data: bytes | DuramenError | OSError) -> None:
         if not isinstance(data, bytes):
@@ -283,7 +281,9 @@ class RunningView:
             self._reading = False
             self._failed(result)
         elif isinstance(result, _Needed):
-            self._read(result.first, partial(self._take_held, result.first, data))
+            read_batches(
+                self._parts.store, self.partition.log, result.first, partial(self._take_held, result.first, data)
+            )
         else:
             self._reading = False
             self.facts = self.facts._replace(problem="")
@@ -292,6 +292,8 @@ class RunningView:
     def _take_held(
         self, first: int, data: bytes | DuramenError | OSError, found: bytes | DuramenError | OSError
     ) -> None:
+        if isinstance(found, LogDamaged) and self.partition.log.behind_lost(first) > first:
+            found = b""
         if isinstance(found, bytes):
             self._held[first] = found
             self._apply(data)
@@ -308,10 +310,15 @@ class RunningView:
             return
         if not isinstance(error, DuramenError | OSError):
             raise error
-        if self.facts.problem != str(error):
-            where = f"partition {self.partition.index} of {self.partition.stream.name}"
-            self._parts.report(f"the view of {where} stands still, and is tried again each minute: {error}")
-        self.facts = self.facts._replace(problem=str(error))
+        at = "" if self._view is None else f"snapshots end at {self._view.position}: "
+        self._stand(f"{at}{error}")
+
+    def _stand(self, problem: str) -> None:
+        if self._retry is not None:
+            return
+        if self.facts.problem != problem:
+            self._parts.report(f"the view of {self._name} stands still, and is tried again each minute: {problem}")
+        self.facts = self.facts._replace(problem=problem)
         self._retry = self._parts.deadlines.at(self._parts.clock.monotonic_ms() + _RETRY_MS, self._try_again)
 
     def _try_again(self) -> None:
@@ -381,24 +388,15 @@ class RunningView:
         else:
             self._go_on()
 
-    # -- what compaction drops -----------------------------------------------------------------------
+    # -- what others do with it ----------------------------------------------------------------------
 
-    def decide(
-        self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]
-    ) -> None:
-        """What of the offsets `[first, end)` may go, as `LogView` says it."""
+    def ask(self, job: Callable[[KeyedView], T], done: Callable[[T | None], None]) -> None:
+        """Run a job on the view; `done` gets None where it is not there or has failed."""
 
-        def job() -> Dropping | None:
-            view, now_ms = self._view, self._parts.clock.wall_ms()
-            if view is None or view.s0 < self.partition.log.whole_from:
-                return None
-            tombstones = None
-            if cleaned_as_of is not None:
-                retention_ms = self._times.delete_retention_ms
-                tombstones = tombstone_bound(view.samples, now_ms, retention_ms, view.s0, [cleaned_as_of])
-            return view.dropping(first, tombstones, end)
+        def run() -> T | None:
+            return None if self._view is None else job(self._view)
 
-        def ended(result: Dropping | BaseException | None) -> None:
+        def ended(result: T | BaseException | None) -> None:
             if isinstance(result, BaseException):
                 self._failed(result)
                 done(None)
@@ -408,20 +406,30 @@ class RunningView:
         if self._closed:
             done(None)
         else:
-            self._do(job, ended)
+            self._do(run, ended)
 
-    def dropped(self, decided: Superseded, kept: bytearray) -> None:
-        """Forget the keys whose tombstones went."""
+    def step(self, done: Callable[[int], None]) -> None:
+        """Check some more of its files, as `Scrubbed` says it. Those that are damaged are written anew."""
 
-        def job() -> None:
-            view = self._view
-            if view is None or not isinstance(decided, Dropping):
-                return
-            gone = decided.gone(kept)
-            if any(gone):
-                view.forget(gone, decided.base)
+        def ended(result: FileProblem | int | BaseException) -> None:
+            if isinstance(result, FileProblem):
+                self._mend(result)
+            elif isinstance(result, BaseException):
+                self._parts.report(f"the files of the view of {self._name} cannot be checked: {result}")
+            done(result if isinstance(result, int) else 0)
 
-        self._do(job, lambda result: self._failed(result) if isinstance(result, BaseException) else None)
+        if self._closed or self._view is None:
+            done(0)
+        else:
+            self._do(self._files.check, ended)
+
+    def _mend(self, problem: FileProblem) -> None:
+        self._parts.report(f"a file of the view of {self._name} is damaged, and is made again: {problem.what}")
+        if problem.in_page:
+            self._load(anew=True)
+            return
+        for _ in range(GENERATIONS):
+            self._do(self._save, self._was_saved)
 
     # -- what is asked -------------------------------------------------------------------------------
 
@@ -470,6 +478,7 @@ class RunningView:
         def ended(result: VisibleRecords | BaseException) -> None:
             if isinstance(result, CheckpointInvalid):
                 self._failed(result)
+                result = SnapshotNotReached(f"the view of {self._name} is built anew: a file of it is damaged")
             done(result)
 
         self._do(job, ended)

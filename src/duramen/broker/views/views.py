@@ -1,17 +1,19 @@
 """The views of the keyed streams of a node that is alone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from duramen.base.catalogue_keyed import KEYED
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import ConfigInvalid, NodeStopping, RequestInvalid, StreamNotKeyed
+from duramen.base.errors import ConfigInvalid, DuramenError, NodeStopping, RequestInvalid, StreamNotKeyed
 from duramen.base.ports import Clock, Randomness
+from duramen.base.units import format_bytes
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.broker.views.files import VIEWS_DIRECTORY, ViewFiles
 from duramen.broker.views.running import RunningView, ViewParts, ViewTimes
+from duramen.broker.views.unkeyed import UnkeyedSearch
 from duramen.keyed.hashing import SECRET_BYTES
 from duramen.keyed.native import kernel
 from duramen.storage.store import Store
@@ -34,7 +36,10 @@ class KeyedViews:
         report: Callable[[str], None],
         *,
         alone: bool,
+        limit_bytes: int,
     ) -> None:
+        """All views together take at most `limit_bytes` of memory, and what the last piece of a log adds to it."""
+        self._streams = streams
         self._store = store
         self._clock = clock
         self._deadlines = deadlines
@@ -44,6 +49,8 @@ class KeyedViews:
         self._running: dict[str, RunningView] = {}
         self._closing: set[str] = set()
         self._stopping = False
+        self._limit_bytes = limit_bytes
+        store.scrubber.others = self.running
         if alone:
             streams.listeners.append(self._changed)
 
@@ -64,6 +71,35 @@ class KeyedViews:
         if self._stopping:
             raise NodeStopping("the node is stopping")
         raise StreamNotKeyed(f"stream {stream.name} has no view: its durability is memory")
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all of them take."""
+        return sum(view.facts.memory_bytes for view in self._running.values())
+
+    def _crowded(self) -> str:
+        taken = self.memory_bytes
+        if taken < self._limit_bytes:
+            return ""
+        return (
+            f"the views of keyed streams take {format_bytes(taken)}, and {format_bytes(self._limit_bytes)} of"
+            " memory.limit.bytes are for them: raise it"
+        )
+
+    def running(self) -> Sequence[RunningView]:
+        """All there are."""
+        return list(self._running.values())
+
+    def check_keys(
+        self, name: str, config: Mapping[str, str | None], done: Callable[[DuramenError | None], None]
+    ) -> None:
+        """Look for records without a key where this config makes a stream keyed; `done` gets ConfigInvalid, or None."""
+        stream = self._streams.find(name)
+        wanted = (config.get(KEYED) or "").strip().lower() == "true"
+        if stream is None or stream.keyed or not wanted:
+            done(None)
+        else:
+            UnkeyedSearch(stream, self._store, done).start()
 
     def check_config(self, config: Mapping[str, str | None]) -> None:
         """Raise ConfigInvalid where a stream is to be keyed and cannot be here."""
@@ -131,7 +167,7 @@ class KeyedViews:
             self._changed(stream)
 
     def _start(self, name: str, stream: Stream, partition: Partition, times: ViewTimes) -> None:
-        parts = ViewParts(self._store, self._clock, self._deadlines, kernel(), self._report)
+        parts = ViewParts(self._store, self._clock, self._deadlines, kernel(), self._report, self._crowded)
         files = ViewFiles(self._store.files, f"{VIEWS_DIRECTORY}/{name}")
         secret = self._randomness.token(SECRET_BYTES)
         self._running[name] = view = RunningView(partition, stream.id.bytes, files, secret, times, parts)

@@ -129,11 +129,18 @@ class ReadableLog:
             self._windows.clear()
         return plan
 
-    def plan_skip(self, offset: int) -> int | Blocked:
-        """Where to read on after LogDamaged at `offset`: the offset after what is lost, at most the end."""
+    def behind_lost(self, offset: int) -> int:
+        """The offset, or the one behind what a start has lost there for good."""
         for first, last in self.damage:
             if first <= offset <= last:
                 return last + 1
+        return offset
+
+    def plan_skip(self, offset: int) -> int | Blocked:
+        """Where to read on after LogDamaged at `offset`: the offset after what is lost, at most the end."""
+        behind = self.behind_lost(offset)
+        if behind > offset:
+            return behind
         plan = self._plan_skip(offset)
         if not isinstance(plan, Blocked):
             self._windows.clear()

@@ -1,14 +1,15 @@
 """The scrubber: reads what lies synced in segments, at a limited rate, and checks every CRC of it.
 
-Round after round through all logs, segment by segment, in steps in the worker's `read` lane. What is damaged is
-quarantined as if a reader had found it; an index that is damaged is made again from its segment. It remembers nothing
-over a restart. What the operating system has in memory stays there, and nothing else takes its place.
+Round after round through all logs, segment by segment, in steps in the worker's `read` lane, and then through `others`,
+which mend themselves. What is damaged is quarantined as if a reader had found it; an index that is damaged is made
+again from its segment. It remembers nothing over a restart. What the operating system has in memory stays there, and
+nothing else takes its place.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.metrics import Metrics
@@ -24,10 +25,17 @@ from duramen.storage.segment.quarantine import Quarantine
 from duramen.storage.segment.reader import open_index
 from duramen.storage.segment.segment import Segment
 
-__all__ = ["Scrubber"]
+__all__ = ["Scrubbed", "Scrubber"]
 
 _STEP_BYTES: Final = 4 * BLOCK_BYTES
 _FIRST_MS: Final = 60_000  # after the start: there is enough to do then
+
+
+class Scrubbed(Protocol):
+    """Something beside the logs that is checked at the end of each round."""
+
+    def step(self, done: Callable[[int], None]) -> None:
+        """Check some more of it; `done` gets how many bytes that were, 0 once there is no more."""
 
 
 class _Quiet:
@@ -107,6 +115,8 @@ class Scrubber:
         self._round: list[Log] = []  # logs of this round that are left, the next one last
         self._after = -1  # the base offset of the segment of that log that was looked at last
         self._running = False
+        self._others: list[Scrubbed] = []  # of this round that are left
+        self.others: Callable[[], Iterable[Scrubbed]] = tuple
 
     def start(self, bytes_per_second: int, interval_ms: int) -> None:
         """Read so much a second from now on, and begin a round at most once in `interval_ms`; 0 bytes: never."""
@@ -131,6 +141,21 @@ class Scrubber:
         self._after = -1
         self._go_on()
 
+    def _go_on_with_others(self) -> None:
+        """Those that are gone meanwhile say that there is nothing left of them."""
+        if not self._running:
+            return
+        if not self._others:
+            self._end()
+            return
+        self._others[-1].step(self._stepped_other)
+
+    def _stepped_other(self, size: int) -> None:
+        self._bytes_total.value += size
+        if not size:
+            self._others.pop()
+        self._later(size * 1000 // self._bytes_per_second + 1, self._go_on_with_others)
+
     def _end(self) -> None:
         self._rounds_total.value += 1
         self._later(max(1, self._began_ms + self._interval_ms - self._clock.monotonic_ms()), self._begin)
@@ -142,7 +167,8 @@ class Scrubber:
             return
         found = self._next()
         if found is None:
-            self._end()
+            self._others = list(self.others())
+            self._go_on_with_others()
             return
         log, segment = found
         self._after = segment.base_offset
