@@ -56,8 +56,8 @@ def judge(
     keep_tombstones: bool = False,
 ) -> BatchVerdict:  # fmt: skip
     cleaner = Cleaner(
-        ByKey(newest), now_ms=now_ms, delete_retention_ms=retention_ms, transactions=transactions or FinishedTransactions(),
-        last_batches=last_batches or {}, keep_tombstones=keep_tombstones,
+        ByKey(newest), now_ms=now_ms, delete_retention_ms=retention_ms,
+        transactions=transactions or FinishedTransactions(), last_batches=last_batches or {}, keep_tombstones=keep_tombstones,
     )  # fmt: skip
     return decide(cleaner, batch, last=last)
 
@@ -213,7 +213,11 @@ def test_aborted_records_go_and_their_marker_once_nothing_is_left_of_them() -> N
 
 def test_a_commit_marker_stays_while_records_of_its_transaction_do() -> None:
     cleaner = Cleaner(
-        ByKey(Newest({b"a": 0}, 9)), now_ms=NOW, delete_retention_ms=0, transactions=FinishedTransactions(), last_batches={}
+        ByKey(Newest({b"a": 0}, 9)),
+        now_ms=NOW,
+        delete_retention_ms=0,
+        transactions=FinishedTransactions(),
+        last_batches={},
     )
     decide(cleaner, keyed((b"a", b"1"), producer=3, attributes=TRANSACTIONAL))
     verdict = decide(cleaner, marker(1, 1, 3, horizon=0))

@@ -134,6 +134,45 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric("duramen_log_bytes", "gauge", "Bytes of a partition's record batches.", ("stream", "partition")),
     Metric(
+        "duramen_view_keys",
+        "gauge",
+        "Keys of a partition of a keyed stream, deleted ones included until compaction has dropped their tombstones.",
+        ("stream", "partition"),
+    ),
+    Metric(
+        "duramen_view_superseded_records",
+        "gauge",
+        "Records of a partition of a keyed stream that newer ones supersede and that snapshots may still show, as of"
+        " a second ago.",
+        ("stream", "partition"),
+    ),
+    Metric(
+        "duramen_view_position",
+        "gauge",
+        "The offset before which everything is in the view of a partition of a keyed stream: its newest snapshot.",
+        ("stream", "partition"),
+    ),
+    Metric(
+        "duramen_view_lag_records",
+        "gauge",
+        "Records that are committed and not yet in the view, counted by offsets.",
+        ("stream", "partition"),
+    ),
+    Metric(
+        "duramen_view_oldest_snapshot",
+        "gauge",
+        "The offset of the oldest snapshot that can be read of a partition of a keyed stream (S0).",
+        ("stream", "partition"),
+    ),
+    Metric("duramen_view_memory_bytes", "gauge", "Memory that a view takes.", ("stream", "partition")),
+    Metric("duramen_view_bytes_per_key", "gauge", "That memory by keys.", ("stream", "partition")),
+    Metric(
+        "duramen_view_stands",
+        "gauge",
+        "1 while a view cannot go on, because of damage or for want of memory; the node's log says why.",
+        ("stream", "partition"),
+    ),
+    Metric(
         "duramen_share_records_total",
         "counter",
         "Records of share groups by what happened to them: acquired, accepted, released, rejected, or expired, because "

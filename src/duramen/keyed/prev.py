@@ -18,6 +18,7 @@ from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.crc import crc32c
 from duramen.keyed.counting import OWN
+from duramen.keyed.kernel import NOTHING
 
 __all__ = ["PAGE_CRC_END", "PAGE_RECORDS", "Entries", "MemoryPages", "PageFacts", "PageStore", "Prev"]
 
@@ -39,13 +40,17 @@ class Entries(NamedTuple):
 
 
 class PageFacts(NamedTuple):
-    """What is known of a written page without reading it; what counts in it counts at `first` to `last`."""
+    """What is known of a written page without reading it; what counts in it counts at `first` to `last`.
+
+    `superseding` are those of its records that supersede one.
+    """
 
     number: int
     first: int
     last: int
     lowest: int
     records: int
+    superseding: int = 0
 
 
 class PageStore(Protocol):
@@ -116,7 +121,11 @@ class _Page:
 
     def facts(self, number: int) -> PageFacts:
         lowest = min(run.first for run in self.runs)
-        return PageFacts(number, self.runs[0].counts_first, self.runs[-1].counts_last, lowest, self.records)
+        first, last = self.runs[0].counts_first, self.runs[-1].counts_last
+        return PageFacts(number, first, last, lowest, self.records, self.superseding())
+
+    def superseding(self) -> int:
+        return self.records - self.room[: self.records].tolist().count(NOTHING)
 
     def encode(self) -> bytes:
         runs = array("q", [field for run in self.runs for field in run])
@@ -160,6 +169,10 @@ class Prev:
     def records(self) -> int:
         """How many records it has."""
         return self._page.records + sum(page.records for page in self._written)
+
+    def superseding(self) -> int:
+        """How many of its records supersede one: so many are superseded, and kept for snapshots."""
+        return self._page.superseding() + sum(page.superseding for page in self._written)
 
     @property
     def memory_bytes(self) -> int:

@@ -178,7 +178,9 @@ class Broker:
         )  # fmt: skip
         self.listing = Listing(self.membership, self.groups, self.streams, store, self.caller, self.bounds)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
-        self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
+        self.measures = Measures(
+            self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics, self.views
+        )
         store.when_failed(lambda error: report(str(error)))
         store.when_late(LateDeletions(self.streams, report).deleted)
         self.node_configs = NodeConfigs(settings, self.membership, self.node_id, report)

@@ -1,16 +1,32 @@
 """What of the broker's metrics is computed when somebody asks: it costs nothing while nobody does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
 
 from duramen.base.metrics import Metrics, Sample
 from duramen.base.ports import Clock
 from duramen.broker.streams import BrokerStreams, Stream
+from duramen.broker.views.running import RunningView
+from duramen.broker.views.views import KeyedViews
 from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import Lags
 from duramen.coordinators.transaction.coordinator import Transactions
 from duramen.storage.log.log import Log
 
 __all__ = ["Measures"]
+
+
+_OF_VIEWS: Final[Mapping[str, Callable[[RunningView], float]]] = {
+    "keys": lambda view: view.facts.keys,
+    "superseded_records": lambda view: view.facts.superseded,
+    "position": lambda view: view.facts.position,
+    "lag_records": lambda view: view.lag,
+    "oldest_snapshot": lambda view: view.bounds.s0,
+    "memory_bytes": lambda view: view.facts.memory_bytes,
+    "bytes_per_key": lambda view: round(view.facts.bytes_per_key, 1),
+    "stands": lambda view: bool(view.facts.problem),
+}
 
 
 class Measures:
@@ -24,18 +40,22 @@ class Measures:
         lags: Lags,
         clock: Clock,
         metrics: Metrics,
+        views: KeyedViews,
     ) -> None:
         self._streams = streams
         self._groups = groups
         self._transactions = transactions
         self._clock = clock
         self._lags = lags
+        self._views = views
         metrics.compute("duramen_records_in_total", lambda: self._of_streams(lambda stream: stream.records_in.value))
         metrics.compute("duramen_bytes_in_total", lambda: self._of_streams(lambda stream: stream.bytes_in.value))
         metrics.compute("duramen_records_out_total", lambda: self._of_streams(lambda stream: stream.records_out.value))
         metrics.compute("duramen_bytes_out_total", lambda: self._of_streams(lambda stream: stream.bytes_out.value))
         metrics.compute("duramen_log_start_offset", lambda: self._of_logs(lambda log: log.start_offset))
         metrics.compute("duramen_log_end_offset", lambda: self._of_logs(lambda log: log.high_watermark))
+        for name, value in _OF_VIEWS.items():
+            metrics.compute(f"duramen_view_{name}", partial(self._of_views, value))
         metrics.compute("duramen_log_bytes", lambda: self._of_logs(Log.size_bytes))
         metrics.compute("duramen_transactions_open", lambda: [((), len(transactions.open_since_ms()))])
         metrics.compute("duramen_transaction_longest_open_seconds", self._longest_open)
@@ -71,3 +91,10 @@ class Measures:
         for stream in self._ordered():
             for partition in list(stream.partitions):
                 yield (stream.name, str(partition.index)), value(partition.log)
+
+    def _of_views(self, value: Callable[[RunningView], float]) -> Iterator[Sample]:
+        for stream in self._ordered():
+            for partition in list(stream.partitions) if stream.keyed else ():
+                view = self._views.find(partition, stream)
+                if view is not None:
+                    yield (stream.name, str(partition.index)), value(view)

@@ -9,6 +9,7 @@ from duramen.base.catalogue import BROKER
 from duramen.base.errors import SnapshotNotReached
 from duramen.base.memory import memory_share_bytes
 from duramen.base.settings import Settings
+from duramen.keyed.view import VisibleRecords
 from duramen.sim.broker import CallbackResult
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.storage.log.log import Log
@@ -59,11 +60,10 @@ def test_a_view_that_stands_behind_damage_goes_on() -> None:
 
 
 def offsets(keyed: Keyed, at: int) -> list[int]:
-    answer: CallbackResult[object] = CallbackResult()
+    answer: CallbackResult[VisibleRecords] = CallbackResult()
     keyed.view.shown(at, None, 0, at, answer)
     keyed.hand.settle()
-    found = answer.value
-    return found.offsets()  # type: ignore[attr-defined]
+    return answer.value.offsets()
 
 
 def test_a_view_before_damage_says_what_is_missing_and_goes_on_once_it_is_repaired() -> None:

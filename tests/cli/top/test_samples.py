@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.cli.top.samples import between, parse
+from duramen.cli.top.screen import render
 
 LABELS = st.dictionaries(
     st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]))
@@ -49,6 +50,22 @@ def test_rates_and_lag() -> None:
     assert {one["name"]: one["records_in_per_s"] for one in said["streams"]} == {"s": 100.0, "new": 25.0}
     assert said["syncs"] == {"per_s": 50.0, "mean_ms": 1.0, "p99_ms": 1.98}
     assert said["groups"] == [{"id": "g", "stream": "s", "lag_records": 7, "lag_seconds": 2.5}]
+
+
+def test_views() -> None:
+    at = '{stream="s",partition="10"}'
+    said = between(
+        parse("", 1.0),
+        parse(f"duramen_view_position{at} 7\nduramen_view_keys{at} 3\nduramen_view_bytes_per_key{at} 25.5\n", 2.0),
+    )
+    assert said["views"] == [
+        {
+            "stream": "s", "partition": 10, "keys": 3, "superseded_records": None, "oldest_snapshot": None,
+            "position": 7, "lag_records": None, "memory_bytes": None, "bytes_per_key": 25,
+        }
+    ]  # fmt: skip
+    assert "BYTES/KEY" in render(said, "here", None, None)
+    assert "BYTES/KEY" not in render(between(parse("", 0.0), parse("", 1.0)), "here", None, None)
 
 
 def test_a_node_that_was_started_again_counts_from_zero() -> None:

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+from tests.cli.command import run
 from tests.clients import CONFLUENT, Record, until
 from tests.doors.http.conftest import Ask
 
@@ -161,3 +162,19 @@ def test_a_histogram_s_buckets_add_up(name: str) -> None:
     assert len(buckets) == len(BOUNDS[name]) + 1
     assert [s.value for s in family.samples if s.name == f"{name}_count"] == [4] == buckets[-1:]
     assert all(sample.labels[label] == label.upper() for sample in family.samples for label in labels)
+
+
+def test_the_view_of_a_keyed_stream(node: NodeProcess, ask: Ask, stream_name: str) -> None:
+    ask("POST", "/v1/streams", {"name": stream_name, "partitions": 1, "config": {"keyed": True}})
+    wishes = [{"key": f"k{number % 5}", "value": "v"} for number in range(20)]
+    ask("POST", f"/v1/streams/{stream_name}/records", {"records": wishes})
+    place = {"stream": stream_name, "partition": "0"}
+    until(lambda: _value(_scrape(node), "duramen_view_superseded_records", **place) == 15)
+    series = _scrape(node)
+    wanted = {"keys": 5, "position": 20, "lag_records": 0, "oldest_snapshot": 0, "stands": 0}
+    assert {name: _value(series, f"duramen_view_{name}", **place) for name in wanted} == wanted
+    memory = _value(series, "duramen_view_memory_bytes", **place)
+    assert _value(series, "duramen_view_bytes_per_key", **place) == round(memory / 5, 1) > 0
+    described = run("stream", "describe", stream_name, server=node.http).out.splitlines()
+    (at,) = (at for at, line in enumerate(described) if line.startswith("VIEW OF"))
+    assert described[at + 1].split()[:7] == ["0", "0", "20", "0", "0", "5", "15"]

@@ -49,8 +49,10 @@ def of_lines(content: bytes) -> list[Row]:
 
 def of_arrow(content: bytes) -> list[Row]:
     table = pa.ipc.open_stream(content).read_all()
-    rows = table.set_column(3, "timestamp", table.column("timestamp").cast(pa.int64())).to_pylist()
-    return [(row["offset"], row["key"], row["value"], row["timestamp"] // 1000) for row in rows]
+    return [
+        (row["offset"], row["key"], row["value"], round(row["timestamp"].timestamp() * 1000))
+        for row in table.to_pylist()
+    ]
 
 
 def of_batches(content: bytes) -> list[Row]:

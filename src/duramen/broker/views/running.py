@@ -50,7 +50,10 @@ class ViewParts(NamedTuple):
 
 
 class ViewFacts(NamedTuple):
-    """What is said of a view: offsets, how many keys it knows, its records above S0, memory, and why it stands."""
+    """What is said of a view: offsets, how many keys it knows, its records above S0, memory, and why it stands.
+
+    `superseded`, of those records, was counted when time was kept last.
+    """
 
     position: int = 0
     s0: int = 0
@@ -59,6 +62,12 @@ class ViewFacts(NamedTuple):
     records: int = 0
     memory_bytes: int = 0
     problem: str = ""
+    superseded: int = 0
+
+    @property
+    def bytes_per_key(self) -> float:
+        """Memory of the table and all else, by keys."""
+        return self.memory_bytes / self.keys if self.keys else 0.0
 
 
 class _Needed(Exception):
@@ -97,6 +106,7 @@ class RunningView:
         self._deadline: Deadline | None = None
         self._retry: Deadline | None = None
         self._sampled = self._saved = -1
+        self._superseded = 0
         self._saved_ms = 0
         self._held: dict[int, bytes] = {}
         self._shown: deque[tuple[tuple[int, int | None, int, int], VisibleRecords]] = deque(maxlen=_SHOWN)
@@ -172,7 +182,7 @@ class RunningView:
             return
         self.facts = ViewFacts(
             view.position, view.s0, view.horizon, len(view.latest), view.prev.records, view.memory_bytes,
-            self.facts.problem,
+            self.facts.problem, self._superseded,
         )  # fmt: skip
         if not self._closed:
             self.partition.log.view_floor = view.s0
@@ -353,6 +363,7 @@ class RunningView:
         view, now_ms = self._keyed_view(), self._parts.clock.wall_ms()
         view.sample(now_ms)
         self._sampled = view.position
+        self._superseded = view.prev.superseding()
         wanted = view.samples.as_of(now_ms - self._times.snapshot_retention_ms).position
         view.raise_s0(next_s0(view.s0, wanted, None, view.position))
         self._raise_horizon(view, now_ms)
@@ -445,6 +456,11 @@ class RunningView:
         for entry in [entry for entry in self._waiting if everybody or entry[0] <= position]:
             self._waiting.remove(entry)
             entry[1]()
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are committed and not applied."""
+        return max(0, self.partition.log.high_watermark - self.facts.position)
 
     @property
     def bounds(self) -> SnapshotBounds:

@@ -85,6 +85,7 @@ def print_stream(stream: Mapping[str, Any], *, in_cluster: bool) -> None:
     for key, value in sorted(stream["config"].items()):
         click.echo(f"Config      {key}={value}")
     _print_partitions(parts, in_cluster=in_cluster)
+    _print_views(parts)
     _print_damaged(parts)
     _print_late(parts)
     _print_floors(parts)
@@ -114,6 +115,27 @@ def _placed(part: Mapping[str, Any]) -> tuple[str, str, str]:
     leader = "-" if part["leader"] is None else str(part["leader"])
     replicas, in_sync = (",".join(map(str, part[field])) for field in ("replicas", "in_sync"))
     return leader, replicas, in_sync
+
+
+def _print_views(parts: Sequence[Mapping[str, Any]]) -> None:
+    views = [(part["partition"], part["view"]) for part in parts if part.get("view")]
+    if not views:
+        return
+    click.echo()
+    rows = [
+        (
+            *(str(one) for one in (at, view["oldest"], view["position"], view["lag"], view["horizon"], view["keys"])),
+            str(view["superseded"]),
+            format_bytes(view["memory_bytes"]),
+            f"{view['bytes_per_key']:.0f}",
+        )
+        for at, view in views
+    ]
+    header = ("VIEW OF", "OLDEST", "NEWEST", "LAG", "CHANGES SINCE", "KEYS", "SUPERSEDED", "MEMORY", "BYTES/KEY")
+    print_table(header, rows, right=range(len(header)))
+    for at, view in views:
+        if view["problem"]:
+            click.echo(f"The view of partition {at} stands still: {view['problem']}")
 
 
 def _print_damaged(parts: Sequence[Mapping[str, Any]]) -> None:

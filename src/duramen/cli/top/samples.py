@@ -11,6 +11,10 @@ _LINE: Final = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s
 _LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPE: Final = re.compile(r"\\(.)")
 
+_OF_VIEWS: Final = (
+    "keys", "superseded_records", "oldest_snapshot", "position", "lag_records", "memory_bytes", "bytes_per_key",
+)  # fmt: skip
+
 _Labels = tuple[tuple[str, str], ...]
 
 
@@ -103,6 +107,7 @@ def between(before: MetricsSample, after: MetricsSample) -> dict[str, Any]:
         "wal_bytes": _whole(after.total("duramen_wal_bytes")),
         "streams": _streams(both),
         "groups": _groups(after),
+        "views": _views(after),
     }
 
 
@@ -167,6 +172,18 @@ def _groups(after: MetricsSample) -> list[dict[str, Any]]:
             "lag_seconds": _rounded(seconds.get((group, stream))),
         }
         for (group, stream), lag in sorted(records.items())
+    ]
+
+
+def _views(after: MetricsSample) -> list[dict[str, Any]]:
+    fields = {name: after.by(f"duramen_view_{name}", "stream", "partition") for name in _OF_VIEWS}
+    return [
+        {
+            "stream": stream,
+            "partition": int(partition),
+            **{name: _whole(values.get((stream, partition))) for name, values in fields.items()},
+        }
+        for stream, partition in sorted(fields["position"], key=lambda at: (at[0], int(at[1])))
     ]
 
 

@@ -11,8 +11,10 @@ __all__ = ["render"]
 
 _STREAM_HEADER: Final = ("STREAM", "REC/S IN", "BYTES/S IN", "REC/S OUT", "BYTES/S OUT", "SIZE")
 _GROUP_HEADER: Final = ("GROUP", "STREAM", "LAG RECORDS", "LAG TIME")
+_VIEW_HEADER: Final = ("VIEW", "PARTITION", "KEYS", "SUPERSEDED", "OLDEST", "NEWEST", "LAG", "MEMORY", "BYTES/KEY")
 _RATES: Final = ("records_in_per_s", "bytes_in_per_s", "records_out_per_s", "bytes_out_per_s")
 _MOST_NODES: Final = 9
+_MOST_VIEWS: Final = 6
 _HEADINGS: Final = 4
 """Two blank lines and two headers."""
 
@@ -23,6 +25,10 @@ def render(document: Mapping[str, Any], address: str, width: int | None, height:
     nodes = [health_row(one) for one in document.get("nodes", ())]
     if nodes:
         summary += ["", *_limited(HEALTH_HEADER, nodes, _MOST_NODES, HEALTH_RIGHT, width)]
+    views = sorted(document.get("views", ()), key=lambda one: one["lag_records"] or 0, reverse=True)
+    if views:
+        rows = [_view_row(one) for one in views]
+        summary += ["", *_limited(_VIEW_HEADER, rows, _MOST_VIEWS, range(1, len(_VIEW_HEADER)), width)]
     streams, groups = list(document["streams"]), list(document["groups"])
     streams.sort(key=lambda one: sum(one[rate] or 0 for rate in _RATES), reverse=True)
     groups.sort(key=lambda one: one["lag_records"] or 0, reverse=True)
@@ -97,6 +103,17 @@ def _stream_row(stream: Mapping[str, Any]) -> tuple[str, ...]:
         _rate(stream["records_out_per_s"]),
         _size(stream["bytes_out_per_s"]),
         _size(stream["log_bytes"]),
+    )
+
+
+def _view_row(view: Mapping[str, Any]) -> tuple[str, ...]:
+    counts = ("keys", "superseded_records", "oldest_snapshot", "position", "lag_records")
+    return (
+        view["stream"],
+        str(view["partition"]),
+        *(_rate(view[name]) for name in counts),
+        _size(view["memory_bytes"]),
+        _rate(view["bytes_per_key"]),
     )
 
 

@@ -100,8 +100,8 @@ def _view(broker: Broker, stream: Stream, partition: Partition) -> ViewInfo | No
         return None
     facts, bounds = view.facts, view.bounds
     return ViewInfo(
-        facts.position, max(0, partition.log.high_watermark - facts.position), bounds.s0, bounds.horizon, facts.keys,
-        facts.records, facts.memory_bytes, facts.problem,
+        facts.position, view.lag, bounds.s0, bounds.horizon, facts.keys,
+        facts.records, facts.superseded, facts.memory_bytes, round(facts.bytes_per_key, 1), facts.problem,
     )  # fmt: skip
 
 

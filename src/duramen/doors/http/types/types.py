@@ -209,7 +209,8 @@ class ViewInfo(msgspec.Struct):
     """The view of a partition of a keyed stream: everything below `position` is applied, `lag` records are not.
 
     Snapshots can be read from `oldest` to `position`, changes since snapshots from `horizon` on. `keys` counts
-    deleted ones too, `records` those since `oldest`. `problem`: why the view stands still; empty where it does not.
+    deleted ones until compaction has dropped their tombstones, `records` those since `oldest`, of which so many have
+    `superseded` others. `problem`: why the view stands still; empty where it does not.
     """
 
     position: int
@@ -218,7 +219,9 @@ class ViewInfo(msgspec.Struct):
     horizon: int
     keys: int
     records: int
+    superseded: int
     memory_bytes: int
+    bytes_per_key: float
     problem: str
 
 
