@@ -299,7 +299,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 def content_text(answer: Mapping[str, Any]) -> str:
     """What a body is."""
     return ", ".join(
-        schema_text(content["schema"]) if media.endswith("json") else media
+        schema_text(content["schema"]) if media.endswith("/json") else media
         for media, content in answer.get("content", {}).items()
     )
 

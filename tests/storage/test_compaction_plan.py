@@ -57,7 +57,8 @@ def judge(
 ) -> BatchVerdict:  # fmt: skip
     cleaner = Cleaner(
         ByKey(newest), now_ms=now_ms, delete_retention_ms=retention_ms,
-        transactions=transactions or FinishedTransactions(), last_batches=last_batches or {}, keep_tombstones=keep_tombstones,
+        transactions=transactions or FinishedTransactions(), last_batches=last_batches or {},
+        keep_tombstones=keep_tombstones,
     )  # fmt: skip
     return decide(cleaner, batch, last=last)
 
