@@ -7,7 +7,7 @@ Every call is blocking but for `get` of what was just put: they are made in jobs
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import Buffer, FileSystem
@@ -18,7 +18,7 @@ from duramen.storage.io import write_all
 
 __all__ = [
     "GENERATIONS",
-    "PageDamaged",
+    "CheckedPart",
     "PageFiles",
     "check_files",
     "read_checkpoints",
@@ -35,8 +35,12 @@ GENERATIONS: Final = len(_CHECKPOINTS)
 """So many saves replace every checkpoint that there is."""
 
 
-class PageDamaged(CheckpointInvalid):
-    """A page is not what was written."""
+class CheckedPart(NamedTuple):
+    """So many bytes of a file were looked at; `damaged` is its path where it is not what was written."""
+
+    size: int
+    damaged: str = ""
+    in_page: bool = False
 
 
 class PageFiles:
@@ -110,19 +114,16 @@ def read_checkpoints(files: FileSystem, directory: str) -> list[Buffer | None]:
     return found
 
 
-def check_files(files: FileSystem, directory: str) -> Iterator[int]:
-    """Compare everything with its checksum, some at a time; yields how many bytes that were.
-
-    Raises CheckpointInvalid, PageDamaged. What is removed meanwhile is passed over.
-    """
+def check_files(files: FileSystem, directory: str) -> Iterator[CheckedPart]:
+    """Compare everything with its checksum, some at a time. What is removed meanwhile is passed over."""
     for name in files.names(directory) if files.exists(directory) else ():
         if name in _CHECKPOINTS:
-            yield from _check(files, f"{directory}/{name}", CRC_END, CheckpointInvalid)
+            yield from _check(files, f"{directory}/{name}", CRC_END, in_page=False)
         elif name.startswith(_PREFIX):
-            yield from _check(files, f"{directory}/{name}", PAGE_CRC_END, PageDamaged)
+            yield from _check(files, f"{directory}/{name}", PAGE_CRC_END, in_page=True)
 
 
-def _check(files: FileSystem, path: str, start: int, error: type[CheckpointInvalid]) -> Iterator[int]:
+def _check(files: FileSystem, path: str, start: int, *, in_page: bool) -> Iterator[CheckedPart]:
     """The checksum is before `start`, and of all that follows."""
     try:
         file = files.open(path, read_only=True)
@@ -133,9 +134,9 @@ def _check(files: FileSystem, path: str, start: int, error: type[CheckpointInval
     for position in range(start, size, _CHECK_BYTES):
         crc = crc32c(file.read(position, min(_CHECK_BYTES, size - position)), crc)
         file.forget(position, _CHECK_BYTES)
-        yield min(_CHECK_BYTES, size - position)
+        yield CheckedPart(min(_CHECK_BYTES, size - position))
     if size <= start or crc != int.from_bytes(head[start - 4 :], "little"):
-        raise error(f"{path} does not match its checksum")
+        yield CheckedPart(start, path, in_page)
 
 
 def remove_checkpoints(files: FileSystem, directory: str) -> None:

@@ -130,11 +130,11 @@ def test_the_scrubber_finds_damaged_files_of_views_and_they_are_made_again(kind:
     keyed.produce(*((b"k%d" % (number % 50), b"v") for number in range(more)))
     keyed.hand.restart()
     scrub(keyed)
-    assert not any("damaged" in report for report in keyed.hand.reports)
+    assert not any("written again" in report for report in keyed.hand.reports)
     path = names(keyed.hand.files, kind)[0]
     keyed.hand.files.corrupt(path, 100)
     scrub(keyed)
-    assert [path in report for report in keyed.hand.reports if "is damaged, and is made again" in report] == [True]
+    assert [path in report for report in keyed.hand.reports if "is written again" in report] == [True]
     keyed.hand.reports.clear()
     scrub(keyed)
     assert keyed.hand.reports == []

@@ -8,8 +8,7 @@ from duramen.base.ports import FileSystem
 from duramen.keyed.checkpoint import LogPositions, encode, newest, restore
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.pagefiles import (
-    GENERATIONS,
-    PageDamaged,
+    CheckedPart,
     PageFiles,
     check_files,
     read_checkpoints,
@@ -18,7 +17,7 @@ from duramen.keyed.pagefiles import (
 )
 from duramen.keyed.view import KeyedView
 
-__all__ = ["GENERATIONS", "VIEWS_DIRECTORY", "FileProblem", "LoadedView", "ViewFiles"]
+__all__ = ["VIEWS_DIRECTORY", "LoadedView", "ViewFiles"]
 
 VIEWS_DIRECTORY: Final = "keyed"
 
@@ -30,13 +29,6 @@ class LoadedView(NamedTuple):
     wrong: list[str]
 
 
-class FileProblem(NamedTuple):
-    """A file of a view that is not what was written: a page, or a checkpoint."""
-
-    what: str
-    in_page: bool
-
-
 class ViewFiles:
     """The files of one view: pages, and a checkpoint of two generations."""
 
@@ -46,7 +38,7 @@ class ViewFiles:
         self._pages: PageFiles | None = None
         self._generation = 0
         self._needed = 0  # the first page that the checkpoint before needs
-        self._checking: Iterator[int] | None = None
+        self._checking: Iterator[CheckedPart] | None = None
 
     def load(self, kernel: Kernel, log: LogPositions, secret: bytes, *, anew: bool) -> LoadedView:
         """The view as the newest sound checkpoint has it, else an empty one from the log's start on."""
@@ -81,19 +73,12 @@ class ViewFiles:
         self._pages.sweep(self._needed, next_page)
         self._needed = written[0].number if written else next_page
 
-    def check(self) -> FileProblem | int:
-        """Check some more of what lies there; returns how many bytes that were, 0 at the end of a round."""
+    def check(self) -> CheckedPart:
+        """Check some more of what lies there; no bytes at the end of a round, which damage ends too."""
         if self._checking is None:
             self._checking = check_files(self._files, self.directory)
-        try:
-            checked = next(self._checking, 0)
-        except PageDamaged as error:
-            self._checking = None
-            return FileProblem(str(error), in_page=True)
-        except CheckpointInvalid as error:
-            self._checking = None
-            return FileProblem(str(error), in_page=False)
-        if not checked:
+        checked = next(self._checking, CheckedPart(0))
+        if not checked.size or checked.damaged:
             self._checking = None
         return checked
 

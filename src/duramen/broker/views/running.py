@@ -10,11 +10,12 @@ from duramen.base.errors import CheckpointInvalid, DuramenError, LogDamaged, Sna
 from duramen.base.ports import Buffer, Clock
 from duramen.broker.partition import Partition
 from duramen.broker.views.dropping import ViewDecisions
-from duramen.broker.views.files import GENERATIONS, FileProblem, LoadedView, ViewFiles
+from duramen.broker.views.files import LoadedView, ViewFiles
 from duramen.broker.views.reading import read_batches
 from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.dropping import next_s0
 from duramen.keyed.kernel import Kernel
+from duramen.keyed.pagefiles import GENERATIONS, CheckedPart
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.keyed.view import KeyedView, VisibleRecords
 from duramen.storage.store import Store
@@ -422,21 +423,23 @@ class RunningView:
     def step(self, done: Callable[[int], None]) -> None:
         """Check some more of its files, as `Scrubbed` says it. Those that are damaged are written anew."""
 
-        def ended(result: FileProblem | int | BaseException) -> None:
-            if isinstance(result, FileProblem):
-                self._mend(result)
-            elif isinstance(result, BaseException):
+        def ended(result: CheckedPart | BaseException) -> None:
+            if isinstance(result, BaseException):
                 self._parts.report(f"the files of the view of {self._name} cannot be checked: {result}")
-            done(result if isinstance(result, int) else 0)
+                done(0)
+                return
+            if result.damaged:
+                self._mend(result)
+            done(0 if result.damaged else result.size)
 
         if self._closed or self._view is None:
             done(0)
         else:
             self._do(self._files.check, ended)
 
-    def _mend(self, problem: FileProblem) -> None:
-        self._parts.report(f"a file of the view of {self._name} is damaged, and is made again: {problem.what}")
-        if problem.in_page:
+    def _mend(self, part: CheckedPart) -> None:
+        self._parts.report(f"{part.damaged} does not match its checksum: the view of {self._name} is written again")
+        if part.in_page:
             self._load(anew=True)
             return
         for _ in range(GENERATIONS):

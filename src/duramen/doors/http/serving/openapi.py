@@ -125,7 +125,10 @@ def _answer(status: int, type_: Any, schemas: Mapping[Any, Document], formats: I
     if type_ is Response:
         answer["content"] = {"text/plain": {"schema": {"type": "string"}}}
     elif type_ is not type(None):
-        answer["content"] = {_JSON: {"schema": schemas[type_]}, **{other: {} for other in formats}}
+        answer["content"] = {
+            _JSON: {"schema": schemas[type_]},
+            **{other: {"schema": {"type": "string"}} for other in formats},
+        }
     return answer
 
 
