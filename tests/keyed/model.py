@@ -7,7 +7,7 @@ from typing import NamedTuple
 from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, encode, header, records, stamp
-from duramen.codec.batch_filter import body, rebuild, spans
+from duramen.codec.batch_filter import RecordSpan, body, rebuild, spans
 from duramen.codec.markers import encode_marker
 from duramen.keyed.dropping import next_s0, tombstone_bound
 from duramen.keyed.hashing import SIPHASH, HashKey, siphash
@@ -18,6 +18,7 @@ from duramen.keyed.plain import PLAIN, apply_hashed
 from duramen.keyed.prev import MemoryPages, PageStore
 from duramen.keyed.vectors import VECTORS
 from duramen.keyed.view import KeyedView, VisibleRecords
+from duramen.storage.planning.compaction import BySupersession
 
 SECRET = b"0123456789abcdef"
 BASE = (1 << 23) - 40
@@ -202,27 +203,26 @@ class World:
         bound = tombstone_bound(
             self.view.samples, self.now_ms, tombstones_ms, self.view.s0, self.cleaned_as_of[:number]
         )
-        dropping = self.view.dropping(first, bound)
-        gone = bytearray(1 << 12)
+        end = header(self.segments[number + 1][0]).base_offset
+        dropping = self.view.dropping(first, bound, end)
+        rule = BySupersession(dropping, keep_tombstones=self.chance.random() < 0.1)
         for at, batch in enumerate(segment):
             head = header(batch)
             if head.attributes & CONTROL:
                 continue
             data = body(batch, head)
             every = list(spans(data, head.records))
-            kept = [
-                one for one in every if dropping.stays(head.base_offset + one.offset_delta, tombstone=one.tombstone)
-            ]
+            kept = [one for one in every if self._stays(rule, head.base_offset + one.offset_delta, one)]
             segment[at] = rebuild(head, data, kept)
-            for one in every:
-                offset = head.base_offset + one.offset_delta
-                if one not in kept:
-                    self.dropped.add(offset)
-                    if one.tombstone:
-                        gone[offset - BASE >> 3] |= 1 << (offset - BASE & 7)
+            self.dropped |= {head.base_offset + one.offset_delta for one in every if one not in kept}
         self.cleaned_as_of[number] = self.view.s0
+        gone = dropping.gone(rule.kept)
         if forget and any(gone):
-            self.view.forget(gone, BASE)
+            self.view.forget(gone, dropping.base)
+
+    @staticmethod
+    def _stays(rule: BySupersession, offset: int, span: RecordSpan) -> bool:
+        return offset > rule.latest or rule.stays(offset, span.key, tombstone=span.tombstone, expired=False)
 
     def goes_on_with(self, view: KeyedView) -> None:
         """Another view takes over; S0 and the horizon are known from elsewhere."""
