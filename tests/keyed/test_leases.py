@@ -6,7 +6,7 @@ import pytest
 
 from duramen.base.errors import SnapshotLeaseExpired, SnapshotLeaseNotFound
 from duramen.keyed.dropping import Dropping, next_s0, tombstone_bound
-from duramen.keyed.leases import Lease, Leases, held_bytes
+from duramen.keyed.leases import Lease, Leases
 from duramen.keyed.samples import PositionSample, Samples
 
 
@@ -22,9 +22,10 @@ def test_the_oldest_lease_holds_back() -> None:
             name = chance.choice(sorted(model))
             assert leases.remove(name) == model.pop(name)
         over = {name for name, lease in model.items() if lease.expires_ms <= now_ms}
-        assert {lease.lease_id for lease in leases.expire(now_ms)} == over
+        assert leases.next_end_ms() == min((lease.expires_ms for lease in model.values()), default=None)
+        assert {lease.lease_id for lease in leases.over(now_ms)} == over
         for name in over:
-            del model[name]
+            leases.expire(name, model.pop(name).expires_ms)
         for partition in (0, 1):
             expected = min((lease.positions[partition] for lease in model.values()), default=None)
             assert leases.oldest(partition) == expected
@@ -40,17 +41,14 @@ def test_a_lease_that_is_over_says_since_when() -> None:
     for _ in range(2):
         with pytest.raises(SnapshotLeaseExpired, match="ended 3 s ago"):
             leases.get("a", 4000)
-        leases.expire(4000)
+        leases.expire("a", 1000)
     with pytest.raises(SnapshotLeaseNotFound, match="there is no lease b"):
         leases.get("b", 0)
-    leases.forget(1001)
+    assert (leases.expired(1000), leases.expired(1001), leases.first_expired_ms()) == ([], ["a"], 1000)
+    leases.forget("a")
+    assert leases.empty
     with pytest.raises(SnapshotLeaseNotFound):
         leases.get("a", 4000)
-
-
-def test_a_lease_says_how_much_it_holds() -> None:
-    leases = [Lease("old", {0: 5, 1: 9}, 0), Lease("new", {0: 20}, 0)]
-    assert held_bytes(leases, {0: 20, 1: 10}, lambda _, first, end: 100 * (end - first)) == {"old": 1600, "new": 0}
 
 
 def test_s0_never_falls_and_passes_nobody() -> None:

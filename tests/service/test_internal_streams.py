@@ -16,7 +16,7 @@ class Creating:
     def __init__(self) -> None:
         self.asked: list[Done] = []
         self.keeper = SimpleNamespace(ready=False)
-        self.streams = InternalStreams(self._create, Settings(BROKER), self.keeper, self.keeper, self.keeper)
+        self.streams = InternalStreams(self._create, Settings(BROKER), *[self.keeper] * 4)
 
     def _create(self, wish: Definition, done: Done, *, idempotent: bool) -> None:
         assert idempotent

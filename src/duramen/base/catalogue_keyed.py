@@ -9,7 +9,8 @@ __all__ = ["CLEANUP_POLICY", "KEYED", "STREAM_SETTINGS", "keyed_problem"]
 
 KEYED: Final = "keyed"
 CLEANUP_POLICY: Final = "cleanup.policy"
-_HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 60 * _MINUTE_MS
 
 # fmt: off
 STREAM_SETTINGS: Final = (
@@ -22,6 +23,10 @@ STREAM_SETTINGS: Final = (
             "How long a snapshot of a keyed stream can be read after its records were superseded: compaction keeps "
             "what a snapshot of that age shows.",
             scope="stream", dynamic=True, unit="ms", minimum=0),
+    Setting("snapshot.lease.ms", "integer", 10 * _MINUTE_MS,
+            "How long a lease holds a snapshot of a keyed stream open unless it is renewed. Meanwhile compaction keeps "
+            "what the snapshot shows, however old it is.",
+            scope="stream", dynamic=True, unit="ms", minimum=1000, maximum=7 * 24 * 60 * _MINUTE_MS),
 )
 # fmt: on
 

@@ -98,6 +98,7 @@ __all__ = [
     "ShareSessionEpochInvalid",
     "ShareSessionLimitReached",
     "ShareSessionNotFound",
+    "SnapshotCut",
     "SnapshotLeaseExpired",
     "SnapshotLeaseNotFound",
     "SnapshotNotReached",
@@ -398,6 +399,14 @@ class ShareSessionNotFound(DuramenError):
     id = "share-session-not-found"
     safe = "What the consumer held is delivered again."
     remedy = "Open a new share session; clients do so by themselves."
+
+
+class SnapshotCut(DuramenError):
+    """A snapshot has records that the stream has lost since, as to a power failure."""
+
+    id = "snapshot-cut"
+    safe = "Nothing was read; repeating gives the same answer."
+    remedy = "Drop the state and read a whole snapshot."
 
 
 class SnapshotLeaseExpired(DuramenError):

@@ -1,29 +1,35 @@
 """Leases: snapshots that somebody holds open. Each has an end; the oldest one holds S0 back. Pure."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import NamedTuple
 
 from duramen.base.errors import SnapshotLeaseExpired, SnapshotLeaseNotFound
 
-__all__ = ["Lease", "Leases", "held_bytes"]
+__all__ = ["Lease", "Leases"]
 
 
 class Lease(NamedTuple):
-    """A snapshot that is held open until `expires_ms`: one position for each partition."""
+    """A snapshot that is held open until `expires_ms`: one position for each partition.
+
+    `epochs`: the leader epoch of the record before each position, -1 where none is.
+    """
 
     lease_id: str
     positions: Mapping[int, int]
     expires_ms: int
+    opened_ms: int = 0
+    epochs: Mapping[int, int] = MappingProxyType({})
 
 
 class Leases:
-    """The leases of a stream; of those that have ended it is known when, until `forget`."""
+    """The leases of a stream; of those that have expired it is known when, until `forget`."""
 
     def __init__(self) -> None:
         self._open: dict[str, Lease] = {}
-        self._ended: dict[str, int] = {}
+        self._expired: dict[str, int] = {}
         self._by_end: list[tuple[int, str]] = []
         self._by_position: dict[int, list[tuple[int, str]]] = {}
 
@@ -33,7 +39,7 @@ class Leases:
     def put(self, lease: Lease) -> None:
         """A lease is opened, or goes on."""
         self.remove(lease.lease_id)
-        self._ended.pop(lease.lease_id, None)
+        self._expired.pop(lease.lease_id, None)
         self._open[lease.lease_id] = lease
         heappush(self._by_end, (lease.expires_ms, lease.lease_id))
         for partition, position in lease.positions.items():
@@ -42,14 +48,25 @@ class Leases:
     def get(self, lease_id: str, now_ms: int) -> Lease:
         """An open lease. Raises SnapshotLeaseExpired or SnapshotLeaseNotFound."""
         found = self._open.get(lease_id)
-        ended_ms = self._ended.get(lease_id)
+        expired_ms = self._expired.get(lease_id)
         if found is not None and found.expires_ms <= now_ms:
-            ended_ms = found.expires_ms
-        if ended_ms is not None:
-            raise SnapshotLeaseExpired(f"the lease {lease_id} ended {(now_ms - ended_ms) / 1000:.0f} s ago")
+            expired_ms = found.expires_ms
+        if expired_ms is not None:
+            raise SnapshotLeaseExpired(
+                f"the lease {lease_id} ended {(now_ms - expired_ms) / 1000:.0f} s ago: open a new snapshot"
+            )
         if found is None:
-            raise SnapshotLeaseNotFound(f"there is no lease {lease_id}")
+            raise SnapshotLeaseNotFound(f"there is no lease {lease_id}: open a new snapshot")
         return found
+
+    def find(self, lease_id: str) -> Lease | None:
+        """An open lease, also where its end has come; None where it is not there."""
+        return self._open.get(lease_id)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is known."""
+        return not self._open and not self._expired
 
     def remove(self, lease_id: str) -> Lease | None:
         """The lease is over; None where it was not there."""
@@ -60,21 +77,45 @@ class Leases:
                 del order[bisect_left(order, (position, lease_id))]
         return found
 
-    def expire(self, now_ms: int) -> list[Lease]:
-        """Remove those whose end has come."""
-        over = []
-        while self._by_end and self._by_end[0][0] <= now_ms:
-            expires_ms, lease_id = heappop(self._by_end)
-            found = self._open.get(lease_id)
-            if found is not None and found.expires_ms == expires_ms:
-                self.remove(lease_id)
-                self._ended[lease_id] = expires_ms
-                over.append(found)
-        return over
+    def over(self, now_ms: int) -> list[Lease]:
+        """Those whose end has come; they are open until `expire`."""
+        found = dict[str, Lease]()
+        while self._by_end and (self._stale() or self._by_end[0][0] <= now_ms):
+            _, lease_id = heappop(self._by_end)
+            lease = self._open.get(lease_id)
+            if lease is not None and lease.expires_ms <= now_ms:
+                found[lease_id] = lease
+        for lease in found.values():
+            heappush(self._by_end, (lease.expires_ms, lease.lease_id))
+        return list(found.values())
 
-    def forget(self, before_ms: int) -> None:
-        """Forget the leases that ended before."""
-        self._ended = {lease_id: ended for lease_id, ended in self._ended.items() if ended >= before_ms}
+    def next_end_ms(self) -> int | None:
+        """When the next one ends; None where none is open."""
+        while self._by_end and self._stale():
+            heappop(self._by_end)
+        return self._by_end[0][0] if self._by_end else None
+
+    def _stale(self) -> bool:
+        expires_ms, lease_id = self._by_end[0]
+        found = self._open.get(lease_id)
+        return found is None or found.expires_ms != expires_ms
+
+    def expire(self, lease_id: str, expired_ms: int) -> None:
+        """A lease is over because its end has come."""
+        self.remove(lease_id)
+        self._expired[lease_id] = expired_ms
+
+    def expired(self, before_ms: int) -> list[str]:
+        """Those that expired before a time."""
+        return [lease_id for lease_id, expired_ms in self._expired.items() if expired_ms < before_ms]
+
+    def first_expired_ms(self) -> int | None:
+        """When the first one expired that is known to have."""
+        return min(self._expired.values(), default=None)
+
+    def forget(self, lease_id: str) -> None:
+        """Know no more when the lease expired."""
+        self._expired.pop(lease_id, None)
 
     def oldest(self, partition: int) -> int | None:
         """The smallest position that is held in the partition; None where none is."""
@@ -84,21 +125,3 @@ class Leases:
     def all(self) -> Sequence[Lease]:
         """The open ones, in the order in which they were opened."""
         return list(self._open.values())
-
-
-def held_bytes(
-    leases: Iterable[Lease], free: Mapping[int, int], dead_bytes: Callable[[int, int, int], int]
-) -> dict[str, int]:
-    """How many bytes each lease holds back, by itself.
-
-    `free` is where S0 would be in each partition without leases; `dead_bytes(partition, first, end)` estimates the
-    bytes that are superseded by what counts in `[first, end)`.
-    """
-    return {
-        lease.lease_id: sum(
-            dead_bytes(partition, position, free[partition])
-            for partition, position in lease.positions.items()
-            if position < free.get(partition, 0)
-        )
-        for lease in leases
-    }

@@ -222,6 +222,21 @@ class Prev:
             if found is not None:
                 yield found
 
+    def superseding_from(self, positions: Sequence[int], end: int) -> list[int]:
+        """About how many records that count from each position on and before `end` supersede another one.
+
+        Within a page those that do are taken to be spread evenly.
+        """
+        pages = [*self._written, *([self._page.facts(self._next)] if self._page.records else [])]
+        found = [0] * len(positions)
+        for page in pages:
+            behind = min(end, page.last + 1)
+            for at, position in enumerate(positions):
+                first = max(position, page.first)
+                if first < behind:
+                    found[at] += page.superseding * (behind - first) // (page.last + 1 - page.first)
+        return found
+
     def drop_below(self, offset: int) -> None:
         """What counts below the offset is not asked for any more."""
         kept = [page for page in self._written if page.last >= offset]

@@ -39,6 +39,7 @@ from duramen.coordinators.group.listing import Listing
 from duramen.coordinators.group.offset_resets import Resets
 from duramen.coordinators.group.offsets import OFFSETS_STREAM, GroupOffsets
 from duramen.coordinators.group.remote_lag import Elsewhere
+from duramen.coordinators.lease.leases import LEASES, SnapshotLeases
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
 from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
@@ -130,8 +131,6 @@ class Broker:
         self._stopping = False
         self.settings, self.metrics = settings, metrics
         self.store = store
-        self.store.compactor.report = report
-        store.quarantine.report_to(report)
         self.node_id = settings.integer("node.id")
         self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
         self.membership = membership or StandaloneNode(
@@ -149,18 +148,20 @@ class Broker:
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
             metrics, report,
         )  # fmt: skip
+        self.leases = SnapshotLeases(self.streams, ports.clock)
         self.views = KeyedViews(
-            self.streams, store, ports.clock, deadlines, ports.randomness, report, alone=alone,
+            self.streams, store, ports.clock, deadlines, ports.randomness, report, self.leases.oldest, alone=alone,
             limit_bytes=memory_share_bytes(settings.integer("memory.limit.bytes")),
         )  # fmt: skip
         self._transaction_log = TransactionLog(store, ports.clock)
         self.internal_streams = InternalStreams(
-            self.create_stream, settings, self._offsets, self._transaction_log, StateStream(self.streams)
+            self.create_stream, settings, self._offsets, self._transaction_log, StateStream(self.streams), self.leases
         )
         metrics.most_series = settings.integer("metrics.partitions.max")
         wires = wires_by(lambda: self.metadata_state)
         self.caller = Caller(self.node_id, self.membership, wires, RpcServer(wires), ports.clock, deadlines)
-        self.coordinators = self._runtime(ports, (self._shares(), *kinds))
+        self.coordinators = self._runtime(ports, (self._shares(), LEASES, *kinds))
+        self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
         self._unclean = UncleanElections(
@@ -178,11 +179,10 @@ class Broker:
         )  # fmt: skip
         self.listing = Listing(self.membership, self.groups, self.streams, store, self.caller, self.bounds)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
+        _report_from(store, self.streams, report)
         self.measures = Measures(
             self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics, self.views
         )
-        store.when_failed(lambda error: report(str(error)))
-        store.when_late(LateDeletions(self.streams, report).deleted)
         self.node_configs = NodeConfigs(settings, self.membership, self.node_id, report)
         self.share_nodes = ShareNodes(
             ShareKit(
@@ -199,7 +199,9 @@ class Broker:
         self.gaps = NatsGapLog(self.node_id, self.membership, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
         self.when_led: list[Callable[[Partition, int | None], object]] = []
-        self.when_happened: list[Callable[[Event | None], object]] = [] if alone else [self._unclean.happened]
+        self.when_happened: list[Callable[[Event | None], object]] = [
+            self.leases.happened, *([] if alone else [self._unclean.happened]),
+        ]  # fmt: skip
 
     def _shares(self) -> ShardKind[Any]:
         updates = self.settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
@@ -548,6 +550,13 @@ class Broker:
     def consumed(self, client_id: str, size: int) -> int:
         """Count bytes that a client is to be given; 0, or how many ms it is to wait without them."""
         return self.quotas.consumed(client_id, size, self._clock.monotonic_ms())
+
+
+def _report_from(store: Store, streams: BrokerStreams, report: Callable[[str], None]) -> None:
+    store.compactor.report = report
+    store.quarantine.report_to(report)
+    store.when_failed(lambda error: report(str(error)))
+    store.when_late(LateDeletions(streams, report).deleted)
 
 
 def _storage_error(what: str, error: DuramenError | OSError) -> DuramenError:

@@ -1,4 +1,4 @@
-"""The broker's own streams, in which groups, transactions and share groups are stored: made when first needed."""
+"""The broker's own streams, for groups, transactions, share groups and leases: made when first needed."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -8,6 +8,7 @@ from typing import Protocol
 from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
 from duramen.coordinators.group.offsets import OFFSETS_CONFIG, OFFSETS_STREAM
+from duramen.coordinators.lease.records import LEASES_CONFIG, LEASES_STREAM
 from duramen.coordinators.share.state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
 from duramen.metadata.decisions import Definition
@@ -32,19 +33,21 @@ class InternalStreams:
     """Sees to it that each is there for who asks."""
 
     def __init__(
-        self, create: _Create, settings: Settings, offsets: _Keeper, transactions: _Keeper, shares: _Keeper
-    ) -> None:
-        """What keeps offsets, transactions and the state of share groups says when it is `ready`."""
+        self, create: _Create, settings: Settings, offsets: _Keeper, transactions: _Keeper, shares: _Keeper,
+        leases: _Keeper,
+    ) -> None:  # fmt: skip
+        """What keeps offsets, transactions, the state of share groups and leases says when it is `ready`."""
         self._create = create
         self._settings = settings
         self._offsets = offsets
         self._transactions = transactions
         self._shares = shares
+        self._leases = leases
         self._waiting: dict[str, deque[Done]] = {}  # for the streams that are being made
 
     def ensure_offsets(self, done: Done) -> None:
         """See to it that groups have somewhere to be stored."""
-        self._ensure(self._offsets, OFFSETS_STREAM, "offsets.topic.num.partitions", OFFSETS_CONFIG, done)
+        self._ensure(self._offsets, OFFSETS_STREAM, self._size("offsets.topic.num.partitions"), OFFSETS_CONFIG, done)
 
     def ensure_transactions(self, done: Done) -> None:
         """See to it that transactions have somewhere to be stored."""
@@ -53,7 +56,7 @@ class InternalStreams:
             "durability": "sync",
             "segment.bytes": str(self._settings.integer("transaction.state.log.segment.bytes")),
         }
-        partitions = "transaction.state.log.num.partitions"
+        partitions = self._size("transaction.state.log.num.partitions")
         self._ensure(self._transactions, TRANSACTIONS_STREAM, partitions, config, done)
 
     def ensure_shares(self, done: Done) -> None:
@@ -68,10 +71,17 @@ class InternalStreams:
         self.ensure_offsets(ready)
 
     def _ensure_states(self, done: Done) -> None:
-        partitions = "share.coordinator.state.topic.num.partitions"
+        partitions = self._size("share.coordinator.state.topic.num.partitions")
         self._ensure(self._shares, SHARE_STATE_STREAM, partitions, SHARE_STATE_CONFIG, done)
 
-    def _ensure(self, keeper: _Keeper, name: str, partitions: str, config: Mapping[str, str], done: Done) -> None:
+    def ensure_leases(self, done: Done) -> None:
+        """See to it that leases on snapshots have somewhere to be stored."""
+        self._ensure(self._leases, LEASES_STREAM, 1, LEASES_CONFIG, done)
+
+    def _size(self, setting: str) -> int:
+        return self._settings.integer(setting)
+
+    def _ensure(self, keeper: _Keeper, name: str, partitions: int, config: Mapping[str, str], done: Done) -> None:
         waiting = self._waiting.get(name)
         if waiting is not None:
             waiting.append(done)  # who came earlier goes first, also where the stream is there by now
@@ -79,7 +89,7 @@ class InternalStreams:
             done(None)
         else:
             self._waiting[name] = deque([done])
-            wish = Definition(name, self._settings.integer(partitions), config, internal=True)
+            wish = Definition(name, partitions, config, internal=True)
             self._create(wish, partial(self._made, name), idempotent=True)
 
     def _made(self, name: str, error: DuramenError | None) -> None:

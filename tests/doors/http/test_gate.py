@@ -21,6 +21,7 @@ QUERIES = {
     "/v1/streams/{name}/snapshot/records": "?at=0",
 }
 WISHES: dict[str, Any] = {
+    "/v1/streams/{name}/snapshot/leases": {},
     "/v1/streams": {"name": "new"},
     "/v1/streams/{name}": {"config": {"retention.ms": 1}, "partitions": 3},
     "/v1/streams/{name}/records": {"records": [{"value": "a"}]},

@@ -90,7 +90,9 @@ class RunningView:
         secret: bytes,
         times: ViewTimes,
         parts: ViewParts,
+        oldest_held: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """`oldest_held` is the oldest snapshot that somebody holds open, which S0 does not pass."""
         self.partition = partition
         self.facts = ViewFacts()
         self._stream_id = stream_id
@@ -98,6 +100,7 @@ class RunningView:
         self._secret = secret
         self._times = times
         self._parts = parts
+        self._oldest_held = oldest_held
         self._view: KeyedView | None = None
         self._jobs: deque[Callable[[], None]] = deque()
         self._working = False
@@ -352,23 +355,31 @@ class RunningView:
             self._arm(_SAVE_MS)
 
     def _arm(self, delay_ms: int) -> None:
-        if self._deadline is None and not self._closed:
-            self._deadline = self._parts.deadlines.at(self._parts.clock.monotonic_ms() + delay_ms, self._tick)
+        at_ms = self._parts.clock.monotonic_ms() + delay_ms
+        if self._closed or (self._deadline is not None and self._deadline.at_ms <= at_ms):
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._parts.deadlines.at(at_ms, self._tick)
 
     def _tick(self) -> None:
         self._deadline = None
         if self._view is not None:
-            self._do(self._keep_time, self._kept_time)
+            self._do(partial(self._keep_time, self._oldest_held()), self._kept_time)
 
-    def _keep_time(self) -> None:
+    def _keep_time(self, oldest_held: int | None) -> None:
         view, now_ms = self._keyed_view(), self._parts.clock.wall_ms()
         view.sample(now_ms)
         self._sampled = view.position
         self._superseded = view.prev.superseding()
-        wanted = view.samples.as_of(now_ms - self._times.snapshot_retention_ms).position
-        view.raise_s0(next_s0(view.s0, wanted, None, view.position))
+        view.raise_s0(next_s0(view.s0, self.unheld_s0(view), oldest_held, view.position))
         self._raise_horizon(view, now_ms)
         view.samples.drop_before(now_ms - max(self._times))
+
+    def unheld_s0(self, view: KeyedView) -> int:
+        """Where S0 would be if nobody held a snapshot open."""
+        oldest_ms = self._parts.clock.wall_ms() - self._times.snapshot_retention_ms
+        return view.samples.as_of(oldest_ms).position
 
     def _raise_horizon(self, view: KeyedView, now_ms: int) -> None:
         """Compaction drops a tombstone once it was cleaned, below what was S0, `delete.retention.ms` ago."""
@@ -471,6 +482,21 @@ class RunningView:
         facts, whole_from = self.facts, self.partition.log.whole_from
         horizon = facts.horizon if facts.s0 >= whole_from else whole_from
         return SnapshotBounds(max(facts.s0, whole_from), facts.position, horizon)
+
+    def check(self, at: int | None, done: Callable[[int | BaseException], None]) -> None:
+        """`done` gets the position of a snapshot that can be opened, `at` or the newest, behind all that S0 waits for.
+
+        Who has said before what is to be held knows then that S0 does not pass it. Else it gets SnapshotTooOld or
+        SnapshotNotReached.
+        """
+
+        def job() -> int:
+            view = self._keyed_view()
+            found = max(view.position, view.s0) if at is None else at
+            view.bounds.check_snapshot(found)
+            return found
+
+        self._do(job, done)
 
     def shown(
         self, at: int, since: int | None, first: int, end: int, done: Callable[[VisibleRecords | BaseException], None]

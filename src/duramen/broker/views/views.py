@@ -7,6 +7,7 @@ from typing import Final
 from duramen.base.catalogue_keyed import KEYED
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import ConfigInvalid, DuramenError, NodeStopping, RequestInvalid, StreamNotKeyed
+from duramen.base.ids import StreamId
 from duramen.base.ports import Clock, Randomness
 from duramen.base.units import format_bytes
 from duramen.broker.partition import Partition
@@ -34,11 +35,15 @@ class KeyedViews:
         deadlines: Deadlines,
         randomness: Randomness,
         report: Callable[[str], None],
+        oldest_lease: Callable[[StreamId, int], int | None] = lambda _stream_id, _partition: None,
         *,
         alone: bool,
         limit_bytes: int,
     ) -> None:
-        """All views together take at most `limit_bytes` of memory, and what the last piece of a log adds to it."""
+        """All views together take at most `limit_bytes` of memory, and what the last piece of a log adds to it.
+
+        `oldest_lease` is the oldest position of a partition that a lease holds; None where none does.
+        """
         self._streams = streams
         self._store = store
         self._clock = clock
@@ -49,6 +54,8 @@ class KeyedViews:
         self._running: dict[str, RunningView] = {}
         self._closing: set[str] = set()
         self._stopping = False
+        self._openings: dict[object, tuple[StreamId, Mapping[int, int]]] = {}
+        self._oldest_lease = oldest_lease
         self._limit_bytes = limit_bytes
         store.scrubber.others = self.running
         if alone:
@@ -71,6 +78,22 @@ class KeyedViews:
         if self._stopping:
             raise NodeStopping("the node is stopping")
         raise StreamNotKeyed(f"stream {stream.name} has no view: its durability is memory")
+
+    def hold(self, stream: Stream, positions: Mapping[int, int]) -> Callable[[], None]:
+        """S0 does not pass these positions until what is returned is called: while a lease on them is stored."""
+        opening = object()
+        self._openings[opening] = stream.id, positions
+
+        def release() -> None:
+            self._openings.pop(opening, None)
+
+        return release
+
+    def _oldest_held(self, stream_id: StreamId, partition: int) -> int | None:
+        openings = [positions for held_id, positions in self._openings.values() if held_id == stream_id]
+        held = [positions[partition] for positions in openings if partition in positions]
+        lease = self._oldest_lease(stream_id, partition)
+        return min(held if lease is None else [lease, *held], default=None)
 
     @property
     def memory_bytes(self) -> int:
@@ -170,7 +193,8 @@ class KeyedViews:
         parts = ViewParts(self._store, self._clock, self._deadlines, kernel(), self._report, self._crowded)
         files = ViewFiles(self._store.files, f"{VIEWS_DIRECTORY}/{name}")
         secret = self._randomness.token(SECRET_BYTES)
-        self._running[name] = view = RunningView(partition, stream.id.bytes, files, secret, times, parts)
+        held = partial(self._oldest_held, stream.id, partition.index)
+        self._running[name] = view = RunningView(partition, stream.id.bytes, files, secret, times, parts, held)
         view.start()
 
 

@@ -365,6 +365,12 @@ class Runtime:
             else:
                 self._waiting.append((stream, done))
 
+    def loaded(self, stream: str, partition: int) -> Any:
+        """The shard as it is now; None where this node does not coordinate it, or does not know all of it yet."""
+        replica = self._replicas.get((stream, partition))
+        active = None if replica is None else replica.active
+        return None if active is None or not active.loaded else active.shard
+
     def _active(self, stream: str, partition: int) -> ActiveShard:
         replica = self._replicas.get((stream, partition))
         if replica is None or replica.active is None:

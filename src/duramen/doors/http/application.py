@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
-from duramen.doors.http import configs, groups, health, records, replicated, snapshots, streams
+from duramen.doors.http import configs, groups, health, leases, records, replicated, snapshots, streams
 from duramen.doors.http.cluster import nodes
 from duramen.doors.http.cluster import routes as cluster
 from duramen.doors.http.serving import problems
@@ -44,6 +44,7 @@ ROUTES: Final[Sequence[HttpRoute]] = (
     *records.ROUTES,
     *replicated.ROUTES,
     *snapshots.ROUTES,
+    *leases.ROUTES,
     *groups.ROUTES,
     HttpRoute(
         "GET",

@@ -62,6 +62,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.ReassignmentNotFound: 404,
     errors.RecordCut: 409,
     errors.RequestTimedOut: 408,
+    errors.SnapshotCut: 410,
     errors.SnapshotLeaseExpired: 410,
     errors.SnapshotLeaseNotFound: 404,
     errors.SnapshotNotReached: 503,

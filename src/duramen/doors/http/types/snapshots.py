@@ -9,6 +9,11 @@ from duramen.doors.http.types.types import MOST_RECORDS, RecordInfo
 
 __all__ = [
     "LARGEST_JSON_BYTES",
+    "LeaseInfo",
+    "LeaseList",
+    "LeaseQuery",
+    "LeaseWish",
+    "LeasedPartition",
     "SnapshotInfo",
     "SnapshotPage",
     "SnapshotPartition",
@@ -22,22 +27,33 @@ _LARGEST_OFFSET = (1 << 63) - 1
 
 
 class SnapshotQuery(msgspec.Struct):
-    """How long is waited for the view."""
+    """How long is waited for the view, or for something newer."""
 
     max_wait_ms: Annotated[
         int,
         Meta(ge=0, le=30_000, description="How long to wait until the snapshot has what was committed before"),
     ] = 5000
+    newer_than: Annotated[
+        str, Meta(description="A snapshot: PARTITION:OFFSET or PARTITION:OFFSET@EPOCH, with commas between several")
+    ] = ""
+    newer_wait_ms: Annotated[
+        int,
+        Meta(ge=0, le=30_000, description="How long to wait before that for something newer than `newer_than`"),
+    ] = 0
 
 
 class SnapshotPartition(msgspec.Struct):
-    """Where a snapshot is in a partition: it has what lies before `at`; `oldest` and `horizon` as of the view."""
+    """Where a snapshot is in a partition: it has what lies before `at`; `oldest` and `horizon` as of the view.
+
+    `epoch` is the leader epoch of the record before `at`, -1 where there is none: together they name a history.
+    """
 
     partition: int
     at: int
     oldest: int
     horizon: int
     high_watermark: int
+    epoch: int
 
 
 class SnapshotInfo(msgspec.Struct):
@@ -51,8 +67,14 @@ class SnapshotRecordsQuery(msgspec.Struct):
     """Which records of a snapshot, or of the changes since one, are read."""
 
     at: Annotated[
-        int, Meta(ge=0, le=_LARGEST_OFFSET, description="The snapshot: the offset before which its records lie")
-    ]
+        int,
+        Meta(
+            ge=-1,
+            le=_LARGEST_OFFSET,
+            description="The snapshot: the offset before which its records lie; -1: `lease` says",
+        ),
+    ] = -1
+    lease: Annotated[str, Meta(description="Instead of `at`, a lease that holds the snapshot open")] = ""
     partition: Annotated[int, Meta(ge=0, description="The partition")] = 0
     since: Annotated[
         Annotated[int, Meta(ge=0, le=_LARGEST_OFFSET)] | None,
@@ -80,3 +102,45 @@ class SnapshotPage(msgspec.Struct):
 
     records: list[RecordInfo]
     next: int | None
+
+
+class LeaseWish(msgspec.Struct, forbid_unknown_fields=True):
+    """Which snapshot is to be held open: `at` as PARTITION:OFFSET with commas; empty: the newest."""
+
+    at: str = ""
+
+
+class LeaseQuery(msgspec.Struct):
+    """Which leases are listed."""
+
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most leases of one answer")] = 1000
+    after: Annotated[str, Meta(description="Go on behind this lease: the `next` of the answer before")] = ""
+
+
+class LeasedPartition(msgspec.Struct):
+    """Where a snapshot is in a partition: it has what lies before `at`."""
+
+    partition: int
+    at: int
+
+
+class LeaseInfo(msgspec.Struct):
+    """A snapshot that a lease holds open until `expires_ms`; renewed, it goes on for `lease_ms`.
+
+    `held_bytes` estimates what compaction keeps for it alone.
+    """
+
+    lease: str
+    stream: str
+    partitions: list[LeasedPartition]
+    opened_ms: int
+    expires_ms: int
+    lease_ms: int
+    held_bytes: int
+
+
+class LeaseList(msgspec.Struct):
+    """The leases of a stream, oldest first. `next` is where the list goes on; null: it ends here."""
+
+    leases: list[LeaseInfo]
+    next: str | None

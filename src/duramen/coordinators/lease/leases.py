@@ -1,0 +1,167 @@
+"""The leases on snapshots of this node's keyed streams, as the views and the doors ask for them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, StreamNotFound
+from duramen.base.ids import StreamId
+from duramen.base.ports import Clock
+from duramen.broker.streams import BrokerStreams, Stream
+from duramen.broker.views.history import check_history, epoch_before
+from duramen.coordinators.lease.records import LEASES_STREAM
+from duramen.coordinators.lease.shard import CloseLease, Command, EndLeases, LeaseShard, OpenLease, RenewLease
+from duramen.coordinators.runtime.runtime import Runtime
+from duramen.coordinators.runtime.shard import CoordinatorShard, ShardAnswer, ShardKind
+from duramen.keyed.leases import Lease
+from duramen.metadata.events import Event, StreamConfigured, StreamDeleted
+
+__all__ = ["LEASES", "SnapshotLeases", "position_of"]
+
+_PARTITION: Final = 0
+_NONE_HERE: Final = "this node keeps no leases on snapshots"
+
+Done = Callable[[Any], None]
+"""Gets a lease, None, or an error."""
+
+Ensure = Callable[[Callable[[DuramenError | None], None]], None]
+
+
+def _make(_: int) -> CoordinatorShard[Command]:
+    return LeaseShard()
+
+
+LEASES: Final = ShardKind(LEASES_STREAM, _make)
+"""The kind of coordinator that keeps leases, in one partition."""
+
+
+class SnapshotLeases:
+    """Without `use` there are none."""
+
+    def __init__(self, streams: BrokerStreams, clock: Clock) -> None:
+        self._streams = streams
+        self._clock = clock
+        self._runtime: Runtime | None = None
+        self._ensure: Ensure | None = None
+
+    def use(self, runtime: Runtime, ensure: Ensure) -> None:
+        """Have leases kept by `runtime`, which has to know the kind LEASES, in the stream that `ensure` makes."""
+        self._runtime, self._ensure = runtime, ensure
+
+    @property
+    def ready(self) -> bool:
+        """Whether the stream is there."""
+        return self._streams.find(LEASES_STREAM) is not None
+
+    def _shard(self) -> LeaseShard | None:
+        found: LeaseShard | None = None if self._runtime is None else self._runtime.loaded(LEASES_STREAM, _PARTITION)
+        return found
+
+    def when_known(self, done: Callable[[DuramenError | None], None]) -> None:
+        """`done` once it is known which leases there are, or with why that cannot be known."""
+        if self._runtime is None:
+            done(None)
+        else:
+            self._runtime.when_loaded(LEASES_STREAM, done)
+
+    # -- what is there ------------------------------------------------------------------------------
+
+    def oldest(self, stream_id: StreamId, partition: int) -> int | None:
+        """The oldest position that a lease holds; 0 while that is not known, None where none does."""
+        if not self.ready:
+            return None
+        shard = self._shard()
+        return 0 if shard is None else shard.oldest(stream_id, partition)
+
+    def get(self, stream: Stream, lease_id: str) -> Lease:
+        """An open lease. Raises SnapshotLeaseNotFound, SnapshotLeaseExpired, CoordinatorLoading."""
+        return self._known().get(stream.id, lease_id, self._clock.wall_ms())
+
+    def all(self, stream: Stream) -> Sequence[Lease]:
+        """The open leases of a stream. Raises CoordinatorLoading."""
+        return self._known().all(stream.id, self._clock.wall_ms())
+
+    def _known(self) -> LeaseShard:
+        if not self.ready:
+            return LeaseShard()
+        shard = self._shard()
+        if shard is None:
+            raise CoordinatorLoading("leases are still being read")
+        return shard
+
+    # -- what changes -------------------------------------------------------------------------------
+
+    def open(self, stream: Stream, lease_id: str, positions: Mapping[int, int], done: Done) -> None:
+        """Hold a snapshot open from now on; `done` gets the lease once it is on disk.
+
+        The caller sees to it that S0 does not pass the snapshot meanwhile.
+        """
+        now_ms = self._clock.wall_ms()
+        expires_ms = now_ms + _lease_ms(stream)
+        epochs = {index: epoch_before(stream.partition(index), position) for index, position in positions.items()}
+        command = OpenLease(stream.id, Lease(lease_id, positions, expires_ms, now_ms, epochs))
+
+        def ensured(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._submit(command, done)
+
+        if self._ensure is None:
+            done(NotCoordinator(_NONE_HERE))
+        else:
+            self._ensure(ensured)
+
+    def renew(self, stream: Stream, lease_id: str, done: Done) -> None:
+        """Hold it open for `snapshot.lease.ms` from now on; `done` gets the lease."""
+        self._change(stream, lease_id, RenewLease(stream.id, lease_id, _lease_ms(stream)), done)
+
+    def close(self, stream: Stream, lease_id: str, done: Done) -> None:
+        """Hold it no longer."""
+        self._change(stream, lease_id, CloseLease(stream.id, lease_id), done)
+
+    def _change(self, stream: Stream, lease_id: str, command: Command, done: Done) -> None:
+        if self.ready:
+            self._submit(command, done)
+            return
+        try:
+            self.get(stream, lease_id)
+        except DuramenError as error:
+            done(error)
+
+    def _submit(self, command: Command, done: Done) -> None:
+        def answered(answer: ShardAnswer | DuramenError) -> None:
+            done(answer.response if isinstance(answer, ShardAnswer) else answer)
+
+        def loaded(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            elif self._runtime is None:
+                done(NotCoordinator(_NONE_HERE))
+            else:
+                self._runtime.submit(LEASES_STREAM, _PARTITION, command, answered)
+
+        self.when_known(loaded)
+
+    def happened(self, event: Event | None) -> None:
+        """An event of the metadata has taken effect: of a stream that is not keyed any more nothing is held."""
+        if not self.ready or not isinstance(event, StreamDeleted | StreamConfigured):
+            return
+        stream_id = StreamId(event.id)
+        stream = self._streams.find_id(stream_id)
+        if stream is None or not stream.keyed:
+            shard = self._shard()
+            if shard is None or shard.knows(stream_id):
+                self._submit(EndLeases(stream_id), lambda _: None)
+
+
+def _lease_ms(stream: Stream) -> int:
+    return stream.config.integer("snapshot.lease.ms")
+
+
+def position_of(stream: Stream, index: int, lease: Lease) -> int:
+    """The position of a lease in a partition. Raises StreamNotFound, or SnapshotCut where records of it are gone."""
+    position = lease.positions.get(index)
+    if position is None:
+        raise StreamNotFound(f"the snapshot of the lease {lease.lease_id} has no partition {index}")
+    check_history(stream.partition(index), position, lease.epochs.get(index, -1))
+    return position
