@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from duramen import aio, errors, spark, testing
     from duramen.client.api.client import Client, connect
+    from duramen.client.api.group_snapshots import GroupSnapshot
     from duramen.client.api.records import Batch, NewRecord, Place, Record
     from duramen.client.api.snapshots import Snapshot
     from duramen.client.api.values import (
@@ -39,6 +40,7 @@ __all__ = [
     "GroupInfo",
     "GroupMember",
     "GroupOffset",
+    "GroupSnapshot",
     "NewRecord",
     "NodeInfo",
     "OffsetChange",
@@ -58,9 +60,12 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES: Final = ("aio", "errors", "spark", "testing")
-_HOMES: Final = {"Client": "client", "connect": "client", "Snapshot": "snapshots"} | dict.fromkeys(
-    ("Batch", "NewRecord", "Place", "Record"), "records"
-)
+_HOMES: Final = {
+    "Client": "client",
+    "connect": "client",
+    "Snapshot": "snapshots",
+    "GroupSnapshot": "group_snapshots",
+} | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
 
 
 def __getattr__(name: str) -> object:

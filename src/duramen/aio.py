@@ -13,13 +13,18 @@ StreamInfo(...)
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Self, TypeVar
 
-from duramen.base.errors import ClientClosed, DuramenError
+from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid
 from duramen.client.api import http as asking
 from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
+from duramen.client.api.group_snapshots import AsyncGroupSnapshot as GroupSnapshot
+from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets
 from duramen.client.api.http import Config, Program, Question
+from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
 from duramen.client.api.produce_batches import BatchedProduce as Together
@@ -37,7 +42,7 @@ from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES
 from duramen.client.http import HttpExchange as Exchange
 from duramen.client.http import HttpNode as Server
 
-__all__ = ["Client", "Groups", "Snapshot", "Streams", "connect"]
+__all__ = ["Client", "GroupSnapshot", "Groups", "Snapshot", "Streams", "connect"]
 
 _T = TypeVar("_T")
 
@@ -92,7 +97,7 @@ class Client:
         self._codec = codec
         self._kafka = ""
         self._writing: Together | None = None
-        self._readers: set[Reader] = set()
+        self._readers: set[Reader | GroupOffsets] = set()
         self._closed = False
         self.streams = Streams(self)
         """Streams: create, list, describe, alter, delete."""
@@ -199,7 +204,7 @@ class Client:
         """
         await self.run(wait_replicated(stream, partition, position, timeout_s, node, time.monotonic))
 
-    async def snapshot(self, stream: str, *, at: Vector | None = None) -> Snapshot:
+    async def snapshot(self, stream: str, *, at: Vector | None = None, lease: str | None = None) -> Snapshot:
         """A keyed stream as it is now, or as it was `at` another time; more in `duramen.Client.snapshot`.
 
         >>> await client.streams.create("lanes", config={"keyed": True})
@@ -209,7 +214,56 @@ class Client:
         ['LH 1']
         """
         self._check()
+        if lease is not None:
+            if at is not None:
+                raise RequestInvalid("the lease says where the snapshot is: leave out at= or lease=")
+            held = await self.run(find_lease(stream, lease))
+            return Snapshot(self.run, stream, held.at, held)
         return Snapshot(self.run, stream, await self.run(positions(stream)) if at is None else vector_of("at", at))
+
+    def snapshots(
+        self, stream: str, *, group: str, whole: bool = False, idle_s: float | None = None
+    ) -> AsyncGenerator[GroupSnapshot, None]:
+        """One snapshot of a keyed stream after the other, for `async for`; more in `duramen.Client.snapshots`.
+
+        >>> await client.streams.create("gates-by-flight", config={"keyed": True})
+        StreamInfo(...)
+        >>> places = await client.produce("gates-by-flight", [duramen.NewRecord("A1", key="LH 1")])
+        >>> async for snapshot in client.snapshots("gates-by-flight", group="gate-display", idle_s=0):
+        ...     print({record.key: record.text async for record in snapshot}, snapshot.at)
+        {b'LH 1': 'A1'} {0: 1}
+        """
+        self._check()
+        return self._course(GroupCourse(stream, group, whole=whole, idle_s=idle_s))
+
+    async def _course(self, course: GroupCourse) -> AsyncGenerator[GroupSnapshot, None]:
+        thread = OwnThread("duramen-snapshots")
+        offsets = GroupOffsets(self._kafka, course, timeout_s=self._timeout_s)
+        self._readers.add(offsets)
+
+        async def commit(at: Vector, epochs: Vector) -> None:
+            by = OwnThread("duramen-commit") if offsets.closed else thread
+            try:
+                await by.run(partial(offsets.commit, at, epochs), offsets.interrupt)
+            finally:
+                if by is not thread:
+                    by.close()
+
+        try:
+            if not course.whole:
+                course.begin(await thread.run(offsets.committed, offsets.interrupt))
+            while (at := await self.run(course.next())) is not None:
+                snapshot = GroupSnapshot(self.run, course, at, partial(commit, at, course.epochs))
+                try:
+                    yield snapshot
+                finally:
+                    with suppress(DuramenError):
+                        await snapshot.close()
+                course.touched()
+        finally:
+            self._readers.discard(offsets)
+            offsets.close()
+            thread.close()
 
     def consume(
         self,

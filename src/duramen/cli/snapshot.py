@@ -1,15 +1,16 @@
 """`duramen snapshot`: keyed streams as they are or were, each key once."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-from urllib.parse import urlencode
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 import click
 
-from duramen.base.units import format_bytes
+from duramen.base.units import format_bytes, moment
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
 from duramen.cli.server import NodeAddress, server_option
+from duramen.client.api.leases import HeldLease, vector_text
 from duramen.client.http import path_of
 
 __all__ = ["command"]
@@ -38,26 +39,117 @@ def command() -> None:
     """Read keyed streams as snapshots: each key once, at its newest record."""
 
 
+_LEASES: Final = "/snapshot/leases"
+
+
+def _lease_path(name: str, lease: str) -> str:
+    return f"{path_of('streams', name)}{_LEASES}/{quote(lease, safe='')}"
+
+
 def _opened(server: NodeAddress, name: str) -> list[dict[str, Any]]:
     partitions: list[dict[str, Any]] = server.get(path_of("streams", name) + "/snapshot")["partitions"]
     return partitions
 
 
-def _text(at: Mapping[int, int]) -> str:
-    return ",".join(f"{partition}:{offset}" for partition, offset in at.items())
+@command.command("open")
+@click.argument("name", metavar="STREAM", type=StreamName())
+@click.option("--at", type=_Vector(), metavar="VECTOR", help="The snapshot  [default: the newest]")
+@format_option
+@server_option
+def _open(name: str, at: dict[int, int] | None, format_: str, server: NodeAddress) -> None:
+    """Hold a snapshot of STREAM open: print the lease that does so until its end, and the snapshot."""
+    lease = server.post(path_of("streams", name) + _LEASES, {"at": vector_text(at or {})})
+    if format_ == JSON:
+        print_json(_document(lease))
+    else:
+        click.echo(f"{lease['lease']} {_vector_of(lease)}")
+
+
+def _vector_of(lease: Mapping[str, Any]) -> str:
+    return vector_text({part["partition"]: part["at"] for part in lease["partitions"]})
+
+
+def _document(lease: Mapping[str, Any]) -> dict[str, Any]:
+    """A lease as HTTP has it, with the vector that `--at` takes."""
+    return {"at": _vector_of(lease), **lease}
+
+
+def _show_leases(leases: Sequence[Mapping[str, Any]]) -> None:
+    rows = [
+        (
+            lease["lease"],
+            moment(lease["opened_ms"]),
+            moment(lease["expires_ms"]),
+            format_bytes(lease["held_bytes"]),
+            _vector_of(lease),
+        )
+        for lease in leases
+    ]
+    print_table(("LEASE", "OPENED", "ENDS", "HELD BACK", "SNAPSHOT"), rows, right=(3,))
+
+
+@command.command("list")
+@click.argument("name", metavar="STREAM", type=StreamName())
+@format_option
+@server_option
+def _list(name: str, format_: str, server: NodeAddress) -> None:
+    """List the leases that hold snapshots of STREAM open, and about how many bytes compaction keeps for each alone."""
+    leases = list(server.listed(path_of("streams", name) + _LEASES, "leases"))
+    if format_ == JSON:
+        print_json([_document(lease) for lease in leases])
+    elif leases:
+        _show_leases(leases)
+    else:
+        click.echo(f"No lease holds a snapshot of {name} open; `duramen snapshot open {name}` makes one.", err=True)
+
+
+@command.command("renew")
+@click.argument("name", metavar="STREAM", type=StreamName())
+@click.argument("lease")
+@format_option
+@server_option
+def _renew(name: str, lease: str, format_: str, server: NodeAddress) -> None:
+    """Hold the snapshot of LEASE open for `snapshot.lease.ms` from now on."""
+    renewed = server.ask("POST", _lease_path(name, lease))
+    if format_ == JSON:
+        print_json(_document(renewed))
+    else:
+        click.echo(f"{renewed['lease']} ends at {moment(renewed['expires_ms'])}.")
+
+
+@command.command("close")
+@click.argument("name", metavar="STREAM", type=StreamName())
+@click.argument("lease")
+@format_option
+@server_option
+def _close(name: str, lease: str, format_: str, server: NodeAddress) -> None:
+    """End LEASE: compaction may drop what its snapshot of STREAM shows."""
+    server.delete(_lease_path(name, lease))
+    if format_ == JSON:
+        print_json({"lease": lease, "stream": name, "closed": True})
+    else:
+        click.echo(f"{lease} is closed.")
 
 
 @command.command("describe")
 @click.argument("name", metavar="STREAM", type=StreamName())
+@click.option("--lease", metavar="LEASE", help="Show the snapshot that this lease holds open instead.")
 @format_option
 @server_option
-def _describe(name: str, format_: str, server: NodeAddress) -> None:
+def _describe(name: str, lease: str | None, format_: str, server: NodeAddress) -> None:
     """Show the newest snapshot of STREAM, which ones can still be read, and what its view costs."""
+    if lease is not None:
+        held = server.get(_lease_path(name, lease))
+        if format_ == JSON:
+            print_json(_document(held))
+        else:
+            _show_leases([held])
+        return
     partitions = _opened(server, name)
     views = {part["partition"]: part["view"] or {} for part in server.get(path_of("streams", name))["partitions"]}
     for part in partitions:
         part["view"] = views.get(part["partition"], {})
-    vector = _text({part["partition"]: part["at"] for part in partitions})
+    vector = vector_text({part["partition"]: part["at"] for part in partitions})
     if format_ == JSON:
         print_json({"stream": name, "at": vector, "partitions": partitions})
         return
@@ -81,22 +173,39 @@ def _describe(name: str, format_: str, server: NodeAddress) -> None:
 @click.option(
     "--at", type=_Vector(), metavar="VECTOR", help="The snapshot, as `describe` shows it  [default: the newest]"
 )
+@click.option("--lease", metavar="LEASE", help="The snapshot that this lease holds open; it is renewed meanwhile.")
 @click.option("--since", type=_Vector(), metavar="VECTOR", help="Only what became visible since this snapshot.")
 @server_option
-def _read(name: str, at: dict[int, int] | None, since: dict[int, int] | None, server: NodeAddress) -> None:
+def _read(
+    name: str, at: dict[int, int] | None, lease: str | None, since: dict[int, int] | None, server: NodeAddress
+) -> None:
     """Print the records of a snapshot of STREAM, one JSON object a line; deleted keys have the value null."""
-    if at is None:
+    if lease is not None and at is not None:
+        raise click.UsageError("--lease says where the snapshot is: leave out --at or --lease")
+    held = None if lease is None else HeldLease(server.get(_lease_path(name, lease)), own=False)
+    if held is not None:
+        at = held.at
+    elif at is None:
         at = {part["partition"]: part["at"] for part in _opened(server, name)}
+    gone = sorted((since or {}).keys() - at.keys())
+    if gone:
+        raise click.UsageError(f"--since: the snapshot has no partition {gone[0]}: it is not of the same stream")
     for partition, offset in at.items():
-        for record in _records(server, name, partition, offset, (since or {}).get(partition)):
+        for record in _records(server, name, partition, (since or {}).get(partition), held or offset):
             print_json_line(record)
 
 
-def _records(server: NodeAddress, name: str, partition: int, at: int, since: int | None) -> Iterator[dict[str, Any]]:
-    asked = {"partition": partition, "at": at, "limit": _PAGE_RECORDS, "offset": 0}
+def _records(
+    server: NodeAddress, name: str, partition: int, since: int | None, snapshot: HeldLease | int
+) -> Iterator[dict[str, Any]]:
+    asked: dict[str, Any] = {"partition": partition, "limit": _PAGE_RECORDS, "offset": 0}
+    asked |= {"at": snapshot} if isinstance(snapshot, int) else {"lease": snapshot.lease}
     if since is not None:
         asked["since"] = since
     while asked["offset"] is not None:
+        if isinstance(snapshot, HeldLease) and snapshot.due:
+            server.ask("POST", _lease_path(name, snapshot.lease))
+            snapshot.renewed()
         page = server.get(f"{path_of('streams', name)}/snapshot/records?{urlencode(asked)}")
         yield from page["records"]
         asked["offset"] = page["next"]

@@ -1,9 +1,11 @@
 """The broker that keeps a consumer group or a transactional id: finding and asking it; a group's committed offsets."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from duramen.base.errors import DuramenError, ServerUnreachable
+from duramen.base.ids import Position
 from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import BrokerCluster, RetryPatience, TopicPartition
 from duramen.codec.kafka.errors import ErrorCode
@@ -26,6 +28,12 @@ class Generation(NamedTuple):
 
     number: int
     member_id: str
+
+
+class _Committed(NamedTuple):
+    offset: int
+    leader_epoch: int
+    metadata: str
 
 
 NOBODY = Generation(-1, "")
@@ -81,13 +89,17 @@ class GroupCoordinatorClient:
 
         Raises ServerUnreachable or what the broker says, once the timeout is over.
         """
-        return {at: offset for at, (offset, _) in self._asked(wanted).items()}
+        return {at: found.offset for at, found in self._asked(wanted).items()}
 
     def metadata(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """What was noted with these offsets. Raises as `committed`."""
-        return {at: note for at, (_, note) in self._asked(wanted).items()}
+        return {at: found.metadata for at, found in self._asked(wanted).items()}
 
-    def _asked(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+    def positions(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """These offsets, each with the leader epoch that was committed with it, or -1. Raises as `committed`."""
+        return {at: Position(found.leader_epoch, found.offset) for at, found in self._asked(wanted).items()}
+
+    def _asked(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, _Committed]:
         topics = _by_topic((at, at.partition) for at in wanted)
         asked_topics = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
         asked = {
@@ -97,13 +109,13 @@ class GroupCoordinatorClient:
         }
         patience = RetryPatience(self._cluster.timeout_s)
         while True:
-            found: dict[TopicPartition, tuple[int, str]] = {}
+            found: dict[TopicPartition, _Committed] = {}
             error = self._committed(asked, found)
             if error is None:
                 return found
             patience.pause(error)
 
-    def _committed(self, asked: Message, found: dict[TopicPartition, tuple[int, str]]) -> DuramenError | None:
+    def _committed(self, asked: Message, found: dict[TopicPartition, _Committed]) -> DuramenError | None:
         try:
             answer = self.ask(ApiKey.OFFSET_FETCH, asked)
         except ServerUnreachable as lost:
@@ -115,17 +127,30 @@ class GroupCoordinatorClient:
                 codes.append(partition["error_code"])
                 if partition["committed_offset"] >= 0:
                     at = TopicPartition(topic["name"], partition["partition_index"])
-                    found[at] = partition["committed_offset"], partition["metadata"] or ""
+                    found[at] = _Committed(
+                        partition["committed_offset"], partition["committed_leader_epoch"], partition["metadata"] or ""
+                    )
         return self._passing(codes)
 
-    def commit(self, offsets: Mapping[TopicPartition, int], member: Generation = NOBODY, *, metadata: str = "") -> None:
-        """Store the group's next offsets, with a note.
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], member: Generation = NOBODY, *, metadata: str = "",
+        leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        """Store the group's next offsets, with a note, and the leader epochs of the records before them.
 
         Raises UnknownMember, IllegalGeneration or RebalanceInProgress where the group does not take them from
         `member` now; ServerUnreachable or what else the broker says, once the timeout is over.
         """
         topics: dict[str, list[dict[str, Any]]] = _by_topic(
-            (at, {"partition_index": at.partition, "committed_offset": offset, "committed_metadata": metadata})
+            (
+                at,
+                {
+                    "partition_index": at.partition,
+                    "committed_offset": offset,
+                    "committed_leader_epoch": leader_epochs.get(at, -1),
+                    "committed_metadata": metadata,
+                },
+            )
             for at, offset in offsets.items()
         )
         asked = {

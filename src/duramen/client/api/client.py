@@ -3,13 +3,17 @@
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Self, TypeVar
 
-from duramen.base.errors import ClientClosed, DuramenError
+from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid
 from duramen.client.api import http as asking
 from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
+from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets, GroupSnapshot
 from duramen.client.api.http import Config, Program, Question
+from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
 from duramen.client.api.reader import RecordReader, wanted
@@ -20,7 +24,7 @@ from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetC
 from duramen.client.api.writer import ProduceJob, RecordWriter, codec_of
 from duramen.client.http import HttpNode
 
-__all__ = ["Client", "Groups", "Snapshot", "Streams", "connect"]
+__all__ = ["Client", "GroupSnapshot", "Groups", "Snapshot", "Streams", "connect"]
 
 _T = TypeVar("_T")
 
@@ -170,11 +174,12 @@ class Client:
         """
         self.run(wait_replicated(stream, partition, position, timeout_s, node, time.monotonic))
 
-    def snapshot(self, stream: str, *, at: Vector | None = None) -> Snapshot:
+    def snapshot(self, stream: str, *, at: Vector | None = None, lease: str | None = None) -> Snapshot:
         """A keyed stream as it is now, with everything that was acknowledged before, or as it was `at` another time.
 
-        It costs nothing until it is read, for `snapshot.retention.ms` at least. Raises StreamNotKeyed, StreamNotFound,
-        RequestInvalid …
+        It costs nothing until it is read, and can be for `snapshot.retention.ms` at least; in a `with` it stays open
+        for as long as the block takes. With a `lease` it is the one that somebody holds open. Raises StreamNotKeyed,
+        StreamNotFound, SnapshotLeaseExpired, SnapshotLeaseNotFound, RequestInvalid …
 
         >>> client.streams.create("seats-by-row", config={"keyed": True})
         StreamInfo(...)
@@ -185,7 +190,53 @@ class Client:
         ['free']
         """
         self._check()
+        if lease is not None:
+            if at is not None:
+                raise RequestInvalid("the lease says where the snapshot is: leave out at= or lease=")
+            held = self.run(find_lease(stream, lease))
+            return Snapshot(self.run, stream, held.at, held)
         return Snapshot(self.run, stream, self.run(positions(stream)) if at is None else vector_of("at", at))
+
+    def snapshots(
+        self, stream: str, *, group: str, whole: bool = False, idle_s: float | None = None
+    ) -> Iterator[GroupSnapshot]:
+        """One snapshot of a keyed stream after the other, each with what changed since the one before.
+
+        The first one has what changed since the group committed one, or the whole snapshot: where it has committed
+        none, or, with `whole`, in any case, as a program needs it that has no state. The next one comes once there is
+        something newer, for ever, or until nothing came for `idle_s`. What the caller has applied when a snapshot
+        ends is a state that existed. One that is neither read to its end nor committed comes again. A group is for one
+        consumer at a time, which is no member of it.
+
+        Raises SnapshotStartOver where the group has read nothing for longer than `delete.retention.ms`: then drop the
+        state and begin with `whole`. StreamNotKeyed, StreamNotFound, ServerUnreachable …
+
+        >>> client.streams.create("belts-by-flight", config={"keyed": True})
+        StreamInfo(...)
+        >>> places = client.produce("belts-by-flight", [NewRecord("3", key="LH 1"), NewRecord("5", key="LH 1")])
+        >>> for snapshot in client.snapshots("belts-by-flight", group="belt-display", idle_s=0):
+        ...     print({record.key: record.text for record in snapshot}, snapshot.at)
+        ...     snapshot.commit()
+        {b'LH 1': '5'} {0: 2}
+        """
+        self._check()
+        return self._course(GroupCourse(stream, group, whole=whole, idle_s=idle_s))
+
+    def _course(self, course: GroupCourse) -> Iterator[GroupSnapshot]:
+        offsets = GroupOffsets(self._kafka, course, timeout_s=self._timeout_s)
+        try:
+            if not course.whole:
+                course.begin(offsets.committed())
+            while (at := self.run(course.next())) is not None:
+                snapshot = GroupSnapshot(self.run, course, at, partial(offsets.commit, at, course.epochs))
+                try:
+                    yield snapshot
+                finally:
+                    with suppress(DuramenError):
+                        snapshot.close()
+                course.touched()
+        finally:
+            offsets.close()
 
     def consume(
         self,

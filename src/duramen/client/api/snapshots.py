@@ -1,20 +1,22 @@
 """Snapshots of keyed streams over HTTP, as both clients read them. Pure but for the classes that have a client."""
 
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
-from duramen.base.errors import RequestInvalid, ServerUnreachable
+from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable
 from duramen.client.api.arguments import INT32_MAX, INT64_MAX, text, whole
 from duramen.client.api.http import Program, Question
+from duramen.client.api.leases import HeldLease, close_lease, open_lease, renew_lease
 from duramen.client.api.records import Record
 from duramen.client.api.values import value_of
 from duramen.client.http import path_of
 from duramen.codec.jsonbytes import bytes_of
 
-__all__ = ["AsyncSnapshot", "Snapshot", "Vector", "positions", "vector_of"]
+__all__ = ["AsyncSnapshot", "Part", "Run", "RunAsync", "Snapshot", "Vector", "positions", "vector_of"]
 
 _PAGE_RECORDS: Final = 10_000
 
@@ -24,11 +26,15 @@ Vector: TypeAlias = Mapping[int, int]
 _T = TypeVar("_T")
 
 
-class _Run(Protocol):
+class Run(Protocol):
+    """Runs a program to its end."""
+
     def __call__(self, program: Program[_T]) -> _T: ...
 
 
-class _RunAsync(Protocol):
+class RunAsync(Protocol):
+    """Runs a program to its end, for who awaits it."""
+
     def __call__(self, program: Program[_T]) -> Awaitable[_T]: ...
 
 
@@ -37,7 +43,7 @@ class _Page(NamedTuple):
     next_offset: int | None
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """What is read of a partition: the snapshot, or with `since` the changes."""
 
     partition: int
@@ -62,8 +68,12 @@ def vector_of(name: str, at: object) -> dict[int, int]:
     }
 
 
-def _page(stream: str, part: _Part, offset: int) -> Program[_Page]:
-    asked = {"partition": part.partition, "at": part.at, "offset": offset, "limit": _PAGE_RECORDS}
+def _page(stream: str, part: Part, offset: int, lease: str | None) -> Program[_Page]:
+    asked: dict[str, int | str] = {"partition": part.partition, "offset": offset, "limit": _PAGE_RECORDS}
+    if lease is None:
+        asked["at"] = part.at
+    else:
+        asked["lease"] = lease
     if part.since is not None:
         asked["since"] = part.since
     path = path_of("streams", stream) + f"/snapshot/records?{urlencode(asked)}"
@@ -87,17 +97,18 @@ def _record(row: Mapping[str, Any]) -> Record:
     )  # fmt: skip
 
 
-def _changed_parts(at: Vector, since: Vector) -> list[_Part]:
+def _changed_parts(at: Vector, since: Vector) -> list[Part]:
     gone = sorted(since.keys() - at.keys())
     if gone:
         raise RequestInvalid(f"the snapshot has no partition {gone[0]}: it is not of the same stream")
-    return [_Part(partition, offset, since.get(partition)) for partition, offset in at.items()]
+    return [Part(partition, offset, since.get(partition)) for partition, offset in at.items()]
 
 
 class Snapshot:
     """A keyed stream as it was at `at`: each key once, at its newest record; deletions are records without a value.
 
-    Partition by partition, in the order of offsets. It can be read again, and by others that know `at`.
+    Partition by partition, in the order of offsets. It can be read again, and by others that know `at`. In a `with` a
+    lease holds it open until the end of the block; while it is read, the lease is renewed.
 
     >>> client.streams.create("pilots", config={"keyed": True})
     StreamInfo(...)
@@ -109,15 +120,76 @@ class Snapshot:
     (['Ann', 'Bob'], ['Bob', 'Eve'])
     >>> [record.text for record in now.changes_since(before)], now.at
     (['Eve'], {0: 3})
+    >>> with client.snapshot("pilots") as held:
+    ...     print([record.text for record in held])
+    ['Bob', 'Eve']
     """
 
-    def __init__(self, run: _Run, stream: str, at: Vector) -> None:
+    def __init__(self, run: Run, stream: str, at: Vector, held: HeldLease | None = None) -> None:
         self._run = run
+        self._held = held
         self.stream = stream
         self.at = dict(at)
 
+    @property
+    def lease(self) -> str | None:
+        """The lease that holds it open; None where none does.
+
+        >>> client.streams.create("towers", config={"keyed": True})
+        StreamInfo(...)
+        >>> client.snapshot("towers").lease is None
+        True
+        """
+        return None if self._held is None else self._held.lease
+
+    def hold(self) -> str:
+        """Have a lease hold it open for `snapshot.lease.ms`, or for as long from now on; returns the lease.
+
+        Others read the snapshot with `client.snapshot(stream, lease=…)`. Raises SnapshotTooOld, SnapshotLeaseExpired …
+
+        >>> client.streams.create("hangars", config={"keyed": True})
+        StreamInfo(...)
+        >>> snapshot = client.snapshot("hangars")
+        >>> lease = snapshot.hold()
+        >>> client.snapshot("hangars", lease=lease).at == snapshot.at
+        True
+        >>> snapshot.close()
+        """
+        if self._held is None:
+            self._held = self._run(open_lease(self.stream, self.at))
+        else:
+            self._run(renew_lease(self._held))
+        return self._held.lease
+
+    def close(self) -> None:
+        """End its lease, where it has one. Raises SnapshotLeaseExpired …
+
+        >>> client.streams.create("aprons", config={"keyed": True})
+        StreamInfo(...)
+        >>> snapshot = client.snapshot("aprons")
+        >>> lease = snapshot.hold()
+        >>> snapshot.close()
+        >>> client.snapshot("aprons", lease=lease)
+        Traceback (most recent call last):
+        duramen.base.errors.SnapshotLeaseNotFound: there is no lease ...: open a new snapshot
+        """
+        held, self._held = self._held, None
+        if held is not None:
+            self._run(close_lease(held))
+
+    def __enter__(self) -> Self:
+        if self._held is None:
+            self.hold()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A lease of others is theirs to end; one that cannot be ended ends by itself.
+        if self._held is not None and self._held.own:
+            with suppress(DuramenError):
+                self.close()
+
     def __iter__(self) -> Iterator[Record]:
-        return self._records([_Part(partition, offset, None) for partition, offset in self.at.items()])
+        return self._records([Part(partition, offset, None) for partition, offset in self.at.items()])
 
     def changes_since(self, other: "Snapshot | Vector") -> Iterator[Record]:
         """The records that became visible since another snapshot and are visible in this one, deletions among them.
@@ -133,12 +205,19 @@ class Snapshot:
         since = other.at if isinstance(other, Snapshot) else vector_of("other", other)
         return self._records(_changed_parts(self.at, since))
 
-    def _records(self, parts: list[_Part]) -> Iterator[Record]:
+    def _keep(self) -> None:
+        if self._held is not None and self._held.due:
+            self._run(renew_lease(self._held))
+
+    def _records(self, parts: list[Part]) -> Iterator[Record]:
         for part in parts:
             offset: int | None = 0
             while offset is not None:
-                page = self._run(_page(self.stream, part, offset))
-                yield from page.records
+                self._keep()
+                page = self._run(_page(self.stream, part, offset, self.lease))
+                for record in page.records:
+                    self._keep()
+                    yield record
                 offset = page.next_offset
 
 
@@ -148,18 +227,72 @@ class AsyncSnapshot:
     >>> await client.streams.create("crews", config={"keyed": True})
     StreamInfo(...)
     >>> places = await client.produce("crews", [duramen.NewRecord("Ann", key="7"), duramen.NewRecord("Eve", key="7")])
-    >>> snapshot = await client.snapshot("crews")
-    >>> [record.text async for record in snapshot], snapshot.at
-    (['Eve'], {0: 2})
+    >>> async with await client.snapshot("crews") as snapshot:
+    ...     print([record.text async for record in snapshot], snapshot.at)
+    ['Eve'] {0: 2}
     """
 
-    def __init__(self, run: _RunAsync, stream: str, at: Vector) -> None:
+    def __init__(self, run: RunAsync, stream: str, at: Vector, held: HeldLease | None = None) -> None:
         self._run = run
+        self._held = held
         self.stream = stream
         self.at = dict(at)
 
+    @property
+    def lease(self) -> str | None:
+        """The lease that holds it open; None where none does.
+
+        >>> await client.streams.create("aio-towers", config={"keyed": True})
+        StreamInfo(...)
+        >>> (await client.snapshot("aio-towers")).lease is None
+        True
+        """
+        return None if self._held is None else self._held.lease
+
+    async def hold(self) -> str:
+        """Have a lease hold it open; more in `duramen.Snapshot.hold`.
+
+        >>> await client.streams.create("aio-hangars", config={"keyed": True})
+        StreamInfo(...)
+        >>> snapshot = await client.snapshot("aio-hangars")
+        >>> lease = await snapshot.hold()
+        >>> (await client.snapshot("aio-hangars", lease=lease)).at == snapshot.at
+        True
+        >>> await snapshot.close()
+        """
+        if self._held is None:
+            self._held = await self._run(open_lease(self.stream, self.at))
+        else:
+            await self._run(renew_lease(self._held))
+        return self._held.lease
+
+    async def close(self) -> None:
+        """End its lease, where it has one; more in `duramen.Snapshot.close`.
+
+        >>> await client.streams.create("aio-aprons", config={"keyed": True})
+        StreamInfo(...)
+        >>> snapshot = await client.snapshot("aio-aprons")
+        >>> lease = await snapshot.hold()
+        >>> await snapshot.close()
+        >>> snapshot.lease is None
+        True
+        """
+        held, self._held = self._held, None
+        if held is not None:
+            await self._run(close_lease(held))
+
+    async def __aenter__(self) -> Self:
+        if self._held is None:
+            await self.hold()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._held is not None and self._held.own:
+            with suppress(DuramenError):
+                await self.close()
+
     def __aiter__(self) -> AsyncIterator[Record]:
-        return self._records([_Part(partition, offset, None) for partition, offset in self.at.items()])
+        return self._records([Part(partition, offset, None) for partition, offset in self.at.items()])
 
     def changes_since(self, other: "AsyncSnapshot | Vector") -> AsyncIterator[Record]:
         """The records that became visible since another snapshot; more in `duramen.Snapshot.changes_since`.
@@ -173,11 +306,17 @@ class AsyncSnapshot:
         since = other.at if isinstance(other, AsyncSnapshot) else vector_of("other", other)
         return self._records(_changed_parts(self.at, since))
 
-    async def _records(self, parts: list[_Part]) -> AsyncIterator[Record]:
+    async def _keep(self) -> None:
+        if self._held is not None and self._held.due:
+            await self._run(renew_lease(self._held))
+
+    async def _records(self, parts: list[Part]) -> AsyncIterator[Record]:
         for part in parts:
             offset: int | None = 0
             while offset is not None:
-                page = await self._run(_page(self.stream, part, offset))
+                await self._keep()
+                page = await self._run(_page(self.stream, part, offset, self.lease))
                 for record in page.records:
+                    await self._keep()
                     yield record
                 offset = page.next_offset
