@@ -22,6 +22,7 @@ def test_everything_comes_through(demo: Callable[..., Started], tmp_path: Path) 
     code, said, complained = started.end()
     assert (code, complained) == (0, "")
     assert "every flight is where its acknowledgement says: none missing, none twice" in said
+    assert re.search(r"it caught up by [\d,]+ records, each aircraft once", said)
     assert f"{FLIGHTS:,} rows, each flight once" in said
     assert re.search(r"all \d+ sums by carrier and hour equal those pandas makes", said)
     assert re.search(r"first acknowledgement [\d.]+ m?s after the kill -9", said)

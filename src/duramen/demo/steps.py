@@ -11,6 +11,7 @@ from typing import Final
 
 from duramen.base.errors import DemoFailed
 from duramen.demo import chart, page, report
+from duramen.demo.aircraft import catch_up
 from duramen.demo.consumers import DemoConsumers
 from duramen.demo.delays import BLOCKS, check_same, grid_of, mean_min
 from duramen.demo.digest import fingerprint
@@ -78,8 +79,10 @@ class Demo:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 passed = runner.run(self._pass(flights, group))
         self._prove(flights, passed)
+        disk_bytes = self._directory.bytes_of(self._directory.node)
+        self._catch_up(flights)
         tabulated = self._tabulate()
-        figures = self._figures(flights, passed, tabulated)
+        figures = self._figures(flights, passed, tabulated, disk_bytes)
         self._draw(tabulated, figures)
         self._report(figures)
 
@@ -173,6 +176,17 @@ class Demo:
         screen.show(table)
         screen.say("every flight is where its acknowledgement says: none missing, none twice")
 
+    # -- keyed --------------------------------------------------------------------------------------
+
+    def _catch_up(self, flights: Sequence[DemoFlight]) -> None:
+        screen = self._screen
+        screen.step("Keyed by tail number: a consumer is away, then reads each aircraft once")
+        with screen.waiting("writing the flights to a keyed stream …"):
+            done = catch_up(self._node.process.http, flights)
+        screen.say(f"it had read {done.known:,} aircraft, and missed {done.missed:,} flights;")
+        screen.say(f"it caught up by {done.read:,} records, each aircraft once, in {report.seconds_text(done.seconds)}")
+        screen.say("what it has is the newest flight of each aircraft")
+
     # -- Spark --------------------------------------------------------------------------------------
 
     def _tabulate(self) -> Tabulated:
@@ -207,7 +221,9 @@ class Demo:
 
     # -- the report ---------------------------------------------------------------------------------
 
-    def _figures(self, flights: Sequence[DemoFlight], passed: _Passed, tabulated: Tabulated) -> report.DemoFigures:
+    def _figures(
+        self, flights: Sequence[DemoFlight], passed: _Passed, tabulated: Tabulated, disk_bytes: int
+    ) -> report.DemoFigures:
         publisher, node = passed.publisher, self._node
         return report.DemoFigures(
             flights=self._count,
@@ -218,7 +234,7 @@ class Demo:
             read_s=passed.read_s,
             recovery_s=publisher.answered_after_outage_s - node.killed_s,
             log_bytes=sum(partition["bytes"] for partition in node.describe_partitions()),
-            disk_bytes=self._directory.bytes_of(self._directory.node),
+            disk_bytes=disk_bytes,
             spark_s=tabulated.seconds,
             total_s=time.perf_counter() - self._began_s,
         )
