@@ -44,7 +44,12 @@ QUERIES: Final = (
 )  # fmt: skip
 
 # What the node has, so that not every request ends at a name that nobody knows.
-KNOWN: Final = {"name": ["s", "__consumer_offsets"], "id": ["g", "1", "2"], "partition": ["0", "2", "-1"]}
+KNOWN: Final = {
+    "name": ["s", "__consumer_offsets"],
+    "id": ["g", "1", "2"],
+    "partition": ["0", "2", "-1"],
+    "lease": ["l"],
+}
 CHECKED: Final = (
     "status_code_conformance", "content_type_conformance", "response_headers_conformance",
     "response_schema_conformance", "negative_data_rejection",
@@ -128,8 +133,9 @@ def known_names(case: Any, draw: Any) -> None:
     for parameter in case.path_parameters or {}:
         if draw(st.booleans()):
             case.path_parameters[parameter] = draw(st.sampled_from(KNOWN[parameter]))
-    if isinstance((case.query or {}).get("max_wait_ms"), int):
-        case.query["max_wait_ms"] = min(20, case.query["max_wait_ms"])
+    for wait in ("max_wait_ms", "newer_wait_ms"):
+        if isinstance((case.query or {}).get(wait), int):
+            case.query[wait] = min(20, case.query[wait])
     named(case.body)
 
 
