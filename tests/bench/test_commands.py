@@ -150,9 +150,13 @@ def test_kafka_without_java_or_maven_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_keyed(tmp_path: Path) -> None:
-    ran = _bench(tmp_path, "keyed", "--rounds", "1", "--scale", "0.02")
+    ran = _bench(tmp_path, "keyed", "--quick")
     assert ran.returncode == 0, ran.stderr
-    figures = _document(tmp_path / "duramen-bench" / "keyed.json")["figures"]
+    document = _document(tmp_path / "duramen-bench" / "keyed.json")
+    figures, targets = document["figures"], document["targets"]
+    assert len(targets) == 12
+    assert all(target["measured"] for target in targets if target["met"] is not None)
+    assert any("Python client" in target["target"] for target in targets)
     assert ("native" in {figure["kernel"] for figure in figures}) == native.is_installed()
     assert all(figure["updating"] > 0 for figure in figures)
 

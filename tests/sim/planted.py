@@ -11,7 +11,18 @@ from typing import Any, Final, NamedTuple
 
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, File, FileSystem
+from duramen.broker.views import files as view_files
+from duramen.broker.views.running import RunningView
 from duramen.codec.batch import Header
+from duramen.codec.batch_filter import RecordSpan
+from duramen.keyed import checkpoint as view_checkpoint
+from duramen.keyed.checkpoint import LogPositions, ViewCheckpoint
+from duramen.keyed.dropping import Dropping
+from duramen.keyed.kernel import Kernel
+from duramen.keyed.prev import PageStore
+from duramen.keyed.samples import PositionSample
+from duramen.keyed.snapshots import SnapshotBounds
+from duramen.keyed.view import KeyedView, VisibleRecords
 from duramen.storage import checkpoint
 from duramen.storage.checkpoint import NodeCheckpoint
 from duramen.storage.log import sync as syncing
@@ -24,6 +35,7 @@ from duramen.storage.maintenance import segment_rewrite as rewriting
 from duramen.storage.maintenance.closed_segment import Target
 from duramen.storage.maintenance.copier import CopiedBytes, SegmentWrite
 from duramen.storage.maintenance.scheduler import Upkeep
+from duramen.storage.planning.compaction import Cleaner
 from duramen.storage.recovery import logs as recovering_logs
 from duramen.storage.recovery import recovery
 from duramen.storage.recovery.logs import LogsFound
@@ -60,7 +72,8 @@ class Bug(NamedTuple):
 
 def _replace(place: Place) -> Callable[[], None]:
     """Plant one wrong function; returns what puts the right one back. Raises ValueError where it is another now."""
-    right = inspect.getattr_static(place.owner, place.name, None)
+    found = inspect.getattr_static(place.owner, place.name, None)
+    right = found.fget if isinstance(found, property) else found
     where = f"{place.owner.__name__}.{place.name}"
     if not inspect.isfunction(right):
         raise ValueError(f"{where} is no function any more: plant the bug where its work is done now")
@@ -70,8 +83,8 @@ def _replace(place: Place) -> Callable[[], None]:
         raise ValueError(f"{where} has the parameters {known}, and the bug was made for {planned}")
     # The simulator knows by its name what a job is about.
     wrong.__module__, wrong.__qualname__ = right.__module__, right.__qualname__
-    setattr(place.owner, place.name, wrong)
-    return lambda: setattr(place.owner, place.name, right)
+    setattr(place.owner, place.name, property(wrong) if isinstance(found, property) else wrong)
+    return lambda: setattr(place.owner, place.name, found)
 
 
 @contextmanager
@@ -107,6 +120,25 @@ class _FilesUnsynced(_Behind):
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> Any:
         """A file that is not synced."""
         return _Unsynced(self._behind.open(path, create=create, read_only=read_only))
+
+
+class _LogAhead(_Behind):
+    def plan_read(self, offset: int, max_bytes: int) -> Any:
+        """What is written, committed or not."""
+        return self._behind.plan_written(offset, max_bytes)
+
+    @property
+    def high_watermark(self) -> int:
+        """The end."""
+        end: int = self._behind.end_offset
+        return end
+
+
+class _PartitionAhead(_Behind):
+    @property
+    def log(self) -> Any:
+        """The log, read to its end."""
+        return _LogAhead(self._behind.log)
 
 
 class _Deaf(_Behind):
@@ -319,6 +351,105 @@ def _forget_aborted(right: Original) -> Original:
     return run
 
 
+# -- views of keyed streams -------------------------------------------------------------------------
+
+
+def _go_beyond(right: Original) -> Original:
+    def _go_on(self: RunningView) -> None:
+        partition = self.partition
+        self.partition = _as_port(_PartitionAhead(partition))
+        try:
+            right(self)
+        finally:
+            self.partition = partition
+
+    return _go_on
+
+
+def _free_all(right: Original) -> Original:
+    def _note(self: RunningView) -> None:
+        right(self)
+        if self.partition.log.view_floor is not None:
+            self.partition.log.view_floor = self.facts.position
+
+    return _note
+
+
+def _drop_all(right: Original) -> Original:
+    def dropping(self: KeyedView, first: int, tombstones: PositionSample | None = None, end: int = 1 << 60) -> Dropping:
+        s0, self.s0 = self.s0, self.position
+        try:
+            found: Dropping = right(self, first, tombstones, end)
+        finally:
+            self.s0 = s0
+        return found
+
+    return dropping
+
+
+def _expire_at_once(right: Original) -> Original:
+    def _kept(self: Cleaner, head: Header, records: Sequence[RecordSpan], *, expired: bool) -> Iterator[RecordSpan]:
+        del expired
+        kept: Iterator[RecordSpan] = right(self, head, records, expired=True)
+        return kept
+
+    return _kept
+
+
+def _drop_tombstones(right: Original) -> Original:
+    def stays(self: Dropping, offset: int, *, tombstone: bool) -> bool:
+        known = self.base <= offset < self.end
+        return not (tombstone and known) and bool(right(self, offset, tombstone=tombstone))
+
+    return stays
+
+
+def _end_early(right: Original) -> Original:
+    def changes(self: KeyedView, since: int, at: int) -> VisibleRecords:
+        found: VisibleRecords = right(self, since, at)
+        last = max(found.offsets(), default=-1)
+        if last >= 0:
+            found.bits[last - found.base >> 3] &= ~(1 << (last - found.base & 7))
+        return found
+
+    return changes
+
+
+def _use_any(right: Original) -> Original:
+    def problem(found: ViewCheckpoint, log: LogPositions, hash_id: int) -> str:
+        reason: str = right(found, log._replace(end_offset=max(log.end_offset, found.position),
+                                                epoch_at=lambda _: found.epoch), hash_id)  # fmt: skip
+        return reason
+
+    return problem
+
+
+def _fall_back(right: Original) -> Original:
+    def restore(found: ViewCheckpoint, kernel: Kernel, store: PageStore, *, page_records: int) -> KeyedView:
+        view: KeyedView = right(found, kernel, store, page_records=page_records)
+        view.s0 = view.horizon = view.base
+        return view
+
+    return restore
+
+
+def _ignore_compaction(right: Original) -> Original:
+    del right
+
+    def _follow_compaction(self: RunningView, view: KeyedView) -> None:
+        """S0 stays what the checkpoint says."""
+
+    return _follow_compaction
+
+
+def _tell_fallen(right: Original) -> Original:
+    def bounds(self: RunningView) -> SnapshotBounds:
+        found: SnapshotBounds = right(self)
+        return found._replace(s0=self.facts.s0, horizon=self.facts.horizon)
+
+    return bounds
+
+
 BUGS: Final = (
     Bug(
         "acknowledge-before-sync",
@@ -421,5 +552,41 @@ BUGS: Final = (
         "drop-aborted",
         "drop the list of aborted transactions on restart",
         (Place(recovery._Recovery, "run", _forget_aborted),),
+    ),
+    Bug(
+        "supersede-uncommitted",
+        "superseding above what is committed",
+        (Place(RunningView, "_go_on", _go_beyond),),
+    ),
+    Bug(
+        "drop-shown",
+        "a record dropped that a readable snapshot sees",
+        (Place(RunningView, "_note", _free_all), Place(KeyedView, "dropping", _drop_all)),
+        "compaction goes up to where the view stands",
+    ),
+    Bug(
+        "drop-tombstone",
+        "a tombstone dropped too early",
+        (Place(Cleaner, "_kept", _expire_at_once), Place(Dropping, "stays", _drop_tombstones)),
+    ),
+    Bug(
+        "end-increment-early",
+        "the end of an increment told before its last record",
+        (Place(KeyedView, "changes", _end_early),),
+    ),
+    Bug(
+        "view-ahead",
+        "a view ahead of its log after a crash",
+        (Place(view_checkpoint, "problem", _use_any),),
+    ),
+    Bug(
+        "s0-falls",
+        "S0 falling after a restart",
+        (
+            Place(view_files, "restore", _fall_back),
+            Place(RunningView, "_follow_compaction", _ignore_compaction),
+            Place(RunningView, "bounds", _tell_fallen),
+        ),
+        "nor does anybody ask how far compaction has come",
     ),
 )

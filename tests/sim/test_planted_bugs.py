@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.sim.planted import BUGS, Bug, Place, planted
+from tests.sim.view_stories import VIEW_STORIES
 
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import TRANSACTIONAL, BatchInput, check, encode, header
@@ -265,6 +266,7 @@ def the_first_batch_of_a_producer_is_refused() -> None:
 
 
 STORIES: dict[str, Story] = {
+    **VIEW_STORIES,
     "acknowledge-before-sync": power_goes_before_the_sync,
     "acknowledge-later-writes": a_batch_comes_during_a_sync,
     "retry-sync": a_sync_fails_once,

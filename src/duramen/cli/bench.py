@@ -156,6 +156,7 @@ def _throughput(output: Path, format_: str, **options: Any) -> None:
     throughput(output, as_json=format_ == JSON, **options)
 
 
+_QUICK: Final = 0.01
 _ROUNDS_HELP: Final = "Rounds in which the systems take turns."
 _scale = click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
                       help="Longer or shorter, more or less of it than usual, by this factor.")  # fmt: skip
@@ -320,16 +321,19 @@ def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
     measure_native(output, rounds=rounds, scale=scale, as_json=format_ == JSON)
 
 
-@command.command("keyed", short_help="Views of keyed streams.")
-@click.option("--rounds", type=click.IntRange(1, 1000), default=3, show_default=True, help=_ROUNDS_HELP)
+@command.command("keyed", short_help="Keyed streams and their snapshots.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
+@click.option("--quick", is_flag=True, help="One round of very little, to see that it runs.")
 @_scale
 @_output
 @format_option
-def _keyed(output: Path, rounds: int, scale: float, format_: str) -> None:
-    """Updates a second and core of a keyed stream's view, what it costs, and how quick its snapshots are."""
+def _keyed(output: Path, rounds: int, scale: float, quick: bool, format_: str) -> None:
+    """A keyed stream beside the same one unkeyed, its view and its snapshots; --scale 50: with 50 million keys."""
     _check(output)
     from duramen.bench.keyed_views import measure_keyed
 
+    if quick:
+        rounds, scale = 1, min(scale, _QUICK)
     measure_keyed(output, rounds=rounds, scale=scale, as_json=format_ == JSON)
 
 

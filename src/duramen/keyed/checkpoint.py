@@ -2,7 +2,8 @@
 
 8 bytes magic, uint32 CRC-32C of what follows, msgpack:
 generation, stream id, partition, hash, secret, base, position, epoch of the record before it, S0, horizon,
-samples, open transactions, pages written, the page that is not, partitions of the table, pieces of live
+samples, open transactions, pages written, the page that is not, partitions of the table, pieces of live,
+`delete.retention.ms` as it was
 """
 
 from collections.abc import Callable, Sequence
@@ -50,6 +51,7 @@ class ViewCheckpoint(NamedTuple):
     page: bytes
     table: list[tuple[int, bytes]]
     live: list[tuple[int, bytes]]
+    tombstones_kept_ms: int = 0
 
 
 class LogPositions(NamedTuple):
@@ -88,6 +90,7 @@ def encode(view: KeyedView, log: LogPositions, generation: int) -> bytes:
             page=page,
             table=[(count, bytes(words.cast("B"))) for count, words in view.latest.parts()],
             live=[(number, bytes(piece)) for number, piece in view.live.pieces()],
+            tombstones_kept_ms=view.tombstones_kept_ms,
         )
     )
     return _MAGIC + crc32c(content).to_bytes(4, "little") + content
@@ -156,6 +159,7 @@ def restore(found: ViewCheckpoint, kernel: Kernel, store: PageStore, *, page_rec
     """The view as it was. Raises CheckpointInvalid where a page that it needs is not what it was."""
     view = KeyedView(kernel, found.base, found.secret, store, page_records=page_records)
     view.position, view.s0, view.horizon = found.position, found.s0, found.horizon
+    view.tombstones_kept_ms = found.tombstones_kept_ms
     for sample in found.samples:
         view.samples.add(sample)
     view.counting.open.update(found.open)

@@ -10,6 +10,8 @@ __all__ = ["SnapshotBounds"]
 class SnapshotBounds(NamedTuple):
     """What there is of a partition: snapshots from `s0` to `position`, which is what the view has applied.
 
+    -1 while it is being loaded.
+
     `horizon`: of what counts below it tombstones may have been dropped.
     """
 
@@ -19,6 +21,8 @@ class SnapshotBounds(NamedTuple):
 
     def check_snapshot(self, at: int) -> None:
         """Raise SnapshotTooOld, or SnapshotNotReached where the view is not there yet."""
+        if self.position < 0:
+            raise SnapshotNotReached("the view of the partition is being loaded")
         if at < self.s0:
             raise SnapshotTooOld(f"snapshots can be opened from {self.s0} on, and this one is at {at}")
         if at > self.position:

@@ -54,6 +54,7 @@ class KeyedView:
         self.live = Live(kernel, base)
         self.counting = Counting()
         self.samples = Samples(base)
+        self.tombstones_kept_ms = 0
 
     @property
     def base(self) -> int:
@@ -169,6 +170,12 @@ class KeyedView:
     def raise_horizon(self, horizon: int) -> None:
         """Tombstones of what counts below may be gone; the horizon never falls."""
         self.horizon = max(self.horizon, horizon)
+
+    def keep_tombstones(self, kept_ms: int) -> None:
+        """They are kept for so long from now on. Where that is longer, those of before go after the shorter time."""
+        if kept_ms > self.tombstones_kept_ms:
+            self.raise_horizon(self.s0)
+        self.tombstones_kept_ms = kept_ms
 
     def dropping(self, first: int, tombstones: PositionSample | None = None, end: int = _FOREVER) -> Dropping:
         """What of the offsets from `first` to `end` or S0 may go; `tombstones` is what `tombstone_bound` says.

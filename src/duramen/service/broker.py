@@ -27,6 +27,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.replication_wait import wait_replicated
 from duramen.broker.streams import BrokerStreams
+from duramen.broker.views.running import ViewLimits
 from duramen.broker.views.views import KeyedViews
 from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.controller.admin.completeness import Completeness
@@ -85,6 +86,7 @@ Assignment = tuple[tuple[int, ...], ...]
 _PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
 _PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
 _FOLLOW_MS: Final = 5_000  # so old what other coordinators have stored is at most where this node takes their place
+_VIEW_LIMITS: Final = ViewLimits()
 _OLD_SHARE_ROWS: Final = (b"\x10", b"\x11")
 
 
@@ -114,6 +116,7 @@ class Broker:
         report: Callable[[str], None],
         membership: AdministeredMembership | None = None,
         kinds: Sequence[ShardKind[Any]] = (),
+        view_limits: ViewLimits = _VIEW_LIMITS,
     ) -> None:
         """`report` is told what an operator should hear of. Without a `standing` the node is alone.
 
@@ -151,7 +154,7 @@ class Broker:
         self.leases = SnapshotLeases(self.streams, ports.clock)
         self.views = KeyedViews(
             self.streams, store, ports.clock, deadlines, ports.randomness, report, self.leases.oldest, alone=alone,
-            limit_bytes=memory_share_bytes(settings.integer("memory.limit.bytes")),
+            limit_bytes=memory_share_bytes(settings.integer("memory.limit.bytes")), limits=view_limits,
         )  # fmt: skip
         self._transaction_log = TransactionLog(store, ports.clock)
         self.internal_streams = InternalStreams(

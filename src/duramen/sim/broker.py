@@ -14,6 +14,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.fetch import Fetcher, FetchResult, PartitionFetch
 from duramen.broker.streams import Stream
+from duramen.broker.views.running import ViewLimits
 from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, records
 from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.coordinators.runtime.shard import ShardKind
@@ -37,6 +38,7 @@ _LIMITS = StoreLimits(
     wal_file_bytes=1 << 20, wal_max_bytes=8 << 20, pending_bytes=4 << 20, copy_bytes=1 << 20, copy_interval_ms=1000
 )
 _OPEN_SEGMENTS = 64
+_VIEW_LIMITS = ViewLimits(pause_ms=0)  # what is settled is applied
 
 
 class CallbackResult(Generic[T]):
@@ -109,6 +111,7 @@ class ManualBroker:
             ports, self.deadlines, self.store, self.settings, self.metrics,
             directory_id=str(directory.id), report=self.reports.append,
             membership=None if self._membership is None else self._membership(self), kinds=self._kinds,
+            view_limits=_VIEW_LIMITS,
         )  # fmt: skip
         started: CallbackResult[None] = CallbackResult()
         self.broker.start(started)

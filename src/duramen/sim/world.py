@@ -26,9 +26,11 @@ from duramen.sim.machine.clock import SeededRandomness
 from duramen.sim.machine.disk import Crashed, MemoryFileSystem
 from duramen.sim.machine.disk_damage import Decay, Decayed
 from duramen.sim.machine.faults import FaultPlan
-from duramen.sim.machine.profiles import LIMITS, PROFILES
+from duramen.sim.machine.profiles import LIMITS, PROFILES, view_limits
 from duramen.sim.machine.scheduler import SeededWorker, VirtualClock
+from duramen.sim.machine.stages import STAGES, VIEW
 from duramen.sim.machine.trace import BrokenPromise, Trace
+from duramen.sim.machine.view_damage import ViewDamage
 from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
 from duramen.storage.directory import open_directory
 from duramen.storage.log.log import Log, log_directory
@@ -51,6 +53,7 @@ _SETTINGS: Final = Settings(
     },
 )
 _METADATA: Final = log_directory(METADATA_LOG_ID)
+_KEYED: Final = 0.3  # of the runs have keyed streams
 _ENDS: Final = 12  # of processes, in a run
 _PATIENCE_MS: Final = 600_000
 
@@ -84,14 +87,19 @@ class NodeWorld:
         self.disk = MemoryFileSystem()
         self.views = MemoryViewStore()
         self.rows = MemoryStateStore()
-        self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace)
+        keyed = random.Random(f"{seed}/keyed")
+        self.keyed = keyed.random() < _KEYED
+        self._view_limits = view_limits(keyed)
+        stages = [stage for stage in STAGES if self.keyed or stage != VIEW]
+        self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace, stages)
         self.checker = Checker()
         clients = Clients(
             random.Random(f"{seed}/workload"), random.Random(f"{seed}/refusals"), self.checker, self.faults, self.clock,
-            self.trace,
+            self.trace, keyed=self.keyed,
         )  # fmt: skip
         self.workload = Workload(clients)
         self._decay = Decay(self.disk, random.Random(f"{seed}/decay"))
+        self._view_damage = ViewDamage(self.disk, keyed)
         self.crashes = 0
         self._end: End = "stop"
         self._randomness = SeededRandomness(seed)
@@ -183,9 +191,17 @@ class NodeWorld:
             found = self._decay.at_rest([*logs, *self.checker.of_offsets(broker)], checkpoints=checkpoints)
             self._decayed(found, logs, "recovery")
         self._decay.remember()
+        if self.keyed:
+            damaged = self._view_damage.at_rest()
+            if damaged is not None:
+                self.faults.decayed(damaged, VIEW)
 
     def _decay_at_work(self, broker: Broker, stage: str, damage: str) -> bool:
         """Damage something in the middle of a stage, that or of that kind where it is said; False where nothing was."""
+        if stage == VIEW:
+            damaged = self._view_damage.at_work(damage)
+            self._decayed(damaged, {}, stage)
+            return damaged is not None
         logs = self.checker.at_rest(broker)
         found = self._decay.at_work(logs, damage)
         self._decayed(found, logs, stage)
@@ -286,7 +302,7 @@ class NodeWorld:
         ports = Ports(self.worker, self.clock, self._randomness, self.views, lambda: self.rows)
         broker = Broker(
             ports, self.worker.deadlines, store, _SETTINGS, metrics, directory_id=str(directory.id),
-            report=self._report,
+            report=self._report, view_limits=self._view_limits,
         )  # fmt: skip
         outcome: list[DuramenError | None] = []
         broker.start(outcome.append)

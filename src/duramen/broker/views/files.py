@@ -15,6 +15,7 @@ from duramen.keyed.pagefiles import (
     remove_checkpoints,
     write_checkpoint,
 )
+from duramen.keyed.prev import PAGE_RECORDS
 from duramen.keyed.view import KeyedView
 
 __all__ = ["VIEWS_DIRECTORY", "LoadedView", "ViewFiles"]
@@ -32,8 +33,9 @@ class LoadedView(NamedTuple):
 class ViewFiles:
     """The files of one view: pages, and a checkpoint of two generations."""
 
-    def __init__(self, files: FileSystem, directory: str) -> None:
+    def __init__(self, files: FileSystem, directory: str, page_records: int = PAGE_RECORDS) -> None:
         self.directory = directory
+        self._page_records = page_records
         self._files = files
         self._pages: PageFiles | None = None
         self._generation = 0
@@ -49,7 +51,7 @@ class ViewFiles:
             self._pages = PageFiles(self._files, self.directory)
             try:
                 self._pages.require(page.number for page in found.pages)
-                view = restore(found, kernel, self._pages)
+                view = restore(found, kernel, self._pages, page_records=self._page_records)
             except CheckpointInvalid as error:
                 wrong.append(str(error))
             else:
@@ -60,7 +62,8 @@ class ViewFiles:
         self.remove()
         self._pages = PageFiles(self._files, self.directory)
         self._generation = self._needed = 0
-        return LoadedView(KeyedView(kernel, log.start_offset, secret, self._pages), wrong)
+        view = KeyedView(kernel, log.start_offset, secret, self._pages, page_records=self._page_records)
+        return LoadedView(view, wrong)
 
     def save(self, view: KeyedView, log: LogPositions) -> None:
         """Write a checkpoint, and remove the pages that neither it nor the one before needs."""

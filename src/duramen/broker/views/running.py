@@ -16,15 +16,13 @@ from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.dropping import next_s0
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.pagefiles import GENERATIONS, CheckedPart
+from duramen.keyed.prev import PAGE_RECORDS
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.keyed.view import KeyedView, VisibleRecords
 from duramen.storage.store import Store
 
-__all__ = ["RunningView", "ViewFacts", "ViewParts", "ViewTimes"]
+__all__ = ["RunningView", "ViewFacts", "ViewLimits", "ViewParts", "ViewTimes"]
 
-_SAMPLE_MS: Final = 1000
-_SAVE_MS: Final = 60_000
-_SAVE_RECORDS: Final = 5_000_000
 _RETRY_MS: Final = 60_000
 _SHOWN: Final = 4  # windows of bits that are kept for the next page, 1 MiB each for snapshots
 
@@ -38,6 +36,21 @@ class ViewTimes(NamedTuple):
     delete_retention_ms: int
 
 
+class ViewLimits(NamedTuple):
+    """How many records a page of `prev` has, how much is applied at once, and how often a view is sampled and saved.
+
+    `pause_ms` is how long a view waits for more to apply where nobody waits for it: what is committed one record after
+    another is applied together.
+    """
+
+    page_records: int = PAGE_RECORDS
+    read_bytes: int = 4 << 20
+    pause_ms: int = 10
+    sample_ms: int = 1000
+    save_ms: int = 60_000
+    save_records: int = 5_000_000
+
+
 class ViewParts(NamedTuple):
     """What a view needs of its node."""
 
@@ -48,6 +61,7 @@ class ViewParts(NamedTuple):
     report: Callable[[str], None]
     crowded: Callable[[], str]
     """Why no view may grow now; empty where there is room."""
+    limits: ViewLimits
 
 
 class ViewFacts(NamedTuple):
@@ -102,6 +116,7 @@ class RunningView:
         self._parts = parts
         self._oldest_held = oldest_held
         self._view: KeyedView | None = None
+        self._loaded_once = False
         self._jobs: deque[Callable[[], None]] = deque()
         self._working = False
         self._reading = False
@@ -130,11 +145,8 @@ class RunningView:
 
     def use(self, times: ViewTimes) -> None:
         """The stream's config is another."""
-        longer = times.delete_retention_ms > self._times.delete_retention_ms
         self._times = times
-        if longer and self._view is not None:
-            # What compaction has stamped already goes after the shorter time.
-            self._do(self._distrust_tombstones, lambda _: None)
+        self._do(self._keep_tombstones, lambda _: None)
 
     def close(self, *, remove: bool, done: Callable[[], None] = lambda: None) -> None:
         """End, with a checkpoint, or with everything removed where the stream is not keyed any more."""
@@ -193,7 +205,7 @@ class RunningView:
 
     def _keyed_view(self) -> KeyedView:
         if self._view is None:
-            raise AssertionError("the view is not loaded")
+            raise SnapshotNotReached("the view is being built")
         return self._view
 
     # -- loading and saving --------------------------------------------------------------------------
@@ -215,21 +227,31 @@ class RunningView:
             return
         for wrong in result.wrong:
             self._parts.report(f"a view of {self.partition.stream.name} is built anew: {wrong}")
-        self._view = result.view
+        self._view, self._loaded_once = result.view, True
+        self._view.keep_tombstones(self._times.delete_retention_ms)
         self._note()
         self._saved = result.view.position
         self._saved_ms = self._parts.clock.monotonic_ms()
         self._go_on()
 
     def _save(self) -> None:
-        self._files.save(self._keyed_view(), self._positions())
+        if self._view is not None:
+            self._files.save(self._view, self._positions())
 
     # -- applying ------------------------------------------------------------------------------------
 
     def _advanced(self, _: Partition) -> None:
-        if not self._woken:
-            self._woken = True
+        if not (self._woken or self._reading or self._closed):
+            self._wake_later()
+
+    def _wake_later(self) -> None:
+        """Soon where somebody waits, else after a pause."""
+        self._woken = True
+        pause_ms = self._parts.limits.pause_ms
+        if self._waiting or not pause_ms:
             self._parts.store.soon(self._wake)
+        else:
+            self._parts.deadlines.at(self._parts.clock.monotonic_ms() + pause_ms, self._wake)
 
     def _wake(self) -> None:
         self._woken = False
@@ -240,7 +262,7 @@ class RunningView:
         if self._closed or self._reading or view is None or self._retry is not None:
             return
         if view.position >= log.high_watermark:
-            self._settle()
+            self._settle(view)
             return
         crowded = self._parts.crowded()
         if crowded:
@@ -251,24 +273,26 @@ class RunningView:
         if behind > view.position:
             self._pass_over(view, min(behind, log.high_watermark))
         else:
-            read_batches(self._parts.store, log, view.position, self._apply)
-        self._arm(_SAMPLE_MS)
+            size = self._parts.limits.read_bytes
+            read_batches(self._parts.store, log, view.position, partial(self._apply, view), size)
+        self._arm(self._parts.limits.sample_ms)
 
     def _pass_over(self, view: KeyedView, behind: int) -> None:
         self._parts.report(
             f"the view of {self._name} passes over offsets {view.position} to {behind - 1}, which a start has lost:"
             " snapshots may show older records of the keys that were written there"
         )
-        self._do(partial(view.pass_over, behind), partial(self._applied, b""))
+        self._do(partial(view.pass_over, behind), partial(self._applied, view, b""))
 
-    def _apply(self, data: bytes | DuramenError | OSError) -> None:
+    def _apply(self, view: KeyedView, data: bytes | DuramenError | OSError) -> None:
         if not isinstance(data, bytes):
-            self._applied(data, data)
+            self._applied(view, data, data)
             return
-        self._do(partial(self._apply_batches, data), partial(self._applied, data))
+        self._do(partial(self._apply_batches, view, data), partial(self._applied, view, data))
 
-    def _apply_batches(self, data: bytes) -> _Needed | None:
-        view = self._keyed_view()
+    def _apply_batches(self, view: KeyedView, data: bytes) -> _Needed | None:
+        if view is not self._view:
+            return None  # it is built anew, from the log's start on
         try:
             view.apply(data, self._held_records)
         except _Needed as needed:
@@ -290,29 +314,35 @@ class RunningView:
             view.raise_s0(whole_from)
             view.raise_horizon(whole_from)
 
-    def _applied(self, data: bytes | DuramenError | OSError, result: object) -> None:
+    def _applied(self, view: KeyedView, data: bytes | DuramenError | OSError, result: object) -> None:
         if isinstance(result, BaseException) and not isinstance(result, _Needed):
             self._reading = False
             self._failed(result)
         elif isinstance(result, _Needed):
-            read_batches(
-                self._parts.store, self.partition.log, result.first, partial(self._take_held, result.first, data)
-            )
+            take = partial(self._take_held, view, result.first, data)
+            read_batches(self._parts.store, self.partition.log, result.first, take)
         else:
             self._reading = False
             self.facts = self.facts._replace(problem="")
-            self._parts.store.soon(self._go_on)
+            if isinstance(data, bytes) and len(data) > self._parts.limits.read_bytes // 2:
+                self._parts.store.soon(self._go_on)  # there is more
+            elif not self._woken:
+                self._wake_later()
 
     def _take_held(
-        self, first: int, data: bytes | DuramenError | OSError, found: bytes | DuramenError | OSError
+        self,
+        view: KeyedView,
+        first: int,
+        data: bytes | DuramenError | OSError,
+        found: bytes | DuramenError | OSError,
     ) -> None:
         if isinstance(found, LogDamaged) and self.partition.log.behind_lost(first) > first:
             found = b""
         if isinstance(found, bytes):
             self._held[first] = found
-            self._apply(data)
+            self._apply(view, data)
         else:
-            self._applied(data, found)
+            self._applied(view, data, found)
 
     def _failed(self, error: BaseException) -> None:
         """The view stands still for a while; one whose pages are damaged is built anew."""
@@ -344,15 +374,15 @@ class RunningView:
 
     # -- time ----------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
+    def _settle(self, view: KeyedView) -> None:
         """Nothing is left to apply: what is left to do is done later, and nothing where there is nothing."""
-        view = self._keyed_view()
+        limits = self._parts.limits
         if view.position != self._sampled:
-            self._arm(_SAMPLE_MS)
+            self._arm(limits.sample_ms)
         elif view.s0 < view.position:
-            self._arm(max(_SAMPLE_MS, min(_SAVE_MS, self._times.snapshot_retention_ms // 8)))
+            self._arm(max(limits.sample_ms, min(limits.save_ms, self._times.snapshot_retention_ms // 8)))
         elif view.position != self._saved:
-            self._arm(_SAVE_MS)
+            self._arm(limits.save_ms)
 
     def _arm(self, delay_ms: int) -> None:
         at_ms = self._parts.clock.monotonic_ms() + delay_ms
@@ -368,7 +398,9 @@ class RunningView:
             self._do(partial(self._keep_time, self._oldest_held()), self._kept_time)
 
     def _keep_time(self, oldest_held: int | None) -> None:
-        view, now_ms = self._keyed_view(), self._parts.clock.wall_ms()
+        view, now_ms = self._view, self._parts.clock.wall_ms()
+        if view is None:
+            return  # it is built anew meanwhile
         view.sample(now_ms)
         self._sampled = view.position
         self._superseded = view.prev.superseding()
@@ -386,21 +418,23 @@ class RunningView:
         later = view.samples.after(now_ms - self._times.delete_retention_ms)
         view.raise_horizon(view.s0 if later is None else min(view.s0, later.position))
 
-    def _distrust_tombstones(self) -> None:
-        view = self._keyed_view()
-        view.raise_horizon(view.s0)
+    def _keep_tombstones(self) -> None:
+        if self._view is not None:
+            self._view.keep_tombstones(self._times.delete_retention_ms)
 
     def _kept_time(self, result: object) -> None:
         if isinstance(result, BaseException):
             self._failed(result)
             return
-        view, now_ms = self._keyed_view(), self._parts.clock.monotonic_ms()
-        many = view.position - self._saved >= _SAVE_RECORDS
-        if view.position != self._saved and (many or now_ms - self._saved_ms >= _SAVE_MS):
+        view, now_ms, limits = self._view, self._parts.clock.monotonic_ms(), self._parts.limits
+        if view is None:
+            return
+        many = view.position - self._saved >= limits.save_records
+        if view.position != self._saved and (many or now_ms - self._saved_ms >= limits.save_ms):
             self._saved, self._saved_ms = view.position, now_ms
             self._do(self._save, self._was_saved)
         elif self._reading:
-            self._arm(_SAMPLE_MS)
+            self._arm(limits.sample_ms)
         else:
             self._go_on()
 
@@ -462,11 +496,17 @@ class RunningView:
         """Do `action` once everything below the position is applied; what is returned takes that back."""
         entry = position, action
         self._waiting.append(entry)
-        self._parts.store.soon(lambda: self._tell_waiting(everybody=self._closed))
+
+        def begin() -> None:
+            self._tell_waiting(everybody=self._closed)
+            self._go_on()
+
+        self._parts.store.soon(begin)
         return lambda: self._waiting.remove(entry) if entry in self._waiting else None
 
     def _tell_waiting(self, *, everybody: bool) -> None:
-        position = -1 if self._view is None else self._view.position
+        # As `bounds` tells it: a job that is under way may be further.
+        position = -1 if self._view is None else self.facts.position
         for entry in [entry for entry in self._waiting if everybody or entry[0] <= position]:
             self._waiting.remove(entry)
             entry[1]()
@@ -481,7 +521,8 @@ class RunningView:
         """Which snapshots there are now."""
         facts, whole_from = self.facts, self.partition.log.whole_from
         horizon = facts.horizon if facts.s0 >= whole_from else whole_from
-        return SnapshotBounds(max(facts.s0, whole_from), facts.position, horizon)
+        position = facts.position if self._loaded_once else -1
+        return SnapshotBounds(max(facts.s0, whole_from), position, horizon)
 
     def check(self, at: int | None, done: Callable[[int | BaseException], None]) -> None:
         """`done` gets the position of a snapshot that can be opened, `at` or the newest, behind all that S0 waits for.

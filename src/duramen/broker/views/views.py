@@ -13,7 +13,7 @@ from duramen.base.units import format_bytes
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.broker.views.files import VIEWS_DIRECTORY, ViewFiles
-from duramen.broker.views.running import RunningView, ViewParts, ViewTimes
+from duramen.broker.views.running import RunningView, ViewLimits, ViewParts, ViewTimes
 from duramen.broker.views.unkeyed import UnkeyedSearch
 from duramen.keyed.hashing import SECRET_BYTES
 from duramen.keyed.native import kernel
@@ -21,6 +21,7 @@ from duramen.storage.store import Store
 
 __all__ = ["KeyedViews"]
 
+_LIMITS: Final = ViewLimits()
 _CLUSTERED: Final = "keyed streams are for a node that is alone so far: this node is one of a cluster"
 
 
@@ -39,6 +40,7 @@ class KeyedViews:
         *,
         alone: bool,
         limit_bytes: int,
+        limits: ViewLimits = _LIMITS,
     ) -> None:
         """All views together take at most `limit_bytes` of memory, and what the last piece of a log adds to it.
 
@@ -51,6 +53,7 @@ class KeyedViews:
         self._randomness = randomness
         self._report = report
         self._alone = alone
+        self._limits = limits
         self._running: dict[str, RunningView] = {}
         self._closing: set[str] = set()
         self._stopping = False
@@ -190,8 +193,10 @@ class KeyedViews:
             self._changed(stream)
 
     def _start(self, name: str, stream: Stream, partition: Partition, times: ViewTimes) -> None:
-        parts = ViewParts(self._store, self._clock, self._deadlines, kernel(), self._report, self._crowded)
-        files = ViewFiles(self._store.files, f"{VIEWS_DIRECTORY}/{name}")
+        parts = ViewParts(
+            self._store, self._clock, self._deadlines, kernel(), self._report, self._crowded, self._limits
+        )
+        files = ViewFiles(self._store.files, f"{VIEWS_DIRECTORY}/{name}", self._limits.page_records)
         secret = self._randomness.token(SECRET_BYTES)
         held = partial(self._oldest_held, stream.id, partition.index)
         self._running[name] = view = RunningView(partition, stream.id.bytes, files, secret, times, parts, held)

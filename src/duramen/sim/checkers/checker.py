@@ -9,6 +9,7 @@ from duramen.groups.records import OffsetKey
 from duramen.service.broker import Broker
 from duramen.sim.checkers.compacted import CompactedHistory
 from duramen.sim.checkers.history import End, HistoryFacts, LogHistory
+from duramen.sim.checkers.keyed import KeyedHistory
 from duramen.sim.machine.trace import BrokenPromise
 from duramen.storage.log.log import Log, LogKey
 
@@ -23,12 +24,13 @@ def facts(log: Log) -> HistoryFacts:
 class StreamModel:
     """A stream that was asked for. `state` says how far its creation or deletion has come."""
 
-    def __init__(self, name: str, partitions: int, boot: int, *, compacted: bool = False) -> None:
+    def __init__(self, name: str, partitions: int, boot: int, *, compacted: bool = False, keyed: bool = False) -> None:
         self.name = name
         self.partitions = partitions
         self.state = "creating"  # creating, there, deleting, deleted
         self.id: UUID | None = None
-        self.histories = [(CompactedHistory if compacted else LogHistory)(name, at, boot) for at in range(partitions)]
+        kind = KeyedHistory if keyed else CompactedHistory if compacted else LogHistory
+        self.histories: list[LogHistory] = [kind(name, at, boot) for at in range(partitions)]
 
 
 class CommittedModel:

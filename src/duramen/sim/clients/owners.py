@@ -9,6 +9,7 @@ from duramen.metadata.decisions import Definition
 from duramen.sim.checkers.checker import StreamModel, facts
 from duramen.sim.checkers.compacted import CompactedHistory
 from duramen.sim.checkers.history import LogHistory
+from duramen.sim.checkers.keyed import KeyedHistory
 from duramen.sim.clients.shared import Clients
 from duramen.sim.clients.writers import SimulatedProducers
 
@@ -35,8 +36,11 @@ class Owners:
         free = [name for name in _STREAMS if name not in clients.checker.streams]
         if not free:
             return
-        compacted = chance.random() < 0.4
-        model = StreamModel(chance.choice(free), chance.choice((1, 1, 2)), clients.checker.boot, compacted=compacted)
+        compacted = chance.random() < (0.8 if clients.keyed else 0.4)
+        model = StreamModel(
+            chance.choice(free), chance.choice((1, 1, 2)), clients.checker.boot,
+            compacted=compacted, keyed=compacted and clients.keyed,
+        )  # fmt: skip
         clients.checker.streams[model.name] = model
         delete_retention_ms = chance.choice((0, 300, 100_000))
         config = {
@@ -58,10 +62,58 @@ class Owners:
             history.lets_go = any(int(config[f"retention.{limit}"]) >= 0 for limit in ("records", "bytes", "ms"))
             if isinstance(history, CompactedHistory):
                 history.tombstones_expire(lambda sent_ms: sent_ms + delete_retention_ms <= clients.clock.wall_ms())
+            if isinstance(history, KeyedHistory):
+                history.keep_tombstones(delete_retention_ms, clients.clock.wall_ms)
+                self._key(history, config)
         clients.trace("stream %s is made, %s", model.name, config["durability"])
         clients.broker.create_stream(
             Definition(model.name, model.partitions, config), clients.answer(partial(self._created, model))
         )
+
+    def _key(self, history: KeyedHistory, config: dict[str, str]) -> None:
+        """Most of them are keyed from the beginning."""
+        chance = self._clients.chance
+        if history.partition == 0:
+            config["cleanup.policy"] = "compact"
+            config["durability"] = chance.choice(("sync", "sync", "os"))
+            config["keyed"] = chance.choice(("true", "true", "true", "false"))
+            config["snapshot.retention.ms"] = str(chance.choice((0, 300, 2000, 100_000)))
+        history.make_keyed(config["keyed"] == "true", int(config["snapshot.retention.ms"]))
+
+    def change_keyed(self) -> None:
+        """A compacted stream is made keyed, or is not any more."""
+        clients = self._clients
+        history, _ = clients.any()
+        if not isinstance(history, KeyedHistory) or history.keyed is None:
+            return
+        histories = [one for one in clients.checker.streams[history.name].histories if isinstance(one, KeyedHistory)]
+        if clients.chance.random() < 0.5:
+            self._keep_tombstones(histories)
+            return
+        wanted = not history.keyed
+        for one in histories:
+            one.changes_keyed()
+        clients.trace("stream %s is to be keyed: %s", history.name, wanted)
+        config = {"keyed": "true" if wanted else "false"}
+        changed = partial(self._changed_keyed, histories, wanted=wanted)
+        clients.broker.configure_stream(history.name, config, clients.answer(changed))
+
+    def _keep_tombstones(self, histories: list[KeyedHistory]) -> None:
+        """Tombstones are kept for longer, or not so long; those that are there may go after either time."""
+        clients, name = self._clients, histories[0].name
+        kept_ms = clients.chance.choice((0, 300, 100_000))
+        for one in histories:
+            one.keep_tombstones(kept_ms, clients.clock.wall_ms)
+        clients.trace("stream %s keeps tombstones for %d ms", name, kept_ms)
+        config = {"delete.retention.ms": str(kept_ms)}
+        clients.broker.configure_stream(name, config, clients.answer(partial(self._configured, histories[0])))
+
+    def _changed_keyed(self, histories: list[KeyedHistory], error: DuramenError | None, *, wanted: bool) -> None:
+        if error is not None:
+            self._configured(histories[0], error)
+            return
+        for one in histories:
+            one.keyed = wanted
 
     def _created(self, model: StreamModel, error: DuramenError | None) -> None:
         clients = self._clients
@@ -110,6 +162,8 @@ class Owners:
             if any(one.transactional for one in clients.checker.streams[history.name].histories):
                 return  # a loss of power would take parts of transactions
             durability = clients.chance.choice(self._durabilities)
+            if isinstance(history, KeyedHistory) and durability == "memory":
+                return  # keyed streams are refused it
             clients.trace("stream %s gets the durability %s", history.name, durability)
             clients.broker.configure_stream(
                 history.name, {"durability": durability}, clients.answer(partial(self._configured, history))
@@ -125,7 +179,7 @@ class Owners:
         """What DeleteRecords does: everything before an offset goes."""
         clients = self._clients
         history, partition = clients.any()
-        if history is None or partition is None or history.cutting:
+        if history is None or partition is None or history.cutting or isinstance(history, KeyedHistory):
             return
         log, store = partition.log, clients.broker.store
         waiting = (segment.base_offset for segment in log.segments if segment.copied < segment.size)

@@ -25,9 +25,13 @@ class Clients:
 
     def __init__(
         self, chance: random.Random, refusing: random.Random, checker: Checker, faults: FaultPlan,
-        clock: VirtualClock, trace: Trace,
+        clock: VirtualClock, trace: Trace, *, keyed: bool = False,
     ) -> None:  # fmt: skip
-        """`refusing` says which batches are refused as a door does that: not leader, throttled, out of time."""
+        """`refusing` says which batches are refused as a door does that: not leader, throttled, out of time.
+
+        `keyed` where most streams are.
+        """
+        self.keyed = keyed
         self.chance = chance
         self._refusing = refusing
         self._refuses = refusing.random() < _REFUSING

@@ -11,6 +11,7 @@ from duramen.sim.clients.members import SimulatedMembers
 from duramen.sim.clients.owners import Owners
 from duramen.sim.clients.readers import Readers
 from duramen.sim.clients.shared import Clients
+from duramen.sim.clients.snapshots import SnapshotReaders
 from duramen.sim.clients.transactors import Transactors
 from duramen.sim.clients.writers import SimulatedProducers
 from duramen.sim.machine.aims import CLOSED
@@ -23,6 +24,7 @@ __all__ = ["Workload"]
 _PATIENCE_US: Final = 900_000_000
 _FIRST_ROUND_US: Final = 500_000  # about so long until the scrubber has been through all there is
 _LEADING: Final = 0.3
+_IDLE: Final = 0.04
 _UPKEEP_IDLE: Final = 0.15  # how likely time goes by for what is done in the background
 
 
@@ -42,6 +44,10 @@ class Workload:
             (committers.commit, 8), (committers.look, 4), (owners.create, 6), (owners.let_go, 3), (owners.cut, 2),
             (owners.delete, 2), (owners.configure, 2), (transactors.act, 24), (members.act, 20),
         )  # fmt: skip
+        self._snapshots = SnapshotReaders(clients) if clients.keyed else None
+        if self._snapshots is not None:
+            ops = (*ops, (self._snapshots.read, 80), (owners.change_keyed, 2))
+        self._idle = 2 * _IDLE if clients.keyed else _IDLE
         self._actions = [op for op, _ in ops]
         self._weights = [weight for _, weight in ops]
         self._leading: dict[str, tuple[Callable[[], None], ...]] = {
@@ -51,6 +57,7 @@ class Workload:
             "delete": (owners.let_go, owners.let_go, owners.delete),
             "truncate": (owners.cut,),
             "read": (readers.read,),
+            "view": (writers.produce, *(() if self._snapshots is None else (self._snapshots.read,))),
         }
 
     def begin(
@@ -68,6 +75,8 @@ class Workload:
         self._writers.begin()
         self._transactors.begin()
         self._members.begin()
+        if self._snapshots is not None:
+            self._snapshots.begin(everything=quiet)
         if self._clients.faults.without_indexes == CLOSED and not quiet:
             # Of an index that a reader has made again in memory, the scrubber does not look at the file.
             worker.after(_FIRST_ROUND_US, partial(self._begin_reading, scrubbed=scrubbed))
@@ -100,7 +109,7 @@ class Workload:
                 self._left -= 1
                 self._next()()
         if self._left:
-            idle = chance.random() < (_UPKEEP_IDLE if self._clients.faults.aimed_at in UPKEEP else 0.04)
+            idle = chance.random() < (_UPKEEP_IDLE if self._clients.faults.aimed_at in UPKEEP else self._idle)
             self._worker.after(chance.randint(100_000, 3_000_000) if idle else chance.randint(50, 3000), self._act)
 
     def _next(self) -> Callable[[], None]:

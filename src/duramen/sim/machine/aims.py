@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from duramen.sim.machine.stages import FITTING, POSSIBLE
+from duramen.sim.machine.stages import FITTING, POSSIBLE, STAGES
 
 __all__ = ["CLOSED", "OPEN", "Aim", "draw"]
 
@@ -15,7 +15,7 @@ OPEN: Final = "no indexes of open segments"
 CLOSED: Final = "no indexes of closed segments"
 
 _RATES: Final = (1.0, 0.4, 0.1)
-_WEIGHTS: Final = {"sync": 4, "rewrite": 2, "compaction": 3, "delete": 2, "truncate": 5, "scrub": 2}
+_WEIGHTS: Final = {"sync": 4, "rewrite": 2, "compaction": 3, "delete": 2, "truncate": 5, "scrub": 2, "view": 6}
 _RARE: Final = {
     ("torn write", "sync"): 10, ("torn write", "roll"): 4, ("short write", "roll"): 4, ("disk full", "truncate"): 8,
     ("sync error", "append"): 8, ("sync error", "copy"): 3, ("older copy", "append"): 4, ("older copy", "roll"): 2,
@@ -38,9 +38,9 @@ class Aim(NamedTuple):
     first_in: str = ""
 
 
-def draw(chance: random.Random, faults: Collection[str]) -> Aim:
-    """One of the cells of the report, of these kinds of fault."""
-    cells = [cell for cell in POSSIBLE if cell[0] in faults]
+def draw(chance: random.Random, faults: Collection[str], stages: Collection[str] = STAGES) -> Aim:
+    """One of the cells of the report, of these kinds of fault in these stages."""
+    cells = [cell for cell in POSSIBLE if cell[0] in faults and cell[1] in stages]
     fault, stage = chance.choices(cells, [_weight(*cell) for cell in cells])[0]
     aim = Aim(fault, stage, 1.0 if fault == "older copy" else chance.choice(_RATES))  # few files have been others
     if stage == "rewrite":

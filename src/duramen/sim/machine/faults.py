@@ -46,7 +46,16 @@ class Profile(NamedTuple):
 class FaultPlan:
     """Interferes with a disk as a seed draws it. `armed` for one process at a time."""
 
-    def __init__(self, chance: random.Random, profile: Profile, disk: MemoryFileSystem, trace: Trace) -> None:
+    def __init__(
+        self,
+        chance: random.Random,
+        profile: Profile,
+        disk: MemoryFileSystem,
+        trace: Trace,
+        stages: Collection[str] = STAGES,
+    ) -> None:
+        """`stages` are those that the run has."""
+        self._stages = stages
         self.counts: Counter[tuple[str, str]] = Counter()
         self.end: End | None = None  # how the process ends, once it does
         self.failed_reads = 0
@@ -86,7 +95,7 @@ class FaultPlan:
         self._faulty = bool(profile.faults) and chance.random() < 0.8
         self._aim, self._led = None, False
         if profile.aims:
-            self._take_aim(draw(chance, profile.aims))
+            self._take_aim(draw(chance, profile.aims, self._stages))
         if self._flipped:
             self._calls_left, self._faulty, self._flipped, self._aim = -1, False, False, None
         self._disk.cold = chance.random() < 0.5 or self.aimed_at == "read"

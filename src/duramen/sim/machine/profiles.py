@@ -1,12 +1,14 @@
-"""What the disks of simulated runs do, and how small their stores are. Data only: a run draws one of each."""
+"""What the disks of simulated runs do, and how small their stores and views are: a run draws one of each."""
 
+import random
 from typing import Final
 
+from duramen.broker.views.running import ViewLimits
 from duramen.sim.machine.faults import Profile
 from duramen.sim.machine.stages import DAMAGES, FAULTS, UPKEEP
 from duramen.storage.store import StoreLimits
 
-__all__ = ["LIMITS", "PROFILES"]
+__all__ = ["LIMITS", "PROFILES", "view_limits"]
 
 _FAULTS: Final = Profile(
     "faults", ("power loss", "kill"), 200,
@@ -54,3 +56,15 @@ LIMITS: Final = (
     StoreLimits(8 << 10, 1 << 20, 64 << 10, 2 << 10, 20),
     StoreLimits(64 << 10, 1 << 20, 256 << 10, 32 << 10, 1000),
 )
+
+
+def view_limits(chance: random.Random) -> ViewLimits:
+    """Pages of a few records, and checkpoints at every other turn or only when the node stops."""
+    return ViewLimits(
+        page_records=chance.choice((8, 8, 30, 1000)),
+        read_bytes=chance.choice((1, 1000, 1 << 20)),
+        pause_ms=chance.choice((0, 0, 10)),
+        sample_ms=chance.choice((20, 100, 1000)),
+        save_ms=chance.choice((50, 300, 60_000)),
+        save_records=chance.choice((20, 5_000_000)),
+    )

@@ -6,14 +6,29 @@ cannot come there, and any other has to, in a run of many seeds.
 
 from typing import Final
 
-__all__ = ["CALLS", "DAMAGES", "FAULTS", "FITTING", "POSSIBLE", "STAGES", "UPKEEP", "cannot_fire", "fits", "stage_of"]
+__all__ = [
+    "CALLS",
+    "DAMAGES",
+    "FAULTS",
+    "FITTING",
+    "POSSIBLE",
+    "STAGES",
+    "UPKEEP",
+    "VIEW",
+    "cannot_fire",
+    "fits",
+    "stage_of",
+]
 
 STAGES: Final = (
     "append", "sync", "copy", "roll", "checkpoint", "rewrite", "compaction", "delete", "truncate", "scrub", "read",
-    "recovery",
+    "recovery", "view",
 )  # fmt: skip
 
-UPKEEP: Final = ("roll", "checkpoint", "rewrite", "compaction", "delete", "truncate", "scrub", "read")
+VIEW: Final = "view"
+"""The stage of views of keyed streams, which not all runs have."""
+
+UPKEEP: Final = ("roll", "checkpoint", "rewrite", "compaction", "delete", "truncate", "scrub", "read", "view")
 
 DAMAGES: Final = ("bit flip", "cut", "older copy")
 
@@ -48,6 +63,7 @@ CALLS: Final[dict[str, frozenset[str]]] = {
     "scrub": frozenset({"read", "write", "create", "sync"}),
     "read": frozenset({"read"}),
     "recovery": frozenset({"read", "write", "truncate", "allocate", "make_directory", "rename", *_NAMES}),
+    "view": frozenset({"read", "write", "make_directory", "rename", *_NAMES}),
 }
 
 _STAGE_OF_JOB: Final = (
@@ -66,6 +82,7 @@ _STAGE_OF_JOB: Final = (
     ("duramen.storage.truncation.cuts.", "truncate"),
     ("duramen.storage.truncation.tail.", "truncate"),
     ("duramen.storage.maintenance.scrubber.", "scrub"),
+    ("duramen.broker.views.", VIEW),
 )
 
 

@@ -1,0 +1,89 @@
+"""Short stories of views of keyed streams: each goes well as it is, and badly with one of the planted bugs."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from duramen.broker.views.files import ViewFiles
+from duramen.codec.batch import BatchInput, encode
+from duramen.keyed import checkpoint
+from duramen.keyed.checkpoint import LogPositions
+from duramen.keyed.plain import PLAIN
+from duramen.keyed.view import KeyedView
+from duramen.sim.broker import CallbackResult, ManualBroker
+from duramen.sim.machine.disk import MemoryFileSystem
+
+__all__ = ["VIEW_STORIES"]
+
+_SECRET: Final = bytes(16)
+
+
+def _view(*keys: bytes) -> KeyedView:
+    view = KeyedView(PLAIN, 0, _SECRET)
+    view.apply(bytes(encode([BatchInput(0, key, b"") for key in keys])))
+    return view
+
+
+def _log(end_offset: int) -> LogPositions:
+    return LogPositions(bytes(16), 0, 0, end_offset, lambda _: 0)
+
+
+def a_batch_is_written_and_not_committed() -> None:
+    hand = ManualBroker()
+    partition = hand.create("users", keyed="true").partition(0)
+    view = hand.broker.views.get(hand.broker.streams.get("users"), 0)
+
+    def append() -> None:
+        answer: CallbackResult[int] = CallbackResult()
+        partition.append(encode([BatchInput(0, b"k", b"")]), answer)
+        hand.worker.run_soon()
+
+    append()
+    synced = hand.worker.start("sync")
+    append()
+    synced()
+    hand.worker.run_soon()
+    while hand.worker.step("disk") or hand.worker.step("read"):
+        pass
+    assert partition.log.end_offset > partition.log.high_watermark
+    assert view.bounds.position == partition.log.high_watermark
+
+
+def a_superseded_record_is_shown_by_an_older_snapshot() -> None:
+    view = _view(b"k", b"k")
+    view.raise_s0(1)
+    assert view.dropping(0).stays(0, tombstone=False)
+
+
+def a_tombstone_is_young() -> None:
+    view = _view(b"k")
+    view.raise_s0(1)
+    assert view.dropping(0).stays(0, tombstone=True)
+
+
+def changes_are_read_to_their_end() -> None:
+    assert _view(b"a", b"b").changes(0, 2).offsets() == [0, 1]
+
+
+def the_log_is_shorter_than_its_view() -> None:
+    content = checkpoint.encode(_view(b"a", b"b"), _log(2), 1)
+    assert checkpoint.newest([content], _log(2), PLAIN.hash_id)[0] is not None
+    assert checkpoint.newest([content], _log(1), PLAIN.hash_id)[0] is None
+
+
+def a_view_is_loaded_again() -> None:
+    disk, view = MemoryFileSystem(), _view(b"a", b"b")
+    view.raise_s0(2)
+    files = ViewFiles(disk, "view")
+    files.load(PLAIN, _log(2), _SECRET, anew=True)
+    files.save(view, _log(2))
+    assert ViewFiles(disk, "view").load(PLAIN, _log(2), _SECRET, anew=False).view.s0 == 2
+
+
+VIEW_STORIES: Final[Mapping[str, Callable[[], None]]] = {
+    "supersede-uncommitted": a_batch_is_written_and_not_committed,
+    "drop-shown": a_superseded_record_is_shown_by_an_older_snapshot,
+    "drop-tombstone": a_tombstone_is_young,
+    "end-increment-early": changes_are_read_to_their_end,
+    "view-ahead": the_log_is_shorter_than_its_view,
+    "s0-falls": a_view_is_loaded_again,
+}
