@@ -73,10 +73,10 @@ def the_log_is_shorter_than_its_view() -> None:
 def a_view_is_loaded_again() -> None:
     disk, view = MemoryFileSystem(), _view(b"a", b"b")
     view.raise_s0(2)
-    files = ViewFiles(disk, "view")
+    files = ViewFiles(disk, "keyed/view")
     files.load(PLAIN, _log(2), _SECRET, anew=True)
     files.save(view, _log(2))
-    assert ViewFiles(disk, "view").load(PLAIN, _log(2), _SECRET, anew=False).view.s0 == 2
+    assert ViewFiles(disk, "keyed/view").load(PLAIN, _log(2), _SECRET, anew=False).view.s0 == 2
 
 
 VIEW_STORIES: Final[Mapping[str, Callable[[], None]]] = {

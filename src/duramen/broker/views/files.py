@@ -39,6 +39,7 @@ class ViewFiles:
         self._files = files
         self._pages: PageFiles | None = None
         self._generation = 0
+        self._named = False
         self._needed = 0  # the first page that the checkpoint before needs
         self._checking: Iterator[CheckedPart] | None = None
 
@@ -72,6 +73,11 @@ class ViewFiles:
         self._pages.write()
         self._generation += 1
         write_checkpoint(self._files, self.directory, encode(view, log, self._generation), self._generation)
+        if not self._named:
+            # What lies in a directory outlives a loss of power only where its name does.
+            self._files.sync_directory(VIEWS_DIRECTORY)
+            self._files.sync_directory("")
+            self._named = True
         next_page, written, _ = view.prev.state()
         self._pages.sweep(self._needed, next_page)
         self._needed = written[0].number if written else next_page
