@@ -1,10 +1,11 @@
 """A keyed stream beside the same one unkeyed, and its snapshots: producing, lag, reading, opening, restarting."""
 
 import http.client
+import importlib.util
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -31,6 +32,7 @@ _LOOK_S: Final = 0.02
 _LEASES: Final = 10_000
 _OPENED: Final = 20_000
 _OPEN_MS: Final = 1.0
+_PAGE_BYTES: Final = 8 << 20
 _VISIBLE_HZ: Final = 1_000_000
 _RESTART_S: Final = 0.5
 _SLOW_RESTART_S: Final = 5.0
@@ -78,7 +80,7 @@ def measure(directory: Path, worker: LoadWorker, of: Amounts) -> list[TargetOutc
         outcomes = _producing(node, client, worker, of)
         outcomes.append(_lag(node, client, worker, of))
         outcomes += _opening(client, of)
-        outcomes.append(_reading(node, client, worker, of))
+        outcomes += _reading(node, client, worker, of)
         outcomes += _restarting(node, client, worker, of)
     return outcomes
 
@@ -197,18 +199,45 @@ def _opening(client: Client, of: Amounts) -> list[TargetOutcome]:
     ]
 
 
-def _reading(node: NodeProcess, client: Client, worker: LoadWorker, of: Amounts) -> TargetOutcome:
+def _reading(node: NodeProcess, client: Client, worker: LoadWorker, of: Amounts) -> list[TargetOutcome]:
+    """Through the Python client, record by record, and as Arrow, page by page."""
     _create(client, "dead", keyed=True)
     records = of.dead_keys * of.updates_per_key
     worker.run(f"{of.updates_per_key} updates of each key", update_keys, node.kafka, "dead", records, of.dead_keys)
     snapshot = client.snapshot("dead")
+    what = f"visible records/s of a snapshot, {100 - 100 / of.updates_per_key:.0f} % superseded,"
+    outcomes = [_read(f"{what} Python client", lambda: sum(1 for _ in snapshot), records)]
+    if importlib.util.find_spec("pyarrow") is None:
+        return [*outcomes, not_measured(f"{what} Arrow", f"at least {_VISIBLE_HZ:,}", "no pyarrow")]
+    _arrow_rows(node, "dead", snapshot.at[0])  # both sides import pyarrow
+    return [*outcomes, _read(f"{what} Arrow", lambda: _arrow_rows(node, "dead", snapshot.at[0]), records)]
+
+
+def _read(what: str, count: Callable[[], int], records: int) -> TargetOutcome:
     began_s = time.perf_counter()
-    shown = sum(1 for _ in snapshot)
+    shown = count()
     rate_hz = shown / (time.perf_counter() - began_s)
-    what = f"visible records/s of a snapshot, {100 - 100 * shown / records:.1f} % superseded, Python client"
     met = rate_hz >= _VISIBLE_HZ
-    short = "" if met else f"{_VISIBLE_HZ / rate_hz:.0f} times too slow"
+    short = "" if met else f"{_VISIBLE_HZ / rate_hz:.1f} times too slow"
     return TargetOutcome(what, f"at least {_VISIBLE_HZ:,}", f"{rate_hz:,.0f} ({shown:,} of {records:,})", met, short)
+
+
+def _arrow_rows(node: NodeProcess, stream: str, at: int) -> int:
+    from pyarrow import ipc
+
+    connection = http.client.HTTPConnection(node.http, timeout=600)
+    rows, following = 0, "0"
+    while following:
+        path = f"/v1/streams/{stream}/snapshot/records?at={at}&offset={following}&max_bytes={_PAGE_BYTES}"
+        connection.request("GET", path, headers={"Accept": "application/vnd.apache.arrow.stream"})
+        answer = connection.getresponse()
+        content = answer.read()
+        if answer.status != http.HTTPStatus.OK:
+            raise RequestInvalid(f"{path}: {content.decode(errors='replace')}")
+        rows += ipc.open_stream(content).read_all().num_rows
+        following = answer.headers.get("Duramen-Next-Offset", "")
+    connection.close()
+    return rows
 
 
 # -- restarting -------------------------------------------------------------------------------------
