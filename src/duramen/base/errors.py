@@ -81,6 +81,16 @@ __all__ = [
     "PipelineInvalid",
     "ProducerFenced",
     "ProducerIdUnknown",
+    "QueueBatchTooLarge",
+    "QueueEntryGone",
+    "QueueHistoryRewritten",
+    "QueueNameInvalid",
+    "QueuePositionFuture",
+    "QueuePositionUnknown",
+    "QueueShardsFixed",
+    "QueueSpaceNotFound",
+    "QueueTransactionRefused",
+    "QueueVersionStale",
     "ReassignmentNotFound",
     "RebalanceInProgress",
     "RecordCut",
@@ -500,6 +510,93 @@ class StreamNotKeyed(DuramenError):
     id = "stream-not-keyed"
     safe = "Nothing was read; repeating gives the same answer."
     remedy = "Set `keyed=true`; a stream needs `cleanup.policy=compact` for it."
+
+
+class QueueSpaceNotFound(DuramenError):
+    """There is no queue space of that name; a stream of another kind is none."""
+
+    id = "queue-space-not-found"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Make one with `duramen queue space create NAME`; `duramen queue space list` shows those there are."
+
+
+class QueueNameInvalid(DuramenError):
+    """A queue's name is empty, too long or not UTF-8."""
+
+    id = "queue-name-invalid"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Give the queue a name of 1 to 255 bytes of UTF-8."
+
+
+class QueuePositionUnknown(DuramenError):
+    """A position is of another queue, or of records that another leader's have taken the place of."""
+
+    id = "queue-position-unknown"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Use positions as answers about this queue had them; `start` reads the queue from its first entry on."
+
+
+class QueuePositionFuture(DuramenError):
+    """A position lies behind all that was ever put into the shard of the queue."""
+
+    id = "queue-position-future"
+    safe = "Nothing was done; repeating gives the same answer until so much was put into the queue's shard."
+    remedy = "Use the `next` of an answer about this queue; `end` waits for what comes from now on."
+
+
+class QueueEntryGone(DuramenError):
+    """An entry that is to be edited or deleted is not there any more."""
+
+    id = "queue-entry-gone"
+    safe = "Nothing of the request was done; repeating gives the same answer."
+    remedy = "Retrieve the queue to see what is in it, and leave out the position that the message names."
+
+
+class QueueVersionStale(DuramenError):
+    """An entry has another version than the request was made for: somebody has edited it since."""
+
+    id = "queue-version-stale"
+    safe = "Nothing of the request was done; repeating gives the same answer."
+    remedy = "Retrieve the entry again, and decide on what it is now."
+
+
+class QueueHistoryRewritten(DuramenError):
+    """Entries were taken back with a replace, and a position lies among them; the message says from where on, and why.
+
+    Attributes: `start`, the position from which on they were taken back, `by` and `reason` as the replace had them.
+    """
+
+    start: str = ""
+    by: str = ""
+    reason: str = ""
+
+    id = "history-rewritten"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Undo what came of the entries from that position on, and retrieve from there: the true ones follow."
+
+
+class QueueBatchTooLarge(DuramenError):
+    """A request has more entries or bytes than one may have."""
+
+    id = "queue-batch-too-large"
+    safe = "Nothing of the request was done; repeating it as it is gives the same answer."
+    remedy = "Send fewer entries at a time, or raise max.message.bytes of the space."
+
+
+class QueueTransactionRefused(DuramenError):
+    """A producer sent a batch of a transaction to a queue space, which takes none."""
+
+    id = "queue-transaction-refused"
+    safe = "The batch was not stored; repeating it gives the same answer."
+    remedy = "Abort the transaction and write without one, or to a stream that is no queue space."
+
+
+class QueueShardsFixed(DuramenError):
+    """The number of a queue space's shards was to be changed: each queue has its place by it."""
+
+    id = "queue-shards-fixed"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Make another space with more shards, and bring the queues there."
 
 
 class BatchTooLarge(DuramenError):

@@ -1,0 +1,233 @@
+"""What records of a shard's log make of its view. Pure.
+
+Entries of a queue that come in one step lie in as few runs as can be. An operation on an entry that was there before is
+an overlay, until a run has as many as a quarter of its entries: then it is written anew without them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from duramen.base.ids import Position
+from duramen.base.ports import StateRows
+from duramen.codec.batch import DecodedRecord, header, records
+from duramen.queues.names import HASH_BYTES, HashName, name_problem
+from duramen.queues.operations import Operation, entry_parts, operation_of
+from duramen.queues.rows import (
+    POSITION_KEY,
+    HistoryRange,
+    Overlay,
+    epoch_key,
+    name_key,
+    overlay_key,
+    overlay_value,
+    overlays,
+    position_of,
+    position_value,
+    queue_end,
+    run_key,
+    state_key,
+    state_of,
+    state_value,
+    with_range,
+)
+from duramen.queues.runs import Body, Run, body_of, body_with, runs
+
+__all__ = ["changes"]
+
+_OVERLAID: Final = 4
+"""A run is written anew once its overlays, so many times, are more than its entries."""
+_GROUP: Final = 1 + HASH_BYTES
+
+
+class _PendingRows:
+    """Rows as they are with changes that are not written yet. A scan stays among the rows of a kind and a queue."""
+
+    def __init__(self, rows: StateRows) -> None:
+        self.changes: dict[bytes, bytes | None] = {}
+        self._rows = rows
+        self._groups: dict[bytes, set[bytes]] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.changes[key] if key in self.changes else self._rows.get(key)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self.changes[key] = value
+        if len(key) > _GROUP:
+            self._groups.setdefault(key[:_GROUP], set()).add(key)
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        pending = sorted(key for key in self._groups.get(first[:_GROUP], ()) if first <= key < end)
+        at = 0
+        for key, value in self._rows.scan(first, end):
+            while at < len(pending) and pending[at] < key:
+                yield from self._changed(pending[at])
+                at += 1
+            if key not in self.changes:
+                yield key, value
+        for changed in pending[at:]:
+            yield from self._changed(changed)
+
+    def _changed(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        value = self.changes[key]
+        if value is not None:
+            yield key, value
+
+
+class _Pending:
+    """What a step has found of a queue, and not brought into rows yet."""
+
+    __slots__ = ("edits", "entries", "name", "queue")
+
+    def __init__(self, name: bytes, queue: bytes) -> None:
+        self.name = name
+        self.queue = queue
+        self.entries: list[Body] = []
+        self.edits: dict[int, Overlay] = {}
+
+
+class _Step:
+    """Records that are applied at once."""
+
+    def __init__(self, rows: StateRows, hash_name: HashName) -> None:
+        self._rows = _PendingRows(rows)
+        self._hash = hash_name
+        self._queues: dict[bytes, _Pending] = {}
+        self._position = position_of(rows)
+
+    def begin(self, leader_epoch: int, offset: int) -> None:
+        """Records of that leader epoch follow. A run is of one."""
+        if leader_epoch == self._position.leader_epoch and self._position.offset:
+            return
+        self._flush_all()
+        if self._rows.get(epoch_key(leader_epoch)) is None:
+            self._rows.put(epoch_key(leader_epoch), offset.to_bytes(8, "big"))
+        self._position = Position(leader_epoch, offset)
+
+    def take(self, record: DecodedRecord) -> None:
+        """A record; one that no door lets in is passed over."""
+        self._position = Position(self._position.leader_epoch, record.offset + 1)
+        name = record.key
+        if name is None:
+            return
+        pending = self._queues.get(name)
+        if pending is None:
+            if name_problem(name):
+                return
+            pending = self._queues[name] = _Pending(name, self._hash(name))
+        if not record.headers:
+            pending.entries.append((record.offset, body_of(record.timestamp, record.value)))
+            return
+        try:
+            operation = operation_of(record)
+        except ValueError:
+            return
+        if operation is None:
+            key, headers = entry_parts(record)
+            pending.entries.append((record.offset, body_of(record.timestamp, record.value, key, headers)))
+        else:
+            self._operate(pending, operation, record)
+
+    def _operate(self, pending: _Pending, operation: Operation, record: DecodedRecord) -> None:
+        if operation.kind == "replace":
+            self._flush(pending)
+            self._take_back(pending.queue, operation, record.offset)
+            return
+        at = operation.at.offset
+        known = pending.edits.get(at)
+        if known is None or not known.deleted:
+            pending.edits[at] = Overlay(record.offset, operation.kind == "delete", record.value)
+
+    def finish(self, next_offset: int) -> Mapping[bytes, bytes | None]:
+        """What becomes of the rows."""
+        self._flush_all()
+        self._rows.put(POSITION_KEY, position_value(self._position._replace(offset=next_offset)))
+        return self._rows.changes
+
+    # -- into rows ----------------------------------------------------------------------------------
+
+    def _flush_all(self) -> None:
+        for pending in self._queues.values():
+            self._flush(pending)
+
+    def _flush(self, pending: _Pending) -> None:
+        self._flush_entries(pending)
+        if pending.edits:
+            edits, pending.edits = pending.edits, {}
+            self._edit(pending.queue, edits)
+
+    def _flush_entries(self, pending: _Pending) -> None:
+        if pending.entries:
+            entries, pending.entries = pending.entries, []
+            self._rows.put(name_key(pending.queue), pending.name)
+            for last, data in runs(entries, self._position.leader_epoch):
+                self._rows.put(run_key(pending.queue, last), data)
+
+    def _edit(self, queue: bytes, edits: dict[int, Overlay]) -> None:
+        left = sorted(edits)
+        while left:
+            found = next(self._rows.scan(run_key(queue, left[0]), queue_end(b"r", queue)), None)
+            if found is None:
+                return
+            run = Run(found[1])
+            count = bisect_left(left, run.last + 1)
+            here = {at: edits[at] for at in left[:count]}
+            self._edit_run(queue, run, here)
+            left = left[count:]
+
+    def _edit_run(self, queue: bytes, run: Run, edits: dict[int, Overlay]) -> None:
+        known = dict(overlays(self._rows, queue, run.first, run.last))
+        there = {offset for offset, body in run.bodies() if body}
+        new = {at: overlay for at, overlay in edits.items() if at in there and not (at in known and known[at].deleted)}
+        merged = known | new
+        if _OVERLAID * len(merged) <= len(run.offsets):
+            for at, overlay in new.items():
+                self._rows.put(overlay_key(queue, at), overlay_value(overlay))
+            return
+        bodies = [(offset, _merged(body, merged.get(offset))) for offset, body in run.bodies()]
+        if any(body for _, body in bodies):
+            self._rows.put(run_key(queue, run.last), next(runs(bodies, run.leader_epoch, 1 << 40))[1])
+        else:
+            self._rows.put(run_key(queue, run.last), None)
+            self._move_head(queue, run)
+        for at in known:
+            self._rows.put(overlay_key(queue, at), None)
+
+    def _move_head(self, queue: bytes, run: Run) -> None:
+        """A run is gone: where it was the first one, the head goes behind it."""
+        state = state_of(self._rows, queue)
+        if next(self._rows.scan(run_key(queue, state.head), run_key(queue, run.last)), None) is None:
+            self._rows.put(state_key(queue), state_value(state._replace(head=run.last + 1)))
+
+    def _take_back(self, queue: bytes, operation: Operation, offset: int) -> None:
+        start = operation.at
+        for key, data in list(self._rows.scan(run_key(queue, start.offset), queue_end(b"r", queue))):
+            self._rows.put(key, None)
+            run = Run(data)
+            kept = [one for one in run.bodies() if one[0] < start.offset]
+            if kept:
+                self._rows.put(run_key(queue, kept[-1][0]), next(runs(kept, run.leader_epoch, 1 << 40))[1])
+        for key, _ in list(self._rows.scan(overlay_key(queue, start.offset), queue_end(b"o", queue))):
+            self._rows.put(key, None)
+        taken = HistoryRange(start, offset, operation.by, operation.reason)
+        self._rows.put(state_key(queue), state_value(with_range(state_of(self._rows, queue), taken)))
+
+
+def _merged(body: bytes, overlay: Overlay | None) -> bytes:
+    if overlay is None or not body:
+        return body
+    return b"" if overlay.deleted else body_with(body, overlay.version, overlay.value)
+
+
+def changes(found: Sequence[bytes], offset: int, rows: StateRows, hash_name: HashName) -> Mapping[bytes, bytes | None]:
+    """What the records of whole batches make of rows that have all before `offset`: rows and their new values."""
+    step = _Step(rows, hash_name)
+    next_offset = offset
+    for batch in found:
+        head = header(batch)
+        step.begin(head.leader_epoch, max(offset, head.base_offset))
+        for record in records(batch):
+            if record.offset >= offset:
+                step.take(record)
+        next_offset = max(next_offset, head.next_offset)
+    return step.finish(next_offset)

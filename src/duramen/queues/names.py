@@ -1,0 +1,49 @@
+"""Names of queues, and the hashes that their rows are found by. Pure."""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
+
+from duramen.base.errors import QueueNameInvalid
+
+__all__ = ["HASH_BYTES", "LONGEST_NAME_BYTES", "HashName", "check_name", "hash_by", "name_problem"]
+
+LONGEST_NAME_BYTES: Final = 255
+HASH_BYTES: Final = 16
+
+HashName = Callable[[bytes], bytes]
+"""128 bits of a queue's name."""
+
+
+def hash_by(secret: bytes) -> HashName:
+    """The hash of a space, keyed with what belongs to it alone (up to 64 bytes)."""
+
+    def hashed(name: bytes) -> bytes:
+        return blake2b(name, digest_size=HASH_BYTES, key=secret).digest()
+
+    return hashed
+
+
+def name_problem(name: bytes | None) -> str:
+    """Why no queue can be called that; empty where one can."""
+    if not name:
+        return "a queue needs a name: 1 to 255 bytes of UTF-8"
+    if len(name) > LONGEST_NAME_BYTES:
+        return f"a queue's name has {len(name)} bytes; it may have {LONGEST_NAME_BYTES}"
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return "a queue's name is UTF-8, and this one is not"
+    return ""
+
+
+def check_name(name: str) -> bytes:
+    """The bytes of a queue's name. Raises QueueNameInvalid."""
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        raise QueueNameInvalid("a queue's name is UTF-8, and this one has half a surrogate pair") from None
+    problem = name_problem(encoded)
+    if problem:
+        raise QueueNameInvalid(problem)
+    return encoded

@@ -1,0 +1,172 @@
+"""What is in a queue, read from the view of its shard. Pure.
+
+A read begins at the queue's head and ends before the rows of the next queue, so that what was deleted beside it costs
+it nothing.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from duramen.base.errors import QueueEntryGone, QueueHistoryRewritten, QueuePositionFuture, QueuePositionUnknown
+from duramen.base.ids import Position
+from duramen.base.ports import StateRows
+from duramen.queues.positions import FIRST, position_text
+from duramen.queues.rows import (
+    HistoryRange,
+    Overlay,
+    QueueState,
+    epoch_of,
+    number_of,
+    overlay_key,
+    overlay_of,
+    position_of,
+    queue_end,
+    run_key,
+    state_of,
+)
+from duramen.queues.runs import QueueEntry, Run, entry_of
+
+__all__ = ["Retrieved", "Where", "check_not_taken_back", "find_entry", "resolve_start", "retrieve"]
+
+Where = Position | Literal["start", "end"]
+"""From where on a queue is read."""
+
+_OVERHEAD: Final = 64
+"""What an entry counts beside its key, value and headers."""
+
+
+class Retrieved(NamedTuple):
+    """Entries in their order, and the position from which on the next ones are read."""
+
+    entries: list[QueueEntry]
+    next: Position
+
+
+def retrieve(rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes: int) -> Retrieved:
+    """Entries from a position on, at most so many, and so many bytes but for the first.
+
+    Raises QueueHistoryRewritten, QueuePositionFuture, QueuePositionUnknown.
+    """
+    state = state_of(rows, queue)
+    start = resolve_start(rows, state, where)
+    found, size, following = list[QueueEntry](), 0, start
+    if where == "end":
+        return Retrieved(found, following)
+    for entry in _entries(rows, queue, max(start.offset, state.head)):
+        size += _size(entry)
+        if len(found) >= limit or (found and size > max_bytes):
+            break
+        found.append(entry)
+        following = Position(entry.position.leader_epoch, entry.position.offset + 1)
+    return Retrieved(found, following)
+
+
+def resolve_start(rows: StateRows, state: QueueState, where: Where) -> Position:
+    """The position that is meant. Raises as `retrieve`."""
+    if where == "start":
+        return FIRST
+    if where == "end":
+        return position_of(rows)
+    _check(rows, where)
+    taken = state.rewritten(where.offset)
+    if taken is not None:
+        raise _rewritten(where, taken)
+    return where
+
+
+def _check(rows: StateRows, position: Position) -> None:
+    """Raise where a position is of no record, and behind none."""
+    text, (_, end) = position_text(position), position_of(rows)
+    if position.offset > end:
+        raise QueuePositionFuture(f"the position {text} is not there yet: the queue's shard ends at offset {end}")
+    before = position.offset - 1
+    if position.offset and not any(epoch_of(rows, one, position.leader_epoch) for one in (before, before + 1)):
+        raise QueuePositionUnknown(
+            f"the position {text} is of a leader epoch in which there was nothing at this offset: what was there is"
+            " lost, or it is no position of this space"
+        )
+
+
+def check_not_taken_back(state: QueueState, position: Position) -> None:
+    """Raise QueueHistoryRewritten where the entry at a position was taken back."""
+    taken = state.taken_back(position.offset)
+    if taken is not None:
+        raise _rewritten(position, taken)
+
+
+def _rewritten(position: Position, taken: HistoryRange) -> QueueHistoryRewritten:
+    start = position_text(taken.start)
+    said = f" by {taken.by}" if taken.by else ""
+    why = f": {taken.reason}" if taken.reason else ""
+    error = QueueHistoryRewritten(
+        f"the position {position_text(position)} is among what was taken back from {start} on{said}{why}"
+    )
+    error.start, error.by, error.reason = start, taken.by, taken.reason
+    return error
+
+
+def find_entry(rows: StateRows, queue: bytes, position: Position) -> QueueEntry:
+    """The entry at a position. Raises QueueEntryGone, QueuePositionUnknown, QueuePositionFuture, QueueHistoryRewritten.
+
+    What was never at that offset and what is gone with all around it cannot be told apart: both are gone then.
+    """
+    state, text = state_of(rows, queue), position_text(position)
+    end = position_of(rows).offset
+    if position.offset >= end:
+        raise QueuePositionFuture(f"the position {text} is not there yet: the queue's shard ends at offset {end}")
+    check_not_taken_back(state, position)
+    gone = QueueEntryGone(f"there is no entry at {text} any more, or there was none in this queue")
+    if position.offset < state.head:
+        raise gone
+    if not epoch_of(rows, position.offset, position.leader_epoch):
+        raise QueuePositionUnknown(f"the position {text} is of no entry: its offset is of another leader epoch")
+    row = next(rows.scan(run_key(queue, position.offset), queue_end(b"r", queue)), None)
+    run = None if row is None else Run(row[1])
+    if run is None or position.offset < run.first:
+        raise gone
+    if position.offset not in run.offsets:
+        raise QueuePositionUnknown(f"the position {text} is of an entry of another queue")
+    body = run.body(run.offsets.index(position.offset))
+    overlay = rows.get(overlay_key(queue, position.offset))
+    entry = _entry(run.leader_epoch, position.offset, body, None if overlay is None else overlay_of(overlay))
+    if entry is None:
+        raise QueueEntryGone(f"the entry at {text} was deleted")
+    return entry
+
+
+def _entry(leader_epoch: int, offset: int, body: bytes, overlay: Overlay | None) -> QueueEntry | None:
+    if not body or (overlay is not None and overlay.deleted):
+        return None
+    entry = entry_of(Position(leader_epoch, offset), body)
+    return entry if overlay is None else entry._replace(version=overlay.version, value=overlay.value)
+
+
+def _entries(rows: StateRows, queue: bytes, start: int) -> Iterator[QueueEntry]:
+    over = _Overlays(rows, queue, start)
+    for _, data in rows.scan(run_key(queue, start), queue_end(b"r", queue)):
+        run = Run(data)
+        for offset, body in run.bodies():
+            if offset >= start:
+                entry = _entry(run.leader_epoch, offset, body, over.at(offset))
+                if entry is not None:
+                    yield entry
+
+
+class _Overlays:
+    """The overlays of a queue from an offset on, of which one after the other is asked for."""
+
+    def __init__(self, rows: StateRows, queue: bytes, start: int) -> None:
+        self._rows = rows.scan(overlay_key(queue, start), queue_end(b"o", queue))
+        self._next = next(self._rows, None)
+
+    def at(self, offset: int) -> Overlay | None:
+        while self._next is not None and number_of(self._next[0]) < offset:
+            self._next = next(self._rows, None)
+        if self._next is None or number_of(self._next[0]) != offset:
+            return None
+        return overlay_of(self._next[1])
+
+
+def _size(entry: QueueEntry) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in entry.headers)
+    return _OVERHEAD + len(entry.key or b"") + len(entry.value or b"") + headers

@@ -1,0 +1,157 @@
+"""Entries of a queue that lie side by side in its view, and how one is written. Pure.
+
+    run    int64 offset of the first entry, int32 leader epoch, uint32 count, for each entry uint32 how far its offset is
+           behind the first, for each uint32 the end of its body, bodies; an empty one is that of a deleted entry
+    body   uint8 flags, int64 timestamp, then what the flags say is there: uint64 version, uint32 size and key, uint32
+           count and headers (uint32 size and name, int32 size and value, -1: null), the value, which takes the rest
+
+All numbers are little-endian. Without a version an entry has the one of its offset: it was never edited.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.ids import Position
+
+__all__ = ["RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "entry_of", "runs"]
+
+RUN_BYTES: Final = 16 << 10
+"""What the bodies of a run have at most, unless it is of a single entry."""
+
+_RUN: Final = struct.Struct("<qiI")
+_SINGLE: Final = struct.Struct("<II")
+_BODY: Final = struct.Struct("<Bq")
+_U32: Final = struct.Struct("<I")
+_I32: Final = struct.Struct("<i")
+_U64: Final = struct.Struct("<Q")
+_FURTHEST: Final = (1 << 32) - 1
+_VALUE, _KEY, _HEADERS, _VERSION = 1, 2, 4, 8
+
+Body = tuple[int, bytes]
+"""An offset and the body of the entry there."""
+
+
+class QueueEntry(NamedTuple):
+    """An entry as it is now. `version` is the offset of the newest operation on it, its own where there was none."""
+
+    position: Position
+    version: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
+
+
+def body_of(
+    timestamp: int, value: bytes | None, key: bytes | None = None,
+    headers: Sequence[tuple[bytes, bytes | None]] = (),
+) -> bytes:  # fmt: skip
+    """The body of an entry that is new."""
+    if key is not None or headers:
+        return _body(timestamp, None, key, value, headers)
+    return _BODY.pack(0 if value is None else _VALUE, timestamp) + (value or b"")
+
+
+def _body(
+    timestamp: int, version: int | None, key: bytes | None, value: bytes | None,
+    headers: Sequence[tuple[bytes, bytes | None]],
+) -> bytes:  # fmt: skip
+    flags = (value is not None) * _VALUE | (key is not None) * _KEY | bool(headers) * _HEADERS
+    parts = [_BODY.pack(flags | (version is not None) * _VERSION, timestamp)]
+    if version is not None:
+        parts.append(_U64.pack(version))
+    if key is not None:
+        parts += (_U32.pack(len(key)), key)
+    if headers:
+        parts.append(_U32.pack(len(headers)))
+        for name, content in headers:
+            parts += (_U32.pack(len(name)), name, _I32.pack(-1 if content is None else len(content)), content or b"")
+    parts.append(value or b"")
+    return b"".join(parts)
+
+
+def entry_of(position: Position, body: bytes) -> QueueEntry:
+    """An entry whose body is not empty."""
+    flags, timestamp = _BODY.unpack_from(body)
+    at, version, key, headers = _BODY.size, position.offset, None, list[tuple[bytes, bytes | None]]()
+    if flags & _VERSION:
+        version = _U64.unpack_from(body, at)[0]
+        at += 8
+    if flags & _KEY:
+        size = _U32.unpack_from(body, at)[0]
+        key = body[at + 4 : at + 4 + size]
+        at += 4 + size
+    if flags & _HEADERS:
+        count = _U32.unpack_from(body, at)[0]
+        at += 4
+        for _ in range(count):
+            size = _U32.unpack_from(body, at)[0]
+            name = body[at + 4 : at + 4 + size]
+            at += 4 + size
+            size = _I32.unpack_from(body, at)[0]
+            at += 4
+            headers.append((name, None if size < 0 else body[at : at + size]))
+            at += max(0, size)
+    return QueueEntry(position, version, timestamp, key, body[at:] if flags & _VALUE else None, tuple(headers))
+
+
+def body_with(body: bytes, version: int, value: bytes | None) -> bytes:
+    """A body with another value, which it has from an operation at the offset `version` on."""
+    old = entry_of(Position(0, 0), body)
+    return _body(old.timestamp, version, old.key, value, old.headers)
+
+
+class Run:
+    """A run that was read; bodies are cut out when they are asked for."""
+
+    __slots__ = ("_base", "_data", "_ends", "first", "leader_epoch", "offsets")
+
+    def __init__(self, data: bytes) -> None:
+        self.first, self.leader_epoch, count = _RUN.unpack_from(data)
+        numbers = struct.unpack_from(f"<{2 * count}I", data, _RUN.size)
+        first = self.first
+        self.offsets: list[int] = [first + number for number in numbers[:count]]
+        self._ends = (0, *numbers[count:])
+        self._base = _RUN.size + 8 * count
+        self._data = data
+
+    @property
+    def last(self) -> int:
+        """The offset of the last entry."""
+        return self.offsets[-1]
+
+    def body(self, index: int) -> bytes:
+        """The body of the entry of that number."""
+        return self._data[self._base + self._ends[index] : self._base + self._ends[index + 1]]
+
+    def bodies(self, start: int = 0) -> Iterator[Body]:
+        """Offsets and bodies of the entries from that number on."""
+        for index in range(start, len(self.offsets)):
+            yield self.offsets[index], self.body(index)
+
+
+def runs(bodies: Iterable[Body], leader_epoch: int, limit_bytes: int = RUN_BYTES) -> Iterator[tuple[int, bytes]]:
+    """The last offset and the bytes of each run that entries, in their order, come to."""
+    some, size = list[Body](), 0
+    for one in bodies:
+        if some and (size + len(one[1]) > limit_bytes or one[0] - some[0][0] > _FURTHEST):
+            yield some[-1][0], _encoded(some, leader_epoch)
+            some, size = [], 0
+        some.append(one)
+        size += len(one[1])
+    if some:
+        yield some[-1][0], _encoded(some, leader_epoch)
+
+
+def _encoded(some: list[Body], leader_epoch: int) -> bytes:
+    first, count = some[0][0], len(some)
+    if count == 1:
+        body = some[0][1]
+        return b"%b%b%b" % (_RUN.pack(first, leader_epoch, 1), _SINGLE.pack(0, len(body)), body)
+    ends, end = list[int](), 0
+    for _, body in some:
+        end += len(body)
+        ends.append(end)
+    numbers = struct.pack(f"<{2 * count}I", *(offset - first for offset, _ in some), *ends)
+    return b"".join((_RUN.pack(first, leader_epoch, count), numbers, *(body for _, body in some)))

@@ -1,0 +1,331 @@
+"""Queues of a shard beside a model, a dict of lists: operations in any order, steps of any size, restarts anywhere."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.examples import examples
+
+from duramen.base.errors import (
+    DuramenError,
+    QueueEntryGone,
+    QueueHistoryRewritten,
+    QueuePositionFuture,
+    QueuePositionUnknown,
+)
+from duramen.base.ids import Position
+from duramen.codec.batch import encode, header
+from duramen.queues.changes import changes
+from duramen.queues.machine import Delete, Edit, Enqueue, QueueCommand, Replace, records_for
+from duramen.queues.names import hash_by
+from duramen.queues.operations import NewEntry
+from duramen.queues.reading import Retrieved, Where, find_entry, retrieve
+from duramen.queues.rows import POSITION_KEY, HistoryRange
+from duramen.sim.machine.views import MemoryViewStore
+
+HASH = hash_by(b"a space")
+ALL = 1 << 30
+NAMES = (b"alice", b"bob", "zoë".encode())
+
+
+@dataclass
+class ModelEntry:
+    at: Position
+    version: int
+    value: bytes | None
+    key: bytes | None
+
+
+@dataclass
+class Model:
+    """What has to be in the queues."""
+
+    queues: dict[bytes, list[ModelEntry]] = field(default_factory=lambda: {name: [] for name in NAMES})
+    was: dict[bytes, list[Position]] = field(default_factory=lambda: {name: [] for name in NAMES})
+    ranges: dict[bytes, list[HistoryRange]] = field(default_factory=lambda: {name: [] for name in NAMES})
+
+
+class Shard:
+    """A log, the view of it, and the model."""
+
+    def __init__(self) -> None:
+        self.rows = MemoryViewStore()
+        self.log: list[bytes] = []
+        self.end = 0
+        self.applied = 0  # batches
+        self.epoch = 0
+        self.model = Model()
+        self.saved: list[tuple[dict[bytes, bytes], int]] = [({}, 0)]
+
+    def submit(self, command: QueueCommand) -> DuramenError | None:
+        """Decided on everything before, as the runtime does, and put into the log."""
+        if not isinstance(command, Enqueue):
+            self.apply(len(self.log))
+        try:
+            found = records_for(command, self.rows, HASH, 1_000)
+        except DuramenError as error:
+            return error
+        batch = bytes(encode(found, base_offset=self.end, leader_epoch=self.epoch))
+        self._follow(command, self.end)
+        self.log.append(batch)
+        self.end = header(batch).next_offset
+        return None
+
+    def apply(self, until: int, at_once: int = 3) -> None:
+        while self.applied < until:
+            some = self.log[self.applied : min(until, self.applied + at_once)]
+            found = changes(some, header(some[0]).base_offset, self.rows, HASH)
+            puts = [(key, value) for key, value in found.items() if value is not None]
+            self.rows.write(puts, [key for key, value in found.items() if value is None])
+            self.applied += len(some)
+
+    def save(self) -> None:
+        self.saved.append((dict(self.rows.scan(b"", b"\xff")), self.applied))
+
+    def restart(self, at: int, at_once: int) -> None:
+        """Go on from rows as they were once, and apply the rest in other steps."""
+        rows, applied = self.saved[at % len(self.saved)]
+        self.rows = MemoryViewStore()
+        self.rows.write(rows.items(), ())
+        self.applied = applied
+        self.apply(len(self.log), at_once)
+
+    def _follow(self, command: QueueCommand, base: int) -> None:
+        model = self.model
+        match command:
+            case Enqueue(entries):
+                for offset, (name, entry) in enumerate(entries, base):
+                    self._put(name, entry, offset)
+            case Edit(name, edits):
+                for offset, (at, _, value) in enumerate(edits, base):
+                    for one in model.queues[name]:
+                        if one.at == at:
+                            one.version, one.value = offset, value
+            case Delete(name, deleted):
+                gone = {at for at, _ in deleted}
+                model.queues[name] = [one for one in model.queues[name] if one.at not in gone]
+            case Replace(name, start, new, by, reason):
+                first = Position(0, 0) if start == "start" else start
+                assert isinstance(first, Position)
+                model.queues[name] = [one for one in model.queues[name] if one.at.offset < first.offset]
+                model.ranges[name] = [one for one in model.ranges[name] if one.start.offset < first.offset]
+                model.ranges[name].append(HistoryRange(first, base, by, reason))
+                for offset, entry in enumerate(new, base + 1):
+                    self._put(name, entry, offset)
+
+    def _put(self, name: bytes, entry: NewEntry, offset: int) -> None:
+        at = Position(self.epoch, offset)
+        self.model.queues[name].append(ModelEntry(at, offset, entry.value, entry.key))
+        self.model.was[name].append(at)
+
+    # -- what has to be -----------------------------------------------------------------------------
+
+    def read(self, name: bytes, where: Where, limit: int = ALL, max_bytes: int = ALL) -> Retrieved:
+        return retrieve(self.rows, HASH(name), where, limit, max_bytes)
+
+    def check(self) -> None:
+        self.apply(len(self.log))
+        for name in NAMES:
+            found = [
+                ModelEntry(one.position, one.version, one.value, one.key) for one in self.read(name, "start").entries
+            ]
+            assert found == self.model.queues[name]
+            there = {one.at: one for one in found}
+            for at in self.model.was[name]:
+                self._check_position(name, at, there.get(at))
+            for other in set(NAMES) - {name}:
+                for at in self.model.was[other]:
+                    assert isinstance(refusal(self, name, at), DuramenError)
+
+    def _check_position(self, name: bytes, at: Position, expected: ModelEntry | None) -> None:
+        taken = [one for one in self.model.ranges[name] if one.start.offset <= at.offset <= one.end]
+        error = refusal(self, name, at)
+        if taken:
+            assert isinstance(error, QueueHistoryRewritten)
+        else:
+            assert (error is None) == (expected is not None)
+            assert error is None or isinstance(error, QueueEntryGone)
+        behind = Position(at.leader_epoch, at.offset + 1)
+        if any(one.start.offset < behind.offset <= one.end for one in self.model.ranges[name]):
+            with pytest.raises(QueueHistoryRewritten):
+                self.read(name, behind)
+        else:
+            left = [one.at for one in self.model.queues[name] if one.at.offset > at.offset]
+            assert [one.position for one in self.read(name, behind).entries] == left
+
+
+def refusal(shard: Shard, name: bytes, at: Position) -> DuramenError | None:
+    try:
+        find_entry(shard.rows, HASH(name), at)
+    except DuramenError as error:
+        return error
+    return None
+
+
+names = st.sampled_from(NAMES)
+entries = st.builds(
+    NewEntry, st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=3), st.just(()), st.none()
+)
+indices = st.integers(0, 9)
+steps = st.one_of(
+    st.tuples(st.just("put"), st.lists(st.tuples(names, entries), min_size=1, max_size=12)),
+    st.tuples(st.just("edit"), names, st.lists(st.integers(0, 40), min_size=1, max_size=8)),
+    st.tuples(st.just("delete"), names, st.lists(st.integers(0, 40), min_size=1, max_size=8)),
+    st.tuples(st.just("delete"), names, st.builds(lambda at, count: [*range(at, at + count)], indices, indices)),
+    st.tuples(st.just("replace"), names, st.integers(-1, 40), st.lists(entries, max_size=3)),
+    st.tuples(st.just("epoch")),
+    st.tuples(st.just("save")),
+    st.tuples(st.just("restart"), st.integers(0, 9), st.integers(1, 9)),
+)
+
+
+def take(shard: Shard, step: tuple[object, ...]) -> None:
+    match step:
+        case ("put", list(found)):
+            shard.submit(Enqueue(found))
+        case ("edit", bytes(name), list(numbers)):
+            live = shard.model.queues[name]
+            chosen = [live[number] for number in numbers if number < len(live)]
+            if chosen:
+                assert (
+                    shard.submit(Edit(name, [(one.at, None, b"edited %d" % one.at.offset) for one in chosen])) is None
+                )
+        case ("delete", bytes(name), list(numbers)):
+            live = shard.model.queues[name]
+            chosen = [live[number] for number in sorted(set(numbers)) if number < len(live)]
+            if chosen:
+                assert shard.submit(Delete(name, [(one.at, one.version) for one in chosen])) is None
+        case ("replace", bytes(name), int(number), list(new)):
+            was = shard.model.was[name]
+            shard.submit(Replace(name, was[number] if 0 <= number < len(was) else "start", new, "a test", "because"))
+        case ("epoch",):
+            shard.epoch += 1
+        case ("save",):
+            shard.save()
+        case ("restart", int(at), int(at_once)):
+            shard.restart(at, at_once)
+        case _:
+            raise AssertionError(step)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(steps, max_size=40))
+def test_queues_are_what_the_operations_made_of_them(given_steps: list[tuple[object, ...]]) -> None:
+    shard = Shard()
+    for step in given_steps:
+        take(shard, step)
+        if step[0] == "restart":
+            shard.check()
+    shard.check()
+    for at in range(len(shard.saved)):
+        shard.restart(at, 1 + at)
+        shard.check()
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.tuples(names, entries), min_size=1, max_size=60), st.integers(1, 7), st.integers(1, 300))
+def test_pages_of_a_queue_are_the_whole_of_it(found: list[tuple[bytes, NewEntry]], limit: int, max_bytes: int) -> None:
+    shard = Shard()
+    for first, last in pairwise(range(0, len(found) + 5, 5)):
+        if found[first:last]:
+            shard.submit(Enqueue(found[first:last]))
+    shard.apply(len(shard.log))
+    for name in NAMES:
+        where: Where = "start"
+        pages: list[Position] = []
+        while page := shard.read(name, where, limit, max_bytes).entries:
+            assert len(page) <= limit
+            pages += [one.position for one in page]
+            where = shard.read(name, where, limit, max_bytes).next
+        assert pages == shard.model.was[name]
+
+
+def one_queue(count: int, size: int = 100) -> Shard:
+    shard = Shard()
+    shard.submit(Enqueue([(b"alice", NewEntry(b"%d" % number + b"." * size)) for number in range(count)]))
+    shard.apply(1)
+    return shard
+
+
+def test_a_run_is_written_anew_once_a_quarter_of_it_was_edited() -> None:
+    shard = one_queue(40)
+    at = shard.model.was[b"alice"]
+    for number in range(10):
+        shard.submit(Edit(b"alice", [(at[number], None, b"new")]))
+    shard.apply(len(shard.log), 1)
+    assert len(list(shard.rows.scan(b"o", b"p"))) == 10
+    shard.submit(Delete(b"alice", [(at[10], None)]))
+    shard.apply(len(shard.log))
+    assert list(shard.rows.scan(b"o", b"p")) == []
+    shard.check()
+    assert shard.read(b"alice", "start").entries[0].version == 40
+
+
+def test_an_emptied_run_leaves_nothing_and_moves_the_head() -> None:
+    shard = one_queue(3)
+    shard.submit(Enqueue([(b"alice", NewEntry(b"last"))]))
+    shard.submit(Delete(b"alice", [(at, None) for at in shard.model.was[b"alice"][:3]]))
+    shard.apply(len(shard.log))
+    assert [key[-1] for key, _ in shard.rows.scan(b"r", b"s")] == [3]
+    assert isinstance(refusal(shard, b"alice", Position(0, 1)), QueueEntryGone)
+    shard.check()
+
+
+def test_the_head_stays_before_what_is_there() -> None:
+    shard = one_queue(2)
+    shard.submit(Enqueue([(b"alice", NewEntry(b"x")), (b"alice", NewEntry(b"y"))]))
+    shard.apply(len(shard.log))
+    first, second, *others = shard.model.was[b"alice"]
+    shard.submit(Delete(b"alice", [(at, None) for at in others]))
+    shard.check()
+    shard.submit(Delete(b"alice", [(first, None), (second, None)]))
+    shard.check()
+
+
+def test_what_is_taken_back_leaves_nothing() -> None:
+    shard = one_queue(40)
+    shard.submit(Edit(b"alice", [(shard.model.was[b"alice"][7], None, b"edited")]))
+    shard.submit(Replace(b"alice", "start", ()))
+    shard.apply(len(shard.log))
+    assert [key for key, _ in shard.rows.scan(b"o", b"s") if key != POSITION_KEY] == []
+
+
+def test_positions_of_other_queues_and_of_no_epoch_are_refused_each_as_what_it_is() -> None:
+    shard = Shard()
+    shard.submit(Enqueue([(b"alice", NewEntry(b"a")), (b"bob", NewEntry(b"b")), (b"alice", NewEntry(b"c"))]))
+    shard.epoch = 4
+    shard.submit(Enqueue([(b"alice", NewEntry(b"d"))]))
+    shard.apply(len(shard.log))
+    assert isinstance(refusal(shard, b"alice", Position(0, 1)), QueuePositionUnknown)
+    assert isinstance(refusal(shard, b"alice", Position(4, 2)), QueuePositionUnknown)
+    for where in (Position(0, 4), Position(9, 1)):
+        with pytest.raises(QueuePositionUnknown):
+            shard.read(b"alice", where)
+    with pytest.raises(QueuePositionFuture):
+        shard.read(b"alice", Position(0, 5))
+    assert shard.read(b"alice", Position(0, 3)).entries[0].value == b"d"
+    assert shard.read(b"alice", "end").next == Position(4, 4)
+
+
+def test_history_keeps_the_newest_hundred_ranges() -> None:
+    shard = one_queue(1)
+    for number in range(130):
+        end = Position(0, shard.end)
+        assert shard.submit(Replace(b"alice", end, [NewEntry(b"%d" % number)], "Ann", f"reason {number}")) is None
+    shard.apply(len(shard.log))
+    assert len(shard.read(b"alice", "start").entries) == 131
+    with pytest.raises(QueueHistoryRewritten) as rewritten:
+        shard.read(b"alice", Position(0, 3))
+    assert (rewritten.value.by, rewritten.value.start) == ("Ann", "0.1")
+
+
+def test_a_stale_version_changes_nothing() -> None:
+    shard = one_queue(2)
+    first, second = shard.model.was[b"alice"]
+    assert shard.submit(Edit(b"alice", [(first, 0, b"x")])) is None
+    error = shard.submit(Edit(b"alice", [(second, 1, b"y"), (first, 0, b"z")]))
+    assert error is not None
+    assert error.id == "queue-version-stale"
+    shard.check()
