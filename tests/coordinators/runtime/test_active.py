@@ -116,7 +116,7 @@ def test_a_command_is_decided_once_that_before_it_is_applied() -> None:
     assert (leader.answers, leader.partition.stores) == ([], [])
     leader.active.advanced(1)
     leader.worker.settle()
-    assert leader.answers == [ShardAnswer(1, 1)]
+    assert leader.answers == [ShardAnswer(1, 1, 0)]
     assert len(leader.partition.stores) == 1
 
 
@@ -161,7 +161,7 @@ def test_no_command_is_taken_before_the_last_step_of_a_load() -> None:
     assert ids(leader.answers) == [CoordinatorLoading.id]
     leader.stored(0)
     leader.active.advanced(1)
-    assert leader.answers[1:] == [ShardAnswer(2, 1)]
+    assert leader.answers[1:] == [ShardAnswer(2, 1, 0)]
 
 
 def test_a_load_that_another_one_follows_does_not_count() -> None:

@@ -33,13 +33,14 @@ _UNKNOWN: Final = (NotEnoughReplicasAfterAppend, NotLeader, StorageFailed)
 class _Pending:
     """A command on its way."""
 
-    __slots__ = ("ahead", "command", "decision", "done", "keys")
+    __slots__ = ("ahead", "command", "decision", "done", "keys", "place")
 
     def __init__(self, command: Any, keys: Collection[Hashable], done: AnswerDone) -> None:
         self.command = command
         self.keys = keys
         self.done = done
         self.decision = Decision((), None)
+        self.place = 0  # of its first record in the batch
         self.ahead = 0  # in the turns of how many of its keys others come first
 
 
@@ -77,7 +78,7 @@ class ActiveShard:
         self._turns: dict[Hashable, deque[_Pending]] = {}  # who is decided or under way comes first
         self._waiting: dict[_Pending, None] = {}  # those that others come before
         self._batch: list[_Pending] = []
-        self._appended: deque[tuple[int, list[_Pending]]] = deque()  # by the offset behind their records
+        self._appended: deque[tuple[int, int, list[_Pending]]] = deque()  # by their offsets, and those behind
         self._on_their_way: dict[int, list[_Pending]] = {}
         self._numbers = 0
         self._readers: dict[int, _Reader] = {}
@@ -159,9 +160,10 @@ class ActiveShard:
                 self._end_of(pending, CoordinatorLoading("what is stored was read anew meanwhile"))
                 continue
             some.append(pending)
-            for key, value in pending.decision.records:
-                new.append(BatchInput(now_ms, key, value))
-                size += len(key or b"") + len(value or b"")
+            pending.place = len(new)
+            for record in pending.decision.records:
+                new.append(record if isinstance(record, BatchInput) else BatchInput(now_ms, *record))
+                size += len(new[-1].key or b"") + len(new[-1].value or b"")
             if size >= _BATCH_BYTES or pending is batch[-1]:
                 self._append(some, new)
                 some, new, size = [], [], 0
@@ -177,7 +179,7 @@ class ActiveShard:
         if some is None:
             return  # they were answered when the leadership ended, or when others became uncertain
         if error is None:
-            self._appended.append((base_offset + records, some))
+            self._appended.append((base_offset, base_offset + records, some))
             self.advanced(self._position, self._failed)
         elif isinstance(error, _UNKNOWN):
             refusal = NotCoordinator(str(error)) if isinstance(error, NotLeader) else error
@@ -196,10 +198,11 @@ class ActiveShard:
         if self._over is not None:
             return
         self._load()
-        while self._appended and self._appended[0][0] <= self._position:
-            end_offset, some = self._appended.popleft()
+        while self._appended and self._appended[0][1] <= self._position:
+            base_offset, end_offset, some = self._appended.popleft()
             for pending in some:
-                self._answer(pending, ShardAnswer(pending.decision.response, end_offset))
+                answer = ShardAnswer(pending.decision.response, end_offset, base_offset + pending.place)
+                self._answer(pending, answer)
         for number in [number for number, reader in self._readers.items() if reader.at_least <= self._position]:
             # One that finds the rows damaged has the others refused.
             reader = self._readers.pop(number, None)
@@ -279,7 +282,7 @@ class ActiveShard:
         """What waits hears `error`; what may be in the log is not known to be there."""
         waiting = [*self._waiting, *self._batch]
         under_way = [one for some in self._on_their_way.values() for one in some]
-        under_way += [one for _, some in self._appended for one in some]
+        under_way += [one for _, _, some in self._appended for one in some]
         unknown = NotCoordinator(f"whether the command is kept is not known: {error}")
         readers, self._readers = self._readers, {}
         self._turns.clear()

@@ -1,6 +1,6 @@
 """The states of a node that are rows: applied in jobs, in one store with their positions, in two checkpoints beside."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -23,7 +23,7 @@ from duramen.coordinators.runtime.layout import (
     stored_of,
     sweep,
 )
-from duramen.coordinators.runtime.shard import RowKind
+from duramen.coordinators.runtime.shard import BatchRowKind, RowKind
 from duramen.storage.log.log import Log
 
 __all__ = ["CheckpointPage", "RowState", "RowStates"]
@@ -232,24 +232,30 @@ class RowStates:
         self._run(write, written)
 
     def apply(
-        self, log: Log, kind: RowKind, base: StoredState, found: list[bytes], next_offset: int, done: Done,
-        tell: Callable[[Sequence[DecodedRecord]], None] | None = None,
+        self, log: Log, kind: RowKind | BatchRowKind, base: StoredState, found: list[bytes], next_offset: int,
+        done: Done, tell: Callable[[Sequence[DecodedRecord]], None] | None = None,
+        changed: Callable[[Collection[bytes]], None] | None = None,
     ) -> None:  # fmt: skip
         """Apply what of these batches `base` does not have; where that is empty, as a new generation.
 
-        `tell` gets the records that are applied before `done` is called.
+        `tell` gets the records that are applied before `done` is called, `changed` the keys of rows behind it.
         """
         log_id, expected = log.id, self._stored.get(log.id, EMPTY)
         epoch = log.takeovers.epoch_at(next_offset - 1)
         new: Sequence[DecodedRecord] = ()
+        changes: Mapping[bytes, bytes | None] = {}
 
         def job() -> StoredState | None:
-            nonlocal new
+            nonlocal new, changes
             if stored_of(self._rows, log_id) != expected:
                 return None
             generation = base.generation or new_generation(self._rows, log_id)
-            new = unapplied(found, base.offset)
-            changes = kind.changes(new, LogRows(self._rows, log_id, generation))
+            rows = LogRows(self._rows, log_id, generation)
+            if isinstance(kind, BatchRowKind):
+                changes = kind.changes(log.key, found, base.offset, rows)
+            else:
+                new = unapplied(found, base.offset)
+                changes = kind.changes(new, rows)
             stored, prefix = StoredState(epoch, next_offset, generation), row_prefix(log_id, generation)
             puts = [(prefix + key, value) for key, value in changes.items() if value is not None]
             puts.append(position_row(log_id, stored))
@@ -265,6 +271,8 @@ class RowStates:
                 if tell is not None:
                     tell(new)
             done(error)
+            if error is None and changed is not None:
+                changed(changes.keys())
 
         self._write(log_id, job, applied)
 
@@ -419,18 +427,19 @@ class RowStates:
 class RowState:
     """The state of one log, for an Applier and for the shard that leads: `leads` says whether there is one.
 
-    `tell` gets what is applied where a shard keeps something in memory of it.
+    `tell` gets what is applied where a shard keeps something in memory of it, `changed` the keys of rows.
     """
 
     def __init__(
-        self, states: RowStates, kind: RowKind, log: Callable[[], Log], leads: Callable[[], bool],
-        tell: Callable[[Sequence[DecodedRecord]], None],
+        self, states: RowStates, kind: RowKind | BatchRowKind, log: Callable[[], Log], leads: Callable[[], bool],
+        tell: Callable[[Sequence[DecodedRecord]], None], changed: Callable[[Collection[bytes]], None] | None = None,
     ) -> None:  # fmt: skip
         self._states = states
         self._kind = kind
         self._log = log
         self._leads = leads
         self._tell = tell
+        self._changed = changed
         self._begun = -1, -1  # the generation that was begun here last, and below which offset its log was compacted
 
     @property
@@ -462,7 +471,8 @@ class RowState:
             done(error)
 
         self._states.apply(
-            log, self._kind, base, found, next_offset, applied, self._tell if self._kind.has_memory else None
+            log, self._kind, base, found, next_offset, applied, self._tell if self._kind.has_memory else None,
+            self._changed,
         )  # fmt: skip
 
     def get(self, key: bytes) -> bytes | None:

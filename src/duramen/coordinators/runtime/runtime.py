@@ -1,6 +1,7 @@
 """The runtime on a node: loads the shards of the partitions that it leads, takes commands, and cuts their logs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.active import ActiveShard, AnswerDone
 from duramen.coordinators.runtime.applying import Applier, Done, Retry, ShardState
 from duramen.coordinators.runtime.rows import CheckpointPage, RowState, RowStates, unapplied
-from duramen.coordinators.runtime.shard import ShardKind
+from duramen.coordinators.runtime.shard import BatchRowKind, RowKind, ShardKind
 from duramen.coordinators.runtime.transfer import FETCH_ROWS, FetchRows, Installer, RowsPage, page_of
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
@@ -93,10 +94,12 @@ class _Replica:
         self._applier: Applier | None = None
         self._installer: Installer | None = None
         self._alarm = Alarm(kit.deadlines, self._due)
+        self._cuts = _Cuts(kit.clock, Alarm(kit.deadlines, self.advanced))
         self._local: LocalState | None = None
         if kind.rows is not None:
             self._row_state = RowState(
-                kit.states, kind.rows, lambda: partition.log, lambda: self.active is not None, self._tell
+                kit.states, kind.rows, lambda: partition.log, lambda: self.active is not None, self._tell,
+                None if isinstance(kind.rows, RowKind) else partial(self._changed, kind.rows),
             )  # fmt: skip
             self._applier = self._apply(self._row_state, None if kind.rows.is_cut else self._lost)
             if kind.rows.is_cut:
@@ -121,6 +124,10 @@ class _Replica:
         if self.active is not None and self.active.loaded:
             for record in found:
                 self.active.apply(record)
+
+    def _changed(self, kind: BatchRowKind, keys: Collection[bytes]) -> None:
+        if self.active is not None:
+            kind.changed(self.active.shard, keys)
 
     @property
     def place(self) -> PartitionId:
@@ -161,6 +168,7 @@ class _Replica:
     def end(self) -> None:
         """The partition is gone."""
         self.unlead()
+        self._cuts.end()
         if self._applier is not None:
             self._applier.end()
         self._end_installation()
@@ -219,8 +227,10 @@ class _Replica:
         """Let go of what all replicas in sync can do without."""
         if self._local is None or self._kind.rows is None:
             return
-        offset = cut_offset(self._local.lowest_checkpoint(), self._local.floor_offset)
-        if offset - log.start_offset >= self._kind.rows.checkpoint_records:
+        rows, offset = self._kind.rows, cut_offset(self._local.lowest_checkpoint(), self._local.floor_offset)
+        if isinstance(rows, BatchRowKind):
+            offset = self._cuts.due(offset, rows.checkpoint_records, rows.keep_ms(self.partition))
+        if offset - log.start_offset >= rows.checkpoint_records:
             self._kit.store.delete_before(log, offset, lambda _: None)
 
     def _install(self, log: Log) -> None:
@@ -271,12 +281,37 @@ def cut_offset(lowest_checkpoint: int, own_floor: int) -> int:
     return min(lowest_checkpoint, own_floor)
 
 
+class _Cuts:
+    """Offsets below which a log may be cut, each some time after it was first known: what is below is older then."""
+
+    def __init__(self, clock: Clock, alarm: Alarm) -> None:
+        self._clock = clock
+        self._alarm = alarm
+        self._known: deque[tuple[int, int]] = deque()
+        self._due = 0
+
+    def end(self) -> None:
+        """The log is gone."""
+        self._alarm.move(None)
+
+    def due(self, offset: int, step: int, keep_ms: int) -> int:
+        """Up to where a log may be cut now that may be cut up to `offset` later; steps are as large at least."""
+        now_ms = self._clock.monotonic_ms()
+        if offset >= step + (self._known[-1][1] if self._known else self._due):
+            self._known.append((now_ms, offset))
+        while self._known and self._known[0][0] + keep_ms <= now_ms:
+            self._due = self._known.popleft()[1]
+        self._alarm.move(self._known[0][0] + keep_ms if self._known else None)
+        return min(self._due, offset)
+
+
 class Runtime:
     """Shards of some kinds. To be made before the broker starts; `states` are opened for the first shard of rows."""
 
     def __init__(self, kit: RuntimeParts, kinds: Sequence[ShardKind[Any]]) -> None:
         self._kit = kit
-        self._kinds = {kind.stream: kind for kind in kinds}
+        self._kinds = {kind.stream: kind for kind in kinds if not kind.stream_kind}
+        self._stream_kinds = {kind.stream_kind: kind for kind in kinds if kind.stream_kind}
         self._replicas: dict[tuple[str, int], _Replica] = {}
         self._read_ms = -_READ_MS
         self._waiting: list[tuple[str, Done]] = []  # until all shards of a stream are loaded
@@ -390,29 +425,45 @@ class Runtime:
             stream = self._kit.streams.find(name)
             if stream is not None:
                 found |= {(name, partition.index): partition for partition in stream.partitions}
-        gone = [key for key, known in self._replicas.items() if found.get(key) is not known.partition]
+        gone = [
+            key for key, known in self._replicas.items()
+            if key[0] in self._kinds and found.get(key) is not known.partition
+        ]  # fmt: skip
+        self._end(gone)
+        for key, partition in found.items():
+            self._run(self._kinds[key[0]], partition)
+
+    def _end(self, gone: Sequence[tuple[str, int]]) -> None:
         for key in gone:
             self._replicas.pop(key).end()
         if gone:
             self._kit.states.sweep()
-        for key, partition in found.items():
-            if key not in self._replicas:
-                replica = self._replicas[key] = _Replica(
-                    self._kit, self._kinds[key[0]], partition, self._tell_loaded
-                )  # fmt: skip
-                if self._kit.membership.first_role is None:
-                    replica.lead()  # a node that is alone leads all there is
+
+    def _run(self, kind: ShardKind[Any], partition: Partition) -> None:
+        key = partition.stream.name, partition.index
+        if key not in self._replicas:
+            replica = self._replicas[key] = _Replica(self._kit, kind, partition, self._tell_loaded)
+            if self._kit.membership.first_role is None:
+                replica.lead()  # a node that is alone leads all there is
 
     def _stream_changed(self, stream: Stream) -> None:
+        kind = self._stream_kinds.get(stream.kind)
         if stream.name in self._kinds:
             self._look()
+        elif kind is not None and stream.deleted:
+            keys = [(stream.name, partition.index) for partition in stream.partitions]
+            self._end([key for key in keys if key in self._replicas])
+        elif kind is not None:
+            for partition in stream.partitions:
+                self._run(kind, partition)
 
     def led(self, partition: Partition, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
-        if partition.stream.name not in self._kinds:
+        if partition.stream.name in self._kinds:
+            self._look()
+        replica = self._replicas.get((partition.stream.name, partition.index))
+        if replica is None:
             return
-        self._look()
-        replica = self._replicas[partition.stream.name, partition.index]
         replica.unlead()
         if leader_epoch is not None:
             replica.lead()

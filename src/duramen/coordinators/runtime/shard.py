@@ -4,9 +4,20 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from duramen.base.ports import StateRows
-from duramen.codec.batch import DecodedRecord
+from duramen.broker.partition import Partition
+from duramen.codec.batch import BatchInput, DecodedRecord
+from duramen.storage.log.log import LogKey
 
-__all__ = ["Change", "CoordinatorShard", "Decision", "RowKind", "ShardAnswer", "ShardKind", "least_checkpoint_records"]
+__all__ = [
+    "BatchRowKind",
+    "Change",
+    "CoordinatorShard",
+    "Decision",
+    "RowKind",
+    "ShardAnswer",
+    "ShardKind",
+    "least_checkpoint_records",
+]
 
 Command = TypeVar("Command")
 Command_contra = TypeVar("Command_contra", contravariant=True)
@@ -16,17 +27,24 @@ Change = tuple[bytes, bytes | None]
 
 
 class Decision(NamedTuple):
-    """What a command comes to: records as (key, value), None a tombstone, and the response once they are applied."""
+    """What a command comes to, and the response once it is applied.
 
-    records: Sequence[tuple[bytes | None, bytes | None]]
+    Records are (key, value), None a tombstone, of the time at which they are stored; or BatchInputs as they are.
+    """
+
+    records: Sequence[tuple[bytes | None, bytes | None] | BatchInput]
     response: object
 
 
 class ShardAnswer(NamedTuple):
-    """The response to a command, and the offset below which the state has to be for who is to see what it did."""
+    """The response to a command, and the offset below which the state has to be for who is to see what it did.
+
+    `first_offset` is that of the first of its records; -1 where it came to none.
+    """
 
     response: object
     end_offset: int
+    first_offset: int = -1
 
 
 class CoordinatorShard(Protocol[Command_contra]):
@@ -76,6 +94,21 @@ class RowKind(NamedTuple):
     """Whether shards keep something in memory besides rows."""
 
 
+class BatchRowKind(NamedTuple):
+    """As RowKind where the runtime cuts the log, for many records: `changes` gets whole batches.
+
+    The rows have all before the offset that it gets. `changed` is told where the shard leads which rows were written.
+    """
+
+    changes: Callable[[LogKey, Sequence[bytes], int, StateRows], Mapping[bytes, bytes | None]]
+    changed: Callable[[Any, Collection[bytes]], None]
+    keep_ms: Callable[[Partition], int]
+    """For how long records stay in the log although a checkpoint has them."""
+    checkpoint_records: int = 100_000
+    is_cut: bool = True
+    has_memory: bool = False
+
+
 def least_checkpoint_records(kinds: Iterable["ShardKind[Any]"]) -> int:
     """After how many records a checkpoint of all rows is made: it serves every kind."""
     records = [kind.rows.checkpoint_records for kind in kinds if kind.rows is not None]
@@ -85,11 +118,13 @@ def least_checkpoint_records(kinds: Iterable["ShardKind[Any]"]) -> int:
 class ShardKind(NamedTuple, Generic[Command]):
     """A kind of coordinator: its internal stream, how a shard begins, and whether its state is rows.
 
-    Without rows the state is in memory, and the whole log is read where a leadership begins: it is not cut.
+    With a `stream_kind` each stream of that kind has such shards, and `stream` names none. Without rows the state is in
+    memory, and the whole log is read where a leadership begins: it is not cut.
     """
 
     stream: str
     make: Callable[[int], CoordinatorShard[Command]]
-    rows: RowKind | None = None
+    rows: RowKind | BatchRowKind | None = None
     cost: str = ""
     """What it means for users that a record cannot be read: words that follow those."""
+    stream_kind: str = ""
