@@ -18,16 +18,21 @@ from duramen.base.errors import (
 from duramen.base.ids import Position
 from duramen.codec.batch import encode, header
 from duramen.queues.changes import changes
-from duramen.queues.machine import Delete, Edit, Enqueue, QueueCommand, Replace, records_for
+from duramen.queues.machine import Delete, Edit, Enqueue, Queue, QueueCommand, Replace, records_for
 from duramen.queues.names import hash_by
-from duramen.queues.operations import NewEntry
+from duramen.queues.operations import NewEntry, delete_record, edit_record
 from duramen.queues.reading import Retrieved, Where, find_entry, retrieve
 from duramen.queues.rows import POSITION_KEY, HistoryRange
 from duramen.sim.machine.views import MemoryViewStore
 
 HASH = hash_by(b"a space")
 ALL = 1 << 30
+ALICE = Queue(b"alice", HASH(b"alice"))
 NAMES = (b"alice", b"bob", "zoë".encode())
+
+
+def queue(name: bytes) -> Queue:
+    return Queue(name, HASH(name))
 
 
 @dataclass
@@ -64,7 +69,7 @@ class Shard:
         if not isinstance(command, Enqueue):
             self.apply(len(self.log))
         try:
-            found = records_for(command, self.rows, HASH, 1_000)
+            found = records_for(command, self.rows, 1_000)
         except DuramenError as error:
             return error
         batch = bytes(encode(found, base_offset=self.end, leader_epoch=self.epoch))
@@ -98,15 +103,15 @@ class Shard:
             case Enqueue(entries):
                 for offset, (name, entry) in enumerate(entries, base):
                     self._put(name, entry, offset)
-            case Edit(name, edits):
+            case Edit((name, _), edits):
                 for offset, (at, _, value) in enumerate(edits, base):
                     for one in model.queues[name]:
                         if one.at == at:
                             one.version, one.value = offset, value
-            case Delete(name, deleted):
+            case Delete((name, _), deleted):
                 gone = {at for at, _ in deleted}
                 model.queues[name] = [one for one in model.queues[name] if one.at not in gone]
-            case Replace(name, start, new, by, reason):
+            case Replace((name, _), start, new, by, reason):
                 first = Position(0, 0) if start == "start" else start
                 assert isinstance(first, Position)
                 model.queues[name] = [one for one in model.queues[name] if one.at.offset < first.offset]
@@ -190,16 +195,19 @@ def take(shard: Shard, step: tuple[object, ...]) -> None:
             chosen = [live[number] for number in numbers if number < len(live)]
             if chosen:
                 assert (
-                    shard.submit(Edit(name, [(one.at, None, b"edited %d" % one.at.offset) for one in chosen])) is None
+                    shard.submit(Edit(queue(name), [(one.at, None, b"edited %d" % one.at.offset) for one in chosen]))
+                    is None
                 )
         case ("delete", bytes(name), list(numbers)):
             live = shard.model.queues[name]
             chosen = [live[number] for number in sorted(set(numbers)) if number < len(live)]
             if chosen:
-                assert shard.submit(Delete(name, [(one.at, one.version) for one in chosen])) is None
+                assert shard.submit(Delete(queue(name), [(one.at, one.version) for one in chosen])) is None
         case ("replace", bytes(name), int(number), list(new)):
             was = shard.model.was[name]
-            shard.submit(Replace(name, was[number] if 0 <= number < len(was) else "start", new, "a test", "because"))
+            shard.submit(
+                Replace(queue(name), was[number] if 0 <= number < len(was) else "start", new, "a test", "because")
+            )
         case ("epoch",):
             shard.epoch += 1
         case ("save",):
@@ -253,10 +261,10 @@ def test_a_run_is_written_anew_once_a_quarter_of_it_was_edited() -> None:
     shard = one_queue(40)
     at = shard.model.was[b"alice"]
     for number in range(10):
-        shard.submit(Edit(b"alice", [(at[number], None, b"new")]))
+        shard.submit(Edit(ALICE, [(at[number], None, b"new")]))
     shard.apply(len(shard.log), 1)
     assert len(list(shard.rows.scan(b"o", b"p"))) == 10
-    shard.submit(Delete(b"alice", [(at[10], None)]))
+    shard.submit(Delete(ALICE, [(at[10], None)]))
     shard.apply(len(shard.log))
     assert list(shard.rows.scan(b"o", b"p")) == []
     shard.check()
@@ -266,7 +274,7 @@ def test_a_run_is_written_anew_once_a_quarter_of_it_was_edited() -> None:
 def test_an_emptied_run_leaves_nothing_and_moves_the_head() -> None:
     shard = one_queue(3)
     shard.submit(Enqueue([(b"alice", NewEntry(b"last"))]))
-    shard.submit(Delete(b"alice", [(at, None) for at in shard.model.was[b"alice"][:3]]))
+    shard.submit(Delete(ALICE, [(at, None) for at in shard.model.was[b"alice"][:3]]))
     shard.apply(len(shard.log))
     assert [key[-1] for key, _ in shard.rows.scan(b"r", b"s")] == [3]
     assert isinstance(refusal(shard, b"alice", Position(0, 1)), QueueEntryGone)
@@ -278,16 +286,16 @@ def test_the_head_stays_before_what_is_there() -> None:
     shard.submit(Enqueue([(b"alice", NewEntry(b"x")), (b"alice", NewEntry(b"y"))]))
     shard.apply(len(shard.log))
     first, second, *others = shard.model.was[b"alice"]
-    shard.submit(Delete(b"alice", [(at, None) for at in others]))
+    shard.submit(Delete(ALICE, [(at, None) for at in others]))
     shard.check()
-    shard.submit(Delete(b"alice", [(first, None), (second, None)]))
+    shard.submit(Delete(ALICE, [(first, None), (second, None)]))
     shard.check()
 
 
 def test_what_is_taken_back_leaves_nothing() -> None:
     shard = one_queue(40)
-    shard.submit(Edit(b"alice", [(shard.model.was[b"alice"][7], None, b"edited")]))
-    shard.submit(Replace(b"alice", "start", ()))
+    shard.submit(Edit(ALICE, [(shard.model.was[b"alice"][7], None, b"edited")]))
+    shard.submit(Replace(ALICE, "start", ()))
     shard.apply(len(shard.log))
     assert [key for key, _ in shard.rows.scan(b"o", b"s") if key != POSITION_KEY] == []
 
@@ -313,7 +321,7 @@ def test_history_keeps_the_newest_hundred_ranges() -> None:
     shard = one_queue(1)
     for number in range(130):
         end = Position(0, shard.end)
-        assert shard.submit(Replace(b"alice", end, [NewEntry(b"%d" % number)], "Ann", f"reason {number}")) is None
+        assert shard.submit(Replace(ALICE, end, [NewEntry(b"%d" % number)], "Ann", f"reason {number}")) is None
     shard.apply(len(shard.log))
     assert len(shard.read(b"alice", "start").entries) == 131
     with pytest.raises(QueueHistoryRewritten) as rewritten:
@@ -321,11 +329,22 @@ def test_history_keeps_the_newest_hundred_ranges() -> None:
     assert (rewritten.value.by, rewritten.value.start) == ("Ann", "0.1")
 
 
+def test_what_is_deleted_stays_so_whatever_the_log_says() -> None:
+    for at_once in (1, 9):
+        shard = one_queue(40)
+        at = shard.model.was[b"alice"][5]
+        for record in (delete_record(b"alice", at, 0), edit_record(b"alice", at, b"again", 0)):
+            shard.log.append(bytes(encode([record], base_offset=shard.end, leader_epoch=0)))
+            shard.end += 1
+        shard.apply(len(shard.log), at_once)
+        assert len(shard.read(b"alice", "start").entries) == 39
+
+
 def test_a_stale_version_changes_nothing() -> None:
     shard = one_queue(2)
     first, second = shard.model.was[b"alice"]
-    assert shard.submit(Edit(b"alice", [(first, 0, b"x")])) is None
-    error = shard.submit(Edit(b"alice", [(second, 1, b"y"), (first, 0, b"z")]))
+    assert shard.submit(Edit(ALICE, [(first, 0, b"x")])) is None
+    error = shard.submit(Edit(ALICE, [(second, 1, b"y"), (first, 0, b"z")]))
     assert error is not None
     assert error.id == "queue-version-stale"
     shard.check()

@@ -10,6 +10,7 @@ from duramen.base.catalogue_cluster import NODE_SETTINGS as CLUSTER_NODE_SETTING
 from duramen.base.catalogue_consumers import GROUP_SETTINGS as CONSUMER_GROUP_SETTINGS
 from duramen.base.catalogue_consumers import NODE_SETTINGS as CONSUMER_NODE_SETTINGS
 from duramen.base.catalogue_keyed import STREAM_SETTINGS as KEYED_SETTINGS
+from duramen.base.catalogue_queues import STREAM_SETTINGS as QUEUE_SETTINGS
 from duramen.base.catalogue_shares import GROUP_SETTINGS, NODE_SETTINGS
 from duramen.base.catalogue_tables import RETENTION_SETTINGS as TABLE_RETENTION
 from duramen.base.catalogue_tables import STREAM_SETTINGS as TABLE_SETTINGS
@@ -496,6 +497,7 @@ STREAM = _by_name(
             "How much of a partition stays on this node beside remote storage.",
             scope="stream", kafka=True, dynamic=True, unit="bytes", minimum=-2, without_effect=_NOT_TIERED),
     *KEYED_SETTINGS,
+    *QUEUE_SETTINGS,
     *TABLE_SETTINGS,
     *TABLE_RETENTION,
 )

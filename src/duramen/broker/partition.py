@@ -13,6 +13,7 @@ from duramen.base.errors import (
     KeyedTransactionRefused,
     OffsetNotAvailable,
     OffsetOutOfRange,
+    QueueTransactionRefused,
     TimestampInvalid,
     TransactionalIdMissing,
     UnknownLeaderEpoch,
@@ -21,6 +22,7 @@ from duramen.base.ids import Position
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
 from duramen.broker.offset_search import OffsetFound, TimeSearch
+from duramen.broker.queue_entries import check_entries
 from duramen.broker.recompression import Recompressing
 from duramen.broker.record_counts import LastSearch
 from duramen.codec.batch import (
@@ -110,6 +112,8 @@ class StreamRules(Protocol):
     append_time: bool
     compacted: bool
     keyed: bool
+    shards: int  # of a queue space; 0: it is none
+    log_retention_ms: int  # of a queue space
     kept: str  # why records are not deleted by request; empty where they are
     max_message_bytes: int
     decoded_limit_bytes: int
@@ -281,6 +285,9 @@ class Partition:
                 f"stream {self.stream.name} is keyed and takes no transactions"
             )
             self._admitted(came, batch, head, done, error)
+        elif self.stream.shards:
+            refused = QueueTransactionRefused(f"{self.stream.name} is a queue space and takes no transactions")
+            self._admitted(came, batch, head, done, refused)
         elif admit is not None:
             admit(self, head, partial(self._admitted, came, batch, head, done))
         else:
@@ -332,7 +339,9 @@ class Partition:
         if len(batch) > stream.max_message_bytes:
             raise self._too_large(batch)
         newest = head.max_timestamp
-        if stream.compacted:
+        if stream.shards:
+            newest = check_entries(batch, stream.name, self.index, stream.shards, stream.decoded_limit_bytes)
+        elif stream.compacted:
             newest = self._check_keys(batch)
         elif head.records == 1 and not head.attributes & CODEC_MASK:
             newest = first_timestamp(batch, head)

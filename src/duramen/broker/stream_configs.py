@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from duramen.base.catalogue import STREAM
+from duramen.base.catalogue_queues import KIND, QUEUE_VALUES, QUEUES
 from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE
 from duramen.base.settings import Setting, Settings, Value, check, entries
 from duramen.storage.log.log import LogConfig, StreamFloor
@@ -68,6 +69,8 @@ class StreamConfig:
         self._changed = changed
         self._overrides = {name: check(STREAM[name], text) for name, text in overrides.items() if name in STREAM}
         self._values = {name: self._resolve(setting) for name, setting in STREAM.items()}
+        if self._values[KIND] == QUEUES:
+            self._values |= QUEUE_VALUES
         self._log_config: LogConfig | None = None
 
     def _resolve(self, setting: Setting) -> Value:

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from duramen.base.catalogue_keyed import KEYED
+from duramen.base.catalogue_queues import KIND, LOG_RETENTION_MS, QUEUES
 from duramen.base.errors import StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Counter, Metrics
@@ -42,12 +43,15 @@ class Stream:
         "id",
         "kept",
         "keyed",
+        "kind",
+        "log_retention_ms",
         "max_message_bytes",
         "name",
         "partitions",
         "recompressing",
         "records_in",
         "records_out",
+        "shards",
         "state",
         "timestamp_after_ms",
         "timestamp_before_ms",
@@ -89,8 +93,13 @@ class Stream:
             self.recompressing.form, self.recompressing.limit_bytes = form, self.decoded_limit_bytes
         self.compacted = "compact" in config.text("cleanup.policy")
         self.keyed = bool(config[KEYED])
+        self.kind = config.text(KIND)
+        self.log_retention_ms = config.integer(LOG_RETENTION_MS)
+        self.shards = state.partitions if self.kind == QUEUES else 0
         self.kept = ""
-        if state.internal:
+        if self.shards:
+            self.kept = f"{self.name} is a queue space: its entries are deleted one by one"
+        elif state.internal:
             self.kept = f"{self.name} is the broker's own"
         elif self.compacted and "delete" not in config.text("cleanup.policy"):
             self.kept = f"the cleanup.policy of {self.name} is compact: records are deleted by tombstones"

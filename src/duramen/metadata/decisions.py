@@ -6,11 +6,13 @@ from typing import Final, NamedTuple
 
 from duramen.base.catalogue import STREAM
 from duramen.base.catalogue_keyed import CLEANUP_POLICY, KEYED, keyed_problem
+from duramen.base.catalogue_queues import KIND, QUEUES, queues_problem
 from duramen.base.catalogue_tables import table_problem
 from duramen.base.errors import (
     ConfigInvalid,
     NameInvalid,
     PartitionsInvalid,
+    QueueShardsFixed,
     RequestInvalid,
     StreamDiffers,
     StreamExists,
@@ -121,7 +123,7 @@ def _canonical(config: Mapping[str, str]) -> dict[str, str]:
     least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", float("inf"))
     if float(least) > float(most):
         raise ConfigInvalid(f"min.compaction.lag.ms is {least}: more than max.compaction.lag.ms, which is {most}")
-    problem = keyed_problem(values) or table_problem(values)
+    problem = keyed_problem(values) or queues_problem(values) or table_problem(values)
     if problem is not None:
         raise ConfigInvalid(problem)
     return {name: config_text(value) for name, value in values.items()}
@@ -155,6 +157,8 @@ def create_stream(
         raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {wish.partitions}")
     wish = wish._replace(config=_compacted(wish.config))
     config = _canonical(wish.config)
+    if wish.subjects and config.get(KIND) == QUEUES:
+        raise ConfigInvalid(f"kind=queues takes no NATS subjects: {wish.name} cannot be bound to any")
     for subject in wish.subjects:
         check_subject(subject)
     known = state.streams.get(wish.name)
@@ -242,6 +246,8 @@ def add_partitions(
 ) -> list[PartitionsAdded]:
     """Give a stream `partitions` partitions in all. Raises as `delete_stream`, or PartitionsInvalid."""
     stream = _changeable(state, name)
+    if stream.config.get(KIND) == QUEUES:
+        raise QueueShardsFixed(f"{name} is a queue space: the number of its shards stays {stream.partitions}")
     if partitions <= stream.partitions:
         raise PartitionsInvalid(
             f"stream {name} has {_count(stream.partitions, 'partition')}: {partitions} would not be more"
@@ -267,6 +273,8 @@ def configure_stream(
             config.pop(key, None)
         else:
             config[key] = value
+    if config.get(KIND, "log") != stream.config.get(KIND, "log"):
+        raise ConfigInvalid(f"the kind of {name} was set when it was made, and stays")
     config = _canonical(config)
     return [] if config == stream.config else [StreamConfigured(str(stream.id), config)]
 

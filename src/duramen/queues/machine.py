@@ -11,13 +11,12 @@ from duramen.base.errors import QueueBatchTooLarge, QueueVersionStale
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput
-from duramen.queues.names import HashName
 from duramen.queues.operations import NewEntry, delete_record, edit_record, entry_record, replace_record
 from duramen.queues.positions import position_text
 from duramen.queues.reading import Where, find_entry, resolve_start
 from duramen.queues.rows import state_of
 
-__all__ = ["MOST_ENTRIES", "Delete", "Edit", "Enqueue", "QueueCommand", "Replace", "check_size", "records_for"]
+__all__ = ["MOST_ENTRIES", "Delete", "Edit", "Enqueue", "Queue", "QueueCommand", "Replace", "check_size", "records_for"]
 
 MOST_ENTRIES: Final = 10_000
 """What a command may have."""
@@ -33,24 +32,31 @@ class Enqueue(NamedTuple):
     entries: Sequence[tuple[bytes, NewEntry]]
 
 
+class Queue(NamedTuple):
+    """A queue by its name, and the hash of that."""
+
+    name: bytes
+    hash: bytes
+
+
 class Edit(NamedTuple):
     """New values of entries; with a version, only where the entry has it."""
 
-    queue: bytes
+    queue: Queue
     edits: Sequence[tuple[Position, int | None, bytes | None]]
 
 
 class Delete(NamedTuple):
     """Entries that are to go; with a version, only where the entry has it."""
 
-    queue: bytes
+    queue: Queue
     entries: Sequence[tuple[Position, int | None]]
 
 
 class Replace(NamedTuple):
     """Everything from a position on is taken back, and these entries come in its place."""
 
-    queue: bytes
+    queue: Queue
     start: Where
     entries: Sequence[NewEntry]
     by: str = ""
@@ -60,12 +66,11 @@ class Replace(NamedTuple):
 QueueCommand = Enqueue | Edit | Delete | Replace
 
 
-def records_for(command: QueueCommand, rows: StateRows, hash_name: HashName, now_ms: int) -> list[BatchInput]:
+def records_for(command: QueueCommand, rows: StateRows, now_ms: int) -> list[BatchInput]:
     """The records of a command. Raises as `reading.find_entry`, or QueueVersionStale."""
     if isinstance(command, Enqueue):
         return [entry_record(queue, entry, now_ms) for queue, entry in command.entries]
-    queue = command.queue
-    hashed = hash_name(queue)
+    queue, hashed = command.queue
     if isinstance(command, Replace):
         start = resolve_start(rows, state_of(rows, hashed), command.start)
         first = replace_record(queue, start, command.by, command.reason, now_ms)
@@ -101,12 +106,12 @@ def _measured(command: QueueCommand) -> tuple[int, int]:
     match command:
         case Enqueue(entries):
             sizes = [len(queue) + _entry_bytes(entry) for queue, entry in entries]
-        case Edit(queue, edits):
+        case Edit((queue, _), edits):
             sizes = [len(queue) + _OPERATION_BYTES + len(value or b"") for _, _, value in edits]
-        case Delete(queue, deleted):
+        case Delete((queue, _), deleted):
             sizes = [len(queue) + _OPERATION_BYTES] * len(deleted)
         case _:
-            queue, said = command.queue, len(command.by.encode()) + len(command.reason.encode())
+            queue, said = command.queue.name, len(command.by.encode()) + len(command.reason.encode())
             sizes = [len(queue) + _OPERATION_BYTES + said]
             sizes += [len(queue) + _entry_bytes(entry) for entry in command.entries]
     return len(sizes), _BATCH_BYTES + sum(sizes)

@@ -1,7 +1,7 @@
 """Entries of a queue that lie side by side in its view, and how one is written. Pure.
 
-    run    int64 offset of the first entry, int32 leader epoch, uint32 count, for each entry uint32 how far its offset is
-           behind the first, for each uint32 the end of its body, bodies; an empty one is that of a deleted entry
+    run    int64 offset of the first entry, int32 leader epoch, uint32 count, uint32 for each entry: its offset less the
+           first, uint32 for each: the end of its body, bodies; an empty one is that of a deleted entry
     body   uint8 flags, int64 timestamp, then what the flags say is there: uint64 version, uint32 size and key, uint32
            count and headers (uint32 size and name, int32 size and value, -1: null), the value, which takes the rest
 

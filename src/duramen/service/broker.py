@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from duramen.base.catalogue_queues import KIND, QUEUES
 from duramen.base.deadlines import Deadline, Deadlines
-from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
+from duramen.base.errors import ConfigInvalid, DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ids import METADATA_STREAM_ID, Position, StreamId
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
@@ -41,6 +42,7 @@ from duramen.coordinators.group.offset_resets import Resets
 from duramen.coordinators.group.offsets import OFFSETS_STREAM, GroupOffsets
 from duramen.coordinators.group.remote_lag import Elsewhere
 from duramen.coordinators.lease.leases import LEASES, SnapshotLeases
+from duramen.coordinators.queue.shard import queue_kind
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
 from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
@@ -163,7 +165,7 @@ class Broker:
         metrics.most_series = settings.integer("metrics.partitions.max")
         wires = wires_by(lambda: self.metadata_state)
         self.caller = Caller(self.node_id, self.membership, wires, RpcServer(wires), ports.clock, deadlines)
-        self.coordinators = self._runtime(ports, (self._shares(), LEASES, *kinds))
+        self.coordinators = self._runtime(ports, (self._shares(), LEASES, queue_kind(), *kinds))
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
@@ -464,13 +466,18 @@ class Broker:
         there are so many nodes. One that is bound to subjects is listened for when it is `done`.
         """
         try:
-            self.views.check_config(wish.config)
+            self._check_wish(wish)
         except DuramenError as error:
             done(error)
             return
         request = self._creation(wish, replication_factor, assignment, idempotent=idempotent)
         created = self._when_whole(wish.name, self._after_listening(done) if wish.subjects else done)
         self.membership.ask(request, settled(created))
+
+    def _check_wish(self, wish: Definition) -> None:
+        self.views.check_config(wish.config)
+        if wish.config.get(KIND) == QUEUES and self.membership.first_role is not None:
+            raise ConfigInvalid(f"kind=queues is for standalone nodes so far: {wish.name} cannot be made on a cluster")
 
     def _creation(
         self, wish: Definition, replication_factor: int | None, assignment: Assignment | None, *, idempotent: bool
@@ -501,7 +508,7 @@ class Broker:
         self, wish: Definition, *, replication_factor: int | None = None, assignment: Assignment | None = None
     ) -> None:
         """Raise what `create_stream` would end with."""
-        self.views.check_config(wish.config)
+        self._check_wish(wish)
         self.membership.check(self._creation(wish, replication_factor, assignment, idempotent=False))
 
     def delete_stream(self, name: str, done: Done) -> None:

@@ -60,6 +60,7 @@ class Rules:
         metrics = Metrics()
         self.name = "a"
         self.deleted = self.append_time = self.compacted = self.keyed = False
+        self.shards = self.log_retention_ms = 0
         self.kept = ""
         self.max_message_bytes = self.decoded_limit_bytes = 1 << 20
         self.recompressing: Recompressing | None = None

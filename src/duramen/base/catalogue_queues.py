@@ -1,0 +1,52 @@
+"""The settings of queue spaces, and which configs of a stream contradict them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from duramen.base.lists import entries
+from duramen.base.settings import Setting, Value
+
+__all__ = ["KIND", "LOG_RETENTION_MS", "QUEUES", "QUEUE_VALUES", "STREAM_SETTINGS", "queues_problem"]
+
+KIND: Final = "kind"
+QUEUES: Final = "queues"
+LOG_RETENTION_MS: Final = "queue.log.retention.ms"
+_HOUR_MS: Final = 3_600_000
+
+QUEUE_VALUES: Final[Mapping[str, Value]] = {
+    "cleanup.policy": "delete", "durability": "sync", "retention.ms": -1, "retention.bytes": -1,
+    "retention.records": -1,
+}  # fmt: skip
+"""What these configs are for every queue space: its log is cut below what its view has, and not otherwise."""
+
+# fmt: off
+STREAM_SETTINGS: Final = (
+    Setting(KIND, "choice", "log",
+            "What the stream is: `log`, or `queues` for a queue space, whose partitions are the shards of queues "
+            "by name. It is set when the stream is made.",
+            scope="stream", choices=("log", QUEUES)),
+    Setting(LOG_RETENTION_MS, "integer", _HOUR_MS,
+            "How long the operations on a queue space can be consumed from its log, at least. The entries of its "
+            "queues are kept until they are deleted, whatever this says.",
+            scope="stream", dynamic=True, unit="ms", minimum=0),
+)
+# fmt: on
+
+
+def queues_problem(values: Mapping[str, Value]) -> str | None:
+    """Why these configs of a stream, of which not all need be given, cannot be a queue space's; None where they can."""
+    if values.get(KIND) != QUEUES:
+        return None
+    if values.get("keyed"):
+        return "kind=queues and keyed=true exclude each other"
+    if str(values.get("table.format", "none")) != "none":
+        return "kind=queues takes no table: table.format is for streams of kind=log"
+    for name, value in QUEUE_VALUES.items():
+        given = values.get(name, value)
+        same = entries(str(given)) == [value] if name == "cleanup.policy" else given == value
+        if not same:
+            return (
+                f"kind=queues needs {name}={value}, not {given}: entries of queues are kept until they are deleted,"
+                f" and {LOG_RETENTION_MS} says how long operations can be consumed"
+            )
+    return None

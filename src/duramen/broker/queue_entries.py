@@ -1,0 +1,51 @@
+"""Whether a producer's batch may go into a shard of a queue space: each record is an entry of the queue of its key."""
+
+from typing import Final
+
+from duramen.base.errors import BatchInvalid
+from duramen.codec.batch import DecodedRecord, records
+from duramen.codec.partitioner import partition_of
+from duramen.queues.names import name_problem
+from duramen.queues.operations import RESERVED_PREFIX
+
+__all__ = ["check_entries"]
+
+_NO_TIMESTAMP: Final = -1
+_SHOWN_RECORDS: Final = 1000
+
+
+def check_entries(batch: bytearray | memoryview, space: str, shard: int, shards: int, decoded_limit_bytes: int) -> int:
+    """The largest timestamp of a batch whose records are all entries of queues of the shard. Raises BatchInvalid."""
+    newest, wrong, known = _NO_TIMESTAMP, list[tuple[int, str]](), dict[bytes | None, str]()
+    for place, record in enumerate(records(batch, verify=False, limit_bytes=decoded_limit_bytes)):
+        newest = max(newest, record.timestamp)
+        problem = known.get(record.key)
+        if problem is None:
+            problem = known[record.key] = _problem(record.key, shard, shards)
+        problem = problem or (_reserved(record) if record.headers else "")
+        if problem:
+            wrong.append((place, problem))
+    if wrong:
+        more = f" ({len(wrong)} records)" if len(wrong) > 1 else ""
+        error = BatchInvalid(f"{space} is a queue space, and a record's key the name of its queue: {wrong[0][1]}{more}")
+        error.records = wrong[:_SHOWN_RECORDS]
+        raise error
+    return newest
+
+
+def _problem(key: bytes | None, shard: int, shards: int) -> str:
+    problem = name_problem(key)
+    if problem or key is None:
+        return problem
+    right = partition_of(key, shards)
+    if right == shard:
+        return ""
+    return (
+        f"the queue {key[:40]!r} is in partition {right}, not {shard}: let the producer choose the partition as Java's"
+        " does; librdkafka needs partitioner=murmur2_random"
+    )
+
+
+def _reserved(record: DecodedRecord) -> str:
+    name = next((name for name, _ in record.headers if name.startswith(RESERVED_PREFIX)), None)
+    return "" if name is None else f"the header {name[:40]!r} is for operations on queues"

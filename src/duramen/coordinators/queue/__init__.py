@@ -1,0 +1,1 @@
+"""The shards of queue spaces, on the coordinator runtime."""
