@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from duramen.base.catalogue_queues import KIND, QUEUES
 from duramen.base.errors import (
+    CoordinatorLoading,
     DuramenError,
     NotCoordinator,
     NotEnoughReplicasAfterAppend,
@@ -25,6 +26,11 @@ from duramen.queues.reading import Retrieved, Where, retrieve
 from duramen.service.broker import Broker
 
 __all__ = ["UNKNOWN", "Enqueued", "Found", "QueueRequests", "Read", "queue_of", "space_of"]
+
+_T = TypeVar("_T")
+
+_PATIENCE_MS: Final = 5_000
+_AGAIN_MS: Final = 20
 
 UNKNOWN: Final = (NotCoordinator, NotEnoughReplicasAfterAppend, StorageFailed)
 """An operation may be in the log, and count or not."""
@@ -67,6 +73,19 @@ def queue_of(space: Stream, name: bytes) -> Queue:
     return Queue(name, hash_of(space.id)(name))
 
 
+def _patiently(broker: Broker, ask: Callable[[Callable[[_T], None]], None], done: Callable[[_T], None]) -> None:
+    """Ask again while the shard is being loaded: what it refuses with that was not done."""
+    until_ms = broker.monotonic_ms() + _PATIENCE_MS
+
+    def answered(answer: _T) -> None:
+        if isinstance(answer, CoordinatorLoading) and broker.monotonic_ms() < until_ms:
+            broker.later(_AGAIN_MS, lambda: ask(answered))
+        else:
+            done(answer)
+
+    ask(answered)
+
+
 class QueueRequests:
     """The queues of a node."""
 
@@ -90,6 +109,10 @@ class QueueRequests:
         for shard, command in commands.items():
             self._submit(space, shard, command, partial(found.answered, shard))
 
+    def shard_of(self, space: Stream, queue: bytes) -> int:
+        """The shard that a queue is in."""
+        return partition_of(queue, space.shards)
+
     def submit(self, space: Stream, queue: Queue, command: QueueCommand, done: _Done) -> None:
         """Edit, delete or replace: `done` gets the position of the operation's record. Raises QueueBatchTooLarge."""
         check_size(command, space.max_message_bytes)
@@ -105,7 +128,7 @@ class QueueRequests:
                 offset = answer.first_offset
                 done(Position(partition.log.takeovers.epoch_at(offset), offset))
 
-        self._broker.coordinators.submit(space.name, shard, command, answered)
+        _patiently(self._broker, partial(self._broker.coordinators.submit, space.name, shard, command), answered)
 
     def retrieve(
         self, space: Stream, reads: Sequence[Read], limit: int, max_bytes: int, wait_ms: int,
@@ -197,10 +220,11 @@ class _Poll:
         for queue, where in list(self._reads.items()):
             shard = partition_of(queue, self._space.shards)
             log = self._space.partition(shard).log
-            self._broker.coordinators.read(
-                self._space.name, shard, partial(self._query, queue, where), partial(self._got, self._round, queue),
+            read = partial(
+                self._broker.coordinators.read, self._space.name, shard, partial(self._query, queue, where),
                 at_least=log.high_watermark,
             )  # fmt: skip
+            _patiently(self._broker, read, partial(self._got, self._round, queue))
 
     def _query(self, queue: bytes, where: Where, shard: QueueShard, rows: StateRows) -> Retrieved:
         hashed = self._hash(queue)

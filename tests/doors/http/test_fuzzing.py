@@ -45,7 +45,7 @@ QUERIES: Final = (
 
 # What the node has, so that not every request ends at a name that nobody knows.
 KNOWN: Final = {
-    "name": ["s", "__consumer_offsets"],
+    "name": ["s", "__consumer_offsets", "m"],
     "id": ["g", "1", "2"],
     "partition": ["0", "2", "-1"],
     "lease": ["l"],
@@ -74,6 +74,8 @@ def send(fuzzed: NodeProcess) -> Ask:
     """Asks that node, which has the stream `s` with some records."""
     ask = asking(fuzzed.http)
     ask("POST", "/v1/streams", {"name": "s", "partitions": 3})
+    ask("POST", "/v1/spaces", {"name": "m", "shards": 2})
+    ask("POST", "/v1/spaces/m/entries", {"entries": [{"queue": "q", "value": "v"}] * 3})
     ask("POST", "/v1/streams/s/records", {"records": [{"value": "v", "key": "k"}] * 3})
     return ask
 
@@ -133,9 +135,10 @@ def known_names(case: Any, draw: Any) -> None:
     for parameter in case.path_parameters or {}:
         if draw(st.booleans()):
             case.path_parameters[parameter] = draw(st.sampled_from(KNOWN[parameter]))
-    for wait in ("max_wait_ms", "newer_wait_ms"):
-        if isinstance((case.query or {}).get(wait), int):
-            case.query[wait] = min(20, case.query[wait])
+    for asked in (case.query, case.body):
+        for wait in ("max_wait_ms", "newer_wait_ms", "wait_ms"):
+            if isinstance(asked, dict) and isinstance(asked.get(wait), int):
+                asked[wait] = min(20, asked[wait])
     named(case.body)
 
 

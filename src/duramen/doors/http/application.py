@@ -16,11 +16,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
-from duramen.doors.http import configs, groups, health, leases, records, replicated, snapshots, streams
+from duramen.doors.http import (
+    configs,
+    groups,
+    health,
+    leases,
+    queues,
+    records,
+    replicated,
+    snapshots,
+    spaces,
+    streams,
+)
 from duramen.doors.http.cluster import nodes
 from duramen.doors.http.cluster import routes as cluster
 from duramen.doors.http.serving import problems
-from duramen.doors.http.serving.bodies import Bodies
+from duramen.doors.http.serving.bodies import NDJSON, Bodies
 from duramen.doors.http.serving.hosts import Guard, Hosts
 from duramen.doors.http.serving.openapi import document
 from duramen.doors.http.serving.queries import read_query
@@ -45,6 +56,8 @@ ROUTES: Final[Sequence[HttpRoute]] = (
     *replicated.ROUTES,
     *snapshots.ROUTES,
     *leases.ROUTES,
+    *spaces.ROUTES,
+    *queues.ROUTES,
     *groups.ROUTES,
     HttpRoute(
         "GET",
@@ -112,6 +125,14 @@ def application(node: RouteNode, hosts: Hosts, room: Room) -> Starlette:
     )
 
 
+def _lines(answer: object, field: str) -> Response:
+    """An answer whose entries are a line each."""
+    said = msgspec.to_builtins(answer)
+    entries = said.pop(field)
+    headers = {f"Duramen-{name.title()}": str(value) for name, value in said.items() if value is not None}
+    return Response(msgspec.json.Encoder().encode_lines(entries), 200, headers, NDJSON)
+
+
 async def _admit(route: HttpRoute, call: Call) -> None:
     """Have the names of a request resolved and its operations authorized. Raises why it is refused."""
     if not route.rules.needs:
@@ -149,7 +170,9 @@ def _endpoint(route: HttpRoute, node: RouteNode, bodies: Bodies) -> _Endpoint:
         if not route.by_body:
             await _admit(route, call)
         if "body" in types:
-            given["body"] = call.body = await bodies.read(request, types["body"], route.body_limit_bytes(call))
+            given["body"] = call.body = await bodies.read(
+                request, types["body"], route.body_limit_bytes(call), route.lines
+            )
         if route.by_body:
             await _admit(route, call)
         answer = await route.handler(call, **given)
@@ -157,6 +180,8 @@ def _endpoint(route: HttpRoute, node: RouteNode, bodies: Bodies) -> _Endpoint:
             return answer
         if answer is None:
             return Response(status_code=204)
+        if hasattr(answer, route.lines) and NDJSON in request.headers.get("accept", ""):
+            return _lines(answer, route.lines)
         return Response(msgspec.json.encode(answer), call.status or 200, media_type="application/json")
 
     return endpoint

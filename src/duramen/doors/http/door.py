@@ -67,7 +67,7 @@ class HttpDoor:
         self._node.progress = _stopping
         if self._node.forwarding is not None:
             self._node.forwarding.stop()
-        for wait in self._node.waits:
+        for wait in (*self._node.waits, *self._node.polls):
             if not wait.done():
                 wait.set_exception(NodeStopping("this node is stopping"))
         if self._server is not None and self._task is not None:

@@ -10,7 +10,7 @@ from duramen.base.units import MIB
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import HEADER_BYTES, encode_record, near, seal
-from duramen.codec.jsonbytes import JsonBytes, bytes_of
+from duramen.codec.jsonbytes import Base64, JsonBytes, bytes_of
 from duramen.codec.partitioner import partition_of
 from duramen.doors.http.serving.problems import PartlyStored
 from duramen.doors.http.types.types import Place, RecordPlaces, RecordWish, Stored
@@ -20,7 +20,7 @@ from duramen.service.forwarded_requests import AppendResult
 from duramen.service.forwarding.appends import PartitionBatch
 from duramen.service.forwarding.forwarding import Forwarding
 
-__all__ = ["largest_body_bytes", "produce"]
+__all__ = ["largest_body_bytes", "produce", "wish_bytes", "wish_headers"]
 
 _AT_ONCE: Final = 200  # records that are encoded before others get their turn: about a millisecond
 _LARGEST_BODY_BYTES: Final = 8 * MIB
@@ -54,7 +54,7 @@ class _Building:
         full: _Batch | None = None
         if not self._parts:
             self._begin(timestamp)
-        value, headers = _value(wish), _headers(wish)
+        value, headers = _value(wish), wish_headers(wish.headers)
         fits = near(timestamp, self._base_timestamp)
         encoded = encode_record(timestamp - self._base_timestamp if fits else 0, len(self._parts), key, value, headers)
         if self._parts and not (fits and self._size + len(encoded) <= self._stream.max_message_bytes):
@@ -149,7 +149,7 @@ async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int, sticky: 
         if number % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)
         try:
-            key = _bytes("key", wish.key)
+            key = wish_bytes("key", wish.key)
             index = _partition(stream, wish, key, sticky)
             if index not in building:
                 building[index] = _Building(stream, stream.partition(index))
@@ -169,16 +169,19 @@ def _partition(stream: Stream, wish: RecordWish, key: bytes | None, sticky: int)
 
 
 def _value(wish: RecordWish) -> bytes | None:
-    return _bytes("value", wish.value)
+    return wish_bytes("value", wish.value)
 
 
-def _headers(wish: RecordWish) -> list[tuple[bytes, bytes | None]]:
+def wish_headers(headers: list[tuple[str | Base64, JsonBytes]]) -> list[tuple[bytes, bytes | None]]:
+    """Headers that come as JSON. Raises RequestInvalid."""
     return [
-        (_bytes("a header's name", name) or b"", _bytes("a header's value", content)) for name, content in wish.headers
+        (wish_bytes("a header's name", name) or b"", wish_bytes("a header's value", content))
+        for name, content in headers
     ]
 
 
-def _bytes(what: str, value: JsonBytes) -> bytes | None:
+def wish_bytes(what: str, value: JsonBytes) -> bytes | None:
+    """Bytes that come as JSON. Raises RequestInvalid."""
     try:
         return bytes_of(value)
     except ValueError as error:

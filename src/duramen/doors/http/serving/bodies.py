@@ -9,14 +9,16 @@ from starlette.requests import Request
 from duramen.base.errors import BodyTooLarge, BodyTypeUnsupported, NodeBusy, RequestInvalid, RequestTimedOut
 from duramen.service.forwarding.memory import Room
 
-__all__ = ["RECEIVE_S", "Bodies"]
+__all__ = ["NDJSON", "RECEIVE_S", "Bodies"]
 
 T = TypeVar("T")
 
 RECEIVE_S: Final = 5.0
 """How long the head of a request may take to come, and its body after that."""
 
+NDJSON: Final = "application/x-ndjson"
 _JSON: Final = "application/json"
+_LINES: Final = msgspec.json.Decoder()
 
 
 class Bodies:
@@ -25,13 +27,19 @@ class Bodies:
     def __init__(self, room: Room) -> None:
         self._room = room
 
-    async def read(self, request: Request, type_: type[T], limit_bytes: int) -> T:
-        """The body as `type_`. Raises BodyTypeUnsupported, BodyTooLarge, NodeBusy, RequestTimedOut, RequestInvalid."""
-        # A form of any web page can send other types without asking; none can send this one.
+    async def read(self, request: Request, type_: type[T], limit_bytes: int, lines: str = "") -> T:
+        """The body as `type_`; with `lines` as that field of it alone, an entry a line, where it comes as NDJSON.
+
+        Raises BodyTypeUnsupported, BodyTooLarge, NodeBusy, RequestTimedOut, RequestInvalid.
+        """
+        # A form of any web page can send other types without asking; none can send these.
         said = request.headers.get("content-type", "")
-        if said.partition(";")[0].strip().lower() != _JSON:
+        sent = said.partition(";")[0].strip().lower()
+        taken = (_JSON, NDJSON) if lines else (_JSON,)
+        if sent not in taken:
             raise BodyTypeUnsupported(
-                f"a body is {_JSON}, not {said[:40] or 'of no type'}: say so in Content-Type, as `curl --json` does"
+                f"a body is {' or '.join(taken)}, not {said[:40] or 'of no type'}: say so in Content-Type, as"
+                " `curl --json` does"
             )
         try:
             async with asyncio.timeout(RECEIVE_S):
@@ -39,6 +47,8 @@ class Bodies:
         except TimeoutError:
             raise RequestTimedOut(f"the body was not whole within {RECEIVE_S:g} s") from None
         try:
+            if sent == NDJSON:
+                return msgspec.convert({lines: _LINES.decode_lines(content)}, type_)
             return msgspec.json.decode(content, type=type_)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise RequestInvalid(_why(content, error)) from None

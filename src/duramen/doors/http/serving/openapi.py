@@ -14,6 +14,7 @@ from starlette.responses import Response
 from duramen import __version__
 from duramen.base import errors
 from duramen.base.errors import DuramenError
+from duramen.doors.http.serving.bodies import NDJSON
 from duramen.doors.http.serving.problems import PROBLEM_JSON, status_of
 from duramen.doors.http.serving.routes import HttpRoute
 from duramen.doors.http.types.types import Problem
@@ -102,6 +103,8 @@ def _operation(route: HttpRoute, schemas: Mapping[Any, Document]) -> Document:
         operation["parameters"] = parameters
     if "body" in types:
         operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schemas[types["body"]]}}}
+        if route.lines:
+            operation["requestBody"]["content"][NDJSON] = {"schema": {"type": "string"}}
     answers = {str(status): _answer(status, types["return"], schemas, route.formats) for status in route.statuses}
     for status, problems in _by_status(errors_of(route)).items():
         answers.setdefault(str(status), _refusal(problems, schemas[Problem]))

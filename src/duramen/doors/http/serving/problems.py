@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError
-from duramen.doors.http.types.types import Problem, Stored
+from duramen.doors.http.types.types import Problem, Rewritten, Stored
 
 __all__ = [
     "PROBLEM_JSON",
@@ -109,7 +109,10 @@ def status_of(error: type[DuramenError]) -> int:
 
 def problem_of(error: DuramenError, instance: str) -> Problem:
     """`error` as a document; `instance` is the path that was asked for."""
-    return Problem(error.id, error.id.replace("-", " "), status_of(type(error)), str(error), instance)
+    problem = Problem(error.id, error.id.replace("-", " "), status_of(type(error)), str(error), instance)
+    if isinstance(error, errors.QueueHistoryRewritten):
+        problem.rewritten = Rewritten(error.start, error.by, error.reason)
+    return problem
 
 
 def answer_with(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:

@@ -58,6 +58,7 @@ class RouteNode:
         self.usage: Callable[[], Usage] = Usage
         self.reading = HttpReads()
         self.waits: set[asyncio.Future[ReplicationWaitOutcome]] = set()
+        self.polls: set[asyncio.Future[Any]] = set()
 
 
 class Call:
@@ -146,7 +147,8 @@ class HttpRoute:
 
     `rules` are what its requests need; with `by_body` they need it by what their bodies say, which are read before.
     `errors` are those that only this route answers with; `statuses` those of its good answers; `body_limit_bytes` is
-    asked for each request.
+    asked for each request. With `lines` a body may come as NDJSON, which then are the entries of that field of it; so
+    may the answer go, where Accept says so, with its other fields as `Duramen-` headers.
     """
 
     method: Method
@@ -160,6 +162,7 @@ class HttpRoute:
     by_body: bool = False
     formats: tuple[str, ...] = ()
     """Media types that it answers with besides JSON, where the header Accept names one."""
+    lines: str = ""
 
     def types(self) -> Mapping[str, Any]:
         """The types of `query`, `body` and `return`, as far as the handler has them."""

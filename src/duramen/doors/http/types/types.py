@@ -44,6 +44,7 @@ __all__ = [
     "RecordsQuery",
     "ReplicatedInfo",
     "ReplicatedQuery",
+    "Rewritten",
     "Stored",
     "StreamChange",
     "StreamInfo",
@@ -73,11 +74,19 @@ class Stored(msgspec.Struct):
     offset: int
 
 
+class Rewritten(msgspec.Struct):
+    """The position from which on entries of a queue were taken back, by whom and why, as far as that was said."""
+
+    start: str
+    by: str
+    reason: str
+
+
 class Problem(msgspec.Struct):
     """An error (RFC 9457). `type` is the stable id of the error, `instance` the path that was asked for.
 
     Where records were to be stored, `stored` are those that were, `unknown` the numbers of those that may be, and all
-    others were not.
+    others were not. `rewritten` comes with `history-rewritten`.
     """
 
     type: str
@@ -87,6 +96,7 @@ class Problem(msgspec.Struct):
     instance: str
     stored: list[Stored] | msgspec.UnsetType = msgspec.UNSET
     unknown: list[int] | msgspec.UnsetType = msgspec.UNSET
+    rewritten: Rewritten | msgspec.UnsetType = msgspec.UNSET
 
 
 class FollowerLag(msgspec.Struct):

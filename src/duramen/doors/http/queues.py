@@ -1,0 +1,240 @@
+"""Entries of queues: put in, retrieved at once or as they come, edited, deleted and replaced."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError, NodeBusy, RequestInvalid
+from duramen.base.ids import Position
+from duramen.codec.jsonbytes import json_of
+from duramen.doors.http.completions import unless_gone
+from duramen.doors.http.produce import largest_body_bytes, wish_bytes, wish_headers
+from duramen.doors.http.serving.bodies import NDJSON
+from duramen.doors.http.serving.problems import PartlyStored, problem_of
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
+from duramen.doors.http.spaces import space
+from duramen.doors.http.types.queues import (
+    DeleteWish,
+    EditWish,
+    EnqueueWish,
+    EntryInfo,
+    EntryPage,
+    EntryPlaces,
+    NewEntryWish,
+    QueueFound,
+    QueuesFound,
+    QueuesRead,
+    ReplaceWish,
+    RetrieveQuery,
+    VersionsInfo,
+)
+from duramen.doors.http.types.types import Stored
+from duramen.queues.machine import Delete, Edit, QueueCommand, Replace
+from duramen.queues.names import check_name
+from duramen.queues.operations import NewEntry
+from duramen.queues.positions import parse_position, position_text
+from duramen.queues.reading import Retrieved, Where
+from duramen.queues.runs import QueueEntry
+from duramen.service.authorize import Operation
+from duramen.service.queues import Enqueued, Found, QueueRequests, Read, queue_of
+
+__all__ = ["ROUTES"]
+
+_AT_ONCE: Final = 200  # entries that are worked on before others get their turn: about a millisecond
+_MOST_POLLS: Final = 50  # half of the connections
+
+_T = TypeVar("_T")
+
+
+def _where(text: str) -> Where:
+    if text == "start":
+        return "start"
+    return "end" if text == "end" else parse_position(text)
+
+
+def _entry(wish: NewEntryWish) -> NewEntry:
+    return NewEntry(
+        wish_bytes("value", wish.value), wish_bytes("key", wish.key), tuple(wish_headers(wish.headers)), wish.timestamp
+    )
+
+
+async def _entries(wishes: Sequence[NewEntryWish]) -> list[NewEntry]:
+    found = list[NewEntry]()
+    for number, wish in enumerate(wishes):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+        try:
+            found.append(_entry(wish))
+        except DuramenError as error:
+            raise type(error)(f"entry {number}: {error}") from None
+    return found
+
+
+def _info(entry: QueueEntry) -> EntryInfo:
+    headers = [(json_of(name) or "", json_of(value)) for name, value in entry.headers]
+    return EntryInfo(
+        position_text(entry.position), entry.version, entry.timestamp, json_of(entry.key), json_of(entry.value), headers
+    )
+
+
+async def _called(ask: Callable[[Callable[[_T], None]], object]) -> _T:
+    future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+    ask(lambda result: None if future.done() else future.set_result(result))
+    return await future
+
+
+# -- putting in -------------------------------------------------------------------------------------
+
+
+def _limit(call: Call) -> int:
+    return largest_body_bytes(space(call))
+
+
+async def _enqueue(call: Call, body: EnqueueWish) -> EntryPlaces:
+    names = [check_name(wish.queue) for wish in body.entries]
+    entries = list(zip(names, await _entries(body.entries), strict=True))
+    requests, where = QueueRequests(call.broker), space(call)
+    found: Enqueued = await _called(lambda done: requests.enqueue(where, entries, done))
+    positions = [position_text(position) for position in found.positions if position is not None]
+    if found.error is None:
+        return EntryPlaces(positions)
+    if not positions and not found.unknown:
+        raise found.error
+    stored = [
+        Stored(number, requests.shard_of(where, names[number]), position.offset)
+        for number, position in enumerate(found.positions)
+        if position is not None
+    ]
+    raise PartlyStored(found.error, stored, found.unknown)
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+async def _read(call: Call, reads: Sequence[Read], query: RetrieveQuery | QueuesRead) -> Mapping[bytes, Found]:
+    polls = call.node.polls
+    if query.wait_ms and len(polls) >= _MOST_POLLS:
+        raise NodeBusy(f"{_MOST_POLLS} requests wait for entries already: ask again, or with wait_ms=0")
+    future: asyncio.Future[Mapping[bytes, Found]] = asyncio.get_running_loop().create_future()
+
+    def done(found: Mapping[bytes, Found]) -> None:
+        if not future.done():
+            future.set_result(found)
+
+    async def wait() -> Mapping[bytes, Found]:
+        return await future
+
+    where = space(call)
+    polls.add(future)
+    end = QueueRequests(call.broker).retrieve(where, reads, query.limit, query.max_bytes, query.wait_ms, done)
+    try:
+        return await (unless_gone(call.request, wait()) if query.wait_ms else wait())
+    finally:
+        end()
+        polls.discard(future)
+
+
+def _page(found: Retrieved) -> EntryPage:
+    return EntryPage([_info(entry) for entry in found.entries], position_text(found.next))
+
+
+async def _retrieve(call: Call, query: RetrieveQuery) -> EntryPage:
+    queue = check_name(query.queue)
+    found = (await _read(call, [Read(queue, _where(query.start))], query))[queue]
+    if isinstance(found, DuramenError):
+        raise found
+    return _page(found)
+
+
+async def _retrieve_several(call: Call, body: QueuesRead) -> QueuesFound:
+    reads = [Read(check_name(one.queue), _where(one.start)) for one in body.queues]
+    if len({read.queue for read in reads}) < len(reads):
+        raise RequestInvalid("a queue is given twice")
+    found = await _read(call, reads, body)
+    return QueuesFound([_found(call, read.queue, found[read.queue]) for read in reads])
+
+
+def _found(call: Call, queue: bytes, found: Found) -> QueueFound:
+    if isinstance(found, DuramenError):
+        return QueueFound(queue.decode(), [], None, problem_of(found, call.request.url.path))
+    page = _page(found)
+    return QueueFound(queue.decode(), page.entries, page.next)
+
+
+# -- changing ---------------------------------------------------------------------------------------
+
+
+async def _operate(call: Call, command: QueueCommand, queue: bytes) -> Position:
+    requests, where = QueueRequests(call.broker), space(call)
+    answer: Position | DuramenError = await _called(
+        lambda done: requests.submit(where, queue_of(where, queue), command, done)
+    )
+    if isinstance(answer, DuramenError):
+        raise answer
+    return answer
+
+
+async def _edit(call: Call, body: EditWish) -> VersionsInfo:
+    queue = queue_of(space(call), check_name(body.queue))
+    edits = [(parse_position(one.position), one.version, wish_bytes("value", one.value)) for one in body.entries]
+    first = await _operate(call, Edit(queue, edits), queue.name)
+    return VersionsInfo([first.offset + number for number in range(len(edits))])
+
+
+async def _delete(call: Call, body: DeleteWish) -> None:
+    queue = queue_of(space(call), check_name(body.queue))
+    entries = [(parse_position(one.position), one.version) for one in body.entries]
+    await _operate(call, Delete(queue, entries), queue.name)
+
+
+async def _replace(call: Call, body: ReplaceWish) -> EntryPlaces:
+    queue = queue_of(space(call), check_name(body.queue))
+    new = await _entries(body.entries)
+    first = await _operate(call, Replace(queue, _where(body.start), new, body.by, body.reason), queue.name)
+    positions = [Position(first.leader_epoch, first.offset + 1 + number) for number in range(len(new))]
+    return EntryPlaces([position_text(position) for position in positions])
+
+
+_ASKING: Final = (
+    errors.QueueSpaceNotFound, errors.QueueNameInvalid, errors.CoordinatorLoading, errors.NotCoordinator,
+    errors.NodeStopping, errors.StorageFailed,
+)  # fmt: skip
+_POSITIONS: Final = (errors.QueuePositionUnknown, errors.QueuePositionFuture, errors.QueueHistoryRewritten)
+_WRITING: Final = (
+    *_ASKING, errors.QueueBatchTooLarge, errors.NotEnoughReplicas, errors.NotEnoughReplicasAfterAppend,
+    errors.NotLeader, errors.StorageFull,
+)  # fmt: skip
+
+ROUTES = (
+    HttpRoute(
+        "POST", "/v1/spaces/{name}/entries", _enqueue, on_topic(Operation.WRITE),
+        "Put entries into queues; answered with their positions once they are durable",
+        _WRITING, body_limit_bytes=_limit, lines="entries",
+    ),
+    HttpRoute(
+        "GET", "/v1/spaces/{name}/entries", _retrieve, on_topic(Operation.READ),
+        "Read a queue from a position on, at once or as soon as something is in it",
+        (*_ASKING, *_POSITIONS, errors.NodeBusy), lines="entries", formats=(NDJSON,),
+    ),
+    HttpRoute(
+        "POST", "/v1/spaces/{name}/retrieve", _retrieve_several, on_topic(Operation.READ),
+        "Read several queues, at once or as soon as something is in one of them",
+        (*_ASKING, errors.NodeBusy),
+    ),
+    HttpRoute(
+        "POST", "/v1/spaces/{name}/edit", _edit, on_topic(Operation.WRITE),
+        "Give entries of a queue other values, all of them or none",
+        (*_WRITING, *_POSITIONS, errors.QueueEntryGone, errors.QueueVersionStale), body_limit_bytes=_limit,
+    ),
+    HttpRoute(
+        "POST", "/v1/spaces/{name}/delete", _delete, on_topic(Operation.WRITE),
+        "Delete entries of a queue, all of them or none",
+        (*_WRITING, *_POSITIONS, errors.QueueEntryGone, errors.QueueVersionStale), (204,), body_limit_bytes=_limit,
+    ),
+    HttpRoute(
+        "POST", "/v1/spaces/{name}/replace", _replace, on_topic(Operation.WRITE),
+        "Take back everything in a queue from a position on, and put other entries in its place, in one step",
+        (*_WRITING, *_POSITIONS), body_limit_bytes=_limit,
+    ),
+)  # fmt: skip

@@ -1,0 +1,106 @@
+"""Queue spaces: listed, made, shown and deleted."""
+
+from collections.abc import Sequence
+from itertools import islice, takewhile
+from typing import Final
+
+from duramen.base import errors
+from duramen.base.catalogue_queues import KIND, QUEUES
+from duramen.base.errors import QueueSpaceNotFound, StreamNotFound
+from duramen.base.settings import config_text
+from duramen.broker.streams import Stream
+from duramen.doors.completion import completion
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
+from duramen.doors.http.types.queues import SpaceInfo, SpaceList, SpacesQuery, SpaceWish
+from duramen.metadata.decisions import Definition
+from duramen.service.admission import AdmissionRules, Refuses
+from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.queues import space_of
+
+__all__ = ["ROUTES", "space"]
+
+_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
+_CREATE_IN_CLUSTER: Final = Access(Operation.CREATE, ResourceType.CLUSTER)
+
+
+def space(call: Call) -> Stream:
+    """The queue space that the path names. Raises QueueSpaceNotFound."""
+    name = call.path["name"]
+    try:
+        found: Stream | None = call.topic
+    except StreamNotFound:
+        found = None
+    return space_of(found, name)
+
+
+def _describe(stream: Stream) -> SpaceInfo:
+    config = {name: value for name, value in stream.state.config.items() if name != KIND}
+    size = sum(partition.log.size_bytes() for partition in stream.partitions)
+    return SpaceInfo(stream.name, stream.shards, stream.state.created_at_ms, size, config)
+
+
+def _listed(call: Call) -> list[str]:
+    return [stream.name for stream in call.service.resolver.every()]
+
+
+async def _list(call: Call, query: SpacesQuery) -> SpaceList:
+    following = call.service.resolver.from_name(max(query.after, query.prefix))
+    wanted = (
+        stream
+        for stream in takewhile(lambda one: one.name.startswith(query.prefix), following)
+        if stream.shards and stream.name > query.after and call.admitted.refusal(_DESCRIBE, stream.name) is None
+    )
+    found = list(islice(wanted, query.limit + 1))
+    page = found[: query.limit]
+    return SpaceList([_describe(one) for one in page], page[-1].name if len(found) > len(page) else None)
+
+
+async def _show(call: Call) -> SpaceInfo:
+    return _describe(space(call))
+
+
+def _created(call: Call) -> Sequence[str]:
+    return (call.body.name,)
+
+
+async def _create(call: Call, body: SpaceWish) -> SpaceInfo:
+    existed = call.admitted.topics.find(body.name) is not None
+    config = {name: config_text(value) for name, value in body.config.items()} | {KIND: QUEUES}
+    definition = Definition(body.name, body.shards, config)
+    await completion(lambda done: call.broker.create_stream(definition, done, idempotent=True))
+    info = _describe(space_of(await call.find(body.name), body.name))
+    info.created = not existed
+    call.status = 200 if existed else 201
+    return info
+
+
+async def _delete(call: Call) -> None:
+    name = space(call).name
+    await completion(lambda done: call.broker.delete_stream(name, done))
+
+
+_WRITING: Final = (errors.NodeStopping, errors.StorageFull, errors.StorageFailed)
+
+ROUTES = (
+    HttpRoute(
+        "GET", "/v1/spaces", _list, AdmissionRules(topics_named(Operation.DESCRIBE, _listed, Refuses.ENTRY)),
+        "Queue spaces by name, page by page",
+    ),
+    HttpRoute(
+        "POST", "/v1/spaces", _create,
+        AdmissionRules(topics_named(Operation.CREATE, _created, Refuses.REQUEST, _CREATE_IN_CLUSTER), names=_created),
+        "Make a queue space; one that exists with the same definition is as good (200 instead of 201)",
+        (
+            errors.NameInvalid, errors.StreamExists, errors.StreamDiffers, errors.ConfigInvalid,
+            errors.PartitionsInvalid, *_WRITING,
+        ),
+        (201, 200), by_body=True,
+    ),
+    HttpRoute(
+        "GET", "/v1/spaces/{name}", _show, on_topic(Operation.DESCRIBE), "One queue space", (QueueSpaceNotFound,),
+    ),
+    HttpRoute(
+        "DELETE", "/v1/spaces/{name}", _delete, on_topic(Operation.DELETE),
+        "Delete a queue space with all queues in it", (QueueSpaceNotFound, *_WRITING), (204,),
+    ),
+)  # fmt: skip

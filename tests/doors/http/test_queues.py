@@ -1,0 +1,142 @@
+"""Queues over HTTP: JSON and NDJSON, errors each as what it is, and polls that wait."""
+
+import json
+import threading
+from http.client import HTTPConnection
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+from tests.doors.http.conftest import Ask
+
+from duramen.node.process import NodeProcess
+
+
+@pytest.fixture
+def path(ask: Ask, stream_name: str) -> str:
+    assert ask("POST", "/v1/spaces", {"name": stream_name, "shards": 4})[0] == 201
+    return f"/v1/spaces/{stream_name}"
+
+
+def put(ask: Ask, path: str, *entries: tuple[str, str]) -> list[str]:
+    status, answer = ask(
+        "POST", f"{path}/entries", {"entries": [{"queue": one, "value": value} for one, value in entries]}
+    )
+    assert status == 200
+    positions: list[str] = answer["positions"]
+    return positions
+
+
+def values(ask: Ask, path: str, query: str) -> list[str]:
+    status, answer = ask("GET", f"{path}/entries?{query}")
+    assert status == 200, answer
+    return [entry["value"] for entry in answer["entries"]]
+
+
+def test_an_inbox_is_written_read_edited_and_taken_back(ask: Ask, path: str) -> None:
+    first, second, _ = put(ask, path, ("ann", "one"), ("ann", "two"), ("bob", "three"))
+    entry = {"queue": "ann", "value": {"base64": "/w=="}, "key": "k", "headers": [["h", None]], "timestamp": 17}
+    assert ask("POST", f"{path}/entries", {"entries": [entry]})[0] == 200
+    page = ask("GET", f"{path}/entries?queue=ann")[1]
+    last = page["entries"][-1]
+    assert {name: last[name] for name in ("value", "key", "headers", "timestamp")} == {
+        name: entry[name] for name in ("value", "key", "headers", "timestamp")
+    }
+    assert values(ask, path, f"queue=ann&from={page['next']}") == []
+    status, edited = ask(
+        "POST", f"{path}/edit", {"queue": "ann", "entries": [{"position": first, "value": "1", "version": 0}]}
+    )
+    assert (status, len(edited["versions"])) == (200, 1)
+    assert ask("POST", f"{path}/delete", {"queue": "ann", "entries": [{"position": second}]})[0] == 204
+    assert values(ask, path, "queue=ann&limit=1") == ["1"]
+    taken = {"queue": "ann", "from": last["position"], "entries": [{"value": "true"}], "by": "Eve", "reason": "lost"}
+    status, answer = ask("POST", f"{path}/replace", taken)
+    assert (status, len(answer["positions"])) == (200, 1)
+    assert values(ask, path, "queue=ann") == ["1", "true"]
+    status, problem = ask("GET", f"{path}/entries?queue=ann&from={page['next']}")
+    assert (status, problem["type"]) == (410, "history-rewritten")
+    assert problem["rewritten"] == {"start": last["position"], "by": "Eve", "reason": "lost"}
+    assert values(ask, path, f"queue=ann&from={problem['rewritten']['start']}") == ["true"]
+
+
+def test_lines_go_in_and_come_out(node: NodeProcess, ask: Ask, path: str) -> None:
+    connection = HTTPConnection(node.http, timeout=60)
+    lines = "".join(json.dumps({"queue": "ann", "value": f"{number}"}) + "\n" for number in range(3))
+    connection.request("POST", f"{path}/entries", lines, {"Content-Type": "application/x-ndjson"})
+    answer = connection.getresponse()
+    assert (answer.status, len(json.loads(answer.read())["positions"])) == (200, 3)
+    connection.request("GET", f"{path}/entries?queue=ann&limit=2", headers={"Accept": "application/x-ndjson"})
+    answer = connection.getresponse()
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    found = [json.loads(line)["value"] for line in answer.read().splitlines()]
+    assert found == ["0", "1"]
+    assert values(ask, path, f"queue=ann&from={answer.headers['Duramen-Next']}") == ["2"]
+    connection.close()
+
+
+def test_whoever_waits_gets_what_comes(ask: Ask, path: str) -> None:
+    found: list[Any] = []
+    wish = {"queues": [{"queue": "ann", "from": "end"}, {"queue": "bob"}], "wait_ms": 30_000}
+    waiting = threading.Thread(target=lambda: found.append(ask("POST", f"{path}/retrieve", wish)))
+    waiting.start()
+    while waiting.is_alive():
+        put(ask, path, ("ann", "new"))
+        waiting.join(0.05)
+    status, answer = found[0]
+    assert status == 200
+    assert {one["queue"]: bool(one["entries"]) for one in answer["queues"]} == {"ann": True, "bob": False}
+
+
+def test_each_wrong_request_has_an_error_of_its_own(ask: Ask, path: str) -> None:
+    (at,) = put(ask, path, ("ann", "one"))
+    epoch = at.partition(".")[0]
+    assert ask("POST", f"{path}/delete", {"queue": "ann", "entries": [{"position": at}]})[0] == 204
+    (there,) = put(ask, path, ("ann", "two"))
+
+    def refused(method: str, path: str, body: object = None) -> tuple[int, str]:
+        status, problem = ask(method, path, body)
+        return status, problem["type"]
+
+    def edit(position: str, **more: object) -> tuple[int, str]:
+        entries = [{"position": position, "value": "x", **more}]
+        return refused("POST", f"{path}/edit", {"queue": "ann", "entries": entries})
+
+    assert refused("GET", "/v1/spaces/none/entries?queue=a") == (404, "queue-space-not-found")
+    assert refused("GET", f"{path}/entries?queue={'x' * 256}") == (400, "queue-name-invalid")
+    assert refused("GET", f"{path}/entries?queue=") == (400, "queue-name-invalid")
+    assert refused("GET", f"{path}/entries?queue=ann&from=7") == (400, "request-invalid")
+    assert refused("GET", f"{path}/entries?queue=ann&from={epoch}.99") == (400, "queue-position-future")
+    assert refused("GET", f"{path}/entries?queue=ann&from=99.1") == (400, "queue-position-unknown")
+    assert edit(at) == (410, "queue-entry-gone")
+    assert edit(there, version=0) == (409, "queue-version-stale")
+    large = {"entries": [{"queue": "ann", "value": "x" * 600_000}] * 2}
+    assert refused("POST", f"{path}/entries", large)[0] == 413
+
+
+def test_kafka_clients_see_the_space_as_a_topic(node: NodeProcess, ask: Ask, path: str, stream_name: str) -> None:
+    errors: list[Any] = []
+    right = confluent_kafka.Producer({"bootstrap.servers": node.kafka, "partitioner": "murmur2_random"})
+    for number in range(20):
+        right.produce(stream_name, key=f"user-{number}", value="hi", on_delivery=lambda error, _: errors.append(error))
+    assert right.flush(30) == 0
+    assert errors == [None] * 20
+    assert values(ask, path, "queue=user-7") == ["hi"]
+    wrong = confluent_kafka.Producer({"bootstrap.servers": node.kafka, "partitioner": "consistent"})
+    for number in range(20):
+        wrong.produce(stream_name, key=f"user-{number}", value="x", on_delivery=lambda error, _: errors.append(error))
+    wrong.flush(30)
+    assert any(error is not None for error in errors)
+    admin = AdminClient({"bootstrap.servers": node.kafka})
+    with pytest.raises(confluent_kafka.KafkaException, match="number of its shards stays 4"):
+        admin.create_partitions([NewPartitions(stream_name, 8)])[stream_name].result(30)
+
+
+def test_spaces_are_listed_shown_and_deleted(ask: Ask, path: str, stream_name: str) -> None:
+    assert ask("POST", "/v1/spaces", {"name": stream_name, "shards": 4})[1]["created"] is False
+    assert ask("POST", "/v1/spaces", {"name": stream_name})[1]["type"] == "stream-differs"
+    assert ask("GET", f"/v1/spaces?prefix={stream_name}")[1]["spaces"][0]["shards"] == 4
+    assert ask("GET", path)[1]["config"] == {}
+    assert ask("DELETE", path)[0] == 204
+    assert ask("GET", path)[1]["type"] == "queue-space-not-found"
