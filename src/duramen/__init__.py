@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duramen import aio, errors, spark, testing
     from duramen.client.api.client import Client, connect
     from duramen.client.api.group_snapshots import GroupSnapshot
+    from duramen.client.api.queues import QueueEntry, QueuePage, Queues, SpaceInfo
     from duramen.client.api.records import Batch, NewRecord, Place, Record
     from duramen.client.api.snapshots import Snapshot
     from duramen.client.api.values import (
@@ -46,8 +47,12 @@ __all__ = [
     "OffsetChange",
     "PartitionInfo",
     "Place",
+    "QueueEntry",
+    "QueuePage",
+    "Queues",
     "Record",
     "Snapshot",
+    "SpaceInfo",
     "StreamInfo",
     "__version__",
     "aio",
@@ -60,12 +65,11 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES: Final = ("aio", "errors", "spark", "testing")
-_HOMES: Final = {
-    "Client": "client",
-    "connect": "client",
-    "Snapshot": "snapshots",
-    "GroupSnapshot": "group_snapshots",
-} | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
+_HOMES: Final = (
+    {"Client": "client", "connect": "client", "Snapshot": "snapshots", "GroupSnapshot": "group_snapshots"}
+    | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
+    | dict.fromkeys(("QueueEntry", "QueuePage", "Queues", "SpaceInfo"), "queues")
+)
 
 
 def __getattr__(name: str) -> object:

@@ -28,6 +28,8 @@ from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
 from duramen.client.api.produce_batches import BatchedProduce as Together
+from duramen.client.api.queues import AsyncQueues as Queues
+from duramen.client.api.queues import AsyncSpaces as Spaces
 from duramen.client.api.reader import RecordReader as Reader
 from duramen.client.api.reader import wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable
@@ -42,7 +44,7 @@ from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES
 from duramen.client.http import HttpExchange as Exchange
 from duramen.client.http import HttpNode as Server
 
-__all__ = ["Client", "GroupSnapshot", "Groups", "Snapshot", "Streams", "connect"]
+__all__ = ["Client", "GroupSnapshot", "Groups", "Queues", "Snapshot", "Spaces", "Streams", "connect"]
 
 _T = TypeVar("_T")
 
@@ -103,6 +105,8 @@ class Client:
         """Streams: create, list, describe, alter, delete."""
         self.groups = Groups(self)
         """Consumer groups: list, describe, reset, delete."""
+        self.spaces = Spaces(self.run)
+        """Queue spaces: create, list, describe, delete."""
 
     async def open(self) -> None:
         """Ask the node for its addresses. Raises ServerUnreachable."""
@@ -264,6 +268,17 @@ class Client:
             self._readers.discard(offsets)
             offsets.close()
             thread.close()
+
+    def queues(self, space: str) -> Queues:
+        """The queues of a space: `client.spaces.create` makes one.
+
+        >>> await client.spaces.create("aio-letterboxes")
+        SpaceInfo(...)
+        >>> (await client.queues("aio-letterboxes").retrieve("nobody")).entries
+        []
+        """
+        self._check()
+        return Queues(self.run, space)
 
     def consume(
         self,

@@ -22,6 +22,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "config": ("duramen.cli.config", "Show a node's settings and where they come from; check a file of them."),
     "stream": ("duramen.cli.streams.stream", "Create, list, describe, change and delete streams (also: topic)."),
     "snapshot": ("duramen.cli.snapshot", "Read keyed streams as they are or were: each key once."),
+    "queue": ("duramen.cli.queue", "Create, list, describe and delete queue spaces."),
     "group": ("duramen.cli.group", "List, describe, reset and delete consumer groups."),
     "produce": ("duramen.cli.records.produce", "Write lines of standard input to a stream."),
     "consume": ("duramen.cli.records.consume", "Print the records of a stream."),

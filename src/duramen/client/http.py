@@ -16,7 +16,16 @@ import h11
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable, SettingInvalid
 
-__all__ = ["DEFAULT_SERVER", "HTTP_TIMEOUT_S", "RECEIVE_BYTES", "HttpExchange", "HttpNode", "path_of", "server_address"]
+__all__ = [
+    "DEFAULT_SERVER",
+    "HTTP_TIMEOUT_S",
+    "RECEIVE_BYTES",
+    "HttpExchange",
+    "HttpNode",
+    "path_of",
+    "problem_of",
+    "server_address",
+]
 
 DEFAULT_SERVER: Final = "127.0.0.1:9644"
 HTTP_TIMEOUT_S: Final = 30.0
@@ -29,6 +38,20 @@ def _classes(base: type[DuramenError]) -> dict[str, type[DuramenError]]:
     for derived in base.__subclasses__():
         found |= _classes(derived)
     return found
+
+
+def problem_of(document: Mapping[str, Any]) -> DuramenError:
+    """The error that a problem document stands for. Raises what comes of another document."""
+    class_ = _classes(DuramenError).get(str(document["type"]), RequestInvalid)
+    detail = str(document["detail"])
+    try:
+        error = class_(detail)
+    except TypeError:
+        error = RequestInvalid(detail)
+    if isinstance(error, errors.QueueHistoryRewritten):
+        said = document.get("rewritten", {})
+        error.start, error.by, error.reason = (str(said.get(name, "")) for name in ("start", "by", "reason"))
+    return error
 
 
 class HttpExchange:
@@ -107,16 +130,12 @@ class HttpExchange:
         """The error that a problem document (RFC 9457) stands for."""
         try:
             document = json.loads(self._content)
-            id_, detail = str(document["type"]), str(document["detail"])
-        except (ValueError, KeyError, TypeError):
+            found = problem_of(document)
+        except (ValueError, KeyError, TypeError, AttributeError):
             return self._stranger(f" (HTTP {self._status})")
-        if id_ == errors.NodeStarting.id:
-            return errors.NodeStarting(f"the node at {self._address} is not ready: {detail}")
-        class_ = _classes(DuramenError).get(id_, RequestInvalid)
-        try:
-            return class_(detail)
-        except TypeError:
-            return RequestInvalid(detail)
+        if isinstance(found, errors.NodeStarting):
+            return errors.NodeStarting(f"the node at {self._address} is not ready: {found}")
+        return found
 
     def lost(self, error: Exception) -> ServerUnreachable:
         """The error for a connection that was lost over the question."""

@@ -71,7 +71,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture
 def send(fuzzed: NodeProcess) -> Ask:
-    """Asks that node, which has the stream `s` with some records."""
+    """Asks that node, which has the stream `s` with some records, and the queue space `m`."""
     ask = asking(fuzzed.http)
     ask("POST", "/v1/streams", {"name": "s", "partitions": 3})
     ask("POST", "/v1/spaces", {"name": "m", "shards": 2})
@@ -92,6 +92,8 @@ def operations() -> Mapping[str, Any]:
 
 def path_with(route: HttpRoute, name: str = "") -> str:
     path = plain_path(route)
+    if "/spaces/" in path:
+        path = path.replace("{name}", name or "m")
     for parameter, known in KNOWN.items():
         path = path.replace(f"{{{parameter}}}", name or known[0])
     return path

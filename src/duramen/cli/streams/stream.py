@@ -12,6 +12,7 @@ from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.described import groups_reading, print_stream
+from duramen.cli.streams.pairs import pairs
 from duramen.cli.tables import plain
 from duramen.client.http import HttpNode, path_of
 from duramen.client.led import led
@@ -19,18 +20,6 @@ from duramen.client.led import led
 __all__ = ["command"]
 
 _STREAMS: Final = "/v1/streams"
-
-
-def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for value in values:
-        name, equals, content = value.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
-        name, content = name.strip(), content.strip()
-        if pairs.setdefault(name, content) != content:
-            raise click.BadParameter(f"{name} is given twice, as {pairs[name]!r} and as {content!r}")
-    return pairs
 
 
 def _counted(count: int) -> str:
@@ -71,7 +60,7 @@ def command() -> None:
     "configs",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=_pairs,
+    callback=pairs,
     help="A stream setting; docs/settings.md lists them.",
 )
 @format_option
@@ -149,7 +138,7 @@ def _describe(name: str, format_: str, server: NodeAddress) -> None:
 
 @command.command("alter")
 @click.argument("name", type=StreamName())
-@click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="Set a stream setting.")
+@click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, callback=pairs, help="Set a stream setting.")
 @click.option("--delete-config", "deleted", metavar="KEY", multiple=True, help="Set it back to its default.")
 @format_option
 @server_option

@@ -16,6 +16,7 @@ from duramen.client.api.http import Config, Program, Question
 from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
+from duramen.client.api.queues import Queues, Spaces
 from duramen.client.api.reader import RecordReader, wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable
 from duramen.client.api.replication_wait import wait_replicated
@@ -24,7 +25,7 @@ from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetC
 from duramen.client.api.writer import ProduceJob, RecordWriter, codec_of
 from duramen.client.http import HttpNode
 
-__all__ = ["Client", "GroupSnapshot", "Groups", "Snapshot", "Streams", "connect"]
+__all__ = ["Client", "GroupSnapshot", "Groups", "Queues", "Snapshot", "Spaces", "Streams", "connect"]
 
 _T = TypeVar("_T")
 
@@ -65,6 +66,8 @@ class Client:
         """Streams: create, list, describe, alter, delete."""
         self.groups = Groups(self)
         """Consumer groups: list, describe, reset, delete."""
+        self.spaces = Spaces(self.run)
+        """Queue spaces: create, list, describe, delete."""
 
     @property
     def server(self) -> str:
@@ -237,6 +240,17 @@ class Client:
                 course.touched()
         finally:
             offsets.close()
+
+    def queues(self, space: str) -> Queues:
+        """The queues of a space: `client.spaces.create` makes one.
+
+        >>> client.spaces.create("letterboxes")
+        SpaceInfo(...)
+        >>> client.queues("letterboxes").retrieve("nobody").entries
+        []
+        """
+        self._check()
+        return Queues(self.run, space)
 
     def consume(
         self,

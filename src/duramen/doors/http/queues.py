@@ -12,7 +12,7 @@ from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.produce import largest_body_bytes, wish_bytes, wish_headers
 from duramen.doors.http.serving.bodies import NDJSON
 from duramen.doors.http.serving.problems import PartlyStored, problem_of
-from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
+from duramen.doors.http.serving.routes import LARGEST_BODY_BYTES, Call, HttpRoute, on_topic
 from duramen.doors.http.spaces import space
 from duramen.doors.http.types.queues import (
     DeleteWish,
@@ -88,7 +88,8 @@ async def _called(ask: Callable[[Callable[[_T], None]], object]) -> _T:
 
 
 def _limit(call: Call) -> int:
-    return largest_body_bytes(space(call))
+    found = call.admitted.topics.find(call.path["name"])
+    return LARGEST_BODY_BYTES if found is None else largest_body_bytes(found)
 
 
 async def _enqueue(call: Call, body: EnqueueWish) -> EntryPlaces:
@@ -106,7 +107,8 @@ async def _enqueue(call: Call, body: EnqueueWish) -> EntryPlaces:
         for number, position in enumerate(found.positions)
         if position is not None
     ]
-    raise PartlyStored(found.error, stored, found.unknown)
+    said = f"{len(stored)} of {len(names)} entries are in their queues, {len(found.unknown)} may be"
+    raise PartlyStored(type(found.error)(f"{found.error}; {said}"), stored, found.unknown)
 
 
 # -- reading ----------------------------------------------------------------------------------------

@@ -1,0 +1,99 @@
+"""`duramen queue`: queue spaces made, shown and deleted through a node's HTTP door."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from duramen.base.units import format_bytes
+from duramen.cli.confirmation import yes_option
+from duramen.cli.names import StreamName
+from duramen.cli.output import JSON, format_option, print_json, print_table
+from duramen.cli.server import NodeAddress, server_option
+from duramen.cli.streams.deletion import delete_all
+from duramen.cli.streams.pairs import pairs
+from duramen.client.http import path_of
+
+__all__ = ["command"]
+
+_SPACES: Final = "/v1/spaces"
+
+
+@click.group("queue")
+def command() -> None:
+    """Create, list, describe and delete queue spaces: each has any number of queues by name."""
+
+
+@command.group("space", short_help="Create, list, describe and delete queue spaces.")
+def _space() -> None:
+    """Create, list, describe and delete queue spaces. A space is a Kafka topic whose partitions are its shards."""
+
+
+def _shards(count: int) -> str:
+    return f"{count} shard{'' if count == 1 else 's'}"
+
+
+@_space.command("create")
+@click.argument("name")
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 1000),
+    metavar="NUMBER",
+    default=16,
+    show_default=True,
+    help="How many shards the queues are spread over; the number stays.",
+)
+@click.option(
+    "--config", "configs", metavar="KEY=VALUE", multiple=True, callback=pairs,
+    help="A stream setting; docs/settings.md lists them.",
+)  # fmt: skip
+@format_option
+@server_option
+def _create(name: str, shards: int, configs: dict[str, str], format_: str, server: NodeAddress) -> None:
+    """Create the queue space NAME; one that exists with the same definition is as good."""
+    space = server.post(_SPACES, {"name": name, "shards": shards, "config": configs})
+    if format_ == JSON:
+        print_json(space)
+    else:
+        what = "created" if space["created"] else "exists already with this definition"
+        click.echo(f"Queue space {name} {what}: {_shards(space['shards'])}.")
+
+
+@_space.command("list")
+@format_option
+@server_option
+def _list(format_: str, server: NodeAddress) -> None:
+    """List the queue spaces there are."""
+    spaces = list(server.listed(_SPACES, "spaces"))
+    if format_ == JSON:
+        print_json(spaces)
+    elif spaces:
+        rows = [(space["name"], str(space["shards"]), format_bytes(space["bytes"])) for space in spaces]
+        print_table(("SPACE", "SHARDS", "LOG"), rows, right=(1, 2))
+    else:
+        click.echo("There are no queue spaces yet; `duramen queue space create NAME` makes one.", err=True)
+
+
+@_space.command("describe")
+@click.argument("name", type=StreamName())
+@format_option
+@server_option
+def _describe(name: str, format_: str, server: NodeAddress) -> None:
+    """Show the queue space NAME."""
+    space = server.get(path_of("spaces", name))
+    if format_ == JSON:
+        print_json(space)
+        return
+    click.echo(f"Queue space {space['name']}: {_shards(space['shards'])}, log {format_bytes(space['bytes'])}")
+    for key, value in sorted(space["config"].items()):
+        click.echo(f"  {key}={value}")
+
+
+@_space.command("delete")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=StreamName())
+@yes_option
+@format_option
+@server_option
+def _delete(names: Sequence[str], yes: bool, format_: str, server: NodeAddress) -> None:
+    """Delete queue spaces with all queues in them. JSON is a line for each that is deleted."""
+    delete_all(server, "space", names, "queues", yes=yes, format_=format_)
