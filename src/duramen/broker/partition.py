@@ -1,5 +1,6 @@
 """One partition as its leader sees it: checking and appending batches, and what can be asked about its log."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -91,7 +92,7 @@ class LocalState:
     the lowest of the older checkpoints of all replicas in sync is: -1 where it does not lead or one is not known.
     """
 
-    __slots__ = ("applied_offset", "floor_offset", "lowest_checkpoint", "moved", "replicated")
+    __slots__ = ("_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "replicated")
 
     def __init__(self) -> None:
         self.applied_offset = 0
@@ -102,6 +103,26 @@ class LocalState:
         self.replicated: Callable[[], None] = _nothing
         """Called when the partition gets a replica: what is committed is known from then on."""
         self.lowest_checkpoint: Callable[[], int] = lambda: self.floor_offset
+        self._unapplied: deque[tuple[int, Callable[[DuramenError | None], None]]] = deque()
+
+    def once_applied(self, records: int, done: AppendDone) -> AppendDone:
+        """What a batch of so many records is stored with, so that `done` is told once the state has it.
+
+        So those who write go no faster than it is applied.
+        """
+
+        def stored(base_offset: int, error: DuramenError | None) -> None:
+            if error is not None or base_offset + records <= self.applied_offset:
+                done(base_offset, error)
+            else:
+                self._unapplied.append((base_offset + records, partial(done, base_offset)))
+
+        return stored
+
+    def acknowledge(self, error: DuramenError | None = None) -> None:
+        """Tell those whose batches are applied, and with an error all others too."""
+        while self._unapplied and (error is not None or self._unapplied[0][0] <= self.applied_offset):
+            self._unapplied.popleft()[1](error)
 
 
 class StreamRules(Protocol):
@@ -315,6 +336,8 @@ class Partition:
         stream.bytes_in.value += len(batch)
         stream.batch_records.observe(head.records)
         stream.batch_bytes.observe(len(batch))
+        if stream.shards and done is not None and self.state is not None:
+            done = self.state.once_applied(head.last_offset_delta + 1, done)
         self._store.append(self.log, batch, head, self.leader_epoch, done)
 
     def _refuse(self, batch: bytearray | memoryview, done: AppendDone | None, error: DuramenError) -> None:

@@ -31,7 +31,7 @@ from duramen.queues.rows import (
     state_value,
     with_range,
 )
-from duramen.queues.runs import Body, Run, body_of, body_with, runs
+from duramen.queues.runs import Body, Run, body_of, body_with, runs, single_run
 
 __all__ = ["changes"]
 
@@ -46,17 +46,21 @@ class _PendingRows:
     def __init__(self, rows: StateRows) -> None:
         self.changes: dict[bytes, bytes | None] = {}
         self._rows = rows
-        self._groups: dict[bytes, set[bytes]] = {}
+        self._groups: dict[bytes, set[bytes]] | None = None  # of the changes, once something is scanned
 
     def get(self, key: bytes) -> bytes | None:
         return self.changes[key] if key in self.changes else self._rows.get(key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self.changes[key] = value
-        if len(key) > _GROUP:
+        if self._groups is not None:
             self._groups.setdefault(key[:_GROUP], set()).add(key)
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        if self._groups is None:
+            self._groups = {}
+            for key in self.changes:
+                self._groups.setdefault(key[:_GROUP], set()).add(key)
         pending = sorted(key for key in self._groups.get(first[:_GROUP], ()) if first <= key < end)
         at = 0
         for key, value in self._rows.scan(first, end):
@@ -159,9 +163,10 @@ class _Step:
     def _flush_entries(self, pending: _Pending) -> None:
         if pending.entries:
             entries, pending.entries = pending.entries, []
-            self._rows.put(name_key(pending.queue), pending.name)
-            for last, data in runs(entries, self._position.leader_epoch):
-                self._rows.put(run_key(pending.queue, last), data)
+            queue, epoch = pending.queue, self._position.leader_epoch
+            self._rows.put(name_key(queue), pending.name)
+            for last, data in runs(entries, epoch) if len(entries) > 1 else (single_run(*entries[0], epoch),):
+                self._rows.put(run_key(queue, last), data)
 
     def _edit(self, queue: bytes, edits: dict[int, Overlay]) -> None:
         left = sorted(edits)

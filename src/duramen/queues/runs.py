@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 from duramen.base.ids import Position
 
-__all__ = ["RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "entry_of", "runs"]
+__all__ = ["RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "entry_of", "runs", "single_run"]
 
 RUN_BYTES: Final = 16 << 10
 """What the bodies of a run have at most, unless it is of a single entry."""
 
 _RUN: Final = struct.Struct("<qiI")
-_SINGLE: Final = struct.Struct("<II")
+_SINGLE: Final = struct.Struct("<qiIII")
 _BODY: Final = struct.Struct("<Bq")
 _U32: Final = struct.Struct("<I")
 _I32: Final = struct.Struct("<i")
@@ -144,11 +144,15 @@ def runs(bodies: Iterable[Body], leader_epoch: int, limit_bytes: int = RUN_BYTES
         yield some[-1][0], _encoded(some, leader_epoch)
 
 
+def single_run(offset: int, body: bytes, leader_epoch: int) -> tuple[int, bytes]:
+    """The run of one entry."""
+    return offset, _SINGLE.pack(offset, leader_epoch, 1, 0, len(body)) + body
+
+
 def _encoded(some: list[Body], leader_epoch: int) -> bytes:
     first, count = some[0][0], len(some)
     if count == 1:
-        body = some[0][1]
-        return b"%b%b%b" % (_RUN.pack(first, leader_epoch, 1), _SINGLE.pack(0, len(body)), body)
+        return single_run(*some[0], leader_epoch)[1]
     ends, end = list[int](), 0
     for _, body in some:
         end += len(body)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from duramen.base.deadlines import Alarm, Deadlines
-from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, RequestInvalid
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader, RequestInvalid
 from duramen.base.ports import Clock, StateRows
 from duramen.broker.membership import NodeMembership
 from duramen.broker.partition import LocalState, Partition
@@ -169,6 +169,8 @@ class _Replica:
         """The partition is gone."""
         self.unlead()
         self._cuts.end()
+        if self._local is not None:
+            self._local.acknowledge(NotLeader("the stream was deleted"))
         if self._applier is not None:
             self._applier.end()
         self._end_installation()
@@ -198,6 +200,7 @@ class _Replica:
             # While rows cannot be used nothing is known to be applied; a log that begins at 0 has it all.
             local.applied_offset, local.floor_offset = max(position, 0), states.floor(log)
             local.moved()
+            local.acknowledge()
         if active is None or active is not self.active:
             return
         active.advanced(position if position >= log.start_offset else -1, self.failure())
