@@ -21,7 +21,7 @@ from duramen.queues.changes import changes
 from duramen.queues.machine import Delete, Edit, Enqueue, Queue, QueueCommand, Replace, records_for
 from duramen.queues.names import hash_by
 from duramen.queues.operations import NewEntry, delete_record, edit_record
-from duramen.queues.reading import Retrieved, Where, find_entry, retrieve
+from duramen.queues.reading import EntryFinder, Retrieved, Where, retrieve
 from duramen.queues.rows import POSITION_KEY, HistoryRange
 from duramen.sim.machine.views import MemoryViewStore
 
@@ -163,7 +163,7 @@ class Shard:
 
 def refusal(shard: Shard, name: bytes, at: Position) -> DuramenError | None:
     try:
-        find_entry(shard.rows, HASH(name), at)
+        EntryFinder(shard.rows, HASH(name)).find(at)
     except DuramenError as error:
         return error
     return None

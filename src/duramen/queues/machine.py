@@ -13,7 +13,7 @@ from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput
 from duramen.queues.operations import NewEntry, delete_record, edit_record, entry_record, replace_record
 from duramen.queues.positions import position_text
-from duramen.queues.reading import Where, find_entry, resolve_start
+from duramen.queues.reading import EntryFinder, Where, resolve_start
 from duramen.queues.rows import state_of
 
 __all__ = ["MOST_ENTRIES", "Delete", "Edit", "Enqueue", "Queue", "QueueCommand", "Replace", "check_size", "records_for"]
@@ -67,7 +67,7 @@ QueueCommand = Enqueue | Edit | Delete | Replace
 
 
 def records_for(command: QueueCommand, rows: StateRows, now_ms: int) -> list[BatchInput]:
-    """The records of a command. Raises as `reading.find_entry`, or QueueVersionStale."""
+    """The records of a command. Raises as `EntryFinder.find`, or QueueVersionStale."""
     if isinstance(command, Enqueue):
         return [entry_record(queue, entry, now_ms) for queue, entry in command.entries]
     queue, hashed = command.queue
@@ -75,18 +75,19 @@ def records_for(command: QueueCommand, rows: StateRows, now_ms: int) -> list[Bat
         start = resolve_start(rows, state_of(rows, hashed), command.start)
         first = replace_record(queue, start, command.by, command.reason, now_ms)
         return [first, *(entry_record(queue, entry, now_ms) for entry in command.entries)]
+    entries = EntryFinder(rows, hashed)
     if isinstance(command, Edit):
         for at, version, _ in command.edits:
-            _check(rows, hashed, at, version)
+            _check(entries, at, version)
         return [edit_record(queue, at, value, now_ms) for at, _, value in command.edits]
     for at, version in command.entries:
-        _check(rows, hashed, at, version)
+        _check(entries, at, version)
     return [delete_record(queue, at, now_ms) for at, _ in command.entries]
 
 
-def _check(rows: StateRows, queue: bytes, at: Position, version: int | None) -> None:
+def _check(entries: EntryFinder, at: Position, version: int | None) -> None:
     """Raise unless there is an entry, and it has that version where one is given."""
-    entry = find_entry(rows, queue, at)
+    entry = entries.find(at)
     if version not in (None, entry.version):
         raise QueueVersionStale(f"the entry at {position_text(at)} has the version {entry.version}, not {version}")
 

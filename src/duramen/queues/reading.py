@@ -4,6 +4,7 @@ A read begins at the queue's head and ends before the rows of the next queue, so
 it nothing.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
@@ -26,7 +27,7 @@ from duramen.queues.rows import (
 )
 from duramen.queues.runs import QueueEntry, Run, entry_of
 
-__all__ = ["Retrieved", "Where", "check_not_taken_back", "find_entry", "resolve_start", "retrieve"]
+__all__ = ["EntryFinder", "Retrieved", "Where", "resolve_start", "retrieve"]
 
 Where = Position | Literal["start", "end"]
 """From where on a queue is read."""
@@ -87,7 +88,7 @@ def _check(rows: StateRows, position: Position) -> None:
         )
 
 
-def check_not_taken_back(state: QueueState, position: Position) -> None:
+def _check_not_taken_back(state: QueueState, position: Position) -> None:
     """Raise QueueHistoryRewritten where the entry at a position was taken back."""
     taken = state.taken_back(position.offset)
     if taken is not None:
@@ -105,33 +106,48 @@ def _rewritten(position: Position, taken: HistoryRange) -> QueueHistoryRewritten
     return error
 
 
-def find_entry(rows: StateRows, queue: bytes, position: Position) -> QueueEntry:
-    """The entry at a position. Raises QueueEntryGone, QueuePositionUnknown, QueuePositionFuture, QueueHistoryRewritten.
+class EntryFinder:
+    """Entries of a queue by their positions; the run that one lies in is kept for the next."""
 
-    What was never at that offset and what is gone with all around it cannot be told apart: both are gone then.
-    """
-    state, text = state_of(rows, queue), position_text(position)
-    end = position_of(rows).offset
-    if position.offset >= end:
-        raise QueuePositionFuture(f"the position {text} is not there yet: the queue's shard ends at offset {end}")
-    check_not_taken_back(state, position)
-    gone = QueueEntryGone(f"there is no entry at {text} any more, or there was none in this queue")
-    if position.offset < state.head:
-        raise gone
-    if not epoch_of(rows, position.offset, position.leader_epoch):
-        raise QueuePositionUnknown(f"the position {text} is of no entry: its offset is of another leader epoch")
-    row = next(rows.scan(run_key(queue, position.offset), queue_end(b"r", queue)), None)
-    run = None if row is None else Run(row[1])
-    if run is None or position.offset < run.first:
-        raise gone
-    if position.offset not in run.offsets:
-        raise QueuePositionUnknown(f"the position {text} is of an entry of another queue")
-    body = run.body(run.offsets.index(position.offset))
-    overlay = rows.get(overlay_key(queue, position.offset))
-    entry = _entry(run.leader_epoch, position.offset, body, None if overlay is None else overlay_of(overlay))
-    if entry is None:
-        raise QueueEntryGone(f"the entry at {text} was deleted")
-    return entry
+    def __init__(self, rows: StateRows, queue: bytes) -> None:
+        self._rows = rows
+        self._queue = queue
+        self._state = state_of(rows, queue)
+        self._end = position_of(rows).offset
+        self._run: Run | None = None
+
+    def find(self, position: Position) -> QueueEntry:
+        """The entry at a position.
+
+        What was never at that offset and what is gone with all around it cannot be told apart: both are gone then.
+        Raises QueueEntryGone, QueuePositionUnknown, QueuePositionFuture, QueueHistoryRewritten.
+        """
+        offset, text = position.offset, position_text(position)
+        if offset >= self._end:
+            raise QueuePositionFuture(
+                f"the position {text} is not there yet: the queue's shard ends at offset {self._end}"
+            )
+        _check_not_taken_back(self._state, position)
+        run = self._run_of(offset) if offset >= self._state.head else None
+        epoch = position.leader_epoch
+        if not (epoch_of(self._rows, offset, epoch) if run is None else run.leader_epoch == epoch):
+            raise QueuePositionUnknown(f"the position {text} is of no entry: its offset is of another leader epoch")
+        if run is None:
+            raise QueueEntryGone(f"there is no entry at {text} any more, or there was none in this queue")
+        place = bisect_left(run.offsets, offset)
+        if run.offsets[place] != offset:
+            raise QueuePositionUnknown(f"the position {text} is of an entry of another queue")
+        overlay = self._rows.get(overlay_key(self._queue, offset))
+        entry = _entry(epoch, offset, run.body(place), None if overlay is None else overlay_of(overlay))
+        if entry is None:
+            raise QueueEntryGone(f"the entry at {text} was deleted")
+        return entry
+
+    def _run_of(self, offset: int) -> Run | None:
+        if self._run is None or not self._run.first <= offset <= self._run.last:
+            row = next(self._rows.scan(run_key(self._queue, offset), queue_end(b"r", self._queue)), None)
+            self._run = None if row is None else Run(row[1])
+        return self._run if self._run is not None and self._run.first <= offset else None
 
 
 def _entry(leader_epoch: int, offset: int, body: bytes, overlay: Overlay | None) -> QueueEntry | None:
