@@ -137,8 +137,13 @@ async def _read(call: Call, reads: Sequence[Read], query: RetrieveQuery | Queues
         polls.discard(future)
 
 
-def _page(found: Retrieved) -> EntryPage:
-    return EntryPage([_info(entry) for entry in found.entries], position_text(found.next))
+async def _page(found: Retrieved) -> EntryPage:
+    infos = list[EntryInfo]()
+    for number, entry in enumerate(found.entries):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+        infos.append(_info(entry))
+    return EntryPage(infos, position_text(found.next))
 
 
 async def _retrieve(call: Call, query: RetrieveQuery) -> EntryPage:
@@ -146,7 +151,7 @@ async def _retrieve(call: Call, query: RetrieveQuery) -> EntryPage:
     found = (await _read(call, [Read(queue, _where(query.start))], query))[queue]
     if isinstance(found, DuramenError):
         raise found
-    return _page(found)
+    return await _page(found)
 
 
 async def _retrieve_several(call: Call, body: QueuesRead) -> QueuesFound:
@@ -154,13 +159,13 @@ async def _retrieve_several(call: Call, body: QueuesRead) -> QueuesFound:
     if len({read.queue for read in reads}) < len(reads):
         raise RequestInvalid("a queue is given twice")
     found = await _read(call, reads, body)
-    return QueuesFound([_found(call, read.queue, found[read.queue]) for read in reads])
+    return QueuesFound([await _found(call, read.queue, found[read.queue]) for read in reads])
 
 
-def _found(call: Call, queue: bytes, found: Found) -> QueueFound:
+async def _found(call: Call, queue: bytes, found: Found) -> QueueFound:
     if isinstance(found, DuramenError):
         return QueueFound(queue.decode(), [], None, problem_of(found, call.request.url.path))
-    page = _page(found)
+    page = await _page(found)
     return QueueFound(queue.decode(), page.entries, page.next)
 
 
