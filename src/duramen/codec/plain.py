@@ -1,15 +1,23 @@
-"""Batches of plain records, which have a value and nothing else, read without an object for each record.
+"""Batches of plain records, read without an object for each record.
 
-That is what `codec.batch.encode` makes of values that all have one timestamp: of events, of which a start reads tens of
-thousands.
+Those of a value and nothing else are what `codec.batch.encode` makes of values that all have one timestamp: of events,
+of which a start reads tens of thousands. Those of a key and a value are what most producers write.
 """
 
 from typing import Final
 
-from duramen.codec.batch import CODEC_MASK, HEADER_BYTES, header
+from duramen.base.ports import Buffer
+from duramen.codec.batch import APPEND_TIME, CODEC_MASK, CRC_START, HEADER_BYTES, header
+from duramen.codec.crc import crc32c
 from duramen.codec.varint import read_varint
 
-__all__ = ["plain_values"]
+__all__ = ["KeyedRecord", "keyed_records", "plain_values"]
+
+KeyedRecord = tuple[int, int, bytes, bytes | None]
+"""Offset, timestamp, key and value."""
+
+_SHORT: Final = tuple(byte < 0x80 and not byte & 1 for byte in range(256))  # varints of one byte that are not negative
+_FURTHEST: Final = 1 << 62  # two such numbers together have 64 bits
 
 _MAGIC: Final = 2
 _NO_KEY: Final = 1  # the length -1
@@ -40,3 +48,39 @@ def plain_values(batch: bytes) -> list[bytes] | None:
     except (ValueError, IndexError):
         return None
     return values if end == len(batch) and found.records == found.last_offset_delta + 1 else None
+
+
+def keyed_records(batch: Buffer, *, verify: bool) -> list[KeyedRecord] | None:
+    """The records of a whole batch; None where one has headers or no key, or it is compressed or not sound.
+
+    Then ask `records`. Raises BatchCorrupt where it is too short for a header.
+    """
+    found = header(batch)
+    if found.magic != _MAGIC or found.size != len(batch) or found.attributes & (CODEC_MASK | APPEND_TIME):
+        return None
+    if verify and crc32c(memoryview(batch)[CRC_START:]) != found.crc:
+        return None
+    base_offset, base_timestamp = found.base_offset, found.base_timestamp
+    if not -_FURTHEST < base_timestamp < _FURTHEST:
+        return None
+    data, rows, at, previous = bytes(batch), list[KeyedRecord](), HEADER_BYTES, -1
+    try:
+        for _ in range(found.records):
+            length, at = read_varint(data, at)
+            end = at + length
+            timestamp_delta, at = (data[at + 1] >> 1, at + 2) if _SHORT[data[at + 1]] else read_varint(data, at + 1)
+            offset_delta, at = read_varint(data, at)
+            size, at = (data[at] >> 1, at + 1) if _SHORT[data[at]] else read_varint(data, at)
+            key = data[at : at + size]
+            at += size
+            value_size, at = read_varint(data, at)
+            value = None if value_size < 0 else data[at : at + value_size]
+            at += max(0, value_size)
+            plain = size >= 0 and not data[at] and at + 1 == end  # the last byte says that there are no headers
+            if not plain or offset_delta <= previous or not -_FURTHEST < timestamp_delta < _FURTHEST:
+                return None
+            rows.append((base_offset + offset_delta, base_timestamp + timestamp_delta, key, value))
+            at, previous = end, offset_delta
+    except (ValueError, IndexError):
+        return None
+    return rows if at == len(data) and previous <= found.last_offset_delta else None

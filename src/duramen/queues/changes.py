@@ -11,6 +11,7 @@ from typing import Final
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord, header, records
+from duramen.codec.plain import KeyedRecord, keyed_records
 from duramen.queues.names import HASH_BYTES, HashName, name_problem
 from duramen.queues.operations import Operation, entry_parts, operation_of
 from duramen.queues.rows import (
@@ -97,28 +98,39 @@ class _Step:
         self._rows = _PendingRows(rows)
         self._hash = hash_name
         self._queues: dict[bytes, _Pending] = {}
-        self._position = position_of(rows)
+        before = position_of(rows)
+        self._epoch = before.leader_epoch if before.offset else -1
 
     def begin(self, leader_epoch: int, offset: int) -> None:
         """Records of that leader epoch follow. A run is of one."""
-        if leader_epoch == self._position.leader_epoch and self._position.offset:
+        if leader_epoch == self._epoch:
             return
         self._flush_all()
         if self._rows.get(epoch_key(leader_epoch)) is None:
             self._rows.put(epoch_key(leader_epoch), offset.to_bytes(8, "big"))
-        self._position = Position(leader_epoch, offset)
+        self._epoch = leader_epoch
+
+    def take_entries(self, found: Sequence[KeyedRecord], offset: int) -> None:
+        """Entries without key and headers, of which those from an offset on are new."""
+        queues = self._queues
+        for at, timestamp, name, value in found:
+            pending = queues.get(name) or self._pending(name)
+            if at >= offset and pending is not None:
+                pending.entries.append((at, body_of(timestamp, value)))
+
+    def _pending(self, name: bytes) -> _Pending | None:
+        """A queue that is new in this step; None for a name that no door lets in."""
+        if name_problem(name):
+            return None
+        pending = self._queues[name] = _Pending(name, self._hash(name))
+        return pending
 
     def take(self, record: DecodedRecord) -> None:
         """A record; one that no door lets in is passed over."""
-        self._position = Position(self._position.leader_epoch, record.offset + 1)
         name = record.key
-        if name is None:
-            return
-        pending = self._queues.get(name)
+        pending = None if name is None else self._queues.get(name) or self._pending(name)
         if pending is None:
-            if name_problem(name):
-                return
-            pending = self._queues[name] = _Pending(name, self._hash(name))
+            return
         if not record.headers:
             pending.entries.append((record.offset, body_of(record.timestamp, record.value)))
             return
@@ -145,7 +157,7 @@ class _Step:
     def finish(self, next_offset: int) -> Mapping[bytes, bytes | None]:
         """What becomes of the rows."""
         self._flush_all()
-        self._rows.put(POSITION_KEY, position_value(self._position._replace(offset=next_offset)))
+        self._rows.put(POSITION_KEY, position_value(Position(max(0, self._epoch), next_offset)))
         return self._rows.changes
 
     # -- into rows ----------------------------------------------------------------------------------
@@ -163,7 +175,7 @@ class _Step:
     def _flush_entries(self, pending: _Pending) -> None:
         if pending.entries:
             entries, pending.entries = pending.entries, []
-            queue, epoch = pending.queue, self._position.leader_epoch
+            queue, epoch = pending.queue, self._epoch
             self._rows.put(name_key(queue), pending.name)
             for last, data in runs(entries, epoch) if len(entries) > 1 else (single_run(*entries[0], epoch),):
                 self._rows.put(run_key(queue, last), data)
@@ -231,8 +243,12 @@ def changes(found: Sequence[bytes], offset: int, rows: StateRows, hash_name: Has
     for batch in found:
         head = header(batch)
         step.begin(head.leader_epoch, max(offset, head.base_offset))
-        for record in records(batch):
-            if record.offset >= offset:
-                step.take(record)
+        entries = keyed_records(batch, verify=True)
+        if entries is not None:
+            step.take_entries(entries, offset)
+        else:
+            for record in records(batch):
+                if record.offset >= offset:
+                    step.take(record)
         next_offset = max(next_offset, head.next_offset)
     return step.finish(next_offset)
