@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from duramen.base.lists import entries
-from duramen.base.settings import Setting, Value
+from duramen.base.settings import Setting, Value, entries
 
 __all__ = ["KIND", "LOG_RETENTION_MS", "QUEUES", "QUEUE_VALUES", "STREAM_SETTINGS", "queues_problem"]
 

@@ -6,11 +6,10 @@ from typing import Final
 import click
 
 from duramen.base.units import format_bytes
-from duramen.cli.confirmation import yes_option
+from duramen.cli.confirmation import delete_all, yes_option
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
-from duramen.cli.streams.deletion import delete_all
 from duramen.cli.streams.pairs import pairs
 from duramen.client.http import path_of
 

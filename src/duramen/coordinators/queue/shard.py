@@ -38,7 +38,7 @@ class QueueShard:
         return () if isinstance(command, Enqueue) else (command.queue.hash,)
 
     def decide(self, command: QueueCommand, rows: StateRows, now_ms: int) -> Decision:
-        return Decision(records_for(command, rows, now_ms), None)
+        return Decision((), None, records_for(command, rows, now_ms))
 
     def apply(self, record: DecodedRecord) -> None:
         raise AssertionError(record)

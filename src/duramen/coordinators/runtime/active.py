@@ -143,7 +143,7 @@ class ActiveShard:
         except DuramenError as error:
             self._answer(pending, error)
             return
-        if pending.decision.records:
+        if pending.decision.records or pending.decision.inputs:
             self._batch.append(pending)
             if len(self._batch) == 1:
                 self._soon(self._flush)
@@ -161,9 +161,9 @@ class ActiveShard:
                 continue
             some.append(pending)
             pending.place = len(new)
-            for record in pending.decision.records:
-                new.append(record if isinstance(record, BatchInput) else BatchInput(now_ms, *record))
-                size += len(new[-1].key or b"") + len(new[-1].value or b"")
+            new += (BatchInput(now_ms, key, value) for key, value in pending.decision.records)
+            new += pending.decision.inputs
+            size += sum(len(one.key or b"") + len(one.value or b"") for one in new[pending.place :])
             if size >= _BATCH_BYTES or pending is batch[-1]:
                 self._append(some, new)
                 some, new, size = [], [], 0

@@ -29,11 +29,12 @@ Change = tuple[bytes, bytes | None]
 class Decision(NamedTuple):
     """What a command comes to, and the response once it is applied.
 
-    Records are (key, value), None a tombstone, of the time at which they are stored; or BatchInputs as they are.
+    Records are (key, value), None a tombstone, of the time at which they are stored; `inputs` come behind, as they are.
     """
 
-    records: Sequence[tuple[bytes | None, bytes | None] | BatchInput]
+    records: Sequence[tuple[bytes | None, bytes | None]]
     response: object
+    inputs: Sequence[BatchInput] = ()
 
 
 class ShardAnswer(NamedTuple):

@@ -31,7 +31,7 @@ from duramen.doors.http import (
 from duramen.doors.http.cluster import nodes
 from duramen.doors.http.cluster import routes as cluster
 from duramen.doors.http.serving import problems
-from duramen.doors.http.serving.bodies import NDJSON, Bodies
+from duramen.doors.http.serving.bodies import Bodies
 from duramen.doors.http.serving.hosts import Guard, Hosts
 from duramen.doors.http.serving.openapi import document
 from duramen.doors.http.serving.queries import read_query
@@ -125,14 +125,6 @@ def application(node: RouteNode, hosts: Hosts, room: Room) -> Starlette:
     )
 
 
-def _lines(answer: object, field: str) -> Response:
-    """An answer whose entries are a line each."""
-    said = msgspec.to_builtins(answer)
-    entries = said.pop(field)
-    headers = {f"Duramen-{name.title()}": str(value) for name, value in said.items() if value is not None}
-    return Response(msgspec.json.Encoder().encode_lines(entries), 200, headers, NDJSON)
-
-
 async def _admit(route: HttpRoute, call: Call) -> None:
     """Have the names of a request resolved and its operations authorized. Raises why it is refused."""
     if not route.rules.needs:
@@ -180,8 +172,6 @@ def _endpoint(route: HttpRoute, node: RouteNode, bodies: Bodies) -> _Endpoint:
             return answer
         if answer is None:
             return Response(status_code=204)
-        if hasattr(answer, route.lines) and NDJSON in request.headers.get("accept", ""):
-            return _lines(answer, route.lines)
         return Response(msgspec.json.encode(answer), call.status or 200, media_type="application/json")
 
     return endpoint

@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+import msgspec
+from starlette.responses import Response
+
 from duramen.base import errors
 from duramen.base.errors import DuramenError, NodeBusy, RequestInvalid
 from duramen.base.ids import Position
@@ -146,12 +149,16 @@ async def _page(found: Retrieved) -> EntryPage:
     return EntryPage(infos, position_text(found.next))
 
 
-async def _retrieve(call: Call, query: RetrieveQuery) -> EntryPage:
+async def _retrieve(call: Call, query: RetrieveQuery) -> EntryPage | Response:
     queue = check_name(query.queue)
     found = (await _read(call, [Read(queue, _where(query.start))], query))[queue]
     if isinstance(found, DuramenError):
         raise found
-    return await _page(found)
+    page = await _page(found)
+    if NDJSON not in call.request.headers.get("accept", ""):
+        return page
+    content = msgspec.json.Encoder().encode_lines(page.entries)
+    return Response(content, 200, {"Duramen-Next": page.next}, NDJSON)
 
 
 async def _retrieve_several(call: Call, body: QueuesRead) -> QueuesFound:
@@ -222,7 +229,7 @@ ROUTES = (
     HttpRoute(
         "GET", "/v1/spaces/{name}/entries", _retrieve, on_topic(Operation.READ),
         "Read a queue from a position on, at once or as soon as something is in it",
-        (*_ASKING, *_POSITIONS, errors.NodeBusy), lines="entries", formats=(NDJSON,),
+        (*_ASKING, *_POSITIONS, errors.NodeBusy), formats=(NDJSON,),
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/retrieve", _retrieve_several, on_topic(Operation.READ),

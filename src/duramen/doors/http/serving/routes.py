@@ -147,8 +147,7 @@ class HttpRoute:
 
     `rules` are what its requests need; with `by_body` they need it by what their bodies say, which are read before.
     `errors` are those that only this route answers with; `statuses` those of its good answers; `body_limit_bytes` is
-    asked for each request. With `lines` a body may come as NDJSON, which then are the entries of that field of it; so
-    may the answer go, where Accept says so, with its other fields as `Duramen-` headers.
+    asked for each request. With `lines` a body may come as NDJSON: lines that are the entries of that field of it.
     """
 
     method: Method
