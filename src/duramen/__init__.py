@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from duramen import aio, errors, spark, testing
     from duramen.client.api.client import Client, connect
     from duramen.client.api.group_snapshots import GroupSnapshot
-    from duramen.client.api.queues import QueueEntry, QueuePage, Queues, SpaceInfo
+    from duramen.client.api.queues import QueueEntry, QueuePage, Queues
     from duramen.client.api.records import Batch, NewRecord, Place, Record
     from duramen.client.api.snapshots import Snapshot
+    from duramen.client.api.spaces import SpaceInfo
     from duramen.client.api.values import (
         GroupDetails,
         GroupInfo,
@@ -66,9 +67,15 @@ __version__ = "0.1.0"
 
 _MODULES: Final = ("aio", "errors", "spark", "testing")
 _HOMES: Final = (
-    {"Client": "client", "connect": "client", "Snapshot": "snapshots", "GroupSnapshot": "group_snapshots"}
+    {
+        "Client": "client",
+        "connect": "client",
+        "Snapshot": "snapshots",
+        "GroupSnapshot": "group_snapshots",
+        "SpaceInfo": "spaces",
+    }
     | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
-    | dict.fromkeys(("QueueEntry", "QueuePage", "Queues", "SpaceInfo"), "queues")
+    | dict.fromkeys(("QueueEntry", "QueuePage", "Queues"), "queues")
 )
 
 

@@ -29,13 +29,13 @@ from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
 from duramen.client.api.produce_batches import BatchedProduce as Together
 from duramen.client.api.queues import AsyncQueues as Queues
-from duramen.client.api.queues import AsyncSpaces as Spaces
 from duramen.client.api.reader import RecordReader as Reader
 from duramen.client.api.reader import wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable
 from duramen.client.api.replication_wait import wait_replicated
 from duramen.client.api.snapshots import AsyncSnapshot as Snapshot
 from duramen.client.api.snapshots import Vector, positions, vector_of
+from duramen.client.api.spaces import AsyncSpaces as Spaces
 from duramen.client.api.thread import OwnThread
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
 from duramen.client.api.writer import ProduceJob as Job
