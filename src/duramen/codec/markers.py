@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, encode, records
 
-__all__ = ["COMMIT", "NO_SEQUENCE", "Marker", "decode_marker", "encode_marker"]
+__all__ = ["ABORT", "COMMIT", "NO_SEQUENCE", "Marker", "decode_marker", "encode_marker"]
 
 COMMIT: Final = 1
-_ABORT: Final = 0
+ABORT: Final = 0
 NO_SEQUENCE: Final = -1
 """Where a marker does not say in which order its transaction was decided, or nobody decided on it."""
 
@@ -64,7 +64,7 @@ def decode_marker(batch: Buffer) -> Marker | None:
     if record is None or record.key is None or len(record.key) < _KEY.size:
         return None
     kind = _KEY.unpack_from(record.key)[1]
-    if kind not in (_ABORT, COMMIT):
+    if kind not in (ABORT, COMMIT):
         return None
     if record.value is None or len(record.value) < _VALUE.size:
         return Marker(kind == COMMIT, NO_SEQUENCE, None)

@@ -14,10 +14,11 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
-from duramen.codec.batch import DecodedRecord, Header
+from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, Header
 from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.runtime.applying import Retry
-from duramen.coordinators.runtime.shard import Decision, ShardAnswer
+from duramen.coordinators.runtime.batches import CommittedBatch
+from duramen.coordinators.runtime.shard import Decision, ShardAnswer, TransactionProducer
 from duramen.sim.machine.clock import ManualClock, ManualWorker
 from duramen.storage.log.log import Log
 from duramen.storage.store import AppendDone
@@ -33,6 +34,7 @@ class FakePartition:
     def __init__(self) -> None:
         self.log = cast("Log", FakeLog())
         self.stores: list[tuple[Header, AppendDone]] = []
+        self.role = "of a leader"
 
     def check_leads(self) -> None:
         pass
@@ -46,13 +48,14 @@ class Sum:
     """Adds numbers; decides on the sum, or on the sums that a command names. It is loaded in `steps`."""
 
     steps = 0
+    producer: TransactionProducer | None = None
 
     def keys_of(self, command: int | tuple[str, ...]) -> Collection[Hashable]:
         return command if isinstance(command, tuple) else ("sum",) if command else ()
 
     def decide(self, command: int | tuple[str, ...], rows: StateRows, now_ms: int) -> Decision:
         del rows, now_ms
-        return Decision([(None, str(command).encode())], command)
+        return Decision([(None, str(command).encode())], command, self.producer)
 
     def apply(self, record: DecodedRecord) -> None:
         pass
@@ -260,3 +263,46 @@ def test_what_fails_is_tried_later_and_later_and_told_after_some_time() -> None:
     assert told == [False] * 4 + [True] * 8
     retry.went_well()
     assert retry.error is None
+
+
+def test_records_of_a_transaction_go_into_the_log_at_once_behind_those_before_them() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    told: list[tuple[int, int, CommittedBatch]] = []
+    leader.active.own = lambda base, end, batch: told.append((base, end, batch))
+    leader.active.submit(("a",), leader.answers.append)
+    leader.shard.producer = TransactionProducer(7, 3)
+    leader.active.submit(("b",), leader.answers.append)
+    heads = [head for head, _ in leader.partition.stores]
+    assert [head.attributes & TRANSACTIONAL for head in heads] == [0, TRANSACTIONAL]
+    assert (heads[1].producer_id, heads[1].producer_epoch) == (7, 3)
+    leader.stored(0)
+    leader.stored(1)
+    assert [(base, end, batch.transactional, batch.producer_id) for base, end, batch in told] == [
+        (0, 1, False, -1), (1, 2, True, 7),
+    ]  # fmt: skip
+    assert [record.offset for _, _, batch in told for record in batch.records] == [0, 1]
+
+
+def test_the_shard_hears_that_it_is_unloaded_before_those_who_wait() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    heard: list[str] = []
+    leader.active.unloaded = lambda error: heard.append(f"unloaded: {error.id}")
+    leader.active.submit(1, lambda _: heard.append("answered"))
+    leader.worker.settle()
+    leader.stored(0, NotEnoughReplicasAfterAppend("too few"))
+    assert heard == [f"unloaded: {CoordinatorLoading.id}", "answered"]
+    leader.active.end(NotCoordinator("over"))
+    assert heard[2:] == [f"unloaded: {NotCoordinator.id}"]
+
+
+def test_what_the_shard_stores_while_it_is_loaded_is_taken() -> None:
+    leader = Leader()
+    leader.shard.steps = 2
+    leader.active.advanced(0)
+    leader.submit(1)
+    leader.active.submit_while_loading(2, leader.answers.append)
+    leader.worker.settle()
+    assert ids(leader.answers) == [CoordinatorLoading.id]
+    assert [head.records for head, _ in leader.partition.stores] == [1]

@@ -12,8 +12,9 @@ from duramen.base.ids import LogId, Position
 from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput, DecodedRecord, encode, stamp
+from duramen.coordinators.runtime.batches import unapplied
 from duramen.coordinators.runtime.layout import LogRows, StoredState
-from duramen.coordinators.runtime.rows import CheckpointPage, RowStates, unapplied
+from duramen.coordinators.runtime.rows import CheckpointPage, RowStates
 from duramen.coordinators.runtime.shard import RowKind
 from duramen.sim.machine.clock import ManualWorker
 from duramen.sim.machine.views import MemoryStateStore

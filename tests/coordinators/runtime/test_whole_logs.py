@@ -10,7 +10,8 @@ from duramen.base.ids import LogId
 from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput, DecodedRecord, encode, stamp
-from duramen.coordinators.runtime.rows import RowState, RowStates
+from duramen.coordinators.runtime.row_state import RowState
+from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardKind
 from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.sim.machine.clock import ManualWorker

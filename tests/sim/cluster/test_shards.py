@@ -1,6 +1,6 @@
 """Simulated clusters with coordinators of two kinds beside the broker's keep their promises, and find planted bugs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from itertools import chain
 from typing import Any, Final
 
@@ -29,12 +29,12 @@ def _cut_early(_: Original) -> Original:
 
 
 def _answer_stored(right: Original) -> Original:
-    def _stored(self: ActiveShard, number: int, records: int, base_offset: int, error: Any) -> None:
+    def _stored(self: ActiveShard, number: int, new: Sized, producer: Any, base_offset: int, error: Any) -> None:
         if error is None:
             for pending in self._on_their_way.pop(number, ()):
-                self._answer(pending, ShardAnswer(pending.decision.response, base_offset + records))
+                self._answer(pending, ShardAnswer(pending.decision.response, base_offset + len(new)))
         else:
-            right(self, number, records, base_offset, error)
+            right(self, number, new, producer, base_offset, error)
 
     return _stored
 

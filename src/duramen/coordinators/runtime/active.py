@@ -15,19 +15,23 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import Clock, StateRows
 from duramen.broker.partition import Partition
-from duramen.codec.batch import BatchInput, DecodedRecord, check, encode
-from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, ShardAnswer
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, DecodedRecord, encode, header
+from duramen.coordinators.runtime.batches import CommittedBatch
+from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, ShardAnswer, TransactionProducer
 
-__all__ = ["ActiveShard", "AnswerDone", "TakeSteps"]
+__all__ = ["ActiveShard", "AnswerDone", "OwnBatch", "TakeSteps", "Unloaded"]
 
 AnswerDone = Callable[[ShardAnswer | DuramenError], None]
 TakeSteps = Callable[[Iterator[None], Callable[[DuramenError | None], None]], None]
 """Takes steps while no record is applied, then tells how they ended."""
+OwnBatch = Callable[[int, int, CommittedBatch], None]
+"""Called with the offsets at which a batch begins and ends, and what is in it."""
+Unloaded = Callable[[DuramenError], None]
 
 _BATCH_BYTES: Final = 256 << 10
 _MOST_COMMANDS: Final = 10_000
 _UNKNOWN: Final = (NotEnoughReplicasAfterAppend, NotLeader, StorageFailed)
-"""A record may be in the log, and count or not."""
+"""A record may be in the log, and count or not. On a node that is alone none counts whose storing has failed."""
 
 
 class _Pending:
@@ -71,6 +75,10 @@ class ActiveShard:
         self._clock = clock
         self._soon = soon
         self._take_steps = take_steps
+        self.own: OwnBatch = lambda *_: self.advanced(self._position, self._failed)
+        """Told of each batch of this shard's that is committed; it calls `advanced`."""
+        self.unloaded: Unloaded = lambda _: None
+        """Told why no commands are taken from here on, before the shard may be loaded again."""
         self._target = partition.log.end_offset
         self._position = -1
         self._failed: DuramenError | None = None
@@ -89,11 +97,15 @@ class ActiveShard:
         """A committed record, of this leadership or of an earlier one."""
         self.shard.apply(record)
 
-    def check(self) -> None:
-        """Raise why no command is taken: NotCoordinator, CoordinatorLoading, or why the state cannot be read."""
+    def check_loaded(self) -> None:
+        """Raise why the state says nothing: NotCoordinator, CoordinatorLoading, or why it cannot be read."""
         self._check_leads()
         if not self.loaded:
             raise self._failed or CoordinatorLoading("what is stored is still being read")
+
+    def check(self) -> None:
+        """Raise why no command is taken: what `check_loaded` does, or CoordinatorLoading where too many wait."""
+        self.check_loaded()
         if self._commands + len(self._readers) >= _MOST_COMMANDS:
             raise CoordinatorLoading(f"{_MOST_COMMANDS} commands wait already")
 
@@ -111,7 +123,17 @@ class ActiveShard:
             self.check()
         except DuramenError as error:
             done(error)
-            return
+        else:
+            self._take(command, done)
+
+    def submit_while_loading(self, command: Any, done: AnswerDone) -> None:
+        """As `submit`, also while the shard makes anew what it has in memory: for the shard itself."""
+        if self._loading:
+            self._take(command, done)
+        else:
+            self.submit(command, done)
+
+    def _take(self, command: Any, done: AnswerDone) -> None:
         self._commands += 1
         pending = _Pending(command, frozenset(self.shard.keys_of(command)), done)
         # In the turns of all its keys at once: of two commands the same one comes first everywhere.
@@ -143,7 +165,12 @@ class ActiveShard:
         except DuramenError as error:
             self._answer(pending, error)
             return
-        if pending.decision.records or pending.decision.inputs:
+        if pending.decision.records and pending.decision.producer is not None:
+            # Into the log at once: before whatever ends the transaction.
+            self._flush()
+            self._batch.append(pending)
+            self._flush()
+        elif pending.decision.records or pending.decision.inputs:
             self._batch.append(pending)
             if len(self._batch) == 1:
                 self._soon(self._flush)
@@ -171,21 +198,34 @@ class ActiveShard:
     def _append(self, some: list[_Pending], new: list[BatchInput]) -> None:
         self._numbers += 1
         self._on_their_way[self._numbers] = some
-        data = encode(new)
-        self._partition.store(data, check(data), partial(self._stored, self._numbers, len(new)))
+        producer = some[0].decision.producer
+        if producer is None:
+            data = encode(new)
+        else:
+            data = encode(
+                new, attributes=TRANSACTIONAL, producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=-1
+            )
+        self._partition.store(data, header(data), partial(self._stored, self._numbers, new, producer))
 
-    def _stored(self, number: int, records: int, base_offset: int, error: DuramenError | None) -> None:
+    def _stored(
+        self, number: int, new: list[BatchInput], producer: TransactionProducer | None, base_offset: int,
+        error: DuramenError | None,
+    ) -> None:  # fmt: skip
         some = self._on_their_way.pop(number, None)
         if some is None:
             return  # they were answered when the leadership ended, or when others became uncertain
         if error is None:
-            self._appended.append((base_offset, base_offset + records, some))
-            self.advanced(self._position, self._failed)
-        elif isinstance(error, _UNKNOWN):
+            end_offset = base_offset + len(new)
+            self._appended.append((base_offset, end_offset, some))
+            self.own(base_offset, end_offset, _committed(base_offset, new, producer))
+        elif isinstance(error, _UNKNOWN) and not (isinstance(error, StorageFailed) and self._partition.role is None):
             refusal = NotCoordinator(str(error)) if isinstance(error, NotLeader) else error
+            reason = CoordinatorLoading("what could not be stored has to be read first")
+            self._stop(reason)
             for pending in some:
                 self._end_of(pending, refusal)
-            self.reload(CoordinatorLoading("what could not be stored has to be read first"))
+            self._refuse(reason)
+            self._soon(self._load_again)
         else:
             for pending in some:
                 self._answer(pending, error)
@@ -259,11 +299,15 @@ class ActiveShard:
 
     def reload(self, error: DuramenError) -> None:
         """Take no command until all that is in the log by now is known to count or not, and applied."""
+        self._stop(error)
+        self._refuse(error)
+        self._soon(self._load_again)
+
+    def _stop(self, error: DuramenError) -> None:
         self.loaded = self._loading = False
         self._loads += 1
         self._target = self._partition.log.end_offset
-        self._refuse(error)
-        self._soon(self._load_again)
+        self.unloaded(error)
 
     def suspend(self, error: DuramenError) -> None:
         """As `reload`, of a state that is another, until `advanced` says where."""
@@ -276,6 +320,7 @@ class ActiveShard:
     def end(self, error: DuramenError) -> None:
         """Another node may lead the partition from here on."""
         self._over = error
+        self.unloaded(error)
         self._refuse(error)
 
     def _refuse(self, error: DuramenError) -> None:
@@ -296,3 +341,11 @@ class ActiveShard:
             self._end_of(pending, unknown)
         for reader in readers.values():
             reader.refuse(error)
+
+
+def _committed(base_offset: int, new: list[BatchInput], producer: TransactionProducer | None) -> CommittedBatch:
+    records = [
+        DecodedRecord(offset, one.timestamp, one.key, one.value, tuple(one.headers))
+        for offset, one in enumerate(new, base_offset)
+    ]
+    return CommittedBatch(records) if producer is None else CommittedBatch(records, producer.id, transactional=True)

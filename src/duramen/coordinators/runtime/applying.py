@@ -8,7 +8,7 @@ from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
-from duramen.codec.batch import CONTROL, batches
+from duramen.codec.batch import batches
 from duramen.storage.log.log import Log
 from duramen.storage.scan import OnDamage, read_slice
 from duramen.storage.segment.reader import Blocked
@@ -120,6 +120,11 @@ class Applier:
         """The state is another: begin where it is."""
         self._wake(self._partition)
 
+    @property
+    def takes_steps(self) -> bool:
+        """Whether nothing may be applied now."""
+        return self._steps is not None
+
     def take_steps(self, steps: Iterator[None], done: Done) -> None:
         """Take steps, and apply nothing before their end. Those of an earlier call are left."""
         self._steps = steps, done
@@ -200,8 +205,7 @@ class Applier:
                 break
             if head.next_offset > position:
                 next_offset = head.next_offset
-                if not head.attributes & CONTROL:
-                    found.append(data[at : at + head.size])
+                found.append(data[at : at + head.size])
         if next_offset == position or self._over or self._partition.log is not log:
             self._busy = False
         elif self._steps is not None or not self._state.available or self._state.position(log) != position:
@@ -226,7 +230,8 @@ class Applier:
             self._store.unblock(plan, self._unblocked)
             return
         next_offset = min(plan, end_offset)
-        if self._over or self._lost is None or self._partition.log is not log or self._steps is not None:
+        stands = self._partition.log is log and self._state.available and self._state.position(log) == position
+        if self._over or self._lost is None or not stands or self._steps is not None:
             self._look()
             return
         self._lost(position, next_offset - 1, error)

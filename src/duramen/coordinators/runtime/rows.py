@@ -1,14 +1,15 @@
 """The states of a node that are rows: applied in jobs, in one store with their positions, in two checkpoints beside."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFailed
 from duramen.base.ids import Position
-from duramen.base.ports import StateStore, Worker
-from duramen.codec.batch import DecodedRecord, records
+from duramen.base.ports import StateRows, StateStore, Worker
+from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.applying import Done
+from duramen.coordinators.runtime.batches import unapplied, without_markers
 from duramen.coordinators.runtime.layout import (
     EMPTY,
     LogRows,
@@ -24,9 +25,10 @@ from duramen.coordinators.runtime.layout import (
     sweep,
 )
 from duramen.coordinators.runtime.shard import BatchRowKind, RowKind
+from duramen.coordinators.runtime.write_behind import WriteBehind
 from duramen.storage.log.log import Log
 
-__all__ = ["CheckpointPage", "RowState", "RowStates"]
+__all__ = ["CheckpointPage", "RowStates"]
 
 T = TypeVar("T")
 
@@ -65,6 +67,7 @@ class RowStates:
     ) -> None:  # fmt: skip
         self._open = open_store
         self._store: StateStore | None = None
+        self._behind: WriteBehind | None = None
         self._opens = False
         self._worker = worker
         self._report = report
@@ -77,6 +80,8 @@ class RowStates:
         self._making = False
         self._sweeps = 0  # how many were asked for since the one under way began, itself included
         self._restoring: list[Callable[[], None]] | None = None
+        self.is_foreign = False
+        """While `restored` is called: whether rows that were just opened are of logs that are not there."""
         self.is_read: Callable[[], bool] = lambda: False
         """Whether others read a checkpoint now: it is kept then."""
         self.restored: Callable[[], None] = lambda: None
@@ -129,12 +134,18 @@ class RowStates:
             self.not_opened(error)
             return
         self._store, checkpoints, self._stored, damage = result
+        self._behind = self._over(self._store)
         if damage:
             self._report(f"rows of coordinators were damaged, and are those of a checkpoint again: {damage}")
         self._checkpoints = checkpoints[-_GENERATIONS:]
         self._number = max((int(name) for name, _ in checkpoints), default=0)
+        self.is_foreign = bool(self._stored.keys() - {log.id for log in self._logs()})
         self.sweep()
         self.restored()
+        self.is_foreign = False
+
+    def _over(self, store: StateStore) -> WriteBehind:
+        return WriteBehind(store, self._worker, lambda error: self.restore(error, lambda: None))
 
     @property
     def available(self) -> bool:
@@ -155,6 +166,18 @@ class RowStates:
         found = self._stored.get(log.id, EMPTY)
         return found if _fits(found, log, ahead=not leads) else EMPTY
 
+    def misfits(self, log: Log) -> bool:
+        """Whether something was applied that is not a part of the log's history, or may not be.
+
+        Rows that are opened with some of a log that is not there may be those of another directory.
+        """
+        stored = self._stored.get(log.id, EMPTY)
+        return stored is not EMPTY and (self.is_foreign or not _fits(stored, log, ahead=False))
+
+    def discard(self, log: Log) -> None:
+        """What was applied of a log does not count, which has it all."""
+        self._stored.pop(log.id, None)
+
     def floor(self, log: Log) -> int:
         """The position of the older checkpoint, 0 where there is none: from there on the log is needed."""
         if len(self._checkpoints) < _GENERATIONS:
@@ -162,9 +185,20 @@ class RowStates:
         found = self._checkpoints[0][1].get(log.id, EMPTY)
         return found.offset if _fits(found, log, ahead=True) else 0
 
-    def rows(self, log: Log, stored: StoredState) -> LogRows:
-        """The rows of a generation, as they are written."""
-        return LogRows(self._rows, log.id, stored.generation)
+    def source(self, log: Log) -> tuple[object, ...]:
+        """What the rows of a log are read from: another one where they may not be the same any more."""
+        generation = self._stored.get(log.id, EMPTY).generation
+        return log, generation, self._behind, log.start_offset, log.cleaned_offset
+
+    def rows(self, log: Log, stored: StoredState, *, at_once: bool = False) -> LogRows:
+        """The rows of a generation: as they are written, or as they are applied `at_once`."""
+        return LogRows(self._applied_rows if at_once else self._rows, log.id, stored.generation)
+
+    @property
+    def _applied_rows(self) -> WriteBehind:
+        if self._behind is None:
+            raise CoordinatorLoading("the rows are not open yet")
+        return self._behind
 
     # -- jobs ---------------------------------------------------------------------------------------
 
@@ -187,6 +221,7 @@ class RowStates:
             self._restoring.append(done)
             return
         self._restoring = [done]
+        self._applied_rows.end()
         self._report(f"rows of coordinators are damaged, and are restored from a checkpoint: {error}")
 
         def job() -> tuple[dict[int, StoredState], list[str]]:
@@ -207,6 +242,7 @@ class RowStates:
             else:
                 self._stored, unread = result
                 self._checkpoints = [one for one in self._checkpoints if one[0] not in unread]
+            self._behind = self._over(self._rows)
             waiting, self._restoring = self._restoring or [], None
             for one in waiting:
                 one()
@@ -252,7 +288,7 @@ class RowStates:
             generation = base.generation or new_generation(self._rows, log_id)
             rows = LogRows(self._rows, log_id, generation)
             if isinstance(kind, BatchRowKind):
-                changes = kind.changes(log.key, found, base.offset, rows)
+                changes = kind.changes(log.key, without_markers(found), base.offset, rows)
             else:
                 new = unapplied(found, base.offset)
                 changes = kind.changes(new, rows)
@@ -275,6 +311,33 @@ class RowStates:
                 changed(changes.keys())
 
         self._write(log_id, job, applied)
+
+    # -- at once --------------------------------------------------------------------------------------
+
+    def apply_at_once(
+        self, log: Log, base: StoredState, next_offset: int,
+        make: Callable[[StateRows], Mapping[bytes, bytes | None]],
+    ) -> None:  # fmt: skip
+        """Apply what `make` makes of the rows; where `base` is empty, as a new generation. It is written later.
+
+        Raises StorageFailed where rows are damaged.
+        """
+        rows, log_id = self._applied_rows, log.id
+        generation = base.generation or new_generation(rows, log_id)
+        changes = make(LogRows(rows, log_id, generation))
+        stored = StoredState(log.takeovers.epoch_at(next_offset - 1), next_offset, generation)
+        prefix = row_prefix(log_id, generation)
+        rows.put({prefix + key: value for key, value in changes.items()} | dict([position_row(log_id, stored)]))
+        self._stored[log_id] = stored
+        if base.generation == 0:
+            rows.flush(self.sweep)  # of the generation before it, or of the log in whose place this one is
+
+    def flush(self, done: Callable[[], None]) -> None:
+        """Have what is applied at once survive a crash: less is applied again after one."""
+        if self._behind is None:
+            done()
+        else:
+            self._behind.flush(done)
 
     # -- checkpoints --------------------------------------------------------------------------------
 
@@ -422,87 +485,6 @@ class RowStates:
                 self.sweep()
 
         self._run(partial(sweep, self._rows, logs), swept)
-
-
-class RowState:
-    """The state of one log, for an Applier and for the shard that leads: `leads` says whether there is one.
-
-    `tell` gets what is applied where a shard keeps something in memory of it, `changed` the keys of rows.
-    """
-
-    def __init__(
-        self, states: RowStates, kind: RowKind | BatchRowKind, log: Callable[[], Log], leads: Callable[[], bool],
-        tell: Callable[[Sequence[DecodedRecord]], None], changed: Callable[[Collection[bytes]], None] | None = None,
-    ) -> None:  # fmt: skip
-        self._states = states
-        self._kind = kind
-        self._log = log
-        self._leads = leads
-        self._tell = tell
-        self._changed = changed
-        self._begun = -1, -1  # the generation that was begun here last, and below which offset its log was compacted
-
-    @property
-    def available(self) -> bool:
-        """Whether the state can be used now."""
-        return self._states.available
-
-    def position(self, log: Log) -> int:
-        """The first offset that is not applied."""
-        return self._stored(log).offset
-
-    def _stored(self, log: Log) -> StoredState:
-        """How far the state is; where a log that is not cut has something that it lacks, at the beginning of that."""
-        found = self._states.stored(log, leads=self._leads())
-        if self._kind.is_cut:
-            return found
-        least = log.start_offset
-        if self._begun != (found.generation, log.cleaned_offset):
-            least = max(least, log.cleaned_offset)  # compaction may have dropped tombstones that it has not applied
-        return found if found.generation and found.offset >= least else EMPTY._replace(offset=log.start_offset)
-
-    def apply(self, log: Log, found: list[bytes], next_offset: int, done: Done) -> None:
-        """Apply batches in a job."""
-        base, cleaned_offset = self._stored(log), log.cleaned_offset
-
-        def applied(error: DuramenError | None) -> None:
-            if error is None and base.generation == 0:
-                self._begun = self._states.stored(log, leads=False).generation, cleaned_offset
-            done(error)
-
-        self._states.apply(
-            log, self._kind, base, found, next_offset, applied, self._tell if self._kind.has_memory else None,
-            self._changed,
-        )  # fmt: skip
-
-    def get(self, key: bytes) -> bytes | None:
-        """The value of `key`. Raises CoordinatorLoading while rows are restored, and where they are to be."""
-        try:
-            return self._rows().get(key)
-        except StorageFailed as error:
-            raise self._damaged(error) from None
-
-    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with `first <= key < end` in order. Raises as `get` does."""
-        try:
-            yield from self._rows().scan(first, end)
-        except StorageFailed as error:
-            raise self._damaged(error) from None
-
-    def _rows(self) -> LogRows:
-        if not self._states.available:
-            raise CoordinatorLoading("the rows are being restored")
-        log = self._log()
-        return self._states.rows(log, self._stored(log))
-
-    def _damaged(self, error: StorageFailed) -> CoordinatorLoading:
-        self._states.restore(error, lambda: None)
-        return CoordinatorLoading(f"the rows are damaged: {error}")
-
-
-def unapplied(found: Iterable[bytes], offset: int) -> Sequence[DecodedRecord]:
-    """The records of batches from `offset` on."""
-    return [record for batch in found for record in records(batch) if record.offset >= offset]
 
 
 def _fits(stored: StoredState, log: Log, *, ahead: bool) -> bool:

@@ -1,6 +1,5 @@
 """The runtime on a node: loads the shards of the partitions that it leads, takes commands, and cuts their logs."""
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -14,7 +13,11 @@ from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.active import ActiveShard, AnswerDone
 from duramen.coordinators.runtime.applying import Applier, Done, Retry, ShardState
-from duramen.coordinators.runtime.rows import CheckpointPage, RowState, RowStates, unapplied
+from duramen.coordinators.runtime.batches import CommittedBatch
+from duramen.coordinators.runtime.cuts import LaterCuts
+from duramen.coordinators.runtime.memory_state import MemoryState, NoRows
+from duramen.coordinators.runtime.row_state import RowState
+from duramen.coordinators.runtime.rows import CheckpointPage, RowStates
 from duramen.coordinators.runtime.shard import BatchRowKind, RowKind, ShardKind
 from duramen.coordinators.runtime.transfer import FETCH_ROWS, FetchRows, Installer, RowsPage, page_of
 from duramen.metadata.partitions import PartitionId
@@ -44,40 +47,6 @@ class RuntimeParts(NamedTuple):
     states: RowStates
 
 
-class _NoRows:
-    """The rows of a state in memory, which has none."""
-
-    def get(self, key: bytes) -> bytes | None:
-        raise LookupError(key)
-
-    def scan(self, first: bytes, end: bytes) -> Any:
-        raise LookupError(first, end)
-
-
-class _MemoryState:
-    """The state of a shard in memory: it begins with its leadership, and with the log."""
-
-    available = True
-
-    def __init__(self, active: ActiveShard, log: Log) -> None:
-        self._active = active
-        self._position = log.start_offset
-
-    def position(self, log: Log) -> int:
-        return max(self._position, log.start_offset)
-
-    def apply(self, log: Log, found: list[bytes], next_offset: int, done: Done) -> None:
-        error: DuramenError | None = None
-        try:
-            for record in unapplied(found, self.position(log)):
-                self._active.apply(record)
-                self._position = record.offset + 1
-            self._position = next_offset
-        except DuramenError as refused:
-            error = refused
-        done(error)
-
-
 class _Replica:
     """A partition of a kind, on this node."""
 
@@ -89,17 +58,18 @@ class _Replica:
         self._kind = kind
         self.partition = partition
         self.active: ActiveShard | None = None
-        self._memory: _MemoryState | None = None
+        self._memory: MemoryState | None = None
         self._row_state: RowState | None = None
         self._applier: Applier | None = None
         self._installer: Installer | None = None
         self._alarm = Alarm(kit.deadlines, self._due)
-        self._cuts = _Cuts(kit.clock, Alarm(kit.deadlines, self.advanced))
+        self._cuts = LaterCuts(kit.clock, Alarm(kit.deadlines, self.advanced))
         self._local: LocalState | None = None
         if kind.rows is not None:
             self._row_state = RowState(
                 kit.states, kind.rows, lambda: partition.log, lambda: self.active is not None, self._tell,
                 None if isinstance(kind.rows, RowKind) else partial(self._changed, kind.rows),
+                self._lost,
             )  # fmt: skip
             self._applier = self._apply(self._row_state, None if kind.rows.is_cut else self._lost)
             if kind.rows.is_cut:
@@ -136,7 +106,7 @@ class _Replica:
     @property
     def rows(self) -> StateRows:
         """The rows of the state; those of a state in memory cannot be read."""
-        return self._row_state or _NoRows()
+        return self._row_state or NoRows()
 
     # -- leading ------------------------------------------------------------------------------------
 
@@ -145,8 +115,9 @@ class _Replica:
         self.active = ActiveShard(
             shard, self.partition, self.rows, self._kit.clock, self._kit.store.soon, self._take_steps
         )  # fmt: skip
+        self.active.own, self.active.unloaded = self.committed, self._unloaded
         if self._row_state is None:
-            self._memory = _MemoryState(self.active, self.partition.log)
+            self._memory = MemoryState(self.active, self.partition.log)
             self._applier = self._apply(self._memory)
         elif self._applier is not None:
             self._applier.again()  # what is committed may be known only now
@@ -155,6 +126,18 @@ class _Replica:
     def _take_steps(self, steps: Iterator[None], done: Done) -> None:
         if self._applier is not None:
             self._applier.take_steps(steps, done)
+
+    def _unloaded(self, error: DuramenError) -> None:
+        if self._kind.unloaded is not None:
+            self._kind.unloaded(self.partition.index, error)
+
+    def why_elsewhere(self) -> str:
+        """Why this node does not lead, as the end of a sentence."""
+        try:
+            self.partition.check_leads()
+        except DuramenError as error:
+            return f": {error}"
+        return " yet"
 
     def unlead(self) -> None:
         active, self.active = self.active, None
@@ -179,13 +162,27 @@ class _Replica:
 
     def restored(self) -> None:
         """The rows may be others than before, or begin to be restored."""
-        if self._row_state is None:
+        if self._kind.rows is None:
             return
         if self.active is not None:
             self.active.suspend(CoordinatorLoading("the rows are being restored"))
+            self._look_for_misfit(self._kind.rows)
         self.advanced()
         if self._applier is not None:
             self._applier.again()
+
+    def _look_for_misfit(self, rows: RowKind | BatchRowKind) -> None:
+        """Rows that are not of a log which has all that they are made of are made anew.
+
+        Where other replicas may have made that so it is nothing to tell, and the log's history decides.
+        """
+        log, states = self.partition.log, self._kit.states
+        alone = self._kit.membership.first_role is None
+        if alone and not rows.is_cut and states.available and states.misfits(log):
+            states.discard(log)
+            if not states.is_foreign:
+                name = f"partition {self.partition.index} of {self._kind.stream}"
+                self._kit.report(f"what is kept of {name} does not fit its log: it is made anew")
 
     def advanced(self) -> None:
         """The state is further, the log is another, a checkpoint was made, or something failed."""
@@ -220,6 +217,18 @@ class _Replica:
     def loaded(self) -> bool:
         """Whether it takes commands."""
         return self.active is not None and self.active.loaded
+
+    def committed(self, base_offset: int, next_offset: int, batch: CommittedBatch) -> None:
+        """A batch of this node's own is committed: where it comes next it is applied as it is, without reading it."""
+        log = self.partition.log
+        state = self._memory or (None if self._kind.rows is None or self._kind.rows.is_cut else self._row_state)
+        idle = self._applier is not None and not self._applier.takes_steps
+        if state is not None and idle and state.available and comes_next(state.position(log), base_offset):
+            try:
+                state.apply_at_once(log, [batch], next_offset)
+            except DuramenError as error:
+                self._kit.report(f"partition {self.partition.index} of {self._kind.stream} is read again: {error}")
+        self.advanced()
 
     def failure(self) -> DuramenError | None:
         """Why the state has not come any further for some time."""
@@ -279,33 +288,14 @@ class _Replica:
         self._set_alarm(active)
 
 
+def comes_next(position: int, base_offset: int) -> bool:
+    """Whether a batch of this node's own may be applied to a state without reading the log."""
+    return position == base_offset
+
+
 def cut_offset(lowest_checkpoint: int, own_floor: int) -> int:
     """Below this a leader may cut: the lowest of the older checkpoints of all in sync, its own included."""
     return min(lowest_checkpoint, own_floor)
-
-
-class _Cuts:
-    """Offsets below which a log may be cut, each some time after it was first known: what is below is older then."""
-
-    def __init__(self, clock: Clock, alarm: Alarm) -> None:
-        self._clock = clock
-        self._alarm = alarm
-        self._known: deque[tuple[int, int]] = deque()
-        self._due = 0
-
-    def end(self) -> None:
-        """The log is gone."""
-        self._alarm.move(None)
-
-    def due(self, offset: int, step: int, keep_ms: int) -> int:
-        """Up to where a log may be cut now that may be cut up to `offset` later; steps are as large at least."""
-        now_ms = self._clock.monotonic_ms()
-        if offset >= step + (self._known[-1][1] if self._known else self._due):
-            self._known.append((now_ms, offset))
-        while self._known and self._known[0][0] + keep_ms <= now_ms:
-            self._due = self._known.popleft()[1]
-        self._alarm.move(self._known[0][0] + keep_ms if self._known else None)
-        return min(self._due, offset)
 
 
 class Runtime:
@@ -322,7 +312,7 @@ class Runtime:
         kit.streams.listeners.append(self._stream_changed)
         self._opening = Retry(kit.clock, kit.deadlines, kit.states.open)
         kit.states.not_opened = self._not_opened
-        kit.states.restored = partial(self._each, _Replica.restored)
+        kit.states.restored = self._restored
         kit.states.kept = partial(self._each, _Replica.advanced)
         kit.states.is_read = lambda: kit.clock.monotonic_ms() - self._read_ms < _READ_MS
 
@@ -344,6 +334,15 @@ class Runtime:
             done(error)
         else:
             active.submit(command, done)
+
+    def submit_while_loading(self, stream: str, partition: int, command: Any, done: AnswerDone) -> None:
+        """As `submit`, also while the shard makes anew what it has in memory: for the shard itself."""
+        try:
+            active = self._active(stream, partition)
+        except DuramenError as error:
+            done(error)
+        else:
+            active.submit_while_loading(command, done)
 
     def read(
         self, stream: str, partition: int, query: Callable[[Any, StateRows], object],
@@ -412,14 +411,42 @@ class Runtime:
     def _active(self, stream: str, partition: int) -> ActiveShard:
         replica = self._replicas.get((stream, partition))
         if replica is None or replica.active is None:
-            raise NotCoordinator(f"this node does not coordinate partition {partition} of {stream}")
+            why = "" if replica is None else replica.why_elsewhere()
+            raise NotCoordinator(f"this node does not coordinate partition {partition} of {stream}{why}")
         return replica.active
+
+    def check(self, stream: str, partition: int) -> None:
+        """Raise NotCoordinator, CoordinatorLoading or why a state cannot be read, unless it says what is committed."""
+        self._active(stream, partition).check_loaded()
+
+    def coordinates(self, stream: str, partition: int) -> bool:
+        """Whether a shard is loaded here."""
+        replica = self._replicas.get((stream, partition))
+        return replica is not None and replica.active is not None and replica.active.loaded
+
+    def rows(self, stream: str, partition: int) -> StateRows:
+        """The rows of a shard, as far as they are applied. Raises NotCoordinator where there are none here."""
+        replica = self._replicas.get((stream, partition))
+        if replica is None:
+            raise NotCoordinator(f"there are no rows of partition {partition} of {stream} here")
+        return replica.rows
+
+    def committed(self, stream: str, partition: int, base_offset: int, next_offset: int, batch: CommittedBatch) -> None:
+        """A batch that this node has put into the log of a shard by itself is committed."""
+        replica = self._replicas.get((stream, partition))
+        if replica is not None:
+            replica.committed(base_offset, next_offset, batch)
 
     # -- what the broker says -----------------------------------------------------------------------
 
     def _each(self, act: Callable[[_Replica], None]) -> None:
         for replica in list(self._replicas.values()):
             act(replica)
+
+    def _restored(self) -> None:
+        if self._kit.states.is_foreign and self._kit.membership.first_role is None:
+            self._kit.report("what is kept of coordinators does not fit the logs that are there: it is made anew")
+        self._each(_Replica.restored)
 
     def _look(self) -> None:
         """Streams may have been made, or be gone."""
@@ -467,9 +494,13 @@ class Runtime:
         replica = self._replicas.get((partition.stream.name, partition.index))
         if replica is None:
             return
-        replica.unlead()
+        self.unled(replica)
         if leader_epoch is not None:
             replica.lead()
+
+    def unled(self, replica: _Replica) -> None:
+        """Another node may lead a partition from here on."""
+        replica.unlead()
 
     # -- what other nodes ask -----------------------------------------------------------------------
 

@@ -3,21 +3,18 @@
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord
+from duramen.coordinators.runtime.batches import CommittedBatch
 from duramen.storage.log.log import LogKey
+from duramen.storage.scan import OnDamage
 
 __all__ = [
-    "BatchRowKind",
-    "Change",
-    "CoordinatorShard",
-    "Decision",
-    "RowKind",
-    "ShardAnswer",
-    "ShardKind",
-    "least_checkpoint_records",
-]
+    "BatchRowKind", "Change", "CoordinatorShard", "Decision", "RowKind", "ShardAnswer",
+    "ShardKind", "TransactionProducer", "least_checkpoint_records",
+]  # fmt: skip
 
 Command = TypeVar("Command")
 Command_contra = TypeVar("Command_contra", contravariant=True)
@@ -26,15 +23,25 @@ Change = tuple[bytes, bytes | None]
 """A row and its new value; None removes it."""
 
 
+class TransactionProducer(NamedTuple):
+    """Who writes records in a transaction."""
+
+    id: int
+    epoch: int
+
+
 class Decision(NamedTuple):
     """What a command comes to, and the response once it is applied.
 
     Records are (key, value), None a tombstone, of the time at which they are stored; `inputs` come behind, as they are.
+
+    With a `producer` they are a part of its open transaction, in a batch of their own.
     """
 
     records: Sequence[tuple[bytes | None, bytes | None]]
     response: object
     inputs: Sequence[BatchInput] = ()
+    producer: TransactionProducer | None = None
 
 
 class ShardAnswer(NamedTuple):
@@ -93,6 +100,8 @@ class RowKind(NamedTuple):
     """
     has_memory: bool = False
     """Whether shards keep something in memory besides rows."""
+    transactions: Callable[[Sequence[CommittedBatch], StateRows, OnDamage], Mapping[bytes, bytes | None]] | None = None
+    """In place of `changes` where records may be parts of transactions: of batches, the markers among them."""
 
 
 class BatchRowKind(NamedTuple):
@@ -129,3 +138,5 @@ class ShardKind(NamedTuple, Generic[Command]):
     cost: str = ""
     """What it means for users that a record cannot be read: words that follow those."""
     stream_kind: str = ""
+    unloaded: Callable[[int, DuramenError], None] | None = None
+    """Told that the shard of a partition takes no commands from here on, before it may be loaded again."""

@@ -1,0 +1,32 @@
+"""Where logs may be cut later than a checkpoint has what is below."""
+
+from collections import deque
+
+from duramen.base.deadlines import Alarm
+from duramen.base.ports import Clock
+
+__all__ = ["LaterCuts"]
+
+
+class LaterCuts:
+    """Offsets below which a log may be cut, each some time after it was first known: what is below is older then."""
+
+    def __init__(self, clock: Clock, alarm: Alarm) -> None:
+        self._clock = clock
+        self._alarm = alarm
+        self._known: deque[tuple[int, int]] = deque()
+        self._due = 0
+
+    def end(self) -> None:
+        """The log is gone."""
+        self._alarm.move(None)
+
+    def due(self, offset: int, step: int, keep_ms: int) -> int:
+        """Up to where a log may be cut now that may be cut up to `offset` later; steps are as large at least."""
+        now_ms = self._clock.monotonic_ms()
+        if offset >= step + (self._known[-1][1] if self._known else self._due):
+            self._known.append((now_ms, offset))
+        while self._known and self._known[0][0] + keep_ms <= now_ms:
+            self._due = self._known.popleft()[1]
+        self._alarm.move(self._known[0][0] + keep_ms if self._known else None)
+        return min(self._due, offset)

@@ -1,0 +1,132 @@
+"""The state of one log that is rows: applied in jobs, or at once where the log has all that it is made of."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFailed
+from duramen.base.ports import StateRows
+from duramen.codec.batch import DecodedRecord
+from duramen.coordinators.runtime.applying import Done
+from duramen.coordinators.runtime.batches import CommittedBatch, decoded
+from duramen.coordinators.runtime.layout import EMPTY, LogRows, StoredState
+from duramen.coordinators.runtime.rows import RowStates
+from duramen.coordinators.runtime.shard import BatchRowKind, RowKind
+from duramen.storage.log.log import Log
+from duramen.storage.scan import OnDamage
+
+__all__ = ["RowState"]
+
+
+class RowState:
+    """The state of one log, for an Applier and for the shard that leads: `leads` says whether there is one.
+
+    `tell` gets what is applied where a shard keeps something in memory of it, `changed` the keys of rows.
+    """
+
+    def __init__(
+        self, states: RowStates, kind: RowKind | BatchRowKind, log: Callable[[], Log], leads: Callable[[], bool],
+        tell: Callable[[Sequence[DecodedRecord]], None], changed: Callable[[Collection[bytes]], None] | None = None,
+        lost: OnDamage = lambda *_: None,
+    ) -> None:  # fmt: skip
+        self._states = states
+        self._lost = lost
+        self._kind = kind
+        self._whole = kind if isinstance(kind, RowKind) and not kind.is_cut else None  # of a log that has it all
+        self._log = log
+        self._leads = leads
+        self._tell = tell
+        self._changed = changed
+        self._source: object = None  # of `_found`
+        self._found: LogRows
+        self._begun = -1, -1  # the generation that was begun here last, and below which offset its log was compacted
+
+    @property
+    def available(self) -> bool:
+        """Whether the state can be used now."""
+        return self._states.available
+
+    def position(self, log: Log) -> int:
+        """The first offset that is not applied."""
+        return self._stored(log).offset
+
+    def _stored(self, log: Log) -> StoredState:
+        """How far the state is; where a log that is not cut has something that it lacks, at the beginning of that."""
+        found = self._states.stored(log, leads=self._leads())
+        if self._kind.is_cut:
+            return found
+        least = log.start_offset
+        if self._begun != (found.generation, log.cleaned_offset):
+            least = max(least, log.cleaned_offset)  # compaction may have dropped tombstones that it has not applied
+        return found if found.generation and found.offset >= least else EMPTY._replace(offset=log.start_offset)
+
+    def apply(self, log: Log, found: list[bytes], next_offset: int, done: Done) -> None:
+        """Apply batches: in a job, or at once where the log has all that they make anyway."""
+        if self._whole is not None:
+            try:
+                self.apply_at_once(log, decoded(found, self._stored(log).offset, self._lost), next_offset)
+            except DuramenError as error:
+                done(error)
+            else:
+                done(None)
+            return
+        base, cleaned_offset = self._stored(log), log.cleaned_offset
+
+        def applied(error: DuramenError | None) -> None:
+            if error is None and base.generation == 0:
+                self._begun = self._states.stored(log, leads=False).generation, cleaned_offset
+            done(error)
+
+        self._states.apply(
+            log, self._kind, base, found, next_offset, applied, self._tell if self._kind.has_memory else None,
+            self._changed,
+        )  # fmt: skip
+
+    def apply_at_once(self, log: Log, batches: Sequence[CommittedBatch], next_offset: int) -> None:
+        """Apply batches that begin at the position. Raises CoordinatorLoading where rows are damaged."""
+        base, cleaned_offset, kind = self._stored(log), log.cleaned_offset, self._whole
+        if kind is None:
+            raise CoordinatorLoading("rows whose log is cut are written before they are read")
+        found = [record for batch in batches for record in batch.records]
+
+        def make(rows: StateRows) -> Mapping[bytes, bytes | None]:
+            if kind.transactions is not None:
+                return kind.transactions(batches, rows, self._lost)
+            return kind.changes(found, rows)
+
+        try:
+            self._states.apply_at_once(log, base, next_offset, make)
+        except StorageFailed as error:
+            raise self._damaged(error) from None
+        if base.generation == 0:
+            self._begun = self._states.stored(log, leads=False).generation, cleaned_offset
+        if kind.has_memory:
+            self._tell(found)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of `key`. Raises CoordinatorLoading while rows are restored, and where they are to be."""
+        try:
+            return self._rows().get(key)
+        except StorageFailed as error:
+            raise self._damaged(error) from None
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with `first <= key < end` in order. Raises as `get` does."""
+        try:
+            yield from self._rows().scan(first, end)
+        except StorageFailed as error:
+            raise self._damaged(error) from None
+
+    def _rows(self) -> LogRows:
+        if not self._states.available:
+            raise CoordinatorLoading("the rows are being restored")
+        log = self._log()
+        source = self._states.source(log)
+        if self._source != source:
+            self._source, self._found = (
+                source,
+                self._states.rows(log, self._stored(log), at_once=self._whole is not None),
+            )
+        return self._found
+
+    def _damaged(self, error: StorageFailed) -> CoordinatorLoading:
+        self._states.restore(error, lambda: None)
+        return CoordinatorLoading(f"the rows are damaged: {error}")
