@@ -77,8 +77,7 @@ class CoordinatedWorld:
         self._actions: list[Callable[[], None]] = []
         for weight, action in (
             (40, self._commit), (30, self._transact), (25, self._step), (15, self._turn), (8, several.settle),
-            (3, self._time), (6, self._elect), (3, self._cut), (4, self._heal), (2, self._restart), (1, self._follow),
-            (1, self._flush),
+            (3, self._time), (6, self._elect), (3, self._cut), (4, self._heal), (2, self._restart), (1, self._flush),
         ):  # fmt: skip
             self._actions += [action] * weight
 
@@ -161,11 +160,8 @@ class CoordinatedWorld:
             crash = self.random.randrange(1 << 30)
             self.several.restart(node, crash=crash if crash % 3 else None)
 
-    def _follow(self) -> None:
-        self.several.broker(self._node())._offsets.follow()
-
     def _flush(self) -> None:
-        self.several.broker(self._node())._offsets.flush()
+        self.several.broker(self._node()).coordinators.states.flush(lambda: None)
 
     def _end(self) -> None:
         several = self.several

@@ -7,7 +7,7 @@ from duramen.coordinators.group.coordinator import CommitMember
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.sim.broker import CallbackResult, ManualBroker
-from duramen.sim.machine.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore
 
 SETTINGS = {"log.cleaner.backoff.ms": 1000, "offsets.topic.num.partitions": 1}
 
@@ -98,7 +98,7 @@ def test_groups_are_found_again_in_a_compacted_log_of_offsets() -> None:
     for lost in (False, True):
         if lost:
             hand.stop()
-            hand.views = MemoryViewStore()
+            hand.rows = MemoryStateStore()
             hand.start()
         else:
             hand.crash(3)

@@ -12,7 +12,7 @@ import duramen
 from duramen.codec.batch import BatchInput, encode
 from duramen.node.process import NodeProcess
 from duramen.sim.broker import CallbackResult, ManualBroker
-from duramen.sim.machine.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore
 from tests.golden.make import ARCHIVE, CONTENT, GROUP, content, text
 
 GOLDEN = Path(__file__).parent
@@ -33,7 +33,7 @@ def without_takeovers(of: dict[str, Any]) -> dict[str, Any]:
 def opened(release: str) -> ManualBroker:
     hand = ManualBroker()
     hand.stop()
-    hand.files, hand.views = type(hand.files)(), MemoryViewStore()
+    hand.files, hand.rows = type(hand.files)(), MemoryStateStore()
     with tarfile.open(GOLDEN / release / ARCHIVE) as archive:
         for member in archive.getmembers():
             data = archive.extractfile(member)

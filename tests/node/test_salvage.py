@@ -22,7 +22,7 @@ from duramen.node.salvage import Partial, Salvaged, SalvagedEnd, salvage
 from duramen.raft.epochs import EpochEnd
 from duramen.raft.voters import NO_VOTERS
 from duramen.sim.broker import ManualBroker
-from duramen.sim.machine.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore
 from duramen.storage.directory import read_directory_id
 from duramen.storage.salvage.reader import read_leftovers
 
@@ -43,7 +43,7 @@ def served(directory: Path) -> dict[str, Any]:
     """What a node that starts on the directory serves of each partition."""
     hand = ManualBroker()
     hand.stop()
-    hand.files, hand.views = type(hand.files)(), MemoryViewStore()
+    hand.files, hand.rows = type(hand.files)(), MemoryStateStore()
     for path in directory.rglob("*"):
         if path.is_file() and path.name != "lock":
             name = str(path.relative_to(directory))

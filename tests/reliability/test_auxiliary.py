@@ -1,4 +1,4 @@
-"""What is beside the records: checkpoints, takeover tables, views. Each is made anew from what it was derived from."""
+"""What is beside the records: checkpoints, takeover tables, rows. Each is made anew from what it was derived from."""
 
 import copy
 import random
@@ -88,7 +88,7 @@ def test_epochs_and_first_offsets_come_from_the_batches_and_leaders_from_the_met
         hand.advance(61_000)
 
 
-# -- views in memory ----------------------------------------------------------------------------------
+# -- rows in memory -----------------------------------------------------------------------------------
 
 
 def _committing(hand: ManualBroker, last: int) -> None:
@@ -114,32 +114,32 @@ def _committed(hand: ManualBroker) -> dict[tuple[str, str, int], int]:
     }
 
 
-def test_a_view_that_is_lost_is_rebuilt_to_the_same_content() -> None:
+def test_rows_that_are_lost_are_rebuilt_to_the_same_content() -> None:
     hand = ManualBroker()
     _committing(hand, 20)
     expected = _committed(hand)
     assert expected["b", "t", 1] == 21
     hand.stop()
-    hand.views.clear()
+    hand.rows.clear()
     hand.start()
     assert _committed(hand) == expected
 
 
-def test_a_view_that_is_behind_is_brought_to_the_same_content() -> None:
+def test_rows_that_are_behind_are_brought_to_the_same_content() -> None:
     for seed in range(20):
         hand = ManualBroker()
         _committing(hand, 10)
-        hand.views.flush()
+        hand.rows.flush()
         _committing(hand, 10)
         expected = _committed(hand)
         hand.files.locks.clear()
-        hand.views.crash(random.Random(seed))
+        hand.rows.crash(random.Random(seed))
         hand.files.end_process()
         hand.start()
         assert _committed(hand) == expected
 
 
-def test_a_view_that_is_ahead_of_its_log_is_discarded() -> None:
+def test_rows_that_are_ahead_of_their_log_are_discarded() -> None:
     hand = ManualBroker()
     _committing(hand, 5)
     expected = _committed(hand)
@@ -149,7 +149,7 @@ def test_a_view_that_is_ahead_of_its_log_is_discarded() -> None:
     _committing(hand, 9)
     assert _committed(hand) != expected
     hand.stop()
-    hand.files = backup  # the directory is put back, its views are not
+    hand.files = backup  # the directory is put back, its rows are not
     hand.reports.clear()
     hand.start()
     assert any("does not fit" in report for report in hand.reports)
@@ -161,8 +161,8 @@ def test_a_view_that_is_ahead_of_its_log_is_discarded() -> None:
 Spoil = Callable[[Path], None]
 
 
-def _largest(views: Path, suffix: str) -> Path:
-    return max(views.glob(f"*{suffix}*"), key=lambda path: path.stat().st_size)
+def _largest(rows: Path, suffix: str) -> Path:
+    return max(rows.glob(f"*{suffix}*"), key=lambda path: path.stat().st_size)
 
 
 def _flip(path: Path) -> None:
@@ -173,9 +173,9 @@ def _flip(path: Path) -> None:
 
 _SPOILT: dict[str, Spoil] = {
     "all of it removed": shutil.rmtree,
-    "a table flipped": lambda views: _flip(_largest(views, ".sst")),
-    "its manifest flipped": lambda views: _flip(_largest(views, "MANIFEST")),
-    "CURRENT removed": lambda views: (views / "CURRENT").unlink(),
+    "a table flipped": lambda rows: _flip(_largest(rows, ".sst")),
+    "its manifest flipped": lambda rows: _flip(_largest(rows, "MANIFEST")),
+    "CURRENT removed": lambda rows: (rows / "CURRENT").unlink(),
 }
 
 
@@ -195,7 +195,7 @@ def _read_committed(address: str, group: str) -> int:
 @pytest.mark.long
 def test_damaged_files_of_rocksdb_are_rebuilt_to_the_same_content(new_node: Callable[..., NodeProcess]) -> None:
     node = new_node().start()
-    views = node.data_dir / "views"
+    rows = node.data_dir / "coordinators" / "rows"
     CONFLUENT.produce(node.kafka, "viewed", [Record(b"%d" % number) for number in range(100)])
     for group in range(12):
         _commit(node.kafka, f"group-{group}" + "." * 200, group)
@@ -203,8 +203,8 @@ def test_damaged_files_of_rocksdb_are_rebuilt_to_the_same_content(new_node: Call
     for at, (how, spoil) in enumerate(_SPOILT.items()):
         assert node.stop() == 0
         if behind is None:
-            behind = shutil.copytree(views, node.data_dir.parent / "behind")
-        spoil(views)
+            behind = shutil.copytree(rows, node.data_dir.parent / "behind")
+        spoil(rows)
         node.restart()
         for group in (0, 7, 11):
             assert _read_committed(node.kafka, f"group-{group}" + "." * 200) == group, how
@@ -212,9 +212,9 @@ def test_damaged_files_of_rocksdb_are_rebuilt_to_the_same_content(new_node: Call
         _commit(node.kafka, "last", at)
     # Behind: an older copy of it. Ahead: the newest one, where nothing of what was committed since is in the log.
     assert node.stop() == 0
-    ahead = shutil.copytree(views, node.data_dir.parent / "ahead")
-    shutil.rmtree(views)
-    shutil.copytree(behind or ahead, views)
+    ahead = shutil.copytree(rows, node.data_dir.parent / "ahead")
+    shutil.rmtree(rows)
+    shutil.copytree(behind or ahead, rows)
     node.restart()
     assert _read_committed(node.kafka, "last") == len(_SPOILT) - 1
     node.kill()
@@ -222,8 +222,8 @@ def test_damaged_files_of_rocksdb_are_rebuilt_to_the_same_content(new_node: Call
     CONFLUENT.produce(other.kafka, "viewed", [Record(b"x")])
     _commit(other.kafka, "last", 0)
     assert other.stop() == 0
-    shutil.rmtree(other.data_dir / "views")
-    shutil.copytree(ahead, other.data_dir / "views")
+    shutil.rmtree(other.data_dir / "coordinators" / "rows")
+    shutil.copytree(ahead, other.data_dir / "coordinators" / "rows")
     other.restart()
     assert _read_committed(other.kafka, "last") == 0
     assert _read_committed(other.kafka, "group-7" + "." * 200) == -1001

@@ -16,7 +16,10 @@ class Creating:
     def __init__(self) -> None:
         self.asked: list[Done] = []
         self.keeper = SimpleNamespace(ready=False)
-        self.streams = InternalStreams(self._create, Settings(BROKER), *[self.keeper] * 4)
+        keeper = self.keeper
+        self.streams = InternalStreams(
+            self._create, Settings(BROKER), keeper, keeper, keeper, keeper, lambda _, done: done(None)
+        )
 
     def _create(self, wish: Definition, done: Done, *, idempotent: bool) -> None:
         assert idempotent

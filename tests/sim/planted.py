@@ -5,7 +5,7 @@ with the same parameters: where it has changed, planting fails, and whoever chan
 """
 
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from duramen.broker.views import files as view_files
 from duramen.broker.views.running import RunningView
 from duramen.codec.batch import Header
 from duramen.codec.batch_filter import RecordSpan
+from duramen.coordinators.runtime.write_behind import WriteBehind
 from duramen.keyed import checkpoint as view_checkpoint
 from duramen.keyed.checkpoint import LogPositions, ViewCheckpoint
 from duramen.keyed.dropping import Dropping
@@ -43,7 +44,6 @@ from duramen.storage.recovery.plan import FileScan, RecoveryVerdict
 from duramen.storage.recovery.recovery import Recovered
 from duramen.storage.recovery.replay import Replay
 from duramen.storage.recovery.trim import Trimming
-from duramen.storage.view.view import Change, View
 from duramen.storage.wal import frames, wal
 from duramen.storage.wal.frames import Frame
 from duramen.storage.wal.wal import Synced, Wal
@@ -321,11 +321,11 @@ def _as_port(behind: Any) -> Any:
 
 
 def _position_first(right: Original) -> Original:
-    def apply(self: View, log: Log, next_offset: int, changes: Sequence[Change]) -> None:
-        right(self, log, next_offset, ())
-        right(self, log, next_offset, changes)
+    def put(self: WriteBehind, changes: Mapping[bytes, bytes | None]) -> None:
+        right(self, {key: value for key, value in changes.items() if key[:1] == b"\0"})
+        right(self, changes)
 
-    return apply
+    return put
 
 
 # -- transactions -----------------------------------------------------------------------------------
@@ -534,7 +534,7 @@ BUGS: Final = (
     Bug(
         "position-before-rows",
         "advance a view's position before its rows",
-        (Place(View, "apply", _position_first),),
+        (Place(WriteBehind, "put", _position_first),),
         "two batches where there is one: the position, then the rows",
     ),
     Bug(

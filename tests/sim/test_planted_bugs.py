@@ -7,6 +7,8 @@ import errno
 import os
 import random
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import pytest
 from tests.sim.planted import BUGS, Bug, Place, planted
@@ -15,12 +17,15 @@ from tests.sim.view_stories import VIEW_STORIES
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import TRANSACTIONAL, BatchInput, check, encode, header
 from duramen.codec.markers import encode_marker
+from duramen.coordinators.runtime.layout import EMPTY, LogRows, stored_of
+from duramen.coordinators.runtime.rows import RowStates
 from duramen.sim.machine.clock import ManualWorker
 from duramen.sim.machine.store import SMALL, AppendOutcome, StoreOnDoubles, expected_values
-from duramen.sim.machine.views import MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore
 from duramen.storage.log.log import Log, LogConfig
 from duramen.storage.planning.compaction import CompactionConfig
-from duramen.storage.view.view import View
+
+T = TypeVar("T")
 
 Story = Callable[[], None]
 
@@ -197,18 +202,25 @@ def power_goes_after_a_compaction() -> None:
     assert doubles.values(doubles.log(), newest)[-7:] == [b"%d" % number * 200 for number in range(13, 20)]
 
 
-def power_goes_between_two_batches_of_a_view() -> None:
+def power_goes_between_two_batches_of_rows() -> None:
     doubles = StoreOnDoubles()
     append = doubles.append(doubles.log(), b"first")
     doubles.settle()
     for jobs in range(3):
-        worker, rows = ManualWorker(), MemoryViewStore()
-        View(rows, worker).apply(doubles.log(), 1, [(b"\1row", b"first")])
+        worker, rows, log = ManualWorker(), MemoryStateStore(), doubles.log()
+        states = RowStates(partial(_itself, rows), worker, lambda _: None, 100, partial(_itself, [log]))
+        states.open()
+        worker.settle()
+        states.apply_at_once(log, EMPTY, 1, lambda _: {b"row": b"first"})
         for _ in range(jobs):
             worker.step("disk")
-        view = View(rows, ManualWorker())
         assert append.acknowledged
-        assert (view.get(b"\1row") is not None) == (view.position(doubles.log()) == 1)
+        stored = stored_of(rows, log.id)
+        assert (LogRows(rows, log.id, stored.generation).get(b"row") is not None) == (stored.offset == 1)
+
+
+def _itself(value: T) -> T:
+    return value
 
 
 def a_write_is_short() -> None:
@@ -281,7 +293,7 @@ STORIES: dict[str, Story] = {
     "replay-truncated": power_goes_after_a_cut,
     "replay-deleted": power_goes_after_a_deletion,
     "swap-unsynced": power_goes_after_a_compaction,
-    "position-before-rows": power_goes_between_two_batches_of_a_view,
+    "position-before-rows": power_goes_between_two_batches_of_rows,
     "ignore-short-write": a_write_is_short,
     "forget-open-transactions": the_node_starts_again_in_a_transaction,
     "drop-aborted": the_node_starts_again_after_an_abort,

@@ -79,15 +79,6 @@ class RocksViewStore:
         """Remove a view that cannot be opened."""
         shutil.rmtree(path, ignore_errors=True)
 
-    def problem(self) -> str:
-        """What is damaged in it, all of it read; empty where nothing is. Not every damage shows when it is opened."""
-        try:
-            for _ in self._read(self._cursor(b"", ReadOptions())):
-                pass
-        except StorageFailed as error:
-            return str(error)
-        return ""
-
     def _damaged(self, error: Exception) -> StorageFailed:
         # The binding raises Exception itself.
         return StorageFailed(f"the view in {self._path} is damaged: {error}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import StorageFailed, StorageFull
+from duramen.base.errors import StorageFull
 from duramen.base.ids import shown_cluster_id
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
@@ -30,7 +30,6 @@ from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.descriptors import Descriptors, allow_descriptors
 from duramen.host.files import HostFileSystem
 from duramen.host.memory import return_large_blocks
-from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
 from duramen.node.addresses import Address, bind_all, listen_all, parse_address
 from duramen.node.banner import banner
@@ -68,6 +67,7 @@ _WAL_FILES: Final = 4  # at least so many: while some are copied into segments, 
 _SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
 _ADDRESSES: Final = "addresses.json"
 _RUN: Final = "run"
+_OLD_VIEWS: Final = "views"  # of versions before: what coordinators keep is made anew from their logs
 _ELECTION_MS: Final = 3_000  # no controller for as long is no election any more
 _KAFKA: Final = ("Kafka", "--kafka-listen")
 _HTTP: Final = ("HTTP", "--http-listen")
@@ -109,7 +109,6 @@ class NodeAssembly:
         self._worker: HostWorker | None = None
         self._directory: DataDirectory | None = None
         self._recovery: asyncio.Future[Recovered] | None = None
-        self._views: RocksViewStore | None = None
         self._broker: Broker | None = None
         self._kafka: KafkaDoor | None = None
         self._http: HttpSide | None = None
@@ -290,9 +289,9 @@ class NodeAssembly:
         return parse_address("kafka.advertise", text) if text else _address(listener)
 
     def _make_broker(self, store: Store, directory: DataDirectory, membership: "ClusterMember | None") -> Broker:
-        self._views = _open_views(str(self.data_dir / "views"))
+        shutil.rmtree(self.data_dir / _OLD_VIEWS, ignore_errors=True)
         self._rows = CoordinatorRows(self.data_dir, _report)
-        ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._views, self._rows.open)
+        ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._rows.open)
         return Broker(
             ports, self._deadlines, store, self.settings, self._metrics,
             directory_id=str(directory.id), report=_report, membership=membership, kinds=self._kinds,
@@ -364,8 +363,6 @@ class NodeAssembly:
             await self._http.stop()
         if self._worker is not None:
             self._worker.stop()
-        if self._views is not None:
-            self._views.close()
         if self._rows is not None:
             self._rows.close()
         if self._recovery is not None:
@@ -420,17 +417,3 @@ def _quorum_problem(membership: "ClusterMember") -> str:
 
 def _report(message: str) -> None:
     _log.warning("%s", message)
-
-
-def _open_views(path: str) -> RocksViewStore:
-    try:
-        views = RocksViewStore(path)
-    except StorageFailed as error:
-        _log.warning("%s; all of it is derived anew", error)
-        RocksViewStore.destroy(path)
-        return RocksViewStore(path)
-    problem = views.problem()
-    if problem:
-        _log.warning("%s; all of it is derived anew", problem)
-        views.clear()
-    return views

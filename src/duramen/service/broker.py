@@ -15,7 +15,7 @@ from duramen.base.errors import ConfigInvalid, DuramenError, StorageFailed, Stre
 from duramen.base.ids import METADATA_STREAM_ID, Position, StreamId
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Buffer, Clock, Randomness, StateStore, ViewStore, Worker
+from duramen.base.ports import Buffer, Clock, Randomness, StateStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.changes import settled
 from duramen.broker.control.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
@@ -77,7 +77,6 @@ from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
 from duramen.storage.log.refused_batches import Refusals
 from duramen.storage.store import Store
-from duramen.storage.view.view import View
 
 __all__ = ["Broker", "Ports"]
 
@@ -87,9 +86,7 @@ Assignment = tuple[tuple[int, ...], ...]
 
 _PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
 _PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
-_FOLLOW_MS: Final = 5_000  # so old what other coordinators have stored is at most where this node takes their place
 _VIEW_LIMITS: Final = ViewLimits()
-_OLD_SHARE_ROWS: Final = (b"\x10", b"\x11")
 
 
 class Ports(NamedTuple):
@@ -98,7 +95,6 @@ class Ports(NamedTuple):
     worker: Worker
     clock: Clock
     randomness: Randomness
-    views: ViewStore
     open_rows: Callable[[], StateStore]
     """Blocking: opens the rows of coordinators, once there are any. Raises StorageFailed."""
 
@@ -129,7 +125,7 @@ class Broker:
         `when_led`, called as `led` is, and to `when_happened`, called with each event behind its effect, or with None
         where all of the metadata may be another.
         """
-        self._clock, self._views = ports.clock, ports.views
+        self._clock = ports.clock
         self._randomness = ports.randomness
         self._deadlines = deadlines
         self._report = report
@@ -148,10 +144,15 @@ class Broker:
         self.fetches = FetchCoordinator(store, ports.clock, deadlines, metrics, self.membership.preferred_replica)
         self.group_configs = GroupConfigs(settings, self.membership)
         alone = self.membership.first_role is None
-        self._offsets = GroupOffsets(store, View(ports.views, ports.worker), ports.clock, report, alone=alone)
+        wires = wires_by(lambda: self.metadata_state)
+        self.caller = Caller(self.node_id, self.membership, wires, RpcServer(wires), ports.clock, deadlines)
+        self._offsets = GroupOffsets(store, lambda: self.coordinators, ports.clock, alone=alone)
+        self.coordinators = self._runtime(
+            ports, (self._offsets.kind, self._shares(), LEASES, queue_kind(), *kinds)
+        )  # fmt: skip
         self.groups = Coordinator(
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
-            metrics, report,
+            metrics, report, alone=alone,
         )  # fmt: skip
         self.leases = SnapshotLeases(self.streams, ports.clock)
         self.views = KeyedViews(
@@ -160,12 +161,10 @@ class Broker:
         )  # fmt: skip
         self._transaction_log = TransactionLog(store, ports.clock)
         self.internal_streams = InternalStreams(
-            self.create_stream, settings, self._offsets, self._transaction_log, StateStream(self.streams), self.leases
-        )
+            self.create_stream, settings, self._offsets, self._transaction_log, StateStream(self.streams), self.leases,
+            self.coordinators.when_loaded if alone else lambda _, done: done(None),
+        )  # fmt: skip
         metrics.most_series = settings.integer("metrics.partitions.max")
-        wires = wires_by(lambda: self.metadata_state)
-        self.caller = Caller(self.node_id, self.membership, wires, RpcServer(wires), ports.clock, deadlines)
-        self.coordinators = self._runtime(ports, (self._shares(), LEASES, queue_kind(), *kinds))
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
@@ -225,7 +224,6 @@ class Broker:
 
     def start(self, done: Done) -> None:
         """Take in the metadata and the groups; then `done(None)`, and requests may come."""
-        self._remove_old_rows()
         self.membership.start(self, lambda error: self._metadata_ready(error, done))
 
     def _metadata_ready(self, error: DuramenError | None, done: Done) -> None:
@@ -238,13 +236,10 @@ class Broker:
             for log in self.store.each_log():
                 self.store.bound_forgotten(log, self.metadata_state.highest_producer_id)
         self.gaps.measure()
-        self._offsets.recover(lambda failure: self._offsets_ready(failure, done))
-
-    def _remove_old_rows(self) -> None:
-        """Rows of share groups were beside those of offsets once; they are made of the log again."""
-        old = [row for row, _ in self._views.scan(*_OLD_SHARE_ROWS)]
-        if old:
-            self._views.write((), old)
+        if self.membership.first_role is None:
+            self.coordinators.when_loaded(OFFSETS_STREAM, lambda failure: self._offsets_ready(failure, done))
+        else:
+            self._offsets_ready(None, done)
 
     def _remove_orphans(self) -> None:
         # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
@@ -278,8 +273,6 @@ class Broker:
             return
         # As late as can be: members have a whole session from here on, and no requests of theirs may come before.
         self.groups.restore()
-        if self.membership.first_role is not None:
-            self._repeat(_FOLLOW_MS, self._offsets.follow)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
@@ -316,7 +309,7 @@ class Broker:
         now_ms = self._clock.wall_ms()
         self.store.enforce_retention(now_ms)
         self.store.expire_producers(now_ms - self.settings.integer("producer.id.expiration.ms"))
-        self._offsets.flush()
+        self.coordinators.states.flush(lambda: None)
 
     def stop(self, done: Callable[[OSError | None], None]) -> None:
         """Take no more work, finish what was taken, and leave the directory clean."""
@@ -324,7 +317,7 @@ class Broker:
         self.membership.stop()
         self.groups.stop()
         self.transactions.stop()
-        self.views.stop(lambda: self._offsets.flush(lambda _: self.store.stop(done)))
+        self.views.stop(lambda: self.coordinators.states.flush(lambda: self.store.stop(done)))
 
     @property
     def metadata_state(self) -> ControllerState:
@@ -400,7 +393,6 @@ class Broker:
         partition = stream.partition(place.partition)
         if leader_epoch is not None:
             self.store.bound_forgotten(partition.log, self.metadata_state.highest_producer_id)
-        self._offsets.led(partition, leads=leader_epoch is not None)
         self.coordinators.led(partition, leader_epoch)
         self.sharing.led(partition)
         if stream.name == TRANSACTIONS_STREAM:

@@ -34,15 +34,19 @@ class InternalStreams:
 
     def __init__(
         self, create: _Create, settings: Settings, offsets: _Keeper, transactions: _Keeper, shares: _Keeper,
-        leases: _Keeper,
+        leases: _Keeper, when_loaded: Callable[[str, Done], None],
     ) -> None:  # fmt: skip
-        """What keeps offsets, transactions, the state of share groups and leases says when it is `ready`."""
+        """What keeps offsets, transactions, the state of share groups and leases says when it is `ready`.
+
+        `when_loaded` says when what is in a stream can be used here.
+        """
         self._create = create
         self._settings = settings
         self._offsets = offsets
         self._transactions = transactions
         self._shares = shares
         self._leases = leases
+        self._when_loaded = when_loaded
         self._waiting: dict[str, deque[Done]] = {}  # for the streams that are being made
 
     def ensure_offsets(self, done: Done) -> None:
@@ -93,6 +97,12 @@ class InternalStreams:
             self._create(wish, partial(self._made, name), idempotent=True)
 
     def _made(self, name: str, error: DuramenError | None) -> None:
+        if error is None:
+            self._when_loaded(name, partial(self._loaded, name))
+        else:
+            self._loaded(name, error)
+
+    def _loaded(self, name: str, error: DuramenError | None) -> None:
         waiting = self._waiting[name]
         while waiting:
             waiting.popleft()(error)

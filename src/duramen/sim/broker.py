@@ -22,7 +22,7 @@ from duramen.metadata.decisions import Definition
 from duramen.service.broker import Broker, Ports
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
-from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore
 from duramen.storage.directory import DataDirectory, open_directory
 from duramen.storage.recovery.recovery import recover
 from duramen.storage.scan import read_slice
@@ -91,7 +91,6 @@ class ManualBroker:
         self._kinds = kinds
         self.settings = Settings(BROKER, options={"group.initial.rebalance.delay.ms": 0, **(settings or {})})
         self.files = MemoryFileSystem()
-        self.views = MemoryViewStore()
         self.rows = MemoryStateStore()
         self.clock = ManualClock()
         self.randomness = SeededRandomness(seed)
@@ -106,7 +105,7 @@ class ManualBroker:
         self.metrics = Metrics()
         directory = open_directory(self.files, self.randomness, "memory")
         self.store = self._open_store(directory)
-        ports = Ports(self.worker, self.clock, self.randomness, self.views, lambda: self.rows)
+        ports = Ports(self.worker, self.clock, self.randomness, lambda: self.rows)
         self.broker = Broker(
             ports, self.deadlines, self.store, self.settings, self.metrics,
             directory_id=str(directory.id), report=self.reports.append,
@@ -144,7 +143,6 @@ class ManualBroker:
     def crash(self, seed: int | None = None) -> None:
         """Cut the power and start again: of what was not synced nothing is left, or what `seed` draws."""
         self.files.crash(None if seed is None else random.Random(seed))
-        self.views.crash(random.Random(seed))
         self.rows.crash(random.Random(seed))
         self.start()
 

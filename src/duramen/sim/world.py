@@ -31,7 +31,7 @@ from duramen.sim.machine.scheduler import SeededWorker, VirtualClock
 from duramen.sim.machine.stages import STAGES, VIEW
 from duramen.sim.machine.trace import BrokenPromise, Trace
 from duramen.sim.machine.view_damage import ViewDamage
-from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore
 from duramen.storage.directory import open_directory
 from duramen.storage.log.log import Log, log_directory
 from duramen.storage.recovery.recovery import recover
@@ -85,7 +85,6 @@ class NodeWorld:
         self.clock = VirtualClock()
         self.trace = Trace(self.clock, write)
         self.disk = MemoryFileSystem()
-        self.views = MemoryViewStore()
         self.rows = MemoryStateStore()
         keyed = random.Random(f"{seed}/keyed")
         self.keyed = keyed.random() < _KEYED
@@ -171,7 +170,6 @@ class NodeWorld:
         self.trace("the process ends by a %s", end)
         if end == "power loss":
             self.disk.crash(self._schedule)
-            self.views.crash(self._schedule)
             self.rows.crash(self._schedule)
         else:
             self.disk.end_process()
@@ -299,7 +297,7 @@ class NodeWorld:
         except (AssertionError, ValueError, LookupError, TypeError, StopIteration) as error:
             raise self._unexpected(error) from error
         self._found = {log.key: facts(log) for log in store.each_log()}
-        ports = Ports(self.worker, self.clock, self._randomness, self.views, lambda: self.rows)
+        ports = Ports(self.worker, self.clock, self._randomness, lambda: self.rows)
         broker = Broker(
             ports, self.worker.deadlines, store, _SETTINGS, metrics, directory_id=str(directory.id),
             report=self._report, view_limits=self._view_limits,

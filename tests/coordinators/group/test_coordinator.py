@@ -183,6 +183,31 @@ def test_a_commit_that_cannot_be_stored_is_told(groups: ManualBroker) -> None:
     assert committed(groups, "g") == {}
 
 
+def test_commits_of_a_group_share_a_sync(groups: ManualBroker) -> None:
+    synced: list[str] = []
+
+    def count(call: str, path: str, size: int) -> int:
+        synced.extend([path] if call == "sync" and path.startswith("wal/") else [])
+        return size
+
+    groups.files.interfere = count
+    answers = [commit(groups, "g", SIMPLE, offset) for offset in range(20)]
+    groups.settle()
+    assert [answer.value for answer in answers] == [[None]] * 20
+    assert len(synced) == 1
+    assert committed(groups, "g") == {("a", 0): 19}
+
+
+def test_a_commit_is_answered_without_waiting_for_the_rows_to_be_written(groups: ManualBroker) -> None:
+    answer = commit(groups, "g", SIMPLE, 5)
+    while not answer.there:
+        groups.worker.run_soon()
+        groups.worker.step("sync")
+    assert answer.value == [None]
+    assert groups.worker.jobs["rows"], "they are written later"
+    assert committed(groups, "g") == {("a", 0): 5}
+
+
 @pytest.mark.parametrize("how", ["restart", "crash"])
 @pytest.mark.parametrize("seed", range(5))
 def test_commits_and_groups_survive(groups: ManualBroker, how: str, seed: int) -> None:
@@ -195,7 +220,7 @@ def test_commits_and_groups_survive(groups: ManualBroker, how: str, seed: int) -
         if number % 4 == 0:
             groups.settle()
         if number == 20:
-            groups.broker._offsets.flush()
+            groups.broker.coordinators.states.flush(lambda: None)
     groups.settle()
     if how == "restart":
         groups.restart()
@@ -225,7 +250,7 @@ def test_damage_to_the_stream_of_offsets_loses_what_it_hits_and_nothing_else(gro
     groups.stop()
     index, log = offsets_log(groups, "g")
     groups.files.corrupt(log.active.path + ".log", log.active.size * 3 // 5)  # the commit of 3
-    groups.views.clear()
+    groups.rows.clear()
     groups.start()
     assert committed(groups, "whole") == {("a", 0): 4}
     assert committed(groups, "g") == {("a", 0): 2, ("b", 0): 7, ("b", 1): 7, ("b", 2): 7}
@@ -278,7 +303,7 @@ def test_a_view_that_does_not_fit_its_log_is_derived_anew(groups: ManualBroker) 
     other.broker.internal_streams.ensure_offsets(ready)
     other.settle()
     other.stop()
-    other.views = groups.views
+    other.rows = groups.rows
     other.start()
     assert any("does not fit" in report for report in other.reports)
     assert committed(other, "g") == {}

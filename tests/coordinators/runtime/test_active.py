@@ -55,7 +55,7 @@ class Sum:
 
     def decide(self, command: int | tuple[str, ...], rows: StateRows, now_ms: int) -> Decision:
         del rows, now_ms
-        return Decision([(None, str(command).encode())], command, self.producer)
+        return Decision([(None, str(command).encode())], command, producer=self.producer)
 
     def apply(self, record: DecodedRecord) -> None:
         pass

@@ -139,16 +139,16 @@ class SharingMachine(RuleBasedStateMachine):
                 if self.most[offset] >= MOST_DELIVERIES:
                     self.over.add(offset)
 
-    @rule(clean=st.booleans(), seed=st.integers(0, 99), views=st.booleans())
-    def the_node_comes_back(self, clean: bool, seed: int, views: bool) -> None:
+    @rule(clean=st.booleans(), seed=st.integers(0, 99), rows=st.booleans())
+    def the_node_comes_back(self, clean: bool, seed: int, rows: bool) -> None:
         hand = self.shares.hand
         if clean:
             hand.restart()
         else:
             hand.crash(seed)
-        if views:
+        if rows:
             hand.stop()
-            hand.views.clear()
+            hand.rows.clear()
             hand.start()
         self.held = {}
 

@@ -379,19 +379,6 @@ def test_the_state_is_stored_as_a_whole_from_time_to_time_and_the_log_is_cut_bel
     assert after.start_offset == before.start_offset
 
 
-def test_rows_that_were_beside_those_of_offsets_are_made_anew_from_the_log() -> None:
-    shares = Shares()
-    shares.write(b"a", b"b")
-    shares.take("m")
-    shares.say("m", (0, 0, ACCEPT))
-    shares.hand.stop()
-    shares.hand.rows = MemoryStateStore()
-    shares.hand.views.write([(b"\x10\x00position", b"p"), (b"\x10\x02row", b"r")], [])
-    shares.hand.start()
-    assert shares.take("n") == [Acquired(1, 1, 1)]
-    assert not list(shares.hand.views.scan(b"\x10", b"\x11"))
-
-
 def test_a_group_that_was_deleted_does_not_come_back_when_the_rows_fall_back() -> None:
     shares = Shares()
     shares.write(b"a")

@@ -20,7 +20,7 @@ from duramen.service.admission import Service
 from duramen.service.broker import Broker, Ports
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
-from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore
 from duramen.storage.directory import open_directory
 from duramen.storage.recovery.recovery import recover
 from duramen.storage.scan import scan_log
@@ -50,7 +50,7 @@ class Place:
             node_id=1, limits=_LIMITS,
         )  # fmt: skip
         self.broker = Broker(
-            Ports(self.worker, self.clock, randomness, MemoryViewStore(), MemoryStateStore),
+            Ports(self.worker, self.clock, randomness, MemoryStateStore),
             self.deadlines, store, Settings(BROKER), self.metrics, directory_id="d", report=print,
         )  # fmt: skip
         self.wait(self.broker.start)

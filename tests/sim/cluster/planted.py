@@ -23,7 +23,7 @@ from duramen.controller.admin.replica_survey import Survey
 from duramen.controller.membership.lifecycle import Lifecycle
 from duramen.controller.membership.member import ClusterMember
 from duramen.coordinators.group.classic import ClassicGroups
-from duramen.coordinators.led_partitions import Coordinated
+from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.transaction.cluster.participant import Participant
 from duramen.coordinators.transaction.cluster.requests import WriteMarkers
 from duramen.coordinators.transaction.cluster.verification import TransactionVerification
@@ -177,11 +177,11 @@ def _serve_alone(_: Original) -> Original:
 
 
 def _coordinate_alone(right: Original) -> Original:
-    def check(self: Coordinated, partition: Partition, what: str) -> None:
-        if not self.coordinates(partition):
-            right(self, partition, what)
+    def _check_leads(self: ActiveShard) -> None:
+        if self._over is not None:
+            right(self)
 
-    return check
+    return _check_leads
 
 
 def _never_yield(right: Original) -> Original:
@@ -316,7 +316,7 @@ BUGS: Final = (
     Bug(
         "coordinate-alone",
         "",
-        (Place(Coordinated, "check", _coordinate_alone),),
+        (Place(ActiveShard, "_check_leads", _coordinate_alone),),
         "go on coordinating groups as a leader that is cut off",
     ),
     Bug("never-yield", "", (Place(PartitionLeaderRole, "_measure", _never_yield),), "lead on with a disk that is slow"),

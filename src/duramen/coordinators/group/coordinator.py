@@ -76,6 +76,8 @@ class Coordinator:
         configs: Callable[[str], Mapping[str, str]],
         metrics: Metrics,
         report: Callable[[str], None],
+        *,
+        alone: bool,
     ) -> None:
         """`configs` gives the configs that a group has of its own.
 
@@ -96,6 +98,7 @@ class Coordinator:
         self.kinds.add(self.classic)
         self.kinds.add(self.consumer)
         offsets.groups = self
+        self._restored = not alone
         self._stopping = False
         self._gauges = {
             (state.value, kind.value): metrics.counter("duramen_groups", state.value, kind.value)
@@ -266,6 +269,10 @@ class Coordinator:
         """Whether a transaction that is still open commits an offset for the partition."""
         return self._offsets.unstable(key)
 
+    def unstable_of(self, group_id: str) -> frozenset[OffsetKey]:
+        """Of what transactions that are still open commit offsets in a group."""
+        return self._offsets.unstable_of(group_id)
+
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""
         self.check_coordinated(group_id)
@@ -279,7 +286,7 @@ class Coordinator:
 
     def all_committed(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
         """Every offset that a group has committed."""
-        return self._offsets.of_group(group_id)
+        return self._offsets.of_group(group_id) if self._offsets.coordinates(group_id) else iter(())
 
     def delete_offsets(
         self,
@@ -414,20 +421,24 @@ class Coordinator:
 
     def restore(self) -> None:
         """After the start of a node that is alone: take in the groups that have members."""
+        self._restored = True
         for _ in self.restore_some(None):
             pass
 
     def restore_some(self, index: int | None) -> Iterator[None]:
         """Take in the groups that have members, so that those that are gone are noticed, step by step.
 
+        Not before `restore` where the node is alone.
+
         Only those of a partition of the stream of offsets, None: all. Offsets of topics that do not exist go: a crash
         may have come between a topic's deletion and theirs.
         """
-        for groups in self.kinds:
+        for groups in self.kinds if self._restored else ():
             for at, _ in enumerate(groups.restore(index), 1):
                 if not at % _RESTORED_AT_ONCE:
                     yield
-        yield from self._forget_topics(lambda topic: self._streams.find(topic) is None, index)
+        if self._restored:
+            yield from self._forget_topics(lambda topic: self._streams.find(topic) is None, index)
 
     def let_go(self, index: int, error: DuramenError) -> None:
         """The groups of a partition of the stream of offsets are coordinated elsewhere: who waits is told `error`."""

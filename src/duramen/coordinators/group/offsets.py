@@ -1,92 +1,102 @@
-"""Consumer offsets and groups as they are kept: records in `__consumer_offsets`, applied to a view once committed."""
+"""Consumer offsets and groups as they are kept: stored and read through the coordinator runtime."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
 
-from duramen.base.errors import (
-    BatchCorrupt,
-    CoordinatorLoading,
-    DuramenError,
-    NotCoordinator,
-)
+from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError, NotCoordinator
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, Header, check, encode, header, records
-from duramen.codec.batch_filter import body, marker_type
-from duramen.codec.markers import COMMIT
-from duramen.coordinators.group.pending_offsets import HeldOffset, PendingOffsets
-from duramen.coordinators.group.stored_offsets import Key, StoredOffsets, change_of, row_key
-from duramen.coordinators.internal_log import KeptStream, LogDescription
+from duramen.broker.streams import Stream
+from duramen.codec.markers import ABORT, COMMIT
+from duramen.coordinators.group.rows import Key, OffsetRows, row_key
+from duramen.coordinators.group.shard import OFFSETS_CONFIG, OFFSETS_STREAM, GroupRecords, StoreRecords, offsets_kind
+from duramen.coordinators.runtime.batches import CommittedBatch
+from duramen.coordinators.runtime.runtime import Runtime
+from duramen.coordinators.runtime.shard import ShardAnswer, ShardKind, TransactionProducer
 from duramen.groups.records import (
     CommittedOffset,
     GroupKey,
     OffsetKey,
+    OtherKey,
+    decode_group,
     decode_key,
     encode_group,
     encode_key,
     encode_offset,
+    partition_for,
 )
 from duramen.groups.values import GroupSnapshot
+from duramen.metadata.partitions import PartitionId
 from duramen.storage.log.log import Log
-from duramen.storage.scan import OnDamage
 from duramen.storage.store import Store
-from duramen.storage.view.view import Change, View
 
-__all__ = ["OFFSETS_CONFIG", "OFFSETS_STREAM", "GroupOffsets", "GroupRecords"]
+__all__ = ["OFFSETS_CONFIG", "OFFSETS_STREAM", "GroupOffsets"]
 
 Done = Callable[[DuramenError | None], None]
 
-OFFSETS_STREAM: Final = "__consumer_offsets"
-OFFSETS_CONFIG: Final = {"cleanup.policy": "compact", "durability": "sync", "segment.bytes": str(100 * 1024 * 1024)}
-_WORDS: Final = LogDescription(
-    OFFSETS_STREAM, of="consumer offsets", cost="so a group whose last commit was there goes on from an older one"
-)
 
+class GroupOffsets:
+    """Stores and reads what groups commit. A group's records lie in the partition that its name hashes to.
 
-class GroupRecords(Protocol):
-    """Those whose records these are: told which partitions are coordinated here."""
+    Where all groups are asked for, those are meant that are coordinated here.
+    """
+
+    def __init__(self, store: Store, runtime: Callable[[], Runtime], clock: Clock, *, alone: bool) -> None:
+        """`runtime` stores this. `alone`: whether no other node may lead any of the partitions."""
+        self._store = store
+        self._clock = clock
+        self._alone = alone
+        self._stream: Stream | None = None
+        self._shards = runtime
+        self._leaving: Counter[bytes] = Counter()  # rows of groups whose tombstones are on their way to the disk
+        self.groups: GroupRecords | None = None
+
+    @property
+    def kind(self) -> ShardKind[StoreRecords]:
+        """For the runtime that stores this."""
+        return offsets_kind(self)
 
     def restore_some(self, index: int) -> Iterator[None]:
         """Take in the groups of a partition, step by step."""
+        return iter(()) if self.groups is None else self.groups.restore_some(index)
 
     def let_go(self, index: int, error: DuramenError) -> None:
-        """The groups of a partition are not coordinated here now: who waits is told `error`."""
-
-
-class GroupOffsets(StoredOffsets):
-    """Stores and reads what groups commit. A group's records lie in the partition that its name hashes to.
-
-    What is read is of the partitions that are coordinated here.
-    """
-
-    def __init__(self, store: Store, view: View, clock: Clock, report: Callable[[str], None], *, alone: bool) -> None:
-        """`alone`: whether no other node may lead any of the partitions."""
-        super().__init__(view, KeptStream(store, view, self, report, _WORDS, alone=alone))
-        self._store = store
-        self._clock = clock
-        self.groups: GroupRecords | None = None
-        self._pending = PendingOffsets(view)
-
-    def recover(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
-        """Bring the view to the end of the log, as far as this node answers for it."""
-        self._kept.recover(self._pending.load, done, is_foreign=self._is_foreign)
+        """The groups of a partition are not coordinated here now."""
+        if self.groups is not None:
+            self.groups.let_go(index, error)
 
     # -- who coordinates ----------------------------------------------------------------------------
 
-    def led(self, partition: Partition, *, leads: bool) -> None:
-        """Whether this node leads a partition from here on; those of other streams do not matter."""
-        self._kept.led(partition, leads=leads)
+    def use(self, stream: Stream) -> None:
+        """The stream `__consumer_offsets`."""
+        self._stream = stream
 
-    def follow(self) -> None:
-        """Take in what other coordinators have stored."""
-        self._kept.follow()
+    @property
+    def ready(self) -> bool:
+        """Whether there is somewhere to store."""
+        return self._stream is not None
+
+    def _there(self) -> Stream:
+        if self._stream is None:
+            raise CoordinatorLoading(f"the stream {OFFSETS_STREAM} is not there yet")
+        return self._stream
+
+    def partition_of(self, group: str) -> int:
+        """Which partition keeps the group. Raises CoordinatorLoading."""
+        return partition_for(group, len(self._there().partitions))
+
+    def place_of(self, group: str) -> PartitionId:
+        """The same, with the stream. Raises CoordinatorLoading."""
+        return PartitionId(self._there().id, self.partition_of(group))
+
+    def _partition(self, group: str) -> Partition:
+        return self._there().partitions[self.partition_of(group)]
 
     def check(self, group: str) -> None:
         """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless the group is coordinated here."""
         if self.ready:
-            self._kept.check(self._partition(group), f"group {group}")
-        elif not self._kept.alone:
+            self._shards().check(OFFSETS_STREAM, self.partition_of(group))
+        elif not self._alone:
             raise NotCoordinator(f"nobody coordinates group {group} yet: there is no stream {OFFSETS_STREAM}")
 
     def deposed(self, group: str) -> bool:
@@ -97,171 +107,52 @@ class GroupOffsets(StoredOffsets):
         """As `check`, and raise NotCoordinator unless this node leads the group's partition in that epoch."""
         self.check(group)
         partition = self._partition(group)
-        if not self._kept.alone and partition.leader_epoch != leader_epoch:
+        if not self._alone and partition.leader_epoch != leader_epoch:
             raise NotCoordinator(f"group {group} is coordinated in epoch {leader_epoch}, not {partition.leader_epoch}")
 
     def coordinates(self, group: str) -> bool:
         """Whether the group is coordinated here."""
-        return not self.ready or self._kept.coordinates(self._partition(group))
+        return not self.ready or self._shards().coordinates(OFFSETS_STREAM, self.partition_of(group))
 
-    def _partition(self, group: str) -> Partition:
-        return self._kept.partitions[self.partition_of(group)]
+    def keeps(self, log: Log) -> bool:
+        """Whether the log is one of the stream's."""
+        return self._stream is not None and log.key.stream_id == self._stream.id
 
-    def forget(self, partition: Partition) -> None:
-        """Take back all that the view has of a partition."""
-        index = partition.index
-        self._pending.close(index)
-        self._view.forget(partition.log, [*self._rows_of(partition), *self._pending.rows(index)])
+    # -- storing ------------------------------------------------------------------------------------
 
-    def open(self, partition: Partition) -> None:
-        """Records of a partition are about to be taken in."""
-        self._pending.open(partition.index)
+    def _submit(self, group: str, command: StoreRecords, done: Done) -> None:
+        def answered(answer: ShardAnswer | DuramenError) -> None:
+            done(answer if isinstance(answer, DuramenError) else None)
 
-    def close(self, partition: Partition) -> None:
-        """None are any more."""
-        self._pending.close(partition.index)
-
-    def restore(self, partition: Partition) -> Iterator[None]:
-        """A partition is taken in: its groups are next."""
-        return iter(()) if self.groups is None else self.groups.restore_some(partition.index)
-
-    def let_go(self, partition: Partition, error: DuramenError) -> None:
-        """What is in a partition is coordinated elsewhere, or has to be taken in again."""
-        if self.groups is not None:
-            self.groups.let_go(partition.index, error)
-
-    # -- taking in ----------------------------------------------------------------------------------
-
-    def take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
-        """Take in a batch, or what ends a transaction."""
-        if found.attributes & CONTROL:
-            marker = marker_type(body(batch, found))
-            ended = [] if marker is None else self._ended(log, found.producer_id, commit=marker == COMMIT)
-            self._view.apply(log, found.next_offset, ended)
-            return
-        held: list[HeldOffset] = []
-        changes: list[Change] = []
-        index = log.key.partition
-        offset = found.base_offset
         try:
-            for record in records(batch, verify=False):
-                offset = record.offset
-                try:
-                    change = change_of(index, record)
-                except BatchCorrupt as error:
-                    lost(offset, offset, error)
-                    continue
-                if change is not None and found.attributes & TRANSACTIONAL:
-                    held.append(HeldOffset(offset, change[0], change[1] or b""))
-                elif change is not None:
-                    changes.append(change)
-        except BatchCorrupt as error:
-            lost(offset, found.next_offset - 1, error)
-        if held:
-            changes = self._pending.hold(index, found.producer_id, held)
-        self._apply(log, found.next_offset, changes)
-
-    def _apply(self, log: Log, next_offset: int, changes: list[Change]) -> None:
-        self._view.apply(log, next_offset, changes + self._pending.supersede(changes))
-
-    def flush(self, done: Callable[[BaseException | None], None] | None = None) -> None:
-        """Have the view survive a crash as it is."""
-        self._view.flush(done)
-
-    # -- writing ------------------------------------------------------------------------------------
-
-    def _append(self, group: str, rows: Sequence[tuple[Key, bytes | None]], done: Done) -> None:
-        """Append the rows' records to the group's partition; `done` once they are committed and in the view."""
-        try:
-            partition = self._partition(group)
+            index = self.partition_of(group)
         except CoordinatorLoading as error:
             done(error)
-            return
-        index = partition.index
-        now_ms = self._clock.wall_ms()
-        batch = encode(BatchInput(now_ms, encode_key(key), value) for key, value in rows)
-        changes = [(row_key(index, key), value) for key, value in rows]
-        leaving = Counter(row for (key, value), (row, _) in zip(rows, changes, strict=True) if _leaves(key, value))
+        else:
+            # Groups that are being taken in may have something to store already.
+            self._shards().submit_while_loading(OFFSETS_STREAM, index, command, answered)
+
+    def _append(self, group: str, rows: Sequence[tuple[Key, bytes | None]], done: Done) -> None:
+        """Store rows in the group's partition; `done` once they are committed and applied."""
+        leaving = Counter(row_key(key) for key, value in rows if _leaves(key, value))
         self._leaving += leaving
 
         def stored(error: DuramenError | None) -> None:
             self._leaving -= leaving
             done(error)
 
-        def apply(base_offset: int) -> None:
-            self._apply(partition.log, base_offset + len(rows), changes)
+        command = StoreRecords([(encode_key(key), value) for key, value in rows])
+        self._submit(group, command, stored if leaving else done)
 
-        self._kept.append(partition, batch, check(batch), apply, stored)
-
-    # -- in transactions ----------------------------------------------------------------------------
-
-    def hold(
-        self,
-        group: str,
-        producer_id: int,
-        producer_epoch: int,
-        committed: Sequence[tuple[OffsetKey, CommittedOffset]],
-        done: Done,
-    ) -> None:
-        """Store offsets of one group, at least one, that count once the producer's transaction is committed."""
-        try:
-            partition = self._partition(group)
-            self._kept.check(partition, f"group {group}")
-        except DuramenError as error:
-            done(error)
-            return
-        index = partition.index
-        now_ms = self._clock.wall_ms()
-        rows = [(key, encode_offset(offset)) for key, offset in committed]
-        batch = encode(
-            (BatchInput(now_ms, encode_key(key), value) for key, value in rows),
-            attributes=TRANSACTIONAL, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=-1,
-        )  # fmt: skip
-
-        def apply(base_offset: int) -> None:
-            held = [HeldOffset(base_offset + at, row_key(index, key), value) for at, (key, value) in enumerate(rows)]
-            self._view.apply(partition.log, base_offset + len(rows), self._pending.hold(index, producer_id, held))
-
-        self._kept.append(partition, batch, header(batch), apply, done)
-
-    def keeps(self, log: Log) -> bool:
-        """Whether the log is one of the stream's."""
-        return self._kept.keeps(log)
-
-    def ended(self, log: Log, marker_offset: int, producer_id: int, *, commit: bool) -> None:
-        """The marker at `marker_offset` of one of the stream's logs is committed."""
-
-        def apply() -> None:
-            self._view.apply(log, marker_offset + 1, self._ended(log, producer_id, commit=commit))
-
-        if self.ready:
-            self._kept.marked(self._kept.partitions[log.key.partition], marker_offset, apply)
-
-    def _ended(self, log: Log, producer_id: int, *, commit: bool) -> list[Change]:
-        return self._pending.end(log.key.partition, producer_id, commit=commit)
-
-    def unstable(self, key: OffsetKey) -> bool:
-        """Whether a transaction that is still open commits an offset for `key`."""
-        return self._row_key(key) in self._pending
-
-    # -- writing and forgetting ---------------------------------------------------------------------
-
-    def commit(
-        self,
-        group: str,
-        committed: Iterable[tuple[OffsetKey, CommittedOffset]],
-        done: Callable[[DuramenError | None], None],
-    ) -> None:
+    def commit(self, group: str, committed: Iterable[tuple[OffsetKey, CommittedOffset]], done: Done) -> None:
         """Store offsets of one group, at least one."""
         self._append(group, [(key, encode_offset(offset)) for key, offset in committed], done)
 
-    def store_group(self, group: str, snapshot: GroupSnapshot, done: Callable[[DuramenError | None], None]) -> None:
+    def store_group(self, group: str, snapshot: GroupSnapshot, done: Done) -> None:
         """Store a group's metadata."""
         self._append(group, [(GroupKey(group), encode_group(snapshot, self._clock.wall_ms()))], done)
 
-    def store_records(
-        self, group: str, changes: Iterable[tuple[bytes, bytes | None]], done: Callable[[DuramenError | None], None]
-    ) -> None:
+    def store_records(self, group: str, changes: Iterable[tuple[bytes, bytes | None]], done: Done) -> None:
         """Store records of one group, at least one, together or not at all: keys with values, None for a tombstone.
 
         The keys are those of `groups.records` or of another kind's records; unknown ones raise BatchCorrupt.
@@ -274,12 +165,116 @@ class GroupOffsets(StoredOffsets):
             rows.append((key, value))
         self._append(group, rows, done)
 
-    def remove(self, group: str, keys: Sequence[Key], done: Callable[[DuramenError | None], None]) -> None:
+    def remove(self, group: str, keys: Sequence[Key], done: Done) -> None:
         """Forget offsets of a group or the group itself."""
         if keys:
             self._append(group, [(key, None) for key in keys], done)
         else:
             self._store.when_synced(done)  # groups of other kinds have removed what they keep elsewhere
+
+    # -- in transactions ----------------------------------------------------------------------------
+
+    def hold(
+        self, group: str, producer_id: int, producer_epoch: int,
+        committed: Sequence[tuple[OffsetKey, CommittedOffset]], done: Done,
+    ) -> None:  # fmt: skip
+        """Store offsets of one group, at least one, that count once the producer's transaction is committed."""
+        try:
+            self.check(group)
+        except DuramenError as error:
+            done(error)
+            return
+        records = [(encode_key(key), encode_offset(offset)) for key, offset in committed]
+        self._submit(group, StoreRecords(records, TransactionProducer(producer_id, producer_epoch)), done)
+
+    def ended(self, log: Log, marker_offset: int, producer_id: int, *, commit: bool) -> None:
+        """The marker at `marker_offset` of one of the stream's logs is committed."""
+        if self.ready:
+            marker = CommittedBatch([], producer_id, transactional=True, marker=COMMIT if commit else ABORT)
+            self._shards().committed(OFFSETS_STREAM, log.key.partition, marker_offset, marker_offset + 1, marker)
+
+    def unstable(self, key: OffsetKey) -> bool:
+        """Whether a transaction that is still open commits an offset for `key`."""
+        return self.ready and self._rows(key.group).unstable(key)
+
+    def unstable_of(self, group: str) -> frozenset[OffsetKey]:
+        """Of what open transactions commit offsets in a group."""
+        return self._rows(group).unstable_of(group) if self.ready else frozenset()
+
+    # -- reading offsets ----------------------------------------------------------------------------
+
+    def _rows(self, group: str) -> OffsetRows:
+        return self._rows_in(self.partition_of(group))
+
+    def _rows_in(self, index: int) -> OffsetRows:
+        return OffsetRows(self._shards().rows(OFFSETS_STREAM, index))
+
+    def _each(self, index: int | None) -> Iterator[OffsetRows]:
+        """The rows of a partition, or of all that are coordinated here."""
+        if index is not None:
+            yield self._rows_in(index)
+        elif self._stream is not None:
+            for partition in self._stream.partitions:
+                if self._shards().coordinates(OFFSETS_STREAM, partition.index):
+                    yield self._rows_in(partition.index)
+
+    def get(self, key: OffsetKey) -> CommittedOffset | None:
+        """The offset stored under `key`."""
+        return self._rows(key.group).offset(key) if self.ready else None
+
+    def of_group(self, group: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Every offset of a group, by topic and partition."""
+        return self._rows(group).of_group(group) if self.ready else iter(())
+
+    def each_offset(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Every offset there is."""
+        for rows in self._each(None):
+            yield from rows.each_offset()
+
+    def each_key(self, index: int | None = None) -> Iterator[OffsetKey]:
+        """Where there is an offset, or those of a partition of the stream."""
+        for rows in self._each(index):
+            yield from rows.each_key()
+
+    def each_with_offsets(self) -> Iterator[str]:
+        """The names of all groups that have offsets."""
+        for rows in self._each(None):
+            yield from rows.each_with_offsets()
+
+    # -- reading groups -----------------------------------------------------------------------------
+
+    def _value(self, key: Key) -> bytes | None:
+        """What is stored under a key; a group that is being removed is not there."""
+        if self._leaving and row_key(key) in self._leaving:
+            return None
+        return self._rows(key.group).value(key) if self.ready else None
+
+    def group(self, group: str) -> tuple[GroupSnapshot, int] | None:
+        """A classic group as it was stored, and when (ms)."""
+        value = self._value(GroupKey(group))
+        return None if value is None else decode_group(value)
+
+    def has_group(self, group: str) -> bool:
+        """Whether a classic group is stored under that name."""
+        return self._value(GroupKey(group)) is not None
+
+    def each_classic(self, index: int | None = None) -> Iterator[str]:
+        """The names of all classic groups that are stored, or those of a partition."""
+        for rows in self._each(index):
+            yield from rows.each_classic()
+
+    def record(self, key: OtherKey) -> bytes | None:
+        """The value stored under a key of another kind of groups."""
+        return self._value(key)
+
+    def records_of(self, group: str) -> Iterator[tuple[bytes, bytes]]:
+        """Every record of a group of another kind: keys and values, by the keys' bytes."""
+        return self._rows(group).records_of(group) if self.ready else iter(())
+
+    def each_other(self, index: int | None = None) -> Iterator[str]:
+        """The names of all groups of other kinds that are stored, or those of a partition; records are stepped over."""
+        for rows in self._each(index):
+            yield from rows.each_other()
 
 
 def _leaves(key: Key, value: bytes | None) -> bool:

@@ -46,7 +46,7 @@ from duramen.sim.cluster.watch import NodeWatcher, Onlooker, WatchedBroker, Watc
 from duramen.sim.machine.clock import SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.scheduler import VirtualClock
-from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore
 from duramen.storage.directory import open_directory
 from duramen.storage.log.log import Log, LogConfig, LogKey
 from duramen.storage.planning.compaction import CompactionLimits
@@ -111,13 +111,12 @@ class SimulatedNode:
         self._open_links: dict[int, int] = {}  # how many there are, by node
         self.kinds: Sequence[ShardKind[Any]] = ()  # coordinators that run beside the broker's
         self.onlooker: Onlooker | None = None
-        self._image: tuple[MemoryFileSystem, MemoryViewStore, MemoryStateStore] | None = None
+        self._image: tuple[MemoryFileSystem, MemoryStateStore] | None = None
         self.blank()
 
     def blank(self) -> None:
         """Its disk is a new one."""
         self.disk = MemoryFileSystem()
-        self.views = MemoryViewStore()
         self.rows = MemoryStateStore()
         self.founders = NO_VOTERS
         self.directory_id = str(open_directory(self.disk, self._randomness, "the disk").id)
@@ -128,7 +127,7 @@ class SimulatedNode:
 
     def remember(self) -> None:
         """Keep an image of the disk as it is now; no process runs."""
-        self._image = deepcopy((self.disk, self.views, self.rows))
+        self._image = deepcopy((self.disk, self.rows))
 
     @property
     def has_image(self) -> bool:
@@ -139,7 +138,7 @@ class SimulatedNode:
         """Its disk is what it was when the image was made, and is no fuller than now."""
         if self._image is not None:
             free_bytes = self.disk.free_bytes
-            self.disk, self.views, self.rows = deepcopy(self._image)
+            self.disk, self.rows = deepcopy(self._image)
             self.disk.free_bytes = free_bytes
 
     def _forget(self) -> None:
@@ -277,7 +276,7 @@ class SimulatedNode:
         )  # fmt: skip
         for other_id in self._open_links:
             self.member.opened(other_id)
-        ports = Ports(process, self.clock, self._randomness, self.views, lambda: self.rows)
+        ports = Ports(process, self.clock, self._randomness, lambda: self.rows)
         broker = WatchedBroker(
             ports, process.deadlines, store, Settings(BROKER, options=_OPTIONS | {"node.id": self.node_id}), metrics,
             directory_id=self.directory_id, report=self.report, membership=self.member, kinds=self.kinds,

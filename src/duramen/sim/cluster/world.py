@@ -441,7 +441,6 @@ class ClusterWorld:
         self._gone(node, silently=power, back_us=_BACK_US[0] if soon else self._chance.choice(_BACK_US))
         if power:
             node.disk.crash(self._chance)
-            node.views.crash(self._chance)
             node.rows.crash(self._chance)
             if self.shards is not None:
                 self.shards.crash(node)

@@ -56,7 +56,7 @@ from duramen.service.broker import Broker, Ports
 from duramen.sim.broker import CallbackResult
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
-from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
+from duramen.sim.machine.views import MemoryStateStore
 from duramen.storage.directory import open_directory
 from duramen.storage.recovery.recovery import recover
 from duramen.storage.segment.handles import Handles
@@ -140,7 +140,7 @@ class Node:
         self.node_id = node_id
         self.settings = Settings(BROKER, options={"node.id": node_id, **settings})
         self.files = MemoryFileSystem()
-        self.views = MemoryViewStore()
+        self.rows = MemoryStateStore()
         self.randomness = SeededRandomness(node_id)
         self.life = 0
         self.up = False
@@ -167,7 +167,7 @@ class Node:
         for event in self.world.events:
             self.membership.state.apply(event)
         self.broker = Broker(
-            Ports(self.worker, self.world.clock, self.randomness, self.views, MemoryStateStore), self.deadlines,
+            Ports(self.worker, self.world.clock, self.randomness, lambda: self.rows), self.deadlines,
             self.store, self.settings, Metrics(), directory_id=str(directory.id), report=self.reports.append,
             membership=self.membership,
         )  # fmt: skip
@@ -198,7 +198,7 @@ class Node:
             self.files.end_process()
         else:
             self.files.crash(power)
-        self.views.crash(power or random.Random(0))
+        self.rows.crash(power or random.Random(0))
 
     # -- what it hears ------------------------------------------------------------------------------
 

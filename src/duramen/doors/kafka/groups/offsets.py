@@ -127,9 +127,10 @@ def _committed(told: _Told, group_id: str, topics: Sequence[Message] | None) -> 
     """Raises RequestInvalid where there is too much of it."""
     groups = told.groups
     told.room.check()
+    unstable = groups.unstable_of(group_id) if told.stable else frozenset()
 
     def answer(key: OffsetKey, committed: CommittedOffset | None) -> Message:
-        if told.stable and groups.unstable(key):
+        if key in unstable:
             one = {**_committed_offset(key.partition, None), "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
         else:
             one = _committed_offset(key.partition, committed)

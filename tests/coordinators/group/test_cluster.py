@@ -1,10 +1,8 @@
 """Groups on three brokers: who leads their partition coordinates them, and takes over what is committed."""
 
-from collections.abc import Callable
-
 import pytest
 from tests.broker.coordinated_world import CoordinatedWorld
-from tests.broker.several import SETTINGS, Several
+from tests.broker.several import Several
 
 from duramen.base.errors import (
     CoordinatorLoading,
@@ -16,21 +14,25 @@ from duramen.base.errors import (
     NotLeader,
     UnknownMember,
 )
-from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
-from duramen.codec.batch import header
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, header
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.markers import encode_marker
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
-from duramen.coordinators.group.pending_offsets import PendingOffsets
-from duramen.coordinators.led_partitions import Coordinated
+from duramen.coordinators.group.rows import OffsetRows
+from duramen.coordinators.runtime import runtime as running
+from duramen.coordinators.runtime.active import ActiveShard
+from duramen.coordinators.runtime.applying import Done as Applied
+from duramen.coordinators.runtime.row_state import RowState
+from duramen.coordinators.runtime.runtime import Runtime
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.groups.consumer_values import ConsumerHeartbeatResult, HeartbeatRequest
 from duramen.groups.records import CommittedOffset, OffsetKey, partition_for
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
 from duramen.metadata.decisions import Definition
-from duramen.sim.broker import CallbackResult, ManualBroker
+from duramen.sim.broker import CallbackResult
+from duramen.storage.log.log import Log
 
 ANYBODY = CommitMember("", None, -1)
 SESSION_MS = 10_000
@@ -49,8 +51,6 @@ def several() -> Several:
     assert created.value is None
     return several
 
-
-Done = Callable[[DuramenError | None], None]
 
 GROUP = "g"
 HOME = 2
@@ -290,7 +290,6 @@ def test_offsets_of_open_transactions_move_with_the_coordinator(several: Several
     hold(several, HOME, 5)
     assert several.broker(HOME).groups.unstable(key)
     take_over(several)
-    assert not several.broker(HOME)._offsets._pending._by_writer
     assert several.broker(ELSEWHERE).groups.unstable(key)
     assert committed(several, ELSEWHERE) == 1
     # Whoever ends the transaction writes its marker there: the coordinator finds it in its log.
@@ -307,71 +306,26 @@ def test_offsets_of_open_transactions_move_with_the_coordinator(several: Several
 # -- how much is read ---------------------------------------------------------------------------------
 
 
-def offsets_partition(several: Several, node: int) -> Partition:
-    """The group's partition on a node."""
-    return several.broker(node).streams.get(OFFSETS_STREAM).partition(partition_for(GROUP, 2))
+def followed(several: Several, node: int) -> int | None:
+    """What a node that follows has taken in of the first partition's offset."""
+    rows = several.broker(node).coordinators.rows(OFFSETS_STREAM, partition_for(GROUP, 2))
+    found = OffsetRows(rows).offset(OffsetKey(GROUP, "a", 0))
+    return None if found is None else found.offset
 
 
 def test_a_node_that_follows_has_less_to_take_in(several: Several) -> None:
     commit(several, HOME, 4)
     several.advance(1000)
-    offsets = several.broker(ELSEWHERE)._offsets
-    log = offsets_partition(several, ELSEWHERE).log
-    assert offsets._view.position(log) == 0
-    offsets.follow()
-    several.settle()
-    assert offsets._view.position(log) == log.high_watermark > 0
+    assert followed(several, ELSEWHERE) == 4
     with pytest.raises(NotCoordinator):
         committed(several, ELSEWHERE)
 
 
-def test_a_view_that_compaction_may_have_overtaken_is_derived_anew(several: Several) -> None:
+def test_a_log_that_is_begun_anew_leaves_nothing_in_the_rows(several: Several) -> None:
     commit(several, HOME, 4)
     several.advance(1000)
-    offsets = several.broker(ELSEWHERE)._offsets
-    offsets.follow()
-    several.settle()
-    deleted: CallbackResult[None] = CallbackResult()
-    several.broker(HOME).groups.delete(GROUP, deleted)
-    several.advance(1000)
-    log = offsets_partition(several, ELSEWHERE).log
-    # As after compaction that drops the tombstone: nothing in the log says any more that the offset is gone.
-    log.cleaned_offset = log.end_offset
-    offsets._kept._catching_up._take = lambda log, _, found, __: offsets._view.apply(log, found.next_offset, ())
-    take_over(several)
-    assert committed(several, ELSEWHERE) is None
-
-
-def test_a_log_that_is_begun_anew_leaves_nothing_in_the_view(several: Several) -> None:
-    commit(several, HOME, 4)
-    several.advance(1000)
-    offsets = several.broker(ELSEWHERE)._offsets
-    offsets.follow()
-    several.settle()
-    rows = offsets._rows_of(offsets_partition(several, ELSEWHERE))
-    offsets_partition(several, ELSEWHERE).begin_anew()
-    offsets.forget(offsets_partition(several, ELSEWHERE))
-    assert rows
-    assert not offsets._rows_of(offsets_partition(several, ELSEWHERE))
-
-
-def test_a_view_of_another_layout_is_derived_anew() -> None:
-    hand = ManualBroker(SETTINGS)
-    ready: CallbackResult[None] = CallbackResult()
-    hand.broker.internal_streams.ensure_offsets(ready)
-    hand.create("a")
-    key = OffsetKey(GROUP, "a", 0)
-    stored: CallbackResult[list[DuramenError | None]] = CallbackResult()
-    hand.broker.groups.commit(GROUP, ANYBODY, [(key, CommittedOffset(4, 1, "", 0))], stored)
-    hand.settle()
-    hand.stop()
-    rows = [row for row, _ in hand.views.scan(b"\x06", b"\x07")]
-    hand.views.write([(b"\x01" + row[1:], b"") for row in rows], rows)
-    hand.start()
-    found = hand.broker.groups.committed(key)
-    assert found is not None
-    assert found.offset == 4
-    assert not list(hand.views.scan(b"\x01", b"\x02"))
+    several.broker(ELSEWHERE).streams.get(OFFSETS_STREAM).partition(partition_for(GROUP, 2)).begin_anew()
+    assert followed(several, ELSEWHERE) is None
 
 
 # -- what doors say -----------------------------------------------------------------------------------
@@ -409,14 +363,14 @@ def _found_within(seeds: range) -> bool:
 
 
 def test_a_coordinator_that_answers_before_all_is_committed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken_in = Coordinated._take_in
+    advanced = ActiveShard.advanced
 
-    def early(self: Coordinated, part: object) -> None:
-        taken_in(self, part)  # type: ignore[arg-type]
-        part.target_offset = 0  # type: ignore[attr-defined]
+    def early(self: ActiveShard, position: int, failed: DuramenError | None = None) -> None:
+        self._target = 0
+        advanced(self, position, failed)
 
-    monkeypatch.setattr(Coordinated, "_take_in", early)
-    assert _found_within(range(237, 238))
+    monkeypatch.setattr(ActiveShard, "advanced", early)
+    assert _found_within(range(768, 769))
 
 
 def test_a_commit_that_is_answered_before_others_have_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,24 +380,32 @@ def test_a_commit_that_is_answered_before_others_have_it_is_found(monkeypatch: p
 
 
 def test_a_coordinator_that_does_not_read_its_log_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Coordinated, "_lacks", lambda *_: False)
+    apply = RowState.apply
+
+    def nothing(self: RowState, log: Log, _: list[bytes], next_offset: int, done: Applied) -> None:
+        apply(self, log, [], next_offset, done)
+
+    monkeypatch.setattr(RowState, "apply", nothing)
     assert _found_within(range(1, 4))
 
 
 def test_a_coordinator_that_stays_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Coordinated, "end", lambda *_: None)
+    monkeypatch.setattr(Runtime, "unled", lambda *_: None)
+    monkeypatch.setattr(ActiveShard, "_check_leads", lambda *_: None)
     assert _found_within(range(1, 6))
 
 
 def test_records_of_its_own_that_are_applied_out_of_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(_: Coordinated, __: Partition, ___: int, ____: int, apply: Callable[[], None], done: Done) -> None:
-        apply()
-        done(None)
-
-    monkeypatch.setattr(Coordinated, "settle", at_once)
-    assert _found_within(range(2, 6))
+    monkeypatch.setattr(running, "comes_next", lambda *_: True)
+    assert _found_within(range(1, 40))
 
 
 def test_open_transactions_that_are_left_behind_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PendingOffsets, "open", lambda *_: None)
-    assert _found_within(range(9, 13))
+    apply = RowState.apply
+
+    def without(self: RowState, log: Log, found: list[bytes], next_offset: int, done: Applied) -> None:
+        rest = [batch for batch in found if header(batch).attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL]
+        apply(self, log, rest, next_offset, done)
+
+    monkeypatch.setattr(RowState, "apply", without)
+    assert _found_within(range(1, 40))

@@ -1,0 +1,76 @@
+"""The groups of a partition of `__consumer_offsets` as a shard of the coordinator runtime.
+
+What groups and their offsets come to is decided on groups in memory, which run ahead of what is committed and answer
+once that is: so the commits of a group need not wait for each other. A command brings the records; rows are the state,
+of which the groups that have members are made anew at each load.
+"""
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from duramen.base.errors import DuramenError
+from duramen.base.ports import StateRows
+from duramen.codec.batch import DecodedRecord
+from duramen.coordinators.group.rows import changes, changes_outside
+from duramen.coordinators.runtime.shard import Decision, RowKind, ShardKind, TransactionProducer
+
+__all__ = ["OFFSETS_CONFIG", "OFFSETS_STREAM", "GroupRecords", "StoreRecords", "offsets_kind"]
+
+OFFSETS_STREAM: Final = "__consumer_offsets"
+OFFSETS_CONFIG: Final = {"cleanup.policy": "compact", "durability": "sync", "segment.bytes": str(100 * 1024 * 1024)}
+
+
+class GroupRecords(Protocol):
+    """Those whose records these are: told which partitions are coordinated here."""
+
+    def restore_some(self, index: int) -> Iterator[None]:
+        """Take in the groups of a partition, step by step."""
+
+    def let_go(self, index: int, error: DuramenError) -> None:
+        """The groups of a partition are not coordinated here now: who waits is told `error`."""
+
+
+class StoreRecords(NamedTuple):
+    """Keys with values, None for a tombstone: together or not at all. With a producer, in its open transaction."""
+
+    records: Sequence[tuple[bytes, bytes | None]]
+    producer: TransactionProducer | None = None
+
+
+class _GroupShard:
+    def __init__(self, index: int, groups: GroupRecords) -> None:
+        self._index = index
+        self._groups = groups
+
+    def keys_of(self, command: StoreRecords) -> Collection[Hashable]:
+        del command
+        return ()
+
+    def decide(self, command: StoreRecords, rows: StateRows, now_ms: int) -> Decision:
+        del rows, now_ms
+        return Decision(command.records, None, producer=command.producer)
+
+    def apply(self, record: DecodedRecord) -> None:
+        raise AssertionError(record)
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        del rows
+        return self._groups.restore_some(self._index)
+
+    def next_ms(self) -> int | None:
+        return None
+
+    def due(self, now_ms: int) -> Iterable[object]:
+        del now_ms
+        return ()
+
+
+def offsets_kind(groups: GroupRecords) -> ShardKind[StoreRecords]:
+    """The kind of coordinator that groups are."""
+    return ShardKind(
+        OFFSETS_STREAM,
+        lambda index: _GroupShard(index, groups),
+        RowKind(changes_outside, is_cut=False, transactions=changes),
+        cost="so a group whose last commit was there goes on from an older one",
+        unloaded=groups.let_go,
+    )

@@ -1,1 +1,0 @@
-"""Views: rows derived from logs, with the position applied."""
