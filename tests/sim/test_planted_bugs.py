@@ -213,7 +213,7 @@ def power_goes_between_two_batches_of_rows() -> None:
         worker.settle()
         states.apply_at_once(log, EMPTY, 1, lambda _: {b"row": b"first"})
         for _ in range(jobs):
-            worker.step("disk")
+            worker.step("rows")
         assert append.acknowledged
         stored = stored_of(rows, log.id)
         assert (LogRows(rows, log.id, stored.generation).get(b"row") is not None) == (stored.offset == 1)
