@@ -146,6 +146,10 @@ class ActiveShard:
         else:
             self._decide(pending)
 
+    def begin(self, command: Any, done: AnswerDone) -> None:
+        """As `submit`; an answer that comes earlier says that the records stand before what is appended later."""
+        self.submit(command, done)
+
     def read(self, at_least: int, act: Callable[[], None], refuse: Callable[[DuramenError], None]) -> None:
         """Do `act` once the state has what is below `at_least`, or `refuse`."""
         try:
@@ -165,6 +169,8 @@ class ActiveShard:
         except DuramenError as error:
             self._answer(pending, error)
             return
+        if pending.decision.together is not None:
+            raise AssertionError("what has replicas goes into the log alone")
         if pending.decision.records and pending.decision.producer is not None:
             # Into the log at once: before whatever ends the transaction.
             self._flush()

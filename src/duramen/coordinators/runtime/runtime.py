@@ -18,8 +18,9 @@ from duramen.coordinators.runtime.cuts import LaterCuts
 from duramen.coordinators.runtime.memory_state import MemoryState, NoRows
 from duramen.coordinators.runtime.row_state import RowState
 from duramen.coordinators.runtime.rows import CheckpointPage, RowStates
-from duramen.coordinators.runtime.shard import BatchRowKind, RowKind, ShardKind
+from duramen.coordinators.runtime.shard import BatchRowKind, CoordinatorShard, RowKind, ShardKind
 from duramen.coordinators.runtime.transfer import FETCH_ROWS, FetchRows, Installer, RowsPage, page_of
+from duramen.coordinators.runtime.unreplicated import UnreplicatedKit, UnreplicatedShard
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.server import Done as Answered
@@ -65,6 +66,7 @@ class _Replica:
         self._alarm = Alarm(kit.deadlines, self._due)
         self._cuts = LaterCuts(kit.clock, Alarm(kit.deadlines, self.advanced))
         self._local: LocalState | None = None
+        self._leader_epoch = -1
         if kind.rows is not None:
             self._row_state = RowState(
                 kit.states, kind.rows, lambda: partition.log, lambda: self.active is not None, self._tell,
@@ -110,18 +112,33 @@ class _Replica:
 
     # -- leading ------------------------------------------------------------------------------------
 
-    def lead(self) -> None:
-        shard = self._kind.make(self.partition.index)
-        self.active = ActiveShard(
-            shard, self.partition, self.rows, self._kit.clock, self._kit.store.soon, self._take_steps
-        )  # fmt: skip
+    def lead(self, leader_epoch: int) -> None:
+        self._leader_epoch = leader_epoch
+        self.active = self._activate(self._kind.make(self.partition.index))
         self.active.own, self.active.unloaded = self.committed, self._unloaded
         if self._row_state is None:
             self._memory = MemoryState(self.active, self.partition.log)
-            self._applier = self._apply(self._memory)
+            self._applier = self._apply(self._memory, self._lost if self._kind.newest_counts else None)
         elif self._applier is not None:
             self._applier.again()  # what is committed may be known only now
         self.advanced()
+
+    def _activate(self, shard: CoordinatorShard[Any]) -> ActiveShard:
+        kit, partition = self._kit, self.partition
+        if self._kind.newest_counts and partition.role is None:
+            parts = UnreplicatedKit(kit.store, self.advanced, self._lead_again)
+            return UnreplicatedShard(shard, partition, self.rows, kit.clock, kit.store.soon, self._take_steps, parts)
+        return ActiveShard(shard, partition, self.rows, kit.clock, kit.store.soon, self._take_steps)
+
+    def _lead_again(self) -> None:
+        if self.active is not None:
+            self.unlead()
+            self.lead(self._leader_epoch)
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """In which this node leads the partition; None: it does not."""
+        return None if self.active is None else self._leader_epoch
 
     def _take_steps(self, steps: Iterator[None], done: Done) -> None:
         if self._applier is not None:
@@ -202,6 +219,8 @@ class _Replica:
             return
         active.advanced(position if position >= log.start_offset else -1, self.failure())
         if active.loaded:
+            if isinstance(active, UnreplicatedShard) and self._applier is not None:
+                self._applier.end()  # what is appended from here on is its own
             self._cut(log)
             self._set_alarm(active)
         self._tell_loaded()
@@ -323,17 +342,31 @@ class Runtime:
         """The rows of all kinds."""
         return self._kit.states
 
-    def submit(self, stream: str, partition: int, command: Any, done: AnswerDone) -> None:
+    def add(self, kind: ShardKind[Any]) -> None:
+        """One more kind, before the broker starts."""
+        self._kinds[kind.stream] = kind
+
+    def submit(self, stream: str, partition: int, command: Any, done: AnswerDone, *, early: bool = False) -> None:
         """`done` gets the answer once what the command came to is committed and applied, or why there is none.
 
         NotCoordinator, CoordinatorLoading where another node is to be asked, or this one again; what the log says.
+        With `early`, where the partition has no replicas, at once: whatever is appended later stands behind it.
         """
         try:
             active = self._active(stream, partition)
         except DuramenError as error:
             done(error)
         else:
-            active.submit(command, done)
+            (active.begin if early else active.submit)(command, done)
+
+    def check(self, stream: str, partition: int) -> None:
+        """Raise why commands are not taken now."""
+        self._active(stream, partition).check()
+
+    def leader_epoch(self, stream: str, partition: int) -> int | None:
+        """The epoch in which this node leads a partition, as far as it knows; None: it does not."""
+        replica = self._replicas.get((stream, partition))
+        return None if replica is None else replica.leader_epoch
 
     def submit_while_loading(self, stream: str, partition: int, command: Any, done: AnswerDone) -> None:
         """As `submit`, also while the shard makes anew what it has in memory: for the shard itself."""
@@ -474,7 +507,7 @@ class Runtime:
         if key not in self._replicas:
             replica = self._replicas[key] = _Replica(self._kit, kind, partition, self._tell_loaded)
             if self._kit.membership.first_role is None:
-                replica.lead()  # a node that is alone leads all there is
+                replica.lead(partition.leader_epoch)  # a node that is alone leads all there is
 
     def _stream_changed(self, stream: Stream) -> None:
         kind = self._stream_kinds.get(stream.kind)
@@ -496,7 +529,7 @@ class Runtime:
             return
         self.unled(replica)
         if leader_epoch is not None:
-            replica.lead()
+            replica.lead(leader_epoch)
 
     def unled(self, replica: _Replica) -> None:
         """Another node may lead a partition from here on."""

@@ -6,14 +6,14 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
-from duramen.codec.batch import BatchInput, DecodedRecord
+from duramen.codec.batch import BatchInput, DecodedRecord, Header
 from duramen.coordinators.runtime.batches import CommittedBatch
-from duramen.storage.log.log import LogKey
+from duramen.storage.log.log import Log, LogKey
 from duramen.storage.scan import OnDamage
 
 __all__ = [
-    "BatchRowKind", "Change", "CoordinatorShard", "Decision", "RowKind", "ShardAnswer",
-    "ShardKind", "TransactionProducer", "least_checkpoint_records",
+    "BatchRowKind", "Change", "CoordinatorShard", "Decision", "Record", "RowKind", "ShardAnswer",
+    "ShardKind", "Together", "TransactionProducer", "least_checkpoint_records",
 ]  # fmt: skip
 
 Command = TypeVar("Command")
@@ -30,18 +30,37 @@ class TransactionProducer(NamedTuple):
     epoch: int
 
 
+Record = tuple[bytes | None, bytes | None]
+"""A key and a value; None as a value is a tombstone."""
+
+
+class Together(NamedTuple):
+    """What is appended behind a decision's records, all in one step of the write-ahead log.
+
+    `batches` are for other logs with durability=sync, which nobody else may order; `records` behind them are for the
+    shard's own, and applied once all of it is durable. Right before `stored` gets the offsets of `batches`, -1 of those
+    whose log is deleted.
+    """
+
+    batches: Sequence[tuple[Log, bytearray, Header]]
+    records: Sequence[Record]
+    stored: Callable[[Sequence[int]], None]
+
+
 class Decision(NamedTuple):
     """What a command comes to, and the response once it is applied.
 
     Records are (key, value), None a tombstone, of the time at which they are stored; `inputs` come behind, as they are.
 
     With a `producer` they are a part of its open transaction, in a batch of their own.
+    It comes `together` with batches for other logs only where the partition has no replicas.
     """
 
-    records: Sequence[tuple[bytes | None, bytes | None]]
+    records: Sequence[Record]
     response: object
     inputs: Sequence[BatchInput] = ()
     producer: TransactionProducer | None = None
+    together: Together | None = None
 
 
 class ShardAnswer(NamedTuple):
@@ -140,3 +159,9 @@ class ShardKind(NamedTuple, Generic[Command]):
     stream_kind: str = ""
     unloaded: Callable[[int, DuramenError], None] | None = None
     """Told that the shard of a partition takes no commands from here on, before it may be loaded again."""
+    newest_counts: bool = False
+    """Whether the newest record of each key has all of it, for a state in memory.
+
+    Then what is damaged in the log is reported and skipped; and where the partition has no replicas, commands are
+    decided on what those before them have appended.
+    """

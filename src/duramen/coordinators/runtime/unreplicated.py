@@ -1,0 +1,208 @@
+"""A shard whose partition has no replicas, on a node that is alone: what is appended first counts first.
+
+Each command is decided on all that those before it have appended, and its records are appended at once: nobody waits
+for a turn. It is answered when they are durable. What could not be stored is forgotten by reading the log anew.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator
+from duramen.base.ports import Clock, StateRows
+from duramen.broker.partition import Partition
+from duramen.codec.batch import BatchInput, DecodedRecord, Header, check, encode
+from duramen.coordinators.runtime.active import ActiveShard, AnswerDone, TakeSteps
+from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, Record, ShardAnswer, Together
+from duramen.storage.log.log import Log
+from duramen.storage.store import Store
+
+__all__ = ["UnreplicatedKit", "UnreplicatedShard"]
+
+_Batch = tuple[Log, bytearray, Header]
+
+
+class UnreplicatedKit(NamedTuple):
+    """What it works with: `moved` is called when more is stored, `again` when the state has to be made anew."""
+
+    store: Store
+    moved: Callable[[], None]
+    again: Callable[[], None]
+
+
+class _UnderWay:
+    """What is appended and not known to be durable; `behind` are answers that were decided on it."""
+
+    __slots__ = ("behind", "decision", "done", "error", "known")
+
+    def __init__(self, decision: Decision, done: AnswerDone) -> None:
+        self.decision = decision
+        self.done = done
+        self.behind: list[tuple[AnswerDone, ShardAnswer]] = []
+        self.error: DuramenError | None = None
+        self.known = False  # whether the state has it
+
+
+class UnreplicatedShard(ActiveShard):
+    """Commands are decided on what is appended."""
+
+    def __init__(
+        self, shard: CoordinatorShard[Any], partition: Partition, rows: StateRows, clock: Clock,
+        soon: Callable[[Callable[[], None]], None], take_steps: TakeSteps, kit: UnreplicatedKit,
+    ) -> None:  # fmt: skip
+        super().__init__(shard, partition, rows, clock, soon, take_steps)
+        self._kit = kit
+        self._under_way: dict[_UnderWay, None] = {}
+        self._reached = -1  # what is below is stored, and known here before it is read
+        self._moves = False  # whether that is about to be told
+        self._stale = False  # whether something is known that is not stored
+
+    def submit(self, command: Any, done: AnswerDone) -> None:
+        decision = self._decision(command, done)
+        if decision is None:
+            return
+        answer = ShardAnswer(decision.response, 0)
+        if _is_stored(decision):
+            self._write(decision, done)
+        elif self._under_way:
+            next(reversed(self._under_way)).behind.append((done, answer))
+        else:
+            done(answer)
+
+    def begin(self, command: Any, done: AnswerDone) -> None:
+        decision = self._decision(command, done)
+        if decision is not None:
+            error = self._write(decision, _nobody) if _is_stored(decision) else None
+            done(ShardAnswer(decision.response, 0) if error is None else error)
+
+    def _decision(self, command: Any, done: AnswerDone) -> Decision | None:
+        try:
+            self.check()
+            return self.shard.decide(command, self._rows, self._clock.wall_ms())
+        except DuramenError as error:
+            done(error)
+            return None
+
+    # -- storing ------------------------------------------------------------------------------------
+
+    def _write(self, decision: Decision, done: AnswerDone) -> DuramenError | None:
+        """Append what was decided, and know it from here on; or why it is refused at once."""
+        one = _UnderWay(decision, done)
+        self._under_way[one] = None
+        self._commands += 1
+        if decision.together is None:
+            _, data, head = self._batch_of(decision.records, decision.inputs)
+            self._partition.store(data, head, partial(self._written, one))
+        else:
+            self._write_together(one, decision.together)
+        if one.error is None:
+            one.known = True
+            self._know(decision.records, decision.inputs)
+        return one.error
+
+    def _write_together(self, one: _UnderWay, together: Together) -> None:
+        decision = one.decision
+        before = [self._batch_of(decision.records, decision.inputs)] if _has_records(decision) else []
+        behind = [self._batch_of(together.records)] if together.records else []
+
+        def stored(offsets: list[int], error: DuramenError | None) -> None:
+            if error is not None:
+                self._written(one, -1, error)
+                return
+            together.stored(offsets[len(before) : len(offsets) - len(behind)])
+            self._written(one, offsets[-1] if behind else offsets[0] if before else -1, None)
+
+        store = self._kit.store
+        store.append_together([*before, *together.batches, *behind], store.node_epoch, stored)
+
+    def _batch_of(self, records: Sequence[Record], inputs: Sequence[BatchInput] = ()) -> _Batch:
+        now_ms = self._clock.wall_ms()
+        data = encode([*(BatchInput(now_ms, key, value) for key, value in records), *inputs])
+        return self._partition.log, data, check(data)
+
+    def _know(self, records: Sequence[Record], inputs: Sequence[BatchInput] = ()) -> None:
+        now_ms = self._clock.wall_ms()
+        for key, value in records:
+            self.shard.apply(DecodedRecord(-1, now_ms, key, value, ()))
+        for one in inputs:
+            self.shard.apply(DecodedRecord(-1, one.timestamp, one.key, one.value, tuple(one.headers)))
+
+    def apply(self, record: DecodedRecord) -> None:
+        if not self.loaded:  # else it is one of its own
+            super().apply(record)
+
+    def _written(self, one: _UnderWay, base_offset: int, error: DuramenError | None) -> None:
+        if one not in self._under_way:
+            return  # it was answered when the leadership ended
+        del self._under_way[one]
+        self._commands -= 1
+        one.error = error
+        if error is None:
+            self._acknowledge(one, base_offset)
+        else:
+            self._refuse_stored(one, error)
+        if self._stale and not self._under_way:
+            self._soon(self._kit.again)
+
+    def _acknowledge(self, one: _UnderWay, base_offset: int) -> None:
+        decision, together = one.decision, one.decision.together
+        count = len(decision.records) + len(decision.inputs)
+        if together is not None and together.records:
+            count = len(together.records)
+            self._know(together.records)
+        end_offset = base_offset + count if count else 0
+        self._reached = max(self._reached, end_offset)
+        one.done(ShardAnswer(one.decision.response, end_offset))
+        for done, answer in one.behind:
+            done(answer)
+        if not self._moves:
+            self._moves = True
+            self._soon(self._moved)
+
+    def _moved(self) -> None:
+        self._moves = False
+        self._kit.moved()
+
+    # -- what could not be stored -------------------------------------------------------------------
+
+    def _refuse_stored(self, one: _UnderWay, error: DuramenError) -> None:
+        # Of what is refused at once the state has nothing.
+        if one.known:
+            self.loaded, self._stale = False, True
+        one.done(error)
+        for done, _ in one.behind:
+            done(CoordinatorLoading("what is stored has to be read anew"))
+
+    def advanced(self, position: int, failed: DuramenError | None = None) -> None:
+        if not self._stale:
+            super().advanced(max(position, self._reached), failed)
+
+    def _load(self) -> None:
+        if self._target > self._partition.log.start_offset or self.loaded:
+            super()._load()
+        else:
+            # Of an empty log nothing has to be read: whoever had the stream made need not come again.
+            for _ in self.shard.loaded(self._rows):
+                pass
+            self.loaded = True
+
+    def _refuse(self, error: DuramenError) -> None:
+        super()._refuse(error)
+        under_way, self._under_way = self._under_way, {}
+        unknown = NotCoordinator(f"whether the command is kept is not known: {error}")
+        for one in under_way:
+            one.done(unknown)
+            for done, _ in one.behind:
+                done(error)
+
+
+def _is_stored(decision: Decision) -> bool:
+    return _has_records(decision) or decision.together is not None
+
+
+def _has_records(decision: Decision) -> bool:
+    return bool(decision.records or decision.inputs)
+
+
+def _nobody(_: ShardAnswer | DuramenError) -> None:
+    """Nobody waits for it."""
