@@ -159,7 +159,7 @@ class Broker:
             self.streams, store, ports.clock, deadlines, ports.randomness, report, self.leases.oldest, alone=alone,
             limit_bytes=memory_share_bytes(settings.integer("memory.limit.bytes")), limits=view_limits,
         )  # fmt: skip
-        self._transaction_log = TransactionLog(store, ports.clock)
+        self._transaction_log = TransactionLog()
         self.internal_streams = InternalStreams(
             self.create_stream, settings, self._offsets, self._transaction_log, StateStream(self.streams), self.leases,
             self.coordinators.when_loaded if alone else lambda _, done: done(None),
@@ -180,6 +180,7 @@ class Broker:
         self.transactions = Transactions(
             TransactionDependencies(self._transaction_log, self.streams, self._offsets, store, self.membership),
             self.groups, ports.clock, deadlines, settings, self.producer_ids.allocate, metrics, report, self.caller,
+            self.coordinators,
         )  # fmt: skip
         self.listing = Listing(self.membership, self.groups, self.streams, store, self.caller, self.bounds)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
@@ -393,10 +394,10 @@ class Broker:
         partition = stream.partition(place.partition)
         if leader_epoch is not None:
             self.store.bound_forgotten(partition.log, self.metadata_state.highest_producer_id)
+        if stream.name == TRANSACTIONS_STREAM:
+            self.transactions.led(partition)
         self.coordinators.led(partition, leader_epoch)
         self.sharing.led(partition)
-        if stream.name == TRANSACTIONS_STREAM:
-            self.transactions.led(partition, leader_epoch)
         for listener in self.when_led:
             listener(partition, leader_epoch)
 

@@ -30,6 +30,7 @@ from duramen.transactions.values import (
 __all__ = [
     "add_partitions",
     "complete",
+    "completed",
     "end",
     "expired",
     "fence",
@@ -275,6 +276,13 @@ def complete(prepared: TransactionalId, now_ms: int) -> TransactionalId:
     if prepared.next_producer_id == NO_PRODUCER:
         return done
     return done._replace(producer_id=prepared.next_producer_id, epoch=0)
+
+
+def completed(prepared: TransactionalId, now_ms: int, current: TransactionalId | None) -> TransactionalId | None:
+    """As `complete`, where that was not stored already: None, where it was."""
+    if current is None or (current.identity, current.state) != (prepared.identity, prepared.state):
+        return None
+    return complete(current, now_ms)
 
 
 # -- time ---------------------------------------------------------------------------------------------

@@ -20,9 +20,11 @@ from duramen.base.errors import (
     TransactionStateInvalid,
 )
 from duramen.broker.fetch import FetchResult, PartitionFetch
-from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, check, encode
+from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.groups.records import OffsetKey
 from duramen.sim.broker import CallbackResult, ManualBroker
+from duramen.transactions.records import encode_key
 from duramen.transactions.values import ProducerIdentity, TransactionState
 
 VERSIONS = pytest.mark.parametrize("version", [0, 2])
@@ -410,8 +412,10 @@ def test_what_no_transactional_id_knows_of_is_aborted_at_the_start(hand: ManualB
     prepare(writer, ("a", 0))
     writer.commit_offset("g", "a", 5)
     hand.settle()
-    removed: CallbackResult[None] = CallbackResult()
-    hand.broker._transaction_log.remove("t", removed)
+    removed: CallbackResult[int] = CallbackResult()
+    tombstone = encode([BatchInput(hand.clock.wall_ms(), encode_key("t"), None)])
+    stream = hand.broker.streams.get(TRANSACTIONS_STREAM)
+    stream.partition(transaction_partition("t", 2)).store(tombstone, check(tombstone), removed)
     hand.settle()
     hand.restart()
     log = hand.broker.streams.get("a").partition(0).log

@@ -35,7 +35,7 @@ class Pending(NamedTuple):
 
 
 class Scripted:
-    """A ledger and a log whose records are stored when a test says so."""
+    """A store whose records are stored when a test says so."""
 
     def __init__(self) -> None:
         self.known = KnownTransactions(1 << 20)
@@ -43,7 +43,7 @@ class Scripted:
         self.pending: list[Pending] = []
         found: Any = self
         self.decisions = Decisions(
-            found, self.known, found, self.clock, Lateness(self.clock), lambda action: action(), Metrics(), 1 << 40
+            self.known, found, self.clock, Lateness(self.clock), lambda action: action(), Metrics(), 1 << 40
         )
 
     def check(self, id_: str) -> None:
@@ -61,19 +61,18 @@ class Scripted:
         if one is not None and may(one):
             self.known.remove(id_)
 
-    def store(self, _: str, append: Callable[..., None], done: Callable[..., None]) -> None:
-        append(done)
-
-    def confirm(self, _: str, __: Callable[..., None], done: Callable[..., None]) -> None:
-        done(None)
-
-    def append_query(self, _: str, value: Query | None, done: Callable[..., None]) -> None:
+    def put_query(self, _: str, value: Query | None, done: Callable[..., None]) -> None:
         self.pending.append(Pending(value, done))
+
+    def confirm_query(self, _: str, done: Callable[..., None]) -> None:
+        done(None)
 
     def answer(self, error: DuramenError | None = None) -> Query | TransactionalId | None:
         """The oldest record is stored, or something went wrong; what it is."""
         value, done = self.pending.pop(0)
         if not isinstance(value, TransactionalId):
+            if error is None:
+                self.known.put_query("q", value)
             done(error)
         elif error is not None:
             done(None, error)

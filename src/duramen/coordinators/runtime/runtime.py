@@ -359,10 +359,6 @@ class Runtime:
         else:
             (active.begin if early else active.submit)(command, done)
 
-    def check(self, stream: str, partition: int) -> None:
-        """Raise why commands are not taken now."""
-        self._active(stream, partition).check()
-
     def leader_epoch(self, stream: str, partition: int) -> int | None:
         """The epoch in which this node leads a partition, as far as it knows; None: it does not."""
         replica = self._replicas.get((stream, partition))

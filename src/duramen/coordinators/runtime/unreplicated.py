@@ -167,11 +167,13 @@ class UnreplicatedShard(ActiveShard):
 
     def _refuse_stored(self, one: _UnderWay, error: DuramenError) -> None:
         # Of what is refused at once the state has nothing.
-        if one.known:
+        reason = CoordinatorLoading("what is stored has to be read anew")
+        if one.known and not self._stale:
             self.loaded, self._stale = False, True
+            self.unloaded(reason)
         one.done(error)
         for done, _ in one.behind:
-            done(CoordinatorLoading("what is stored has to be read anew"))
+            done(reason)
 
     def advanced(self, position: int, failed: DuramenError | None = None) -> None:
         if not self._stale:

@@ -21,11 +21,11 @@ from duramen.base.errors import (
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.codec.attempts import TaskAttempt, attempt_of, find_attempt, is_reserved, query_name
-from duramen.coordinators.transaction.cluster.keyed_queue import KeyedQueue
+from duramen.coordinators.transaction.keyed_queue import KeyedQueue
 from duramen.coordinators.transaction.lateness import Lateness
-from duramen.coordinators.transaction.log import TransactionLog
 from duramen.coordinators.transaction.registry import KnownTransactions
-from duramen.coordinators.transaction.store import FINAL, TransactionStore
+from duramen.coordinators.transaction.shard import FINAL
+from duramen.coordinators.transaction.store import TransactionStore
 from duramen.transactions import batch_decisions as deciding
 from duramen.transactions import machine
 from duramen.transactions.batch_decisions import AttemptFate, AttemptWinner, Query
@@ -63,9 +63,8 @@ class Decisions:
 
     def __init__(
         self,
-        log: TransactionLog,
         known: KnownTransactions,
-        ledger: TransactionStore,
+        store: TransactionStore,
         clock: Clock,
         lateness: Lateness,
         soon: Callable[[Callable[[], None]], None],
@@ -75,9 +74,8 @@ class Decisions:
         """Of a query that was one batch nothing is left `kept_ms` after its last attempt has ended."""
         self._decided = metrics.counter("duramen_spark_batches_total", "decided")
         self._refused = metrics.counter("duramen_spark_batches_total", "refused")
-        self._log = log
         self._known = known
-        self._ledger = ledger
+        self._transactions = store
         self._clock = clock
         self._lateness = lateness
         self._kept_ms = kept_ms
@@ -225,7 +223,7 @@ class Decisions:
         """`act` when all before it for a query are over; it calls what it is handed once, or raises."""
         try:
             name = query_name(query)
-            self._ledger.check(name)
+            self._transactions.check(name)
         except DuramenError as error:
             done(error)
             return
@@ -236,8 +234,7 @@ class Decisions:
 
         def over(error: DuramenError | None) -> None:
             if isinstance(error, FINAL):
-                again = partial(self._log.append_query, query, self._known.query(query))
-                self._ledger.confirm(name, again, lambda failed: end(failed or error))
+                self._transactions.confirm_query(query, lambda failed: end(failed or error))
             else:
                 end(error)
 
@@ -246,7 +243,7 @@ class Decisions:
                 over(error)
                 return
             try:
-                self._ledger.check(name)
+                self._transactions.check(name)
                 act(over)
             except DuramenError as refused:
                 over(refused)
@@ -264,11 +261,10 @@ class Decisions:
         def stored(error: DuramenError | None) -> None:
             if error is None:
                 self._unsure.discard(query)
-                self._known.put_query(query, value)
             done(error)
 
         self._unsure.add(query)
-        self._ledger.store(query_name(query), partial(self._log.append_query, query, value), stored)
+        self._transactions.put_query(query, value, stored)
 
     def _change(self, id_: str, decide: Callable[[TransactionalId | None], TransactionalId | None], done: Done) -> None:
         """End an attempt in its turn. Until that is stored, an abort of it may be in the log."""
@@ -284,7 +280,7 @@ class Decisions:
                 self._aborting.discard(id_)
             done(error)
 
-        self._ledger.change(id_, seen, changed)
+        self._transactions.change(id_, seen, changed)
 
     # -- what was decided is done -------------------------------------------------------------------
 
@@ -367,7 +363,7 @@ class Decisions:
             decided = deciding.fate_of(self._known.query(query), attempt) is not AttemptFate.OPEN
             if _is_over(one) or (one.state in AT_REST and (decided or one.updated_ms < late_ms)):
                 self._aborting.discard(one.id)
-                self._ledger.forget(one.id, lambda found: found.state in AT_REST)
+                self._transactions.forget(one.id, lambda found: found.state in AT_REST)
 
     def _drop(self, found: Query, over: Done) -> None:
         if self._known.query(found.id) != found or self._known.attempts(found.id):

@@ -6,6 +6,7 @@ and not complete writes the markers that are missing (docs/adr/transactions-in-o
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from duramen.base.errors import DuramenError
@@ -18,6 +19,8 @@ from duramen.codec.markers import encode_marker
 from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.transaction.log import TransactionLog
 from duramen.coordinators.transaction.registry import KnownTransactions
+from duramen.coordinators.transaction.shard import Step
+from duramen.coordinators.transaction.store import Changed, TransactionStore
 from duramen.storage.log.log import Log
 from duramen.storage.store import Store
 from duramen.transactions import machine
@@ -32,7 +35,6 @@ from duramen.transactions.values import (
 
 __all__ = ["Endings", "TransactionDependencies"]
 
-Done = Callable[[DuramenError | None], None]
 Batch = tuple[Log, bytearray, Header]
 
 
@@ -47,7 +49,7 @@ class TransactionDependencies(NamedTuple):
 
 
 class Endings:
-    """Ends transactions, which are `known`."""
+    """Ends transactions on a node that is alone, which are `known`. They are stored by `store`."""
 
     def __init__(
         self,
@@ -58,8 +60,10 @@ class Endings:
         report: Callable[[str], None],
     ) -> None:
         """`report` is told what an operator should hear of."""
+        self.store: TransactionStore
         self._committed = metrics.counter("duramen_transactions_total", "committed")
         self._aborted = metrics.counter("duramen_transactions_total", "aborted")
+        self._later: dict[str, Sequence[Batch]] = {}  # markers that come when the end is durable, by id
         self._known = known
         self._log = places.log
         self._streams = places.streams
@@ -68,65 +72,55 @@ class Endings:
         self._clock = clock
         self._report = report
 
-    def finish(
-        self, before: TransactionalId, prepared: TransactionalId, done: Done, *, missing_only: bool = False
-    ) -> None:
-        """Write the markers of a prepared transaction, and that it is complete. Raises CoordinatorLoading.
+    def step(self, prepared: TransactionalId, *, stored: bool) -> Step:
+        """The markers of a prepared transaction, and what it is when they are there.
 
-        With `missing_only` only where it is open: a start does not know which of the markers are there.
+        Where it is `stored`, only those where it is open: a start does not know which of them are there.
         """
-        complete = machine.complete(prepared, self._clock.wall_ms())
-        markers, later = self._markers(prepared, missing_only=missing_only)
-        batches = markers if missing_only else [self._log.batch(prepared), *markers]
-        if not later:
-            batches.append(self._log.batch(complete))
-        self._known.put(prepared)
+        markers, later = self._markers(prepared, missing_only=stored)
+        self._later[prepared.id] = later
+        marked = partial(self._marked, prepared, markers, complete=not later)
+        return Step(machine.complete(prepared, self._clock.wall_ms()), markers, bool(later), marked)
 
-        def written(error: DuramenError | None) -> None:
-            if error is not None:
-                self._known.put(before)
-                done(error)
-            elif later:
-                self._finish_later(complete, later, done)
-            else:
-                self._ended(complete)
-                done(None)
+    def _marked(
+        self, prepared: TransactionalId, markers: Sequence[Batch], offsets: Sequence[int], *, complete: bool
+    ) -> None:
+        self._count_offsets(markers, offsets, commit=_commits(prepared))
+        if complete:
+            self._ended(prepared)
 
-        self._write(batches, written, commit=prepared.state is TransactionState.PREPARE_COMMIT)
+    def _count_offsets(self, markers: Sequence[Batch], offsets: Sequence[int], *, commit: bool) -> None:
+        for (log, _, head), offset in zip(markers, offsets, strict=True):
+            if offset >= 0 and self._offsets.keeps(log):
+                self._offsets.ended(log, offset, head.producer_id, commit=commit)
 
-    def _ended(self, complete: TransactionalId) -> None:
-        self._known.put(complete)
-        ended = self._committed if complete.state is TransactionState.COMPLETE_COMMIT else self._aborted
-        ended.value += 1
+    def _ended(self, prepared: TransactionalId) -> None:
+        (self._committed if _commits(prepared) else self._aborted).value += 1
 
-    def _write(self, batches: Sequence[Batch], done: Done, *, commit: bool) -> None:
-        def written(offsets: list[int], error: DuramenError | None) -> None:
-            for (log, _, head), offset in zip(batches, offsets, strict=False):
-                if offset >= 0 and self._offsets.keeps(log):
-                    self._offsets.ended(log, offset, head.producer_id, commit=commit)
-            done(error)
-
-        self._store.append_together(batches, self._store.node_epoch, written)
-
-    def _finish_later(self, complete: TransactionalId, markers: Sequence[Batch], done: Done) -> None:
+    def begin(self, index: int, epoch: int, prepared: TransactionalId, done: Changed) -> None:
         """The markers of logs that do not go through the WAL: only now that it is durable how the transaction ends."""
-        left = len(markers)
+        del index, epoch
+        later = self._later.pop(prepared.id, ())
+        left = len(later)
 
         def appended(_: int, __: DuramenError | None) -> None:
             # A log that takes nothing until the next start has its marker written then.
             nonlocal left
             left -= 1
             if not left:
-                # Where that cannot be stored, the next start finds what is prepared, and all its markers.
-                self._ended(complete)
-                self._log.append(complete, lambda _: done(None))
+                self.store.change(prepared.id, partial(machine.completed, prepared, self._clock.wall_ms()), stored)
 
-        for log, batch, head in markers:
+        def stored(_: TransactionalId | None, __: DuramenError | None) -> None:
+            # Where that cannot be stored, the next start finds what is prepared, and all its markers.
+            self._ended(prepared)
+            done(machine.complete(prepared, self._clock.wall_ms()), None)
+
+        for log, batch, head in later:
             self._store.append(log, batch, head, self._store.node_epoch, appended)
 
     def _markers(self, prepared: TransactionalId, *, missing_only: bool) -> tuple[list[Batch], list[Batch]]:
         """A transaction's markers: those for logs in the WAL, and the others."""
-        commit = prepared.state is TransactionState.PREPARE_COMMIT
+        commit = _commits(prepared)
         identity = ProducerIdentity(prepared.producer_id, prepared.epoch)
         together: list[Batch] = []
         later: list[Batch] = []
@@ -153,7 +147,7 @@ class Endings:
 
     # -- at a start ---------------------------------------------------------------------------------
 
-    def end_left(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
+    def end_left(self, done: Callable[[DuramenError | None], None]) -> None:
         left = 1
         failed: list[DuramenError] = []
 
@@ -164,14 +158,26 @@ class Endings:
             if not left:
                 done(failed[0] if failed else None)
 
+        def marked(markers: Sequence[Batch], offsets: list[int], error: DuramenError | None) -> None:
+            if error is None:
+                self._count_offsets(markers, offsets, commit=False)
+            ended(error)
+
         abandoned = self._abandoned()
-        for prepared in [one for one in self._known.values() if one.state in PREPARED]:
+        for prepared in [one for one in self._known.open() if one.state in PREPARED]:
             left += 1
-            self.finish(prepared, prepared, ended, missing_only=True)
+            self.store.finish_left(prepared.id, lambda _, error: ended(error))
         if abandoned:
             left += 1
-            self._write(abandoned, ended, commit=False)
+            self._store.append_together(abandoned, self._store.node_epoch, partial(marked, abandoned))
         ended(None)
+
+    def left(self, index: int, epoch: int) -> None:
+        """What is prepared in a partition that was read anew goes on."""
+        del epoch
+        for prepared in self._known.open():
+            if prepared.state in PREPARED and self._log.partition_of(prepared.id) == index:
+                self.store.finish_left(prepared.id, _nothing)
 
     def _abandoned(self) -> list[Batch]:
         """Markers that abort what is open in a log and of which no transactional id knows."""
@@ -191,3 +197,11 @@ class Endings:
                     identity = ProducerIdentity(producer_id, epoch)
                     found.append(self._marker(partition.log, identity, commit=False, sequence=NO_SEQUENCE))
         return found
+
+
+def _commits(prepared: TransactionalId) -> bool:
+    return prepared.state is TransactionState.PREPARE_COMMIT
+
+
+def _nothing(_: TransactionalId | None, __: DuramenError | None) -> None:
+    """Nobody waits for it."""

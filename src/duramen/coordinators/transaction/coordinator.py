@@ -23,6 +23,7 @@ from duramen.codec.attempts import find_attempt, is_reserved
 from duramen.codec.batch import Header
 from duramen.coordinators.group.coordinator import CommitMember, Coordinator
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.transaction.batch_decisions import Decisions
 from duramen.coordinators.transaction.cluster.cluster import ClusterKit, ClusterTransactions, JoinDone
 from duramen.coordinators.transaction.cluster.verification import Admitted
@@ -30,7 +31,7 @@ from duramen.coordinators.transaction.completion import Endings, TransactionDepe
 from duramen.coordinators.transaction.lateness import Lateness
 from duramen.coordinators.transaction.producer_ids import ProducerIdDone
 from duramen.coordinators.transaction.registry import KnownTransactions
-from duramen.coordinators.transaction.store import OwnLedger, TransactionStore
+from duramen.coordinators.transaction.store import TransactionStore
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.rpc.caller import Caller
 from duramen.transactions import machine
@@ -68,6 +69,7 @@ class Transactions:
         metrics: Metrics,
         report: Callable[[str], None],
         caller: Caller,
+        runtime: Runtime,
     ) -> None:
         """`report` is told what an operator should hear of."""
         self._begun = metrics.counter("duramen_transactions_total", "begun")
@@ -80,51 +82,53 @@ class Transactions:
         self._expiration_ms = settings.integer("transactional.id.expiration.ms")
         self._known = KnownTransactions(settings.integer("memory.limit.bytes") // _MEMORY_SHARE)
         self._lateness = Lateness(clock)
+        self._deadlines = deadlines
+        alone = places.membership.first_role is None
+        self._endings = Endings(self._known, places, clock, metrics, report) if alone else None
+        self._store = TransactionStore(
+            places.log, self._known, runtime, self._endings, places.store.soon, report, self._took_in
+        )  # fmt: skip
         self._cluster: ClusterTransactions | None = None
-        self._ledger: TransactionStore
-        if places.membership.first_role is None:
-            endings = Endings(self._known, places, clock, metrics, report)
-            self._ledger = OwnLedger(places.log, self._known, endings, report)
+        if self._endings is not None:
+            self._endings.store, self._store.ending = self._store, self._endings
         else:
-            kit = ClusterKit(caller, clock, deadlines, metrics, report)
-            self._cluster = ClusterTransactions(places, self._known, kit, self)
-            self._ledger = self._cluster.ledger
+            kit = ClusterKit(caller, clock, deadlines, metrics)
+            self._cluster = ClusterTransactions(places, self._known, self._store, kit, self)
+            self._store.ending = self._cluster.finishing
         self.decisions = Decisions(
-            places.log,
-            self._known,
-            self._ledger,
-            clock,
-            self._lateness,
-            places.store.soon,
-            metrics,
-            self._max_timeout_ms,
+            self._known, self._store, clock, self._lateness, places.store.soon, metrics, self._max_timeout_ms
         )
         """What is decided about the batches of Spark's queries."""
         self._stopping = False
 
     # -- starting and stopping ----------------------------------------------------------------------
 
-    def restore(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
-        """Take in what is stored, and end what a crash has left in the middle; then `done`.
+    def restore(self, done: Callable[[DuramenError | None], None]) -> None:
+        """Have what is stored in memory, and end what a crash has left in the middle; then `done`.
 
         In a cluster that is done for each partition of `__transaction_state` when this node begins to lead it.
         """
 
-        def restored(error: DuramenError | OSError | None) -> None:
+        def loaded(error: DuramenError | None) -> None:
+            if error is not None or self._endings is None:
+                ended(error)
+            else:
+                self._endings.end_left(ended)
+
+        def ended(error: DuramenError | None) -> None:
             if error is None:
                 self.decisions.sweep()
             done(error)
 
-        self._ledger.restore(restored)
+        self._store.restore(self._deadlines, self._clock, loaded)
 
-    def took_in(self) -> None:
+    def _took_in(self) -> None:
         """What is stored of more ids is in memory: batches that are decided are finished."""
         self.decisions.sweep()
 
-    def led(self, partition: Partition, leader_epoch: int | None) -> None:
-        """From here on this node leads a partition of `__transaction_state`, in that epoch; None: no more."""
-        if self._cluster is not None:
-            self._cluster.led(partition, leader_epoch)
+    def led(self, partition: Partition) -> None:
+        """From here on this node leads a partition of `__transaction_state` anew, or no more."""
+        self._store.let_go(partition.index)
 
     def stop(self) -> None:
         """Take no more requests."""
@@ -148,7 +152,7 @@ class Transactions:
                 raise TransactionTimeoutInvalid(
                     f"a transaction timeout is 1 to {self._max_timeout_ms} ms, not {timeout_ms}"
                 )
-            self._ledger.check(id_)
+            self._store.check(id_)
         except DuramenError as error:
             done(None, error)
             return
@@ -160,7 +164,7 @@ class Transactions:
             done(None if one is None or error is not None else one.identity, error)
 
         def act(fresh: int) -> None:
-            self._ledger.change(id_, partial(self._initialised, id_, timeout_ms, expected, fresh), changed)
+            self._store.change(id_, partial(self._initialised, id_, timeout_ms, expected, fresh), changed)
 
         self._with_producer_id(id_, act, partial(done, None))
 
@@ -231,7 +235,7 @@ class Transactions:
         except DuramenError as error:
             done((), error)
         else:
-            self._ledger.join(id_, decide, lambda _, error: done(begun, error))
+            self._store.join(id_, decide, lambda _, error: done(begun, error))
 
     def verify(self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], done: Done) -> None:
         """`done` has no error where the partitions are in a transaction that this node coordinates."""
@@ -245,7 +249,7 @@ class Transactions:
         except DuramenError as error:
             done(error)
         else:
-            self._ledger.change(id_, decide, lambda _, error: done(error))
+            self._store.join(id_, decide, lambda _, error: done(error))
 
     def admission(self, id_: str, *, joins: bool) -> Admission:
         """What looks at the header of each transactional batch before it is appended.
@@ -346,7 +350,7 @@ class Transactions:
         """
         try:
             self._check(id_)
-            self._ledger.check(id_)
+            self._store.check(id_)
             if is_reserved(id_) and commit:
                 raise TransactionStateInvalid(
                     f"{id_} is committed by the decision on its batch, not by who wrote in it"
@@ -369,7 +373,7 @@ class Transactions:
             done(one.identity if error is None and one is not None else None, error)
 
         def act(fresh: int) -> None:
-            self._ledger.change(id_, partial(decide, fresh), changed)
+            self._store.change(id_, partial(decide, fresh), changed)
 
         if id_ in self._known:
             self._with_producer_id(id_, act, partial(done, None))
@@ -393,7 +397,7 @@ class Transactions:
         self._lateness.look(opened)
         for one in filter(self._lateness.is_late, opened):
             if find_attempt(one.id) is None:
-                self._ledger.change(one.id, decide, _nothing)
+                self._store.change(one.id, decide, _nothing)
         self.decisions.sweep()
 
     def expire(self) -> None:
@@ -404,14 +408,14 @@ class Transactions:
             return find_attempt(one.id) is None and machine.expired(one, now_ms, self._expiration_ms)
 
         for one in [one for one in self._known.values() if expired(one)]:
-            self._ledger.forget(one.id, expired)
+            self._store.forget(one.id, expired)
 
     # -- asking -------------------------------------------------------------------------------------
 
     def describe(self, id_: str) -> TransactionalId:
         """A transactional id as it is. Raises TransactionalIdNotFound."""
         self._check(id_)
-        self._ledger.check(id_)
+        self._store.check(id_)
         one = self._known.get(id_)
         if one is None:
             raise TransactionalIdNotFound(f"there is no transactional id {id_}")

@@ -1,155 +1,210 @@
-"""How transactional ids change: decided on what is stored, then stored, then said; and how a node alone does that."""
+"""The transactional ids that this node coordinates: how they change, and what is seen to where that is stored."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
-from duramen.base.errors import (
-    AttemptLost,
-    BatchDiffers,
-    DuramenError,
-    ProducerFenced,
-    ProducerIdUnknown,
-    QueryFenced,
-    TransactionAbortable,
-    TransactionStateInvalid,
-)
-from duramen.coordinators.transaction.completion import Endings
-from duramen.coordinators.transaction.log import TransactionLog
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator
+from duramen.base.ports import Clock
+from duramen.codec.attempts import query_name
+from duramen.coordinators.runtime.runtime import Runtime
+from duramen.coordinators.runtime.shard import ShardAnswer, ShardKind
+from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, TransactionLog
 from duramen.coordinators.transaction.registry import KnownTransactions
+from duramen.coordinators.transaction.shard import (
+    Change,
+    Command,
+    Decide,
+    Ends,
+    FinishLeft,
+    Forget,
+    KeepQuery,
+    Outcome,
+    TransactionShard,
+)
 from duramen.transactions.batch_decisions import Query
 from duramen.transactions.values import PREPARED, TransactionalId
 
-__all__ = ["FINAL", "Changed", "Decide", "OwnLedger", "Stored", "TransactionStore"]
-
-FINAL: Final = (
-    AttemptLost, BatchDiffers, ProducerFenced, ProducerIdUnknown, QueryFenced, TransactionAbortable,
-    TransactionStateInvalid,
-)  # fmt: skip
-"""What clients do not ask again after. Nobody is told so by a node that remembers what another has changed since."""
-
-Decide = Callable[[TransactionalId | None], TransactionalId | None]
-"""Handed an id as it is; what it is to be, or None where it stays as it is. Raises why neither may be."""
+__all__ = ["Changed", "Ending", "Stored", "TransactionStore"]
 
 Changed = Callable[[TransactionalId | None, DuramenError | None], None]
 """Called with the id as it is to go on with, or with why nothing is known to have changed."""
 
 Stored = Callable[[DuramenError | None], None]
 
+_LOOK_MS: Final = 500
 
-class TransactionStore(Protocol):
-    """The transactional ids that this node coordinates."""
+
+class Ending(Protocol):
+    """Sees to it that what is prepared becomes complete."""
+
+    def begin(self, index: int, epoch: int, prepared: TransactionalId, done: Changed) -> None:
+        """A partition led in `epoch` says that it is prepared; `done` gets it once who ended it may go on."""
+
+    def left(self, index: int, epoch: int) -> None:
+        """All of a partition is known: what is prepared there goes on."""
+
+
+class TransactionStore:
+    """Changes of ids go to the shards of `__transaction_state`. `ends` is as of `TransactionShard`."""
+
+    def __init__(
+        self, log: TransactionLog, known: KnownTransactions, runtime: Runtime, ends: Ends | None,
+        soon: Callable[[Callable[[], None]], None], report: Callable[[str], None], took_in: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`report` is told what an operator should hear of; `took_in` is called where more ids are known.
+
+        Whoever sees to ends sets `ending`.
+        """
+        self.ending: Ending
+        self.alone = ends is not None
+        self._log = log
+        self._known = known
+        self._runtime = runtime
+        self._ends = ends
+        self._soon = soon
+        self._report = report
+        self._took_in = took_in
+        self._shards: dict[int, TransactionShard] = {}
+        self._loaded: set[int] = set()
+        self._waiting: Callable[[DuramenError | None], None] | None = None
+        runtime.add(ShardKind(TRANSACTIONS_STREAM, self._make, newest_counts=True))
+
+    def _make(self, index: int) -> TransactionShard:
+        self.let_go(index)
+        shard = self._shards[index] = TransactionShard(
+            index, self._known, self._ends, lambda: self._soon(partial(self._began, index)), self._report
+        )  # fmt: skip
+        return shard
+
+    def let_go(self, index: int) -> None:
+        """Nothing is known of a partition: this node leads it no more, or anew."""
+        self._loaded.discard(index)
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.forget()
+
+    def _began(self, index: int) -> None:
+        epoch = self._runtime.leader_epoch(TRANSACTIONS_STREAM, index)
+        if epoch is None:
+            return  # others lead by now
+        self._loaded.add(index)
+        if self._waiting is None:
+            self.ending.left(index, epoch)
+            self._took_in()
+        else:
+            self._look()
+
+    # -- at a start ---------------------------------------------------------------------------------
+
+    def restore(self, deadlines: Deadlines, clock: Clock, done: Callable[[DuramenError | None], None]) -> None:
+        """`done` once all that is stored on a node that is alone is known, or why it cannot be."""
+        if not self.alone:
+            done(None)  # nothing is coordinated before it is led
+            return
+
+        def late() -> None:
+            if self._waiting is not None:
+                deadlines.at(clock.monotonic_ms() + _LOOK_MS, late)
+                self._look()
+
+        self._waiting = done
+        deadlines.at(clock.monotonic_ms() + _LOOK_MS, late)
+        self._look()
+
+    def _look(self) -> None:
+        error: DuramenError | None = None
+        for partition in self._log.partitions:
+            if partition.index in self._loaded:
+                continue
+            try:
+                self._runtime.check(TRANSACTIONS_STREAM, partition.index)
+            except CoordinatorLoading:
+                return
+            except DuramenError as failed:
+                error = failed
+                break
+            return  # it is about to be told
+        done, self._waiting = self._waiting, None
+        if done is not None:
+            done(error)
+
+    # -- changing -----------------------------------------------------------------------------------
 
     def check(self, id_: str) -> None:
         """Raise why this node does not coordinate an id now."""
+        if self._log.ready or not self.alone:
+            self._runtime.check(TRANSACTIONS_STREAM, self._log.partition_of(id_))
+
+    def epoch_of(self, id_: str) -> int:
+        """The epoch in which this node coordinates an id. Raises as `check`, NotCoordinator."""
+        self.check(id_)
+        return self._epoch(self._log.partition_of(id_))
+
+    def _epoch(self, index: int) -> int:
+        epoch = self._runtime.leader_epoch(TRANSACTIONS_STREAM, index)
+        if epoch is None:
+            raise NotCoordinator(f"this node does not lead partition {index} of {TRANSACTIONS_STREAM}")
+        return epoch
+
+    def leads(self, index: int, epoch: int) -> bool:
+        """Whether this node still leads a partition in that epoch, as far as it knows."""
+        return self._runtime.leader_epoch(TRANSACTIONS_STREAM, index) == epoch
 
     def change(self, id_: str, decide: Decide, done: Changed) -> None:
         """Change an id; `done` once that is durable. One that is prepared then goes on to be complete."""
+        self._submit(id_, Change(id_, decide), partial(self._changed, id_, done))
 
     def join(self, id_: str, decide: Decide, done: Changed) -> None:
-        """As `change`; more than is stored may be remembered, for a marker too many does no harm."""
+        """As `change`; where no other node may lead, `done` at once: the record stands before what is appended next."""
+        self._submit(id_, Change(id_, decide), partial(self._changed, id_, done), early=True)
+
+    def _submit(
+        self, id_: str, command: Command, done: Callable[[Outcome | DuramenError], None], *, early: bool = False
+    ) -> None:
+        def answered(answer: ShardAnswer | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+            elif isinstance(answer.response, Outcome):
+                done(answer.response)
+
+        try:
+            if self.alone and not self._log.ready and isinstance(command, Change):
+                command.decide(None)  # nothing is stored
+            index = self._log.partition_of(id_)
+        except DuramenError as error:
+            done(error)
+        else:
+            self._runtime.submit(TRANSACTIONS_STREAM, index, command, answered, early=early)
+
+    def _changed(self, id_: str, done: Changed, outcome: Outcome | DuramenError) -> None:
+        if isinstance(outcome, DuramenError):
+            done(None, outcome)
+        elif outcome.changed and outcome.one is not None and outcome.one.state in PREPARED:
+            index = self._log.partition_of(id_)
+            self.ending.begin(index, self._epoch(index), outcome.one, done)
+        else:
+            done(outcome.one, outcome.error)
+
+    def finish_left(self, id_: str, done: Changed) -> None:
+        """On a node that is alone: what was prepared before its start is to be complete."""
+        self._submit(id_, FinishLeft(id_), partial(self._changed, id_, done))
 
     def forget(self, id_: str, may: Callable[[TransactionalId], bool]) -> None:
         """Forget an id, if it may be when that can be decided."""
+        self._submit(id_, Forget(id_, may), lambda _: None)
 
-    def store(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
-        """Store what is kept beside an id; `done` has no error where this node has coordinated it all the while."""
+    def put_query(self, query: str, value: Query | None, done: Stored) -> None:
+        """Store a query, None: that it is forgotten; `done` has no error once that is known to be stored."""
+        self._submit(
+            query_name(query), KeepQuery(query, value),
+            lambda outcome: done(outcome if isinstance(outcome, DuramenError) else None),
+        )  # fmt: skip
 
-    def confirm(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
-        """As `store`, of what is stored already, where only that shows whether another node coordinates by now."""
-
-    def restore(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
-        """Take in what is stored at a start, and end what was left in the middle; then `done`."""
-
-
-class OwnLedger:
-    """The Ledger of a node alone: a change is decided at once, and ends in one step of the write-ahead log."""
-
-    def __init__(
-        self, log: TransactionLog, known: KnownTransactions, endings: Endings, report: Callable[[str], None]
-    ) -> None:
-        """`report` is told what an operator should hear of."""
-        self._log = log
-        self._known = known
-        self._endings = endings
-        self._report = report
-
-    def check(self, id_: str) -> None:
-        """Nothing: it coordinates all."""
-
-    def change(self, id_: str, decide: Decide, done: Changed) -> None:
-        before = self._known.get(id_)
-        try:
-            one = decide(before)
-            if before is not None and one is not None and one.state in PREPARED:
-                prepared = self._log.sequenced(one, self._known.sequences)
-                self._endings.finish(before, prepared, lambda error: done(self._known.get(id_), error))
-            elif one is not None:
-                self._keep(before, one, done)
-        except DuramenError as error:
-            done(None, error)
+    def confirm_query(self, query: str, done: Stored) -> None:
+        """`done` has no error where no other node coordinates a query by now."""
+        if self.alone:
+            done(None)
         else:
-            if one is None:
-                done(before, None)
-
-    def _keep(self, before: TransactionalId | None, one: TransactionalId, done: Changed) -> None:
-        def stored(error: DuramenError | None) -> None:
-            if error is not None and self._known.get(one.id) is one:
-                self.take(one.id, before)
-            done(one, error)
-
-        self._known.put(one)
-        self._log.append(one, stored)
-
-    def join(self, id_: str, decide: Decide, done: Changed) -> None:
-        before = self._known.get(id_)
-        try:
-            one = decide(before)
-            if one is not None:
-                self._known.put(one)
-                self._log.append(one, lambda error: done(one, error))
-        except DuramenError as error:
-            done(None, error)
-        else:
-            if one is None:
-                done(before, None)
-
-    def forget(self, id_: str, may: Callable[[TransactionalId], bool]) -> None:
-        one = self._known.get(id_)
-        if one is None or not may(one):
-            return
-
-        def removed(error: DuramenError | None) -> None:
-            if error is not None and id_ not in self._known:
-                self._known.put(one)
-
-        self._known.remove(id_)
-        self._log.remove(id_, removed)
-
-    def restore(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
-        def loaded(error: DuramenError | OSError | None) -> None:
-            if error is not None:
-                done(error)
-            else:
-                self._endings.end_left(done)
-
-        self._log.load(self._log.partitions, self, self._report, loaded)
-
-    def store(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
-        del id_
-        try:
-            append(done)
-        except DuramenError as error:
-            done(error)
-
-    def confirm(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
-        del id_, append
-        done(None)
-
-    def take_query(self, id_: str, query: Query | None) -> None:
-        self._known.put_query(id_, query)
-
-    def take(self, id_: str, one: TransactionalId | None) -> None:
-        if one is None:
-            self._known.remove(id_)
-        else:
-            self._known.put(one)
+            self.put_query(query, self._known.query(query), done)

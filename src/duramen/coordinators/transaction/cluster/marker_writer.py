@@ -1,6 +1,6 @@
 """What is prepared becomes complete: markers go to the leaders of its partitions, again until each has its own."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -8,69 +8,106 @@ from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
-from duramen.coordinators.transaction.cluster.loader import Shard, Shards
 from duramen.coordinators.transaction.cluster.requests import WRITE_MARKERS, WriteMarkers, WriteMarkersResponse
 from duramen.coordinators.transaction.completion import TransactionDependencies
+from duramen.coordinators.transaction.registry import KnownTransactions
+from duramen.coordinators.transaction.store import Changed, TransactionStore
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
-from duramen.transactions.values import PartitionName, TransactionalId, TransactionState
+from duramen.transactions import machine
+from duramen.transactions.values import PREPARED, PartitionName, TransactionalId, TransactionState
 
-__all__ = ["Complete", "Finishing"]
+__all__ = ["Finishing"]
 
-Complete = Callable[[Shard, TransactionalId, Callable[[], None]], None]
-
+_COMPLETE_AGAIN_MS: Final = 100
 _AGAIN_MS: Final = 50
 _AGAIN_MOST_MS: Final = 1_000
 _AT_ONCE: Final = 1_000  # markers in one request
 
 
 class _Ending:
-    """A transaction that is prepared; `left` are the partitions whose marker nobody has confirmed."""
+    """A transaction that is prepared; `left` are the partitions whose marker nobody has confirmed.
 
-    __slots__ = ("left", "one", "shard")
+    `index` is the partition of `__transaction_state` that says so, which this node leads in `epoch`.
+    """
 
-    def __init__(self, shard: Shard, one: TransactionalId) -> None:
-        self.shard = shard
+    __slots__ = ("epoch", "index", "left", "one")
+
+    def __init__(self, index: int, epoch: int, one: TransactionalId) -> None:
+        self.index = index
+        self.epoch = epoch
         self.one = one
         self.left: set[PartitionName] | None = set(one.partitions)  # None: all have it
 
 
 class Finishing:
-    """Ends the transactions that this node coordinates. `complete` stores that one is."""
+    """Ends the transactions that this node coordinates, which are `known`."""
 
     def __init__(
         self,
         places: TransactionDependencies,
-        shards: Shards,
+        known: KnownTransactions,
+        store: TransactionStore,
         caller: Caller,
         clock: Clock,
         deadlines: Deadlines,
         metrics: Metrics,
-        complete: Complete,
     ) -> None:
         self._committed = metrics.counter("duramen_transactions_total", "committed")
         self._aborted = metrics.counter("duramen_transactions_total", "aborted")
         self._places = places
-        self._shards = shards
+        self._known = known
+        self._store = store
         self._caller = caller
         self._clock = clock
         self._deadlines = deadlines
-        self._complete = complete
+        self._endings: dict[str, _Ending] = {}  # the newest of each id
         self._again: dict[_Ending, set[PartitionName]] = {}
         self._again_ms = _AGAIN_MS
         self._timer: Deadline | None = None
 
-    def begin(self, shard: Shard, prepared: TransactionalId) -> None:
+    def begin(self, index: int, epoch: int, prepared: TransactionalId, done: Changed) -> None:
         """See to the end of a transaction that is stored as prepared."""
-        ending = _Ending(shard, prepared)
+        # It is decided, so it is said, as Apache Kafka does: the markers are seen to whatever happens.
+        done(machine.complete(prepared, prepared.updated_ms), None)
+        ending = self._endings[prepared.id] = _Ending(index, epoch, prepared)
         self._send(ending, prepared.partitions)
         self._look(ending)
+
+    def left(self, index: int, epoch: int) -> None:
+        """What is prepared in a partition goes on: an earlier coordinator left it, or this node has read it anew."""
+        for id_, ending in list(self._endings.items()):
+            if ending.index == index and ending.epoch != epoch:
+                del self._endings[id_]
+        for one in self._known.open():
+            if one.state in PREPARED and self._places.log.partition_of(one.id) == index:
+                known = self._endings.get(one.id)
+                if known is None or known.one.identity != one.identity:
+                    self.begin(index, epoch, one, _nothing)
 
     def _look(self, ending: _Ending) -> None:
         if ending.left is not None and not ending.left:
             ending.left = None
-            commit = ending.one.state is TransactionState.PREPARE_COMMIT
-            self._complete(ending.shard, ending.one, partial(self._ended, commit=commit))
+            self._complete(ending)
+
+    def _complete(self, ending: _Ending) -> None:
+        """Every marker is there: store that, until it is stored or another node leads."""
+        prepared = ending.one
+
+        def stored(_: TransactionalId | None, error: DuramenError | None) -> None:
+            if error is None:
+                if self._endings.get(prepared.id) is ending:
+                    del self._endings[prepared.id]
+                self._ended(commit=prepared.state is TransactionState.PREPARE_COMMIT)
+            elif self._leads(ending):
+                at_ms = self._clock.monotonic_ms() + _COMPLETE_AGAIN_MS
+                self._deadlines.at(at_ms, partial(self._complete, ending))
+
+        if self._leads(ending):
+            self._store.change(prepared.id, partial(machine.completed, prepared, self._clock.wall_ms()), stored)
+
+    def _leads(self, ending: _Ending) -> bool:
+        return self._store.leads(ending.index, ending.epoch)
 
     def _ended(self, *, commit: bool) -> None:
         (self._committed if commit else self._aborted).value += 1
@@ -96,7 +133,7 @@ class Finishing:
     def _ask(self, ending: _Ending, node_id: int, found: list[tuple[PartitionName, PartitionId]]) -> None:
         one = ending.one
         request = WriteMarkers(
-            ending.shard.index, ending.shard.epoch, one.producer_id, one.epoch,
+            ending.index, ending.epoch, one.producer_id, one.epoch,
             one.state is TransactionState.PREPARE_COMMIT, one.version,
             tuple((place.stream_id.bytes, place.partition) for _, place in found), one.sequence,
         )  # fmt: skip
@@ -134,7 +171,7 @@ class Finishing:
         again, self._again = self._again, {}
         for ending, wanted in again.items():
             # Where another node leads the partition of the id, that one has found what is prepared.
-            if self._shards.is_led(ending.shard):
+            if self._leads(ending):
                 self._send(ending, wanted)
                 self._look(ending)
 
@@ -144,3 +181,7 @@ class Finishing:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _nothing(_: TransactionalId | None, __: DuramenError | None) -> None:
+    """Nobody waits for it."""

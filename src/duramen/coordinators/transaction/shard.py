@@ -1,0 +1,225 @@
+"""The state machine of one partition of `__transaction_state`: transactional ids, and queries that decide about some.
+
+A command decides on what is known of its id, and comes to the record that says what the id is then. Where other nodes
+may lead the partition, nobody is refused for good on what one of them has changed meanwhile: what such a refusal was
+decided on is stored once more before, which all replicas in sync take from their leader only.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from duramen.base.errors import (
+    AttemptLost,
+    BatchCorrupt,
+    BatchDiffers,
+    DuramenError,
+    ProducerFenced,
+    ProducerIdUnknown,
+    QueryFenced,
+    TransactionAbortable,
+    TransactionStateInvalid,
+)
+from duramen.base.ports import StateRows
+from duramen.codec.attempts import query_name
+from duramen.codec.batch import DecodedRecord, Header
+from duramen.coordinators.runtime.shard import Decision, Record, Together
+from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
+from duramen.coordinators.transaction.registry import KnownTransactions
+from duramen.storage.log.log import Log
+from duramen.transactions.batch_decisions import Query
+from duramen.transactions.query_records import decode_query, decode_query_key, encode_query, encode_query_key
+from duramen.transactions.records import decode_key, decode_value, encode_key, encode_value
+from duramen.transactions.values import PREPARED, TransactionalId
+
+__all__ = [
+    "FINAL", "Change", "Command", "Decide", "Ends", "FinishLeft", "Forget", "KeepQuery", "Outcome", "Step",
+    "TransactionShard",
+]  # fmt: skip
+
+FINAL: Final = (
+    AttemptLost, BatchDiffers, ProducerFenced, ProducerIdUnknown, QueryFenced, TransactionAbortable,
+    TransactionStateInvalid,
+)  # fmt: skip
+"""What clients do not ask again after. Nobody is told so by a node that remembers what another has changed since."""
+
+Decide = Callable[[TransactionalId | None], TransactionalId | None]
+"""Handed an id as it is; what it is to be, or None where it stays as it is. Raises why neither may be."""
+
+
+class Change(NamedTuple):
+    """An id is to be what `decide` says."""
+
+    id: str
+    decide: Decide
+
+
+class Forget(NamedTuple):
+    """An id is to be forgotten, if it may be when its turn comes."""
+
+    id: str
+    may: Callable[[TransactionalId], bool]
+
+
+class KeepQuery(NamedTuple):
+    """A query is to be this one; None: it is forgotten."""
+
+    id: str
+    value: Query | None
+
+
+class FinishLeft(NamedTuple):
+    """A transaction that was prepared before a start is to be complete."""
+
+    id: str
+
+
+Command = Change | Forget | KeepQuery | FinishLeft
+
+
+class Outcome(NamedTuple):
+    """An id as it is to go on with; `changed`: by this command. With `error` it is not, and that is confirmed."""
+
+    one: TransactionalId | None
+    changed: bool
+    error: DuramenError | None = None
+
+
+class Step(NamedTuple):
+    """How a transaction ends: in one step with `markers` where none comes `later`; `marked` is told their offsets."""
+
+    complete: TransactionalId
+    markers: Sequence[tuple[Log, bytearray, Header]]
+    later: bool
+    marked: Callable[[Sequence[int]], None]
+
+
+class Ends(Protocol):
+    """Says how transactions end on a node that is alone."""
+
+    def step(self, prepared: TransactionalId, *, stored: bool) -> Step:
+        """How this one does; `stored`: it is in the log already that it is prepared."""
+
+
+class TransactionShard:
+    """What it knows is in `known`, beside what the other partitions of this node have."""
+
+    def __init__(
+        self, index: int, known: KnownTransactions, ends: Ends | None, loaded: Callable[[], None],
+        report: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """`ends` where no other node may lead. `loaded` is called when all is known, `report` of what is not read."""
+        self._index = index
+        self._known = known
+        self._ends = ends
+        self._loaded = loaded
+        self._report = report
+        self._ids: set[str] = set()
+        self._queries: set[str] = set()
+        self._decided: dict[str, dict[bytes, TransactionalId]] = {}  # what records on their way say, which is more
+
+    def keys_of(self, command: Command) -> Collection[Hashable]:
+        return (query_name(command.id) if isinstance(command, KeepQuery) else command.id,)
+
+    def decide(self, command: Command, rows: StateRows, now_ms: int) -> Decision:
+        del rows
+        match command:
+            case Change():
+                return self._change(command, now_ms)
+            case Forget():
+                current = self._known.get(command.id)
+                gone = current is not None and command.may(current)
+                return Decision([_record_of(command.id, None)] if gone else (), Outcome(None, gone))
+            case KeepQuery():
+                return Decision([_query_record(command.id, command.value)], Outcome(None, True))
+            case FinishLeft():
+                current = self._known.get(command.id)
+                if self._ends is None or current is None or current.state not in PREPARED:
+                    return Decision((), Outcome(current, False))
+                return self._ending(self._ends, current, stored=True)
+
+    def _change(self, command: Change, now_ms: int) -> Decision:
+        current = self._known.get(command.id)
+        try:
+            one = command.decide(current)
+        except FINAL as error:
+            if self._ends is not None:
+                raise
+            return Decision([_record_of(command.id, current)], Outcome(None, False, error))
+        if one is None:
+            return Decision((), Outcome(current, False))
+        if one.state in PREPARED:
+            one = one._replace(sequence=self._known.sequences.following(now_ms, self._index))
+            if self._ends is not None:
+                return self._ending(self._ends, one, stored=False)
+        self._decided[one.id] = {}
+        return Decision([self._record(one)], Outcome(one, True))
+
+    def _ending(self, ends: Ends, one: TransactionalId, *, stored: bool) -> Decision:
+        step = ends.step(one, stored=stored)
+        self._decided[one.id] = {}
+        before = () if stored else (self._record(one),)
+        behind = () if step.later else (self._record(step.complete),)
+        outcome = Outcome(one if step.later else step.complete, True)
+        return Decision(before, outcome, together=Together(step.markers, behind, step.marked))
+
+    def _record(self, one: TransactionalId) -> Record:
+        key, value = _record_of(one.id, one)
+        if value is not None:
+            self._decided[one.id][value] = one
+        return key, value
+
+    def apply(self, record: DecodedRecord) -> None:
+        if record.key is None:
+            return
+        try:
+            if (id_ := decode_key(record.key)) is not None:
+                self._take(id_, record.value)
+            elif (query := decode_query_key(record.key)) is not None:
+                value = None if record.value is None else decode_query(query, record.value)
+                self._queries.add(query)
+                self._known.put_query(query, value)
+        except BatchCorrupt as error:
+            self._report(f"record {record.offset} of {TRANSACTIONS_STREAM} cannot be read: {error}")
+
+    def _take(self, id_: str, value: bytes | None) -> None:
+        decided = self._decided.pop(id_, None)
+        if value is None:
+            self._ids.discard(id_)
+            self._known.remove(id_)
+            return
+        if decided is None or value not in decided:
+            one = decode_value(id_, value)
+        else:
+            one = decided.pop(value)
+            if decided:
+                self._decided[id_] = decided
+        self._ids.add(id_)
+        self._known.put(one)
+
+    def forget(self) -> None:
+        """All that it knows is known no more."""
+        for id_ in self._ids:
+            self._known.remove(id_)
+        for query in self._queries:
+            self._known.put_query(query, None)
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        del rows
+        self._loaded()
+        return iter(())
+
+    def next_ms(self) -> int | None:
+        return None
+
+    def due(self, now_ms: int) -> Iterable[object]:
+        del now_ms
+        return ()
+
+
+def _record_of(id_: str, one: TransactionalId | None) -> Record:
+    """The record that says what an id is; None: it is forgotten."""
+    return encode_key(id_), None if one is None else encode_value(one)
+
+
+def _query_record(id_: str, value: Query | None) -> Record:
+    return encode_query_key(id_), None if value is None else encode_query(value)
