@@ -78,7 +78,8 @@ class Endings:
         Where it is `stored`, only those where it is open: a start does not know which of them are there.
         """
         markers, later = self._markers(prepared, missing_only=stored)
-        self._later[prepared.id] = later
+        if later:
+            self._later[prepared.id] = later
         marked = partial(self._marked, prepared, markers, complete=not later)
         return Step(machine.complete(prepared, self._clock.wall_ms()), markers, bool(later), marked)
 
