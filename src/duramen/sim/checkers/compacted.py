@@ -1,6 +1,7 @@
 """A log that is compacted by key: a record may be missing where a newer one of the same key was stored.
 
-A tombstone may be missing too once its time is over, and then nothing that it deleted comes back.
+A tombstone may be missing too once its time is over. After a crash the files before a compaction may be the log's
+again: then what it deleted may be there once more if it is there itself.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,7 @@ class CompactedHistory(LogHistory):
         self._expired: Callable[[int], bool] = lambda _: False
         self._expiries: dict[bytes, int] = {}  # the newest tombstone of a key that was missing because it had expired
         self._deleted: dict[bytes, int] = {}  # the same, of what was missing before this process began
+        self._missed: set[bytes] = set()  # keys whose tombstone was missing since
 
     def tombstones_expire(self, expired: Callable[[int], bool]) -> None:
         """`expired` says of a tombstone's timestamp, in ms, whether it may be gone by now."""
@@ -46,6 +48,7 @@ class CompactedHistory(LogHistory):
         super().started(boot, end, facts)
         self._expiries = {key: at for key, at in self._expiries.items() if at < facts.high_watermark}
         self._deleted = dict(self._expiries)
+        self._missed.clear()
 
     def _check_gap(self, first: int, end: int, *, begins: bool) -> None:
         del begins  # whole batches may be missing anywhere
@@ -53,7 +56,8 @@ class CompactedHistory(LogHistory):
 
     def _see_batch(self, batch: bytes, base_offset: int, next_offset: int, epoch: int) -> None:
         for record in records(batch):
-            if record.value is not None and record.offset < self._deleted.get(record.key or b"", -1):
+            key = record.key or b""
+            if record.value is not None and record.offset < self._deleted.get(key, -1) and key in self._missed:
                 raise self._broken(f"the record at offset {record.offset} was deleted, and is there again")
         if batch[IDENTITY_START:] in self._by_body:
             super()._see_batch(batch, base_offset, next_offset, epoch)
@@ -88,6 +92,8 @@ class CompactedHistory(LogHistory):
         if record.value is not None or not self._expired(record.timestamp):
             raise self._broken(f"the record at offset {offset} is missing, and no newer one has its key")
         self._expiries[key] = max(self._expiries.get(key, -1), offset)
+        if offset == self._deleted.get(key):
+            self._missed.add(key)
 
     def _superseded(self, key: bytes, offset: int) -> bool:
         return any(
