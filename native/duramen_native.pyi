@@ -36,6 +36,15 @@ def visible(
     far: memoryview,
     step: int,
 ) -> None: ...
-def filter_batches(
-    data: _Buffer, position: int, first: int, end: int, bits: _Buffer, base: int
-) -> tuple[int, list[tuple[int, int]]]: ...
+def extract(
+    data: _Buffer, position: int, first: int, end: int, bits: _Buffer, base: int, most_bytes: int
+) -> tuple[int, int, bytes]: ...
+def shown_fields(
+    data: _Buffer, first: int, end: int, bits: _Buffer, base: int
+) -> tuple[
+    list[int],
+    list[int],
+    list[bytes | None],
+    list[bytes | None],
+    list[tuple[tuple[bytes, bytes | None], ...]],
+]: ...

@@ -226,30 +226,20 @@ impl HeaderLists {
 
     #[inline(always)]
     fn read(&mut self, body: &[u8], headers: records::Headers, kept: bool) -> Result<bool, Refused> {
-        let (data, mut at) = (&body[..headers.end], headers.at);
-        // A header takes two bytes at least: what is reserved is bounded by what is there.
-        let room = headers.end - headers.at;
-        let Some(count) = usize::try_from(headers.count).ok().filter(|count| *count <= room / 2) else {
+        // What is reserved is bounded by what is there.
+        let Some(count) = headers.bounded() else {
             return Ok(false);
         };
         if kept {
             self.names.reserve_rows(count)?;
             self.values.reserve_rows(count)?;
         }
-        for _ in 0..count {
-            let Some((name, next)) = records::field(data, at).filter(|(name, _)| name.size >= 0) else {
-                return Ok(false);
-            };
-            let Some((value, next)) = records::field(data, next) else {
-                return Ok(false);
-            };
+        Ok(headers.each(body, |name, value| {
             if kept {
                 self.names.push(body, name);
                 self.values.push(body, value);
             }
-            at = next;
-        }
-        Ok(at == headers.end)
+        }))
     }
 
     fn finish(self) -> Result<ListArray, Refused> {

@@ -11,6 +11,7 @@ pub mod compression;
 pub mod crc;
 pub mod decode;
 pub mod encode;
+pub mod extract;
 pub mod keys;
 pub mod latest;
 pub mod lz4;

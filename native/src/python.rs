@@ -139,11 +139,11 @@ mod duramen_native {
     #[pymodule_export]
     use super::{Batches, Rows, decode_, encode_, scan_keys};
     #[pymodule_export]
-    use crate::views::{apply_, copy_, filter_, visible_};
+    use crate::views::{apply_, copy_, extract_, shown_fields, visible_};
 
     /// Which signatures the functions have: `duramen.base.native` takes only the one it knows.
     #[pymodule_export]
-    const INTERFACE: u32 = 3;
+    const INTERFACE: u32 = 4;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

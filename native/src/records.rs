@@ -15,6 +15,8 @@ pub struct Record {
     pub offset: i64,
     /// Its timestamp in µs, those that are no 64-bit number cut to the nearest that is a whole ms.
     pub timestamp_us: i64,
+    /// Its timestamp in ms.
+    pub timestamp_ms: i64,
     /// Where its key lies; a negative size is null.
     pub key: Field,
     /// Where its value lies.
@@ -94,8 +96,8 @@ struct Bounds {
     /// The same for records that `short` may read.
     short_deltas: u64,
     base_timestamp: i64,
-    /// µs in a timestamp's delta; none where timestamps are the append's.
-    delta_us: i64,
+    /// ms in a timestamp's delta; none where timestamps are the append's.
+    delta_ms: i64,
 }
 
 impl Bounds {
@@ -109,7 +111,7 @@ impl Bounds {
             deltas,
             short_deltas: if ordinary { deltas } else { 0 },
             base_timestamp,
-            delta_us: if append_time { 0 } else { 1000 },
+            delta_ms: if append_time { 0 } else { 1 },
         }
     }
 
@@ -134,9 +136,9 @@ impl Bounds {
         if count & 0x81 != 0 || offset_delta >= self.short_deltas {
             return None;
         }
-        let timestamp_us = self.base_timestamp * 1000 + timestamp_delta * self.delta_us;
+        let ms = self.base_timestamp + timestamp_delta * self.delta_ms;
         let headers = Headers { count: i64::from(count >> 1), at: at + 1, end };
-        headers.record(self.base_offset + offset_delta as i64, timestamp_us, key, value)
+        headers.record(self.base_offset + offset_delta as i64, (ms, ms * 1000), key, value)
     }
 
     /// The record at `position`, whatever its fields take.
@@ -150,22 +152,53 @@ impl Bounds {
         let (value, at) = field(data, at)?;
         let (count, at) = varint::read_size(data, at)?;
         let offset_delta = offset_delta.filter(|delta| *delta < self.deltas)? as i64;
-        let timestamp_delta = if self.delta_us == 0 { 0 } else { timestamp_delta };
-        let timestamp = self.base_timestamp.checked_add(timestamp_delta).filter(|timestamp| *timestamp != i64::MIN)?;
-        let timestamp_us = timestamp.clamp(-LARGEST_MS, LARGEST_MS) * 1000;
+        let timestamp_delta = if self.delta_ms == 0 { 0 } else { timestamp_delta };
+        let ms = self.base_timestamp.checked_add(timestamp_delta).filter(|ms| *ms != i64::MIN)?;
+        let us = ms.clamp(-LARGEST_MS, LARGEST_MS) * 1000;
         let headers = Headers { count: i64::try_from(count?).ok()?, at, end };
-        headers.record(self.base_offset + offset_delta, timestamp_us, key, value)
+        headers.record(self.base_offset + offset_delta, (ms, us), key, value)
     }
 }
 
 impl Headers {
     /// The record that they end, which they fill; None where it has more bytes and no headers.
     #[inline(always)]
-    fn record(self, offset: i64, timestamp_us: i64, key: Field, value: Field) -> Option<Record> {
+    fn record(self, offset: i64, timestamp: (i64, i64), key: Field, value: Field) -> Option<Record> {
         if self.count == 0 && self.at != self.end {
             return None;
         }
-        Some(Record { offset, timestamp_us, key, value, headers: self })
+        let (timestamp_ms, timestamp_us) = timestamp;
+        Some(Record { offset, timestamp_us, timestamp_ms, key, value, headers: self })
+    }
+
+    /// How many there are; None where they cannot lie there: a header takes two bytes at least.
+    #[inline(always)]
+    pub fn bounded(&self) -> Option<usize> {
+        usize::try_from(self.count).ok().filter(|count| *count <= (self.end - self.at) / 2)
+    }
+
+    /// Calls `take` with the name and the value of each; false where they do not fill their place.
+    #[inline(always)]
+    pub fn each(&self, body: &[u8], mut take: impl FnMut(Field, Field)) -> bool {
+        let (data, mut at) = (&body[..self.end], self.at);
+        for _ in 0..self.count {
+            let Some((name, next)) = field(data, at).filter(|(name, _)| name.size >= 0) else {
+                return false;
+            };
+            let Some((value, next)) = field(data, next) else {
+                return false;
+            };
+            take(name, value);
+            at = next;
+        }
+        at == self.end
+    }
+
+    /// All of them; None where they do not fill their place.
+    #[inline(always)]
+    pub fn read(&self, body: &[u8]) -> Option<Vec<(Field, Field)>> {
+        let mut found = Vec::with_capacity(self.bounded()?);
+        self.each(body, |name, value| found.push((name, value))).then_some(found)
     }
 }
 

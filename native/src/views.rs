@@ -1,11 +1,15 @@
-//! Views of keyed streams, for Python: the table, the bits, and which batches a snapshot needs.
+//! Views of keyed streams, for Python: the table, the bits, and the records that a snapshot shows.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::batches::{self, CONTROL, Header};
 use crate::buffers::{Bytes, Words, apart, disjoint};
+use crate::extract::{self, Shown};
 use crate::latest::{self, Table};
+use crate::portions::checked;
+use crate::records::{self, Field, Records};
 use crate::siphash::Secret;
 use crate::visible::{self, Entries, Step};
 
@@ -97,19 +101,78 @@ pub fn visible_(
     apart(py, || visible::mark(bits, base, &entries, step))
 }
 
-/// Where to go on, and where the batches lie that have a visible record.
+/// Where to go on, the next offset, and batches of the records that are shown.
 #[pyfunction]
-#[pyo3(name = "filter_batches")]
-pub fn filter_(
-    py: Python<'_>,
-    data: &Bound<'_, PyAny>,
+#[pyo3(name = "extract")]
+#[allow(clippy::too_many_arguments)]
+pub fn extract_<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
     position: usize,
     first: i64,
     end: i64,
-    bits: &Bound<'_, PyAny>,
+    bits: &Bound<'py, PyAny>,
     base: i64,
-) -> PyResult<(usize, Vec<(usize, usize)>)> {
+    most: usize,
+) -> PyResult<(usize, i64, Bound<'py, PyBytes>)> {
     let (data, bits) = (Bytes::of(data)?, Bytes::of(bits)?);
-    let (data, bits) = (data.get(), bits.get());
-    apart(py, || visible::filter(data, position, first, end, bits, base))
+    let (data, shown) = (data.get(), Shown { bits: bits.get(), base, first, end });
+    let done = apart(py, || extract::extract(data, position, &shown, most))?;
+    Ok((done.position, done.next, PyBytes::new(py, &done.bytes)))
+}
+
+/// Of each record that is shown its offset, its timestamp in ms, its key, its value, and its headers.
+#[pyfunction]
+pub fn shown_fields<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    first: i64,
+    end: i64,
+    bits: &Bound<'py, PyAny>,
+    base: i64,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let (data, bits) = (Bytes::of(data)?, Bytes::of(bits)?);
+    let (data, shown) = (data.get(), Shown { bits: bits.get(), base, first, end });
+    let (mut position, mut scratch) = (0, Vec::new());
+    let lists: [Bound<'py, PyList>; 5] = std::array::from_fn(|_| PyList::empty(py));
+    let [offsets, timestamps, keys, values, headers] = &lists;
+    let none = PyTuple::empty(py);
+    while let Some((head, batch)) = batches::next(data, position)? {
+        position += batch.len();
+        if head.attributes & CONTROL != 0 {
+            continue;
+        }
+        let body = checked(&head, batch, &mut scratch)?;
+        let (mut records, mut next) = (Records::new(&head, body), head.base_offset);
+        while let Some(record) = records.advance()? {
+            let found = record.headers.read(body).filter(|_| record.offset >= next);
+            let Some(found) = found else {
+                return Err(damaged(&head, "its fields do not fit"));
+            };
+            next = record.offset + 1;
+            if !shown.has(record.offset) {
+                continue;
+            }
+            offsets.append(record.offset)?;
+            timestamps.append(record.timestamp_ms)?;
+            keys.append(bytes_of(py, body, record.key))?;
+            values.append(bytes_of(py, body, record.value))?;
+            if found.is_empty() {
+                headers.append(&none)?;
+            } else {
+                let pairs = found.into_iter().map(|(name, value)| (bytes_of(py, body, name), bytes_of(py, body, value)));
+                headers.append(PyTuple::new(py, pairs.collect::<Vec<_>>())?)?;
+            }
+        }
+    }
+    PyTuple::new(py, &lists)
+}
+
+fn damaged(head: &Header, what: &str) -> PyErr {
+    PyValueError::new_err(records::damage(head, what))
+}
+
+fn bytes_of<'py>(py: Python<'py>, body: &[u8], field: Field) -> Option<Bound<'py, PyBytes>> {
+    let size = usize::try_from(field.size).ok()?;
+    Some(PyBytes::new(py, &body[field.at..field.at + size]))
 }

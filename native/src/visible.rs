@@ -1,6 +1,5 @@
 //! Bits for offsets: which records a snapshot shows. Bit `i % 8` of byte `i / 8` is the offset `base + i`.
 
-use crate::batches::{self, CONTROL};
 use crate::refused::{Refused, invalid};
 use crate::supersedes::{DEAD, FAR, NOTHING};
 
@@ -96,7 +95,7 @@ fn within(bits: &[u8], base: i64, first: i128, end: i128) -> (usize, usize) {
 }
 
 /// Whether a bit of the offsets `[first, end)` is set.
-fn any(bits: &[u8], base: i64, first: i128, end: i128) -> bool {
+pub fn any(bits: &[u8], base: i64, first: i128, end: i128) -> bool {
     let (start, end) = within(bits, base, first, end);
     if start >= end {
         return false;
@@ -107,39 +106,6 @@ fn any(bits: &[u8], base: i64, first: i128, end: i128) -> bool {
         return bits[low] & head & tail != 0;
     }
     bits[low] & head != 0 || bits[high] & tail != 0 || bits[low + 1..high].iter().any(|&byte| byte != 0)
-}
-
-/// Where the batches from `position` on lie that have a visible record with an offset in `[first, end)`, those that
-/// follow one another as one; and where it goes on. Only headers are read, and control batches left out.
-pub fn filter(
-    data: &[u8],
-    position: usize,
-    first: i64,
-    end: i64,
-    bits: &[u8],
-    base: i64,
-) -> Result<(usize, Vec<(usize, usize)>), Refused> {
-    let mut found: Vec<(usize, usize)> = Vec::new();
-    let mut at = position;
-    loop {
-        let next = match batches::next(data, at) {
-            Ok(next) => next,
-            Err(refused) if at == position => return Err(refused),
-            Err(_) => None,
-        };
-        let Some((head, whole)) = next.filter(|(head, _)| head.base_offset < end) else {
-            return Ok((at, found));
-        };
-        let behind = at + whole.len();
-        let low = i128::from(head.base_offset.max(first));
-        if head.attributes & CONTROL == 0 && any(bits, base, low, head.next_offset().min(i128::from(end))) {
-            match found.last_mut() {
-                Some(last) if last.1 == at => last.1 = behind,
-                _ => found.push((at, behind)),
-            }
-        }
-        at = behind;
-    }
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ async def _ask(server: Server, question: Question) -> Any:
     """Ask over HTTP. Raises ServerUnreachable, or the error that the node answered with."""
     if question.server:
         server = Server(question.server)
-    exchange = Exchange(server.address, question.method, question.path, question.document)
+    exchange = Exchange(server.address, question.method, question.path, question.document, question.accept)
     try:
         async with asyncio.timeout(HTTP_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(server.host.strip("[]"), server.port)
@@ -81,7 +81,7 @@ async def _ask(server: Server, question: Question) -> Any:
         raise exchange.lost(error) from None
     finally:
         writer.close()
-    return exchange.answer()
+    return exchange.content() if question.accept else exchange.answer()
 
 
 class Client:

@@ -12,11 +12,33 @@ from tests.keyed.model import KERNELS, SECRET, SIPHASHED
 
 from duramen.base.errors import BatchCorrupt
 from duramen.base.native import is_installed
-from duramen.codec.batch import CONTROL, CRC_START, HEADER_BYTES, BatchInput, encode
+from duramen.codec.batch import (
+    CONTROL,
+    CRC_START,
+    HEADER_BYTES,
+    BatchInput,
+    DecodedRecord,
+    batches,
+    encode,
+    header,
+    records,
+)
 from duramen.codec.compression import compress
 from duramen.codec.crc import crc32c
+from duramen.codec.shown_batches import ShownFields, ShownPage, plain_fields, shown_fields
 from duramen.keyed.hashing import siphash
-from duramen.keyed.kernel import BACK, DEAD, FAR, FORWARD, KEEP, MOST_OFFSETS, AppliedBatches, Kernel, most_keys
+from duramen.keyed.kernel import (
+    BACK,
+    DEAD,
+    FAR,
+    FORWARD,
+    KEEP,
+    MOST_OFFSETS,
+    AppliedBatches,
+    Extracted,
+    Kernel,
+    most_keys,
+)
 from duramen.keyed.native import kernel, native_kernel
 from duramen.keyed.plain import PLAIN
 
@@ -109,15 +131,28 @@ def test_hostile_batches_are_the_same_to_both(draw: st.DataObject) -> None:
         assert ours.content(one.records) == theirs.content(one.records)
         position, first = one.position, one.next_offset
     bits = draw.draw(st.binary(max_size=4))
-    assert filtered(native_kernel(), data, first, end, bits, base) == filtered(PLAIN, data, first, end, bits, base)
+    most = draw.draw(st.sampled_from((0, 70, 1 << 20)))
+    made = extracted(native_kernel(), data, first, end, bits, base, most)
+    assert made == extracted(PLAIN, data, first, end, bits, base, most)
+    page = ShownPage(first, end, base, bits, data)
+    fields = fields_of(plain_fields, page)
+    assert fields_of(shown_fields, page) == fields
+    if made and fields and made.position == len(data):
+        assert fields_of(shown_fields, page._replace(batches=made.batches)) == fields
 
 
-def filtered(one: Kernel, data: bytes, first: int, end: int, bits: bytes, base: int) -> object:
+def extracted(one: Kernel, data: bytes, first: int, end: int, bits: bytes, base: int, most: int) -> Extracted | None:
     try:
-        position, found = one.filter(data, 0, first, end, bits, base)
+        return one.extract(data, 0, first, end, bits, base, most)
     except BatchCorrupt:
         return None
-    return position, [tuple(span) for span in found]
+
+
+def fields_of(read: Callable[[ShownPage], ShownFields], page: ShownPage) -> ShownFields | None:
+    try:
+        return read(page)
+    except BatchCorrupt:
+        return None
 
 
 small = st.integers(-3, 70)
@@ -211,25 +246,32 @@ def test_records_that_count_late_are_dead(one: Kernel) -> None:
 
 
 @kernels
-def test_batches_without_visible_records_are_left_out(one: Kernel) -> None:
+@pytest.mark.parametrize("codec", [0, 3])
+def test_only_what_is_visible_is_taken(one: Kernel, codec: int) -> None:
+    new = [BatchInput(7 + at, b"k%d" % at, Random(at).randbytes(90), [(b"h", b"1")]) for at in range(3)]
     parts = [
-        bytes(encode([BatchInput(1, b"k", b"")] * 3, base_offset=at, attributes=CONTROL * (at == 9)))
+        bytes(encode(new, base_offset=at, attributes=CONTROL * (at == 9), codec=codec, producer_id=5))
         for at in (0, 3, 6, 9)
     ]
     ends = [sum(map(len, parts[:at])) for at in range(5)]
     data = b"".join(parts)
 
-    def found(first: int, end: int, *offsets: int) -> tuple[int, list[tuple[int, int]]]:
+    def found(first: int, end: int, *offsets: int) -> tuple[int, int, list[DecodedRecord]]:
         bits = bytearray(2)
         for offset in offsets:
             bits[offset >> 3] |= 1 << (offset & 7)
-        position, spans = one.filter(data, 0, first, end, bits, 0)
-        return position, [(start, stop) for start, stop in spans]
+        position, next_offset, made = one.extract(data, 0, first, end, bytes(bits), 0, 1 << 20)
+        shown = [record for at, head in batches(made) for record in records(made[at : at + head.size])]
+        return position, next_offset, shown
 
-    assert found(0, 99, 0, 5, 10) == (ends[4], [(0, ends[2])])
-    assert found(0, 99, 2, 8) == (ends[4], [(0, ends[1]), (ends[2], ends[3])])
-    assert found(1, 6, 0, 3, 8) == (ends[2], [(ends[1], ends[2])])
-    assert one.filter(data[:-1], ends[1], 0, 99, b"\xff\xff", 0)[0] == ends[3]
+    everything = [record for at in range(3) for record in records(parts[at])]
+    assert found(0, 99, 0, 5, 10) == (ends[4], 12, [everything[0], everything[5]])
+    assert found(1, 6, 0, 3, 8) == (ends[2], 6, [everything[3]])
+    made = one.extract(data, 0, 0, 99, b"\x12\xff", 0, 1)
+    assert (made.position, made.next_offset, header(made.batches).producer_id) == (ends[1], 3, -1)
+    if not codec:
+        assert one.extract(parts[1], 0, 0, 99, b"\xff", 0, 1) == (len(parts[1]), 6, parts[1])
+    assert one.extract(data[:-1], ends[1], 0, 99, b"\xff\xff", 0, 1 << 20)[0] == ends[3]
 
 
 @installed

@@ -23,7 +23,8 @@ __all__ = [
     "AppliedBatches",
     "Apply",
     "Copy",
-    "Filter",
+    "Extract",
+    "Extracted",
     "Kernel",
     "Visible",
     "most_keys",
@@ -125,15 +126,29 @@ class Visible(Protocol):
         """
 
 
-class Filter(Protocol):
-    """Finds the batches that a snapshot needs."""
+class Extracted(NamedTuple):
+    """What `extract` has made: batches one behind the other.
+
+    It goes on at `position` of the data, and at `next_offset`, before which nothing else is shown.
+    """
+
+    position: int
+    next_offset: int
+    batches: bytes
+
+
+class Extract(Protocol):
+    """Takes the records that a snapshot shows out of batches."""
 
     def __call__(
-        self, data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int
-    ) -> tuple[int, Sequence[tuple[int, int]]]:
-        """Where to go on, and where the batches lie that have a visible record with an offset in `[first, end)`.
+        self, data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int, most_bytes: int
+    ) -> Extracted:
+        """Those with offsets in `[first, end)` that have their bit, of the batches from `position` on.
 
-        Batches that follow one another are one place. Only headers are read. Raises BatchCorrupt as Apply does.
+        Each batch that has some is made anew with only these records: uncompressed, without a producer, and with the
+        offsets that it had. Where that is not shorter the batch stays as it is. Other batches are not decompressed, and
+        other records only stepped over. It ends before a batch that has some once there are `most_bytes`. Control
+        batches are left out. Raises BatchCorrupt as Apply does.
         """
 
 
@@ -145,7 +160,7 @@ class Kernel(NamedTuple):
     apply: Apply
     copy: Copy
     visible: Visible
-    filter: Filter
+    extract: Extract
 
 
 def check_table(partitions: Sequence[memoryview], counts: memoryview, base: int) -> None:

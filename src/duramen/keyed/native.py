@@ -10,7 +10,7 @@ from duramen.base.errors import BatchCorrupt
 from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
 from duramen.keyed.hashing import SIPHASH
-from duramen.keyed.kernel import AppliedBatches, Kernel
+from duramen.keyed.kernel import AppliedBatches, Extracted, Kernel
 from duramen.keyed.plain import PLAIN
 
 __all__ = ["kernel", "native_kernel"]
@@ -32,7 +32,7 @@ def native_kernel() -> Kernel:
     """That of the native package, which has to be installed."""
     import duramen_native
 
-    return Kernel("native", SIPHASH, _apply, duramen_native.copy, duramen_native.visible, _filter)
+    return Kernel("native", SIPHASH, _apply, duramen_native.copy, duramen_native.visible, _extract)
 
 
 def _apply(
@@ -55,12 +55,10 @@ def _apply(
     return AppliedBatches(*found)
 
 
-def _filter(
-    data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int
-) -> tuple[int, Sequence[tuple[int, int]]]:
+def _extract(data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int, most_bytes: int) -> Extracted:
     import duramen_native
 
     try:
-        return duramen_native.filter_batches(data, position, first, end, bits, base)
+        return Extracted(*duramen_native.extract(data, position, first, end, bits, base, most_bytes))
     except ValueError as error:
         raise BatchCorrupt(str(error)) from None

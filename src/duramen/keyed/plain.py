@@ -1,12 +1,13 @@
 """The loops over records in plain Python: the reference of the native ones, and what runs where there is no package."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from duramen.base.errors import BatchCorrupt
 from duramen.base.ports import Buffer
-from duramen.codec.batch import APPEND_TIME, CONTROL, Header, batches, checked_body
+from duramen.codec.batch import APPEND_TIME, CONTROL, Header, checked_body
 from duramen.codec.varint import read_varint
+from duramen.keyed.extract import SMALLEST_RECORD_BYTES, extract, whole
 from duramen.keyed.hashing import BLAKE2B, HIGH_BITS, HashKey, blake2b_hash
 from duramen.keyed.kernel import (
     BACK,
@@ -25,9 +26,8 @@ from duramen.keyed.kernel import (
     most_keys,
 )
 
-__all__ = ["PLAIN", "apply_hashed", "checked_entries", "copy", "filter_batches", "visible"]
+__all__ = ["PLAIN", "apply_hashed", "checked_entries", "copy", "visible"]
 
-_SMALLEST_RECORD_BYTES: Final = 7
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -65,7 +65,7 @@ def apply_hashed(
     view = memoryview(data).toreadonly().cast("B")
     entering = _Entering(partitions, counts, base, hashed, distances)
     next_offset, began = first, position
-    for at, head in _whole(view, position):
+    for at, head in whole(view, position):
         position = at
         if head.base_offset >= end:
             break
@@ -89,29 +89,12 @@ def apply_hashed(
     return AppliedBatches(position, next_offset, entering.full, entering.records, entering.runs, entering.far)
 
 
-def _whole(view: memoryview, position: int) -> Iterator[tuple[int, Header]]:
-    """Positions and headers of the whole batches; raises BatchCorrupt only for the first of them."""
-    began = True
-    found = batches(view[position:])
-    while True:
-        try:
-            at, head = next(found)
-        except StopIteration:
-            return
-        except BatchCorrupt:
-            if began:
-                raise
-            return
-        began = False
-        yield position + at, head
-
-
 def _wanted(view: memoryview, at: int, head: Header, first: int, end: int, base: int) -> _Keys:
     """The offsets and keys of the records with offsets in `[first, end)`; nothing of a control batch."""
     data, start, stop = checked_body(view, at, head)
     if head.attributes & CONTROL:
         return []
-    if head.records > (stop - start) // _SMALLEST_RECORD_BYTES:
+    if head.records > (stop - start) // SMALLEST_RECORD_BYTES:
         raise BatchCorrupt(
             f"a record of the batch at offset {head.base_offset} is damaged: "
             f"{head.records} do not fit into {stop - start} bytes"
@@ -346,30 +329,4 @@ def _fill(bits: bytearray | memoryview, place: int, count: int, *, set_them: boo
     bits[low : high + 1] = changed.to_bytes(high + 1 - low, "little")
 
 
-def _any(bits: Buffer, base: int, first: int, end: int) -> bool:
-    start, stop = max(0, first - base), min(end - base, 8 * len(bits))
-    if start >= stop:
-        return False
-    low, high = start >> 3, (stop - 1) >> 3
-    found = int.from_bytes(bits[low : high + 1], "little")
-    return bool(found & ((1 << (stop - 8 * low)) - (1 << (start - 8 * low))))
-
-
-def filter_batches(
-    data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int
-) -> tuple[int, Sequence[tuple[int, int]]]:
-    """As `Filter` says it."""
-    found: list[tuple[int, int]] = []
-    for at, head in _whole(memoryview(data).toreadonly().cast("B"), position):
-        if head.base_offset >= end:
-            break
-        position = at + head.size
-        if head.attributes & CONTROL:
-            continue
-        if _any(bits, base, max(head.base_offset, first), min(head.next_offset, end)):
-            start = found.pop()[0] if found and found[-1][1] == at else at
-            found.append((start, position))
-    return position, found
-
-
-PLAIN: Final = Kernel("python", BLAKE2B, _apply, copy, visible, filter_batches)
+PLAIN: Final = Kernel("python", BLAKE2B, _apply, copy, visible, extract)

@@ -65,4 +65,4 @@ def _clamped(place: int, size: int) -> int:
     return min(max(place, 0), size)
 
 
-VECTORS: Final = Kernel("numpy", PLAIN.hash_id, PLAIN.apply, PLAIN.copy, visible, PLAIN.filter)
+VECTORS: Final = Kernel("numpy", PLAIN.hash_id, PLAIN.apply, PLAIN.copy, visible, PLAIN.extract)

@@ -10,6 +10,8 @@ from duramen.base.errors import SnapshotStartOver
 from duramen.base.ids import Position
 from duramen.client.api.group_snapshots import GroupCourse, GroupSnapshot
 from duramen.client.api.http import Program, Question
+from duramen.codec.batch import BatchInput, encode
+from duramen.codec.shown_batches import encode_page
 
 
 class Node:
@@ -37,11 +39,8 @@ class Node:
         )
         if url.path.endswith("/records"):
             offset = int(query["offset"])
-            row = {
-                "topic": "users", "partition": 0, "offset": offset, "timestamp": 0, "key": f"k{offset}", "value": "v",
-                "headers": [],
-            }  # fmt: skip
-            return {"records": [row], "next": offset + 1 if offset < 2 else None}
+            batch = encode([BatchInput(0, b"k", b"v")], base_offset=offset)
+            return encode_page(offset, offset + 1, 0, b"\xff", [batch])
         if "/leases" in url.path:
             return {
                 "lease": "abc", "stream": "users", "partitions": [{"partition": 0, "at": 3}], "lease_ms": 6000
@@ -64,10 +63,10 @@ def test_what_is_read_for_long_is_held_open_and_renewed() -> None:
     snapshot = GroupSnapshot(node.run, course(node), {0: 3}, lambda: None)
     records = iter(snapshot)
     next(records)
-    assert node.asked == ["GET /records partition=0&offset=0&limit=10000&at=3"]
+    assert node.asked == ["GET /records partition=0&offset=0&max_bytes=4194304&at=3"]
     node.now_s += 5
     next(records)
-    assert node.asked[1:] == ["POST /leases", "GET /records partition=0&offset=1&limit=10000&lease=abc"]
+    assert node.asked[1:] == ["POST /leases", "GET /records partition=0&offset=1&max_bytes=4194304&lease=abc"]
     assert len(list(records)) == 1
     snapshot.close()
     assert node.asked[-1] == "DELETE /leases/abc"

@@ -121,6 +121,8 @@ class Client:
 
     def _ask(self, question: Question) -> Any:
         server = HttpNode(question.server) if question.server else self._server
+        if question.accept:
+            return server.content(question.path, question.accept)
         return server.ask(question.method, question.path, question.document)
 
     def node(self) -> NodeInfo:

@@ -21,7 +21,8 @@ from duramen.client.api.arguments import flag, seconds, text
 from duramen.client.api.http import Program, Question
 from duramen.client.api.leases import vector_text
 from duramen.client.api.records import Record
-from duramen.client.api.snapshots import AsyncSnapshot, Part, Run, RunAsync, Snapshot
+from duramen.client.api.snapshot_pages import Part
+from duramen.client.api.snapshots import AsyncSnapshot, Run, RunAsync, Snapshot
 from duramen.client.api.values import value_of
 from duramen.client.cluster import BrokerCluster, TopicPartition
 from duramen.client.coordinator import GroupCoordinatorClient

@@ -35,12 +35,16 @@ Config: TypeAlias = Mapping[str, str | int | float | bool]
 
 
 class Question(NamedTuple):
-    """What is asked over HTTP, of the node at `server`; empty: of the client's own."""
+    """What is asked over HTTP, of the node at `server`; empty: of the client's own.
+
+    With `accept`, a media type, the answer is not JSON but bytes.
+    """
 
     method: str
     path: str
     document: Mapping[str, object] | None = None
     server: str = ""
+    accept: str = ""
 
 
 Program: TypeAlias = Generator[Question, Any, _T]

@@ -2,23 +2,18 @@
 
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
-from urllib.parse import urlencode
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
-import msgspec
-
-from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable
+from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.client.api.arguments import INT32_MAX, INT64_MAX, text, whole
 from duramen.client.api.http import Program, Question
 from duramen.client.api.leases import HeldLease, close_lease, open_lease, renew_lease
-from duramen.client.api.records import Record
+from duramen.client.api.records import Batch, Record
+from duramen.client.api.snapshot_pages import Part, read_page
 from duramen.client.api.values import value_of
 from duramen.client.http import path_of
-from duramen.codec.jsonbytes import bytes_of
 
-__all__ = ["AsyncSnapshot", "Part", "Run", "RunAsync", "Snapshot", "Vector", "positions", "vector_of"]
-
-_PAGE_RECORDS: Final = 10_000
+__all__ = ["AsyncSnapshot", "Run", "RunAsync", "Snapshot", "Vector", "positions", "vector_of"]
 
 Vector: TypeAlias = Mapping[int, int]
 """A snapshot: of each partition the offset before which its records lie."""
@@ -38,19 +33,6 @@ class RunAsync(Protocol):
     def __call__(self, program: Program[_T]) -> Awaitable[_T]: ...
 
 
-class _Page(NamedTuple):
-    records: list[Record]
-    next_offset: int | None
-
-
-class Part(NamedTuple):
-    """What is read of a partition: the snapshot, or with `since` the changes."""
-
-    partition: int
-    at: int
-    since: int | None
-
-
 def positions(stream: str) -> Program[dict[int, int]]:
     """The newest snapshot, once it has what was committed before."""
     answer = value_of((yield Question("GET", path_of("streams", text("stream", stream)) + "/snapshot")), dict[str, Any])
@@ -66,35 +48,6 @@ def vector_of(name: str, at: object) -> dict[int, int]:
         whole(f"a partition of {name}", partition, 0, INT32_MAX): whole(f"an offset of {name}", offset, 0, INT64_MAX)
         for partition, offset in at.items()
     }
-
-
-def _page(stream: str, part: Part, offset: int, lease: str | None) -> Program[_Page]:
-    asked: dict[str, int | str] = {"partition": part.partition, "offset": offset, "limit": _PAGE_RECORDS}
-    if lease is None:
-        asked["at"] = part.at
-    else:
-        asked["lease"] = lease
-    if part.since is not None:
-        asked["since"] = part.since
-    path = path_of("streams", stream) + f"/snapshot/records?{urlencode(asked)}"
-    answer = value_of((yield Question("GET", path)), dict[str, Any])
-    rows = value_of(answer.get("records"), list[dict[str, Any]])
-    try:
-        records = [_record(row) for row in rows]
-    except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-        raise ServerUnreachable(f"what answers is no node of Duramen: {error}") from None
-    following = answer.get("next")
-    return _Page(records, None if following is None else value_of(following, int))
-
-
-def _record(row: Mapping[str, Any]) -> Record:
-    headers = tuple(
-        ((bytes_of(name) or b"").decode(errors="replace"), bytes_of(value)) for name, value in row["headers"]
-    )
-    return Record(
-        row["topic"], row["partition"], row["offset"], row["timestamp"], bytes_of(row["key"]), bytes_of(row["value"]),
-        headers,
-    )  # fmt: skip
 
 
 def _changed_parts(at: Vector, since: Vector) -> list[Part]:
@@ -209,16 +162,32 @@ class Snapshot:
         if self._held is not None and self._held.due:
             self._run(renew_lease(self._held))
 
+    def batches(self) -> Iterator[Batch]:
+        """The records, many at a time: they are decoded when one of them is looked at.
+
+        >>> client.streams.create("gliders", config={"keyed": True})
+        StreamInfo(...)
+        >>> places = client.produce("gliders", [NewRecord("ASK 21", key="D-1"), NewRecord("LS 4", key="D-2")])
+        >>> [(len(batch), batch[0].text) for batch in client.snapshot("gliders").batches()]
+        [(2, 'ASK 21')]
+        """
+        return self._batches([Part(partition, offset, None) for partition, offset in self.at.items()])
+
     def _records(self, parts: list[Part]) -> Iterator[Record]:
-        for part in parts:
-            offset: int | None = 0
-            while offset is not None:
+        for batch in self._batches(parts):
+            for record in batch:
                 self._keep()
-                page = self._run(_page(self.stream, part, offset, self.lease))
-                for record in page.records:
-                    self._keep()
-                    yield record
-                offset = page.next_offset
+                yield record
+
+    def _batches(self, parts: list[Part]) -> Iterator[Batch]:
+        for part in parts:
+            offset = 0
+            while offset < part.at or not offset:
+                self._keep()
+                page = self._run(read_page(self.stream, part, offset, self.lease))
+                if not page.is_empty:
+                    yield page
+                offset = max(offset + 1, page.next_offset)
 
 
 class AsyncSnapshot:
@@ -310,13 +279,29 @@ class AsyncSnapshot:
         if self._held is not None and self._held.due:
             await self._run(renew_lease(self._held))
 
+    def batches(self) -> AsyncIterator[Batch]:
+        """The records, many at a time; more in `duramen.Snapshot.batches`.
+
+        >>> await client.streams.create("aio-gliders", config={"keyed": True})
+        StreamInfo(...)
+        >>> places = await client.produce("aio-gliders", [duramen.NewRecord("ASK 21", key="D-1")])
+        >>> [len(batch) async for batch in (await client.snapshot("aio-gliders")).batches()]
+        [1]
+        """
+        return self._batches([Part(partition, offset, None) for partition, offset in self.at.items()])
+
     async def _records(self, parts: list[Part]) -> AsyncIterator[Record]:
-        for part in parts:
-            offset: int | None = 0
-            while offset is not None:
+        async for batch in self._batches(parts):
+            for record in batch:
                 await self._keep()
-                page = await self._run(_page(self.stream, part, offset, self.lease))
-                for record in page.records:
-                    await self._keep()
-                    yield record
-                offset = page.next_offset
+                yield record
+
+    async def _batches(self, parts: list[Part]) -> AsyncIterator[Batch]:
+        for part in parts:
+            offset = 0
+            while offset < part.at or not offset:
+                await self._keep()
+                page = await self._run(read_page(self.stream, part, offset, self.lease))
+                if not page.is_empty:
+                    yield page
+                offset = max(offset + 1, page.next_offset)

@@ -1,4 +1,4 @@
-"""Reading a snapshot's records from the log: which offsets are shown, and whole batches that have some of them."""
+"""Reading a snapshot's records from the log: which offsets are shown, and batches with these records."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,6 @@ from duramen.base.errors import StorageFailed
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.broker.views.running import RunningView
-from duramen.codec.batch import batches
 from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.native import kernel
@@ -29,7 +28,7 @@ __all__ = [
     "next_of",
     "next_shown",
     "open_window",
-    "read_data",
+    "read_shown",
     "run_job",
     "shown_batches",
 ]
@@ -57,7 +56,7 @@ class ShownWindow(NamedTuple):
 
 
 class ShownBatches(NamedTuple):
-    """Whole batches, as the log has them, with records that are shown: of `[first, next_offset)`, as `bits` say.
+    """Batches, as `Extract` makes them, with records that are shown: of `[first, next_offset)`, as `bits` say.
 
     `bits` begin at the offset `base`.
     """
@@ -89,36 +88,37 @@ def next_of(query: SnapshotRecordsQuery, next_offset: int) -> int | None:
 
 async def shown_batches(store: Store, window: ShownWindow, max_bytes: int) -> ShownBatches:
     """About `max_bytes` of batches, at least one where anything is shown. Raises LogDamaged, StorageFailed …"""
-    offset, pieces, size = window.offset, list[memoryview](), 0
+    pieces, size = list[memoryview](), 0
+    offset = begun = min(next_shown(window.visible, window.offset), window.end)
     for _ in range(_MOST_READS):
-        offset = min(next_shown(window.visible, offset), window.end)
         if offset >= window.end or size >= max_bytes:
             break
-        data = await read_data(store, window.log, offset, min(_READ_BYTES, max_bytes))
-        found, offset = await run_job(store, partial(_with_shown, kernel(), data, offset, window))
-        pieces += found
-        size += sum(map(len, found))
-    base = window.offset & ~7
+        found, offset = await read_shown(store, window, offset, max_bytes - size)
+        pieces.append(memoryview(found))
+        size += len(found)
+        offset = min(next_shown(window.visible, offset), window.end)
+    base = begun & ~7
     low = max(0, base - window.visible.base >> 3)
     base = max(base, window.visible.base)
     bits = bytearray(window.visible.bits[low : low + max(0, offset - base + 7 >> 3)])
-    first = max(window.offset, base)
+    first = max(begun, base)
     cut_bits(bits, base, first, min(offset, base + 8 * len(bits)))
     return ShownBatches(pieces, size, first, max(first, offset), base, bits)
 
 
-def _with_shown(loops: Kernel, data: bytes, offset: int, window: ShownWindow) -> tuple[list[memoryview], int]:
-    """Of whole batches those that have a record from `offset` on that is shown, and the offset behind all of them."""
+async def read_shown(store: Store, window: ShownWindow, offset: int, max_bytes: int) -> tuple[bytes, int]:
+    """Batches with what is shown from `offset` on, as `Extract` makes them, and where to go on."""
+    data = await _read_data(store, window.log, offset)
+    if not data:
+        return b"", window.end
+    return await run_job(store, partial(_extracted, kernel(), data, offset, window, max_bytes))
+
+
+def _extracted(loops: Kernel, data: bytes, offset: int, window: ShownWindow, max_bytes: int) -> tuple[bytes, int]:
     base, bits = window.visible
-    view, found = memoryview(data), list[memoryview]()
-    position, begun = 0, -1
-    while begun < position < len(data):
-        begun = position
-        position, places = loops.filter(data, position, offset, window.end, bits, base)
-        found += [view[first:last] for first, last in places]
+    found = loops.extract(data, 0, offset, window.end, memoryview(bits).toreadonly(), base, max_bytes)
     # What is shown may not be there: a tombstone that compaction has dropped.
-    reached = max((head.next_offset for _, head in batches(data)), default=window.end)
-    return found, max(offset, min(reached, window.end))
+    return found.batches, max(found.next_offset, offset + 1 if found.position == len(data) else offset)
 
 
 def check_still(view: RunningView, query: SnapshotRecordsQuery) -> None:
@@ -154,7 +154,7 @@ def next_shown(visible: VisibleRecords, offset: int) -> int:
     return visible.base + 8 * len(bits)
 
 
-async def read_data(store: Store, log: Log, offset: int, size: int = _READ_BYTES) -> bytes:
+async def _read_data(store: Store, log: Log, offset: int, size: int = _READ_BYTES) -> bytes:
     """Whole batches from the one that holds `offset` on. Raises LogDamaged, OffsetOutOfRange, StorageFailed."""
     while True:
         plan = log.plan_read(offset, size)

@@ -1,0 +1,69 @@
+"""Pages of snapshots as both clients read them: batches with the records that are shown."""
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
+
+from duramen.base.errors import BatchCorrupt, ServerUnreachable
+from duramen.client.api.http import Program, Question
+from duramen.client.api.records import Batch, Record
+from duramen.client.api.values import value_of
+from duramen.client.cluster import TopicPartition
+from duramen.client.http import path_of
+from duramen.codec.shown_batches import BATCHES_TYPE, ShownPage, decode_page, shown_fields
+
+__all__ = ["Part", "SnapshotPage", "read_page"]
+
+_PAGE_BYTES: Final = 4 << 20
+
+
+class Part(NamedTuple):
+    """What is read of a partition: the snapshot, or with `since` the changes."""
+
+    partition: int
+    at: int
+    since: int | None
+
+
+class SnapshotPage(Batch):
+    """Records of a snapshot that came together, decoded when they are first looked at; there may be none."""
+
+    def __init__(self, at: TopicPartition, page: ShownPage) -> None:
+        super().__init__(at, (), page.first, page.next_offset, page.next_offset)
+        self.is_empty = not len(page.batches)
+        """Whether there are none."""
+        self._page: ShownPage | None = page
+        self._found: Sequence[Record] = ()
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The records. Raises BatchCorrupt where they were damaged on the way."""
+        if self._page is not None:
+            found = shown_fields(self._page)
+            headers = [
+                tuple((name.decode(errors="replace"), value) for name, value in pairs) if pairs else ()
+                for pairs in found.headers
+            ]
+            fields = found.offsets, found.timestamps_ms, found.keys, found.values, headers
+            self._found = list(map(Record, repeat(self.topic), repeat(self.partition), *fields))
+            self._page = None
+        return self._found
+
+
+def read_page(stream: str, part: Part, offset: int, lease: str | None) -> Program[SnapshotPage]:
+    """The page that begins at the offset. Raises ServerUnreachable where what answers is no node."""
+    asked: dict[str, int | str] = {"partition": part.partition, "offset": offset, "max_bytes": _PAGE_BYTES}
+    if lease is None:
+        asked["at"] = part.at
+    else:
+        asked["lease"] = lease
+    if part.since is not None:
+        asked["since"] = part.since
+    path = path_of("streams", stream) + f"/snapshot/records?{urlencode(asked)}"
+    content = value_of((yield Question("GET", path, accept=BATCHES_TYPE)), bytes)
+    try:
+        page = decode_page(content)
+    except BatchCorrupt as error:
+        raise ServerUnreachable(f"what answers is no node of Duramen: {error}") from None
+    return SnapshotPage(TopicPartition(stream, part.partition), page)
