@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from duramen.base.errors import DuramenError, LogDamaged
+from duramen.base.ports import Buffer
 from duramen.codec.batch import Header, batches
 from duramen.storage.log.log import Log
 from duramen.storage.segment.reader import Blocked, Slice
@@ -38,7 +39,7 @@ def read_slice(
     store: Store,
     slice_: Slice,
     done: Callable[[bytes | DuramenError | OSError], None],
-    parts: list[bytes] | None = None,
+    parts: list[Buffer] | None = None,
 ) -> None:
     """Call `done` with all bytes of a slice, or with what kept them from being read."""
     parts = [] if parts is None else parts
@@ -49,9 +50,10 @@ def read_slice(
             done(error)
             return
         if isinstance(piece, Blocked):
-            store.unblock(piece, partial(_resume, store, slice_, done, parts))
+            # What lies in memory may have changed by then.
+            store.unblock(piece, partial(_resume, store, slice_, done, [b"".join(parts)]))
             return
-        parts += map(bytes, piece)
+        parts += piece
     done(b"".join(parts))
 
 
@@ -59,7 +61,7 @@ def _resume(
     store: Store,
     slice_: Slice,
     done: Callable[[bytes | DuramenError | OSError], None],
-    parts: list[bytes],
+    parts: list[Buffer],
     error: BaseException | None,
 ) -> None:
     if error is not None:

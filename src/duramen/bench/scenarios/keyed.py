@@ -34,6 +34,7 @@ _OPENED: Final = 20_000
 _OPEN_MS: Final = 1.0
 _PAGE_BYTES: Final = 8 << 20
 _VISIBLE_HZ: Final = 1_000_000
+_READ_TIMES: Final = 9
 _RESTART_S: Final = 0.5
 _SLOW_RESTART_S: Final = 5.0
 _MANY_KEYS: Final = 50_000_000
@@ -206,20 +207,27 @@ def _reading(node: NodeProcess, client: Client, worker: LoadWorker, of: Amounts)
     worker.run(f"{of.updates_per_key} updates of each key", update_keys, node.kafka, "dead", records, of.dead_keys)
     snapshot = client.snapshot("dead")
     what = f"visible records/s of a snapshot, {100 - 100 / of.updates_per_key:.0f} % superseded,"
-    outcomes = [_read(f"{what} Python client", lambda: sum(1 for _ in snapshot), records)]
+    outcomes = [
+        _read(f"{what} Python client, batches", lambda: sum(len(batch) for batch in snapshot.batches()), records),
+        _read(f"{what} Python client, record by record", lambda: sum(1 for _ in snapshot), records),
+    ]
     if importlib.util.find_spec("pyarrow") is None:
         return [*outcomes, not_measured(f"{what} Arrow", f"at least {_VISIBLE_HZ:,}", "no pyarrow")]
-    _arrow_rows(node, "dead", snapshot.at[0])  # both sides import pyarrow
     return [*outcomes, _read(f"{what} Arrow", lambda: _arrow_rows(node, "dead", snapshot.at[0]), records)]
 
 
 def _read(what: str, count: Callable[[], int], records: int) -> TargetOutcome:
-    began_s = time.perf_counter()
-    shown = count()
-    rate_hz = shown / (time.perf_counter() - began_s)
+    """The median of some times, behind a first one: both sides import what they need."""
+    shown, took_s = count(), list[float]()
+    for _ in range(_READ_TIMES):
+        began_s = time.perf_counter()
+        count()
+        took_s.append(time.perf_counter() - began_s)
+    rate_hz = shown / median(took_s)
     met = rate_hz >= _VISIBLE_HZ
     short = "" if met else f"{_VISIBLE_HZ / rate_hz:.1f} times too slow"
-    return TargetOutcome(what, f"at least {_VISIBLE_HZ:,}", f"{rate_hz:,.0f} ({shown:,} of {records:,})", met, short)
+    figures = f"{rate_hz:,.0f} ({shown:,} of {records:,}; best {shown / min(took_s):,.0f})"
+    return TargetOutcome(what, f"at least {_VISIBLE_HZ:,}", figures, met, short)
 
 
 def _arrow_rows(node: NodeProcess, stream: str, at: int) -> int:

@@ -37,7 +37,7 @@ class NewRecord(msgspec.Struct, frozen=True):
     timestamp_ms: int | None = None
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """A record as it was read. It can be written again, to its partition number and with its timestamp.
 
     >>> client.streams.create("letters")

@@ -63,7 +63,11 @@ async def answer_in(wanted: PageFormat, broker: Broker, stream: Stream, query: S
         content = msgspec.json.Encoder().encode_lines(page.records)
     else:
         found = await shown_batches(broker.store, window, query.max_bytes)
-        next_offset, count, size = found.next_offset, int.from_bytes(found.bits, "little").bit_count(), found.size
+        next_offset, count, size = (
+            found.next_offset,
+            int.from_bytes(found.bits, "little").bit_count(),
+            len(found.batches),
+        )
         write = _as_arrow if wanted is PageFormat.ARROW else _as_batches
         content = await run_job(broker.store, partial(write, found, stream.decoded_limit_bytes))
     check_still(window.view, query)
@@ -74,7 +78,7 @@ async def answer_in(wanted: PageFormat, broker: Broker, stream: Stream, query: S
 
 
 def _as_batches(found: ShownBatches, _: int) -> bytes:
-    return encode_page(found.first, found.next_offset, found.base, found.bits, found.pieces)
+    return encode_page(found.first, found.next_offset, found.base, found.bits, [found.batches])
 
 
 def _require_arrow() -> bool:
@@ -90,7 +94,7 @@ def _require_arrow() -> bool:
 
 
 def _as_arrow(found: ShownBatches, limit_bytes: int) -> bytes:
-    """An IPC stream: a record batch for about each MiB that was read."""
+    """An IPC stream: a record batch for about each two MiB."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -112,25 +116,25 @@ def _decoded(found: ShownBatches, schema: Any, limit_bytes: int) -> Iterator[Any
     import pyarrow as pa
 
     low, end = found.first, min(found.next_offset, found.base + 8 * len(found.bits))
-    for piece in found.pieces:
-        if not is_installed():
-            yield pa.RecordBatch.from_pylist(list(_rows(piece, low, end, limit_bytes)), schema)
-            continue
-        import duramen_native
+    if not is_installed():
+        yield pa.RecordBatch.from_pylist(list(_rows(found.batches, low, end, limit_bytes)), schema)
+        return
+    import duramen_native
 
-        position = 0
-        while position < len(piece):
-            try:
-                position, rows = duramen_native.decode(piece.toreadonly(), position, low, end, list(_COLUMNS))
-            except ValueError as error:
-                raise BatchCorrupt(str(error)) from None
-            if len(rows):
-                yield pa.record_batch(rows)
+    position = 0
+    while position < len(found.batches):
+        try:
+            position, rows = duramen_native.decode(found.batches, position, low, end, list(_COLUMNS))
+        except ValueError as error:
+            raise BatchCorrupt(str(error)) from None
+        if len(rows):
+            yield pa.record_batch(rows)
 
 
-def _rows(piece: memoryview, low: int, end: int, limit_bytes: int) -> Iterable[dict[str, Any]]:
-    for at, head in batches(piece):
-        for record in records(piece[at : at + head.size], limit_bytes=limit_bytes):
+def _rows(data: bytes, low: int, end: int, limit_bytes: int) -> Iterable[dict[str, Any]]:
+    view = memoryview(data)
+    for at, head in batches(view):
+        for record in records(view[at : at + head.size], limit_bytes=limit_bytes):
             if low <= record.offset < end:
                 headers = [{"key": name.decode(errors="replace"), "value": value} for name, value in record.headers]
                 yield {

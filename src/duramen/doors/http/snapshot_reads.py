@@ -35,7 +35,8 @@ __all__ = [
 
 _WINDOW: Final = 1 << 23  # offsets whose bits are worked out at once: 1 MiB of them
 _READ_BYTES: Final = 1 << 20
-_MOST_READS: Final = 64  # of a page: then what was found is answered
+_MOST_READ_BYTES: Final = 2 << 20
+_MOST_READS: Final = 32  # of a page: then what was found is answered
 _STEP: Final = 1 << 16
 
 _T = TypeVar("_T")
@@ -61,8 +62,7 @@ class ShownBatches(NamedTuple):
     `bits` begin at the offset `base`.
     """
 
-    pieces: list[memoryview]
-    size: int
+    batches: bytes
     first: int
     next_offset: int
     base: int
@@ -88,14 +88,15 @@ def next_of(query: SnapshotRecordsQuery, next_offset: int) -> int | None:
 
 async def shown_batches(store: Store, window: ShownWindow, max_bytes: int) -> ShownBatches:
     """About `max_bytes` of batches, at least one where anything is shown. Raises LogDamaged, StorageFailed …"""
-    pieces, size = list[memoryview](), 0
+    pieces, size, read_bytes = list[bytes](), 0, _READ_BYTES
     offset = begun = min(next_shown(window.visible, window.offset), window.end)
     for _ in range(_MOST_READS):
         if offset >= window.end or size >= max_bytes:
             break
-        found, offset = await read_shown(store, window, offset, max_bytes - size)
-        pieces.append(memoryview(found))
+        found, offset = await read_shown(store, window, offset, max_bytes - size, read_bytes)
+        pieces.append(found)
         size += len(found)
+        read_bytes = min(2 * read_bytes, _MOST_READ_BYTES)
         offset = min(next_shown(window.visible, offset), window.end)
     base = begun & ~7
     low = max(0, base - window.visible.base >> 3)
@@ -103,12 +104,14 @@ async def shown_batches(store: Store, window: ShownWindow, max_bytes: int) -> Sh
     bits = bytearray(window.visible.bits[low : low + max(0, offset - base + 7 >> 3)])
     first = max(begun, base)
     cut_bits(bits, base, first, min(offset, base + 8 * len(bits)))
-    return ShownBatches(pieces, size, first, max(first, offset), base, bits)
+    return ShownBatches(b"".join(pieces), first, max(first, offset), base, bits)
 
 
-async def read_shown(store: Store, window: ShownWindow, offset: int, max_bytes: int) -> tuple[bytes, int]:
+async def read_shown(
+    store: Store, window: ShownWindow, offset: int, max_bytes: int, read_bytes: int = _READ_BYTES
+) -> tuple[bytes, int]:
     """Batches with what is shown from `offset` on, as `Extract` makes them, and where to go on."""
-    data = await _read_data(store, window.log, offset)
+    data = await _read_data(store, window.log, offset, read_bytes)
     if not data:
         return b"", window.end
     return await run_job(store, partial(_extracted, kernel(), data, offset, window, max_bytes))
@@ -154,7 +157,7 @@ def next_shown(visible: VisibleRecords, offset: int) -> int:
     return visible.base + 8 * len(bits)
 
 
-async def _read_data(store: Store, log: Log, offset: int, size: int = _READ_BYTES) -> bytes:
+async def _read_data(store: Store, log: Log, offset: int, size: int) -> bytes:
     """Whole batches from the one that holds `offset` on. Raises LogDamaged, OffsetOutOfRange, StorageFailed."""
     while True:
         plan = log.plan_read(offset, size)

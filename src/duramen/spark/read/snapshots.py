@@ -1,7 +1,7 @@
 """Keyed streams as snapshots, with `option("snapshot", …)`: each key once, at its newest record, without deletions.
 
-The driver asks a node over HTTP which snapshot there is, and each task for pages of its range of a partition: whole
-record batches as the log has them, and the bits of the records that the snapshot shows.
+The driver asks a node over HTTP which snapshot there is, and each task for pages of its range of a partition: record
+batches with what the snapshot shows, and bits for those that have more.
 """
 
 import json
