@@ -160,7 +160,8 @@ pub fn shown_fields<'py>(
             if found.is_empty() {
                 headers.append(&none)?;
             } else {
-                let pairs = found.into_iter().map(|(name, value)| (bytes_of(py, body, name), bytes_of(py, body, value)));
+                let pairs =
+                    found.into_iter().map(|(name, value)| (bytes_of(py, body, name), bytes_of(py, body, value)));
                 headers.append(PyTuple::new(py, pairs.collect::<Vec<_>>())?)?;
             }
         }
