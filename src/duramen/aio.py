@@ -214,6 +214,8 @@ class Client:
         >>> await client.streams.create("lanes", config={"keyed": True})
         StreamInfo(...)
         >>> places = await client.produce("lanes", [duramen.NewRecord(f"LH {number}", key="3") for number in (1, 2)])
+        >>> (await client.snapshot("lanes")).at
+        {0: 2}
         >>> [record.text async for record in await client.snapshot("lanes", at={0: 1})]
         ['LH 1']
         """
