@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer as Librdkafka
@@ -102,9 +103,9 @@ def test_answers_that_are_lost_do_not_double_records(
     send = BrokerConnection.send
     count = 0
 
-    def unlucky(connection: BrokerConnection, api: ApiKey, body: list[bytes | memoryview]) -> int:
+    def unlucky(connection: BrokerConnection, api: ApiKey, *rest: Any, **named: Any) -> int:
         nonlocal count
-        sent = send(connection, api, body)
+        sent = send(connection, api, *rest, **named)
         count += api is ApiKey.PRODUCE
         if api is ApiKey.PRODUCE and count % 3 == 0:
             connection.receive(sent)

@@ -5,6 +5,7 @@ import gc
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -56,8 +57,8 @@ def when_sent(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """An event of the running loop: a produce request has gone to the node."""
     loop, event, send = asyncio.get_running_loop(), asyncio.Event(), BrokerConnection.send
 
-    def watched(connection: BrokerConnection, api: ApiKey, body: list[bytes | memoryview]) -> int:
-        sent = send(connection, api, body)
+    def watched(connection: BrokerConnection, api: ApiKey, *rest: Any, **named: Any) -> int:
+        sent = send(connection, api, *rest, **named)
         if api is ApiKey.PRODUCE:
             loop.call_soon_threadsafe(event.set)
         return sent

@@ -1,6 +1,7 @@
 """What a writer knows about each record after its connections were lost."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,9 @@ def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], bool]], N
         send = BrokerConnection.send
         count = 0
 
-        def unlucky(connection: BrokerConnection, api: ApiKey, body: list[bytes | memoryview]) -> int:
+        def unlucky(connection: BrokerConnection, api: ApiKey, *rest: Any, **named: Any) -> int:
             nonlocal count
-            sent = send(connection, api, body)
+            sent = send(connection, api, *rest, **named)
             if api is ApiKey.PRODUCE:
                 count += 1
                 if which(count):
