@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from duramen.base.errors import DuramenError, NodeStarting, NotCoordinator, NotLeader, OutcomeUnknown
+from duramen.base.errors import DuramenError, NotCoordinator, OutcomeUnknown
 from duramen.broker.membership import NodeMembership
 from duramen.coordinators.share.requests import (
     CHANGE_STATES,
@@ -29,7 +29,7 @@ from duramen.groups.share_records import ShareKey, ShareState
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.methods import Method
-from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, unasked_as
 from duramen.rpc.server import Done as Answered
 
 __all__ = ["Begin", "Mandate", "SharePersister", "StateDone", "StateWriter"]
@@ -115,7 +115,7 @@ class SharePersister:
     ) -> None:  # fmt: skip
         def answered(answer: Response | DuramenError) -> None:
             # To a client of the share partition, NotLeader says that another node leads the share partition itself.
-            done(OutcomeUnknown(str(answer)) if isinstance(answer, NotLeader | NodeStarting) else answer)
+            done(unasked_as(OutcomeUnknown, answer))
 
         self._ask(partial(self._stream.place_of, key), method, request, answered)
 

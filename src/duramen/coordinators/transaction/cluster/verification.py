@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from duramen.base.errors import (
     CoordinatorLoading,
     DuramenError,
-    NodeStarting,
     NotCoordinator,
     NotEnoughReplicas,
     NotLeader,
@@ -22,6 +21,7 @@ from duramen.coordinators.transaction.cluster.participant import Participant
 from duramen.coordinators.transaction.cluster.requests import JOIN, Join, Joined
 from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.rpc.caller import Caller
+from duramen.rpc.retry import UNASKED
 from duramen.storage.log.log import LogKey
 from duramen.transactions.values import ProducerIdentity
 
@@ -30,7 +30,7 @@ __all__ = ["Admitted", "TransactionVerification"]
 Admitted = Callable[[bool, DuramenError | None], None]
 """Called with whether the partition has joined just now, or with why nothing may be appended."""
 
-_AGAIN: Final = (CoordinatorLoading, NodeStarting, NotCoordinator, NotLeader, OutcomeUnknown)
+_AGAIN: Final = (*UNASKED, CoordinatorLoading, NotCoordinator, OutcomeUnknown)
 
 
 class _Key(NamedTuple):
