@@ -28,10 +28,10 @@ FOUND_BY: Final = {
     "refuse-while-starting": 6,
     "on-committed": 1,
     "vote-blank": 12,
-    "stale-in-sync": 19,
+    "stale-in-sync": 7,
     "any-epoch": 3,
-    "commit-earlier": 19,
-    "count-written": 32,
+    "commit-earlier": 122,
+    "count-written": 48,
     "vote-twice": 11,
     "send-anywhere": 1,
     "always-commit": 3,
@@ -49,7 +49,7 @@ FOUND_BY: Final = {
     "elect-blank": 4,
     "lead-unwritable": 1,
     "stay-out": 1,
-    "hide-damage": 4,
+    "hide-damage": 6,
     "leave-damage": 3,
 }
 
