@@ -12,6 +12,8 @@ from duramen.coordinators.transaction.cluster.requests import WRITE_MARKERS, Wri
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.errors import Refused
+from duramen.rpc.server import RpcServer
+from duramen.service.methods import wires_by
 from duramen.sim.broker import CallbackResult
 
 
@@ -107,6 +109,28 @@ def test_batches_that_come_while_the_coordinator_is_asked_keep_their_order(seed:
     writer.end(commit=True)
     world.advance(1_000)
     assert committed(world, "a", 0) == [b"0", b"1", b"2", b"3"]
+
+
+def test_while_the_coordinator_s_node_starts_a_batch_is_refused_so_that_it_is_sent_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(world, "t", 2)
+    coordinator = world.leader(*writer.coordinator)
+    assert coordinator is not None
+    index = next(index for index in range(3) if world.leader("a", index) != coordinator)
+    node, partition = world.led("a", index)
+    starting = RpcServer(wires_by(lambda: world.state))  # it has no handlers yet
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.node(coordinator).broker, "asked", starting.serve)
+        answer: CallbackResult[int] = CallbackResult()
+        partition.append(writer.batch(0, b"one"), answer, node.broker.transactions.admission("t", joins=True))
+        world.settle()
+        assert isinstance(answer.error, NotEnoughReplicas)
+    writer.write("a", index, b"one")
+    writer.end(commit=True)
+    world.advance(1_000)
+    assert committed(world, "a", index) == [b"one"]
 
 
 def test_without_a_coordinator_in_reach_a_batch_is_refused_so_that_it_is_sent_again(world: World) -> None:
