@@ -2,7 +2,6 @@
 
 Where the code changes, seeds do other things: the long hunt says which ones find the bugs then, with every fault. The
 short hunt for a bug that needs a rare situation injects only the faults of `MADE_BY`, which change what a seed does.
-`refuse-while-starting` is too rare for it: tests/coordinators/transaction/cluster/test_participant.py shows it directly.
 """
 
 from collections.abc import Collection, Iterable
@@ -26,6 +25,7 @@ FOUND_BY: Final = {
     "elect-anybody": 4,
     "show-all": 1,
     "take-any-first-sequence": 19,
+    "refuse-while-starting": 48,
     "on-committed": 1,
     "vote-blank": 12,
     "stale-in-sync": 7,
@@ -59,6 +59,7 @@ MADE_BY: Final = {
     "commit-earlier": ("controllers end at once", "partition"),
     "count-written": ("slow disk", "power loss"),
     "vote-twice": ("contested election",),
+    "refuse-while-starting": ("kill", "restart", "kill of a leader", "slow disk", "slow network"),
     "send-anywhere": ("slow disk", "slow network"),
     "tell-of-gaps": ("pause", "partition", "one way cut"),
     "hide-damage": ("damaged disk", "kill", "kill of a leader"),
