@@ -91,6 +91,8 @@ ROWS: Final = [
     ("kafka.security.protocol", "plaintext", TAKEN, TAKEN),
     ("kafka.security.protocol", "SASL_SSL", "no encryption and no authentication", "no encryption and no"),
     ("kafka.ssl.truststore.location", "x", "no encryption and no authentication", "no encryption and no"),
+    ("snapshot", "false", TAKEN, "snapshot"),
+    ("server", "127.0.0.1:9644", TAKEN, "server"),
     ("checkpointLocation", "/x", PASSED_OVER, TAKEN),
     ("queryName", "q", PASSED_OVER, TAKEN),
     ("kafka.auto.offset.reset", "earliest", "say startingOffsets instead", "say startingOffsets instead"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
-from duramen.doors.http.serving.routes import Usage
+from duramen.base.usage import Usage
 from duramen.node.addresses import Address
 from duramen.service.admission import Service
 from duramen.service.broker import Broker

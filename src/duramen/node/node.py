@@ -19,10 +19,10 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import FileSystem
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
+from duramen.base.usage import Usage
 from duramen.broker.stream_configs import compaction_limits
 from duramen.coordinators.runtime.shard import ShardKind
 from duramen.doors.completion import completion, outcome
-from duramen.doors.http.serving.routes import Usage
 from duramen.doors.kafka.connection.faults import RequestFaults
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.doors.nats.address import ServerAddress

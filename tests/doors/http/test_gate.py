@@ -19,8 +19,15 @@ FREE = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json"}
 QUERIES = {
     "/v1/streams/{name}/partitions/{partition}/replicated": "?offset=0&epoch=0",
     "/v1/streams/{name}/snapshot/records": "?at=0",
+    "/v1/spaces/{name}/entries": "?queue=q",
 }
 WISHES: dict[str, Any] = {
+    "/v1/spaces": {"name": "new"},
+    "/v1/spaces/{name}/entries": {"entries": [{"queue": "q", "value": "a"}]},
+    "/v1/spaces/{name}/retrieve": {"queues": [{"queue": "q"}]},
+    "/v1/spaces/{name}/edit": {"queue": "q", "entries": [{"position": "0.0", "value": "a"}]},
+    "/v1/spaces/{name}/delete": {"queue": "q", "entries": [{"position": "0.0"}]},
+    "/v1/spaces/{name}/replace": {"queue": "q", "from": "0.0", "entries": []},
     "/v1/streams/{name}/snapshot/leases": {},
     "/v1/streams": {"name": "new"},
     "/v1/streams/{name}": {"config": {"retention.ms": 1}, "partitions": 3},
@@ -91,7 +98,8 @@ def test_every_route_says_what_it_needs() -> None:
         assert bool(route.rules.open_because) is free
 
 
-GUARDED = [route for route in ROUTES if route.rules.needs and (route.method, route.path) != ("GET", "/v1/streams")]
+LISTS = {("GET", "/v1/streams"), ("GET", "/v1/spaces")}  # what is not allowed is left out
+GUARDED = [route for route in ROUTES if route.rules.needs and (route.method, route.path) not in LISTS]
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")

@@ -8,11 +8,12 @@ from duramen.base.errors import NodeStopping
 from duramen.base.hosts import host_port
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
+from duramen.base.usage import Usage
 from duramen.doors.http.application import application
 from duramen.doors.http.coordinated import serving
 from duramen.doors.http.groups import WORKS
 from duramen.doors.http.serving.hosts import Hosts
-from duramen.doors.http.serving.routes import RouteNode, Usage
+from duramen.doors.http.serving.routes import RouteNode
 from duramen.doors.http.serving.server import HttpServer
 from duramen.service.admission import Service
 from duramen.service.broker import Broker

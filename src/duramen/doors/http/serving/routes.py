@@ -7,7 +7,7 @@ struct with a field for each query parameter) and a `body` where it wants them, 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, get_args, get_type_hints
+from typing import Any, Final, Literal, get_args, get_type_hints
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from duramen.base.errors import DuramenError, NodeStarting, StreamNotFound
 from duramen.base.metrics import Metrics
 from duramen.base.principal import ANONYMOUS, Principal
+from duramen.base.usage import Usage
 from duramen.doors.http.reads import HttpReads
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.service.admission import NOTHING_NEEDED, AdmissionRules, Admitted, Need, Refuses, Service, cluster
@@ -30,7 +31,6 @@ __all__ = [
     "HttpRoute",
     "Method",
     "RouteNode",
-    "Usage",
     "on_cluster",
     "on_group",
     "on_topic",
@@ -169,12 +169,3 @@ class HttpRoute:
         if self.formats:
             hints["return"] = next(one for one in get_args(hints["return"]) if one is not Response)
         return {name: hints[name] for name in ("query", "body", "return") if name in hints}
-
-
-class Usage(NamedTuple):
-    """Since when the process runs, what is free of the data directory's disk, and its file descriptors."""
-
-    uptime_ms: int = 0
-    disk_free_bytes: int = 0
-    descriptors: int = 0
-    descriptors_limit: int = 0

@@ -1,0 +1,14 @@
+"""What a node takes of its machine and what is left. Here, because the HTTP door is imported once a node is ready."""
+
+from typing import NamedTuple
+
+__all__ = ["Usage"]
+
+
+class Usage(NamedTuple):
+    """Since when the process runs, what is free of the data directory's disk, and its file descriptors."""
+
+    uptime_ms: int = 0
+    disk_free_bytes: int = 0
+    descriptors: int = 0
+    descriptors_limit: int = 0
