@@ -18,7 +18,7 @@ from duramen.sim.runs import run_one
 
 __all__ = ["SEEDS", "first_seed", "hunt", "known_seeds"]
 
-SEEDS: Final = range(1, 1001)
+SEEDS: Final = range(1, 2001)
 
 _KNOWN: Final = Path(__file__).with_name("seeds.json")
 
