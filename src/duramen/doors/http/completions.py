@@ -1,14 +1,36 @@
-"""Waiting on behalf of a client that may close its connection meanwhile."""
+"""Waiting for callbacks, and on behalf of a client that may close its connection meanwhile."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-__all__ = ["unless_gone"]
+from duramen.base.errors import StorageFailed
+
+__all__ = ["call_back", "settle", "unless_gone"]
 
 T = TypeVar("T")
+
+
+async def call_back(ask: Callable[[Callable[[T | BaseException], None]], object]) -> T:
+    """What a callback is told. Raises the error that it is told."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    ask(partial(settle, future))
+    return await future
+
+
+def settle(future: "asyncio.Future[T]", result: T | BaseException) -> None:
+    """End a future with what a callback is told, unless it has ended; an OSError is one of a read."""
+    if future.done():
+        return
+    if isinstance(result, OSError):
+        future.set_exception(StorageFailed(f"reading failed: {result}"))
+    elif isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:

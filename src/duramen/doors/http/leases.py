@@ -11,8 +11,8 @@ from duramen.base import errors
 from duramen.broker.streams import Stream
 from duramen.broker.views.holding import held_bytes
 from duramen.doors.completion import completion
+from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
-from duramen.doors.http.snapshot_reads import call_back
 from duramen.doors.http.snapshot_vectors import SNAPSHOT_ERRORS, at_most, parse_vector, reached, views_of
 from duramen.doors.http.types.snapshots import LeasedPartition, LeaseInfo, LeaseList, LeaseQuery, LeaseWish
 from duramen.keyed.leases import Lease

@@ -1,8 +1,8 @@
 """Entries of queues: put in, retrieved at once or as they come, edited, deleted and replaced."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
@@ -11,7 +11,7 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError, NodeBusy, RequestInvalid
 from duramen.base.ids import Position
 from duramen.codec.jsonbytes import json_of
-from duramen.doors.http.completions import unless_gone
+from duramen.doors.http.completions import call_back, unless_gone
 from duramen.doors.http.produce import largest_body_bytes, wish_bytes, wish_headers
 from duramen.doors.http.serving.bodies import NDJSON
 from duramen.doors.http.serving.problems import PartlyStored, problem_of
@@ -47,8 +47,6 @@ __all__ = ["ROUTES"]
 _AT_ONCE: Final = 200  # entries that are worked on before others get their turn: about a millisecond
 _MOST_POLLS: Final = 50  # half of the connections
 
-_T = TypeVar("_T")
-
 
 def _where(text: str) -> Where:
     if text == "start":
@@ -81,12 +79,6 @@ def _info(entry: QueueEntry) -> EntryInfo:
     )
 
 
-async def _called(ask: Callable[[Callable[[_T], None]], object]) -> _T:
-    future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-    ask(lambda result: None if future.done() else future.set_result(result))
-    return await future
-
-
 # -- putting in -------------------------------------------------------------------------------------
 
 
@@ -99,7 +91,7 @@ async def _enqueue(call: Call, body: EnqueueWish) -> EntryPlaces:
     names = [check_name(wish.queue) for wish in body.entries]
     entries = list(zip(names, await _entries(body.entries), strict=True))
     requests, where = QueueRequests(call.broker), space(call)
-    found: Enqueued = await _called(lambda done: requests.enqueue(where, entries, done))
+    found: Enqueued = await call_back(lambda done: requests.enqueue(where, entries, done))
     positions = [position_text(position) for position in found.positions if position is not None]
     if found.error is None:
         return EntryPlaces(positions)
@@ -181,12 +173,7 @@ async def _found(call: Call, queue: bytes, found: Found) -> QueueFound:
 
 async def _operate(call: Call, command: QueueCommand, queue: bytes) -> Position:
     requests, where = QueueRequests(call.broker), space(call)
-    answer: Position | DuramenError = await _called(
-        lambda done: requests.submit(where, queue_of(where, queue), command, done)
-    )
-    if isinstance(answer, DuramenError):
-        raise answer
-    return answer
+    return await call_back(lambda done: requests.submit(where, queue_of(where, queue), command, done))
 
 
 async def _edit(call: Call, body: EditWish) -> VersionsInfo:

@@ -2,14 +2,15 @@
 
 import asyncio
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from duramen.base.errors import NodeBusy, RequestInvalid, StorageFailed
+from duramen.base.errors import NodeBusy, RequestInvalid
 from duramen.base.positions import Position, parse_position
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import CONTROL, DecodedRecord, batches, records
 from duramen.codec.jsonbytes import Base64, JsonBytes, json_of
+from duramen.doors.http.completions import call_back, settle
 from duramen.doors.http.types.types import RecordInfo, RecordPage, RecordsQuery
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import Bytes
@@ -23,8 +24,6 @@ __all__ = ["HttpReads", "record_info", "record_size"]
 
 _AT_ONCE: Final = 2  # pages that are read and decoded at a time: each may hold a large batch
 _MOST_WAITING: Final = 50  # half of the connections; beyond that, answers come at once
-
-_T = TypeVar("_T")
 
 
 class _Page(NamedTuple):
@@ -76,7 +75,7 @@ class HttpReads:
     ) -> LocalSlice | Bytes:
         future: asyncio.Future[LocalSlice | Bytes] = asyncio.get_running_loop().create_future()
         max_wait_ms = query.max_wait_ms if self._waiting < _MOST_WAITING else 0
-        cancel = forwarding.read(partition, position, query.max_bytes, max_wait_ms, partial(_settle, future))
+        cancel = forwarding.read(partition, position, query.max_bytes, max_wait_ms, partial(settle, future))
         self._waiting += 1
         try:
             return await future
@@ -95,17 +94,6 @@ class HttpReads:
             room.give(len(data))
 
 
-def _settle(future: "asyncio.Future[_T]", result: _T | BaseException) -> None:
-    if future.done():
-        return
-    if isinstance(result, OSError):
-        future.set_exception(StorageFailed(f"reading failed: {result}"))
-    elif isinstance(result, BaseException):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
-
-
 def _position(text: str, now_ms: int) -> Position:
     try:
         return parse_position(text, now_ms)
@@ -114,15 +102,11 @@ def _position(text: str, now_ms: int) -> Position:
 
 
 async def _read(broker: Broker, slice_: Slice) -> bytes:
-    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-    read_slice(broker.store, slice_, lambda data: _settle(future, data))
-    return await future
+    return await call_back(lambda done: read_slice(broker.store, slice_, done))
 
 
 async def _decode(broker: Broker, data: bytes, page: _Page) -> _Decoded:
-    future: asyncio.Future[_Decoded] = asyncio.get_running_loop().create_future()
-    broker.store.run(lambda: _decoded(data, page), lambda result: _settle(future, result))
-    return await future
+    return await call_back(lambda done: broker.store.run(lambda: _decoded(data, page), done))
 
 
 def _decoded(data: bytes, page: _Page) -> _Decoded:

@@ -1,14 +1,13 @@
 """Reading a snapshot's records from the log: which offsets are shown, and batches with these records."""
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from duramen.base.errors import StorageFailed
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.broker.views.running import RunningView
+from duramen.doors.http.completions import call_back
 from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.native import kernel
@@ -22,7 +21,6 @@ from duramen.storage.store import Store
 __all__ = [
     "ShownBatches",
     "ShownWindow",
-    "call_back",
     "check_still",
     "count_served",
     "next_of",
@@ -180,21 +178,3 @@ async def _unblocked(store: Store, blocked: Blocked) -> None:
 async def run_job(store: Store, job: Callable[[], _T]) -> _T:
     """What a job returns that runs off the event loop."""
     return await call_back(lambda done: store.run(job, done))
-
-
-async def call_back(ask: Callable[[Callable[[_T | BaseException], None]], object]) -> _T:
-    """What a callback is told. Raises the error that it is told."""
-    future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-
-    def done(result: _T | BaseException) -> None:
-        if future.done():
-            return
-        if isinstance(result, OSError):
-            future.set_exception(StorageFailed(f"reading failed: {result}"))
-        elif isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
-
-    ask(done)
-    return await future

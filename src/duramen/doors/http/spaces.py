@@ -1,7 +1,6 @@
 """Queue spaces: listed, made, shown and deleted."""
 
 from collections.abc import Sequence
-from itertools import islice, takewhile
 from typing import Final
 
 from duramen.base import errors
@@ -10,6 +9,7 @@ from duramen.base.errors import QueueSpaceNotFound, StreamNotFound
 from duramen.base.settings import config_text
 from duramen.broker.streams import Stream
 from duramen.doors.completion import completion
+from duramen.doors.http.listing import names_listed, streams_page
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
 from duramen.doors.http.types.queues import SpaceInfo, SpaceList, SpacesQuery, SpaceWish
 from duramen.metadata.decisions import Definition
@@ -19,7 +19,6 @@ from duramen.service.queues import space_of
 
 __all__ = ["ROUTES", "space"]
 
-_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 _CREATE_IN_CLUSTER: Final = Access(Operation.CREATE, ResourceType.CLUSTER)
 
 
@@ -39,20 +38,9 @@ def _describe(stream: Stream) -> SpaceInfo:
     return SpaceInfo(stream.name, stream.shards, stream.state.created_at_ms, size, config)
 
 
-def _listed(call: Call) -> list[str]:
-    return [stream.name for stream in call.service.resolver.every()]
-
-
 async def _list(call: Call, query: SpacesQuery) -> SpaceList:
-    following = call.service.resolver.from_name(max(query.after, query.prefix))
-    wanted = (
-        stream
-        for stream in takewhile(lambda one: one.name.startswith(query.prefix), following)
-        if stream.shards and stream.name > query.after and call.admitted.refusal(_DESCRIBE, stream.name) is None
-    )
-    found = list(islice(wanted, query.limit + 1))
-    page = found[: query.limit]
-    return SpaceList([_describe(one) for one in page], page[-1].name if len(found) > len(page) else None)
+    page, after = streams_page(call, query.prefix, query.after, query.limit, lambda one: bool(one.shards))
+    return SpaceList([_describe(one) for one in page], after)
 
 
 async def _show(call: Call) -> SpaceInfo:
@@ -83,7 +71,7 @@ _WRITING: Final = (errors.NodeStopping, errors.StorageFull, errors.StorageFailed
 
 ROUTES = (
     HttpRoute(
-        "GET", "/v1/spaces", _list, AdmissionRules(topics_named(Operation.DESCRIBE, _listed, Refuses.ENTRY)),
+        "GET", "/v1/spaces", _list, AdmissionRules(topics_named(Operation.DESCRIBE, names_listed, Refuses.ENTRY)),
         "Queue spaces by name, page by page",
     ),
     HttpRoute(

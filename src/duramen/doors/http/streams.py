@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from itertools import islice, takewhile
 from typing import Final, Literal
 
 from duramen.base import errors
@@ -12,6 +11,7 @@ from duramen.broker.gaps import GapsOf
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.doors.completion import completion
+from duramen.doors.http.listing import names_listed, streams_page
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
 from duramen.doors.http.types.types import (
     DamagedRange,
@@ -47,7 +47,6 @@ _MEANS: Final = {
     "memory": "records are in bounded memory only; nothing survives a restart",
 }
 
-_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 _CREATE_IN_CLUSTER: Final = Access(Operation.CREATE, ResourceType.CLUSTER)
 
 _LATE: Final = "deleted by retention soon after they were written: their timestamps were older than retention.ms"
@@ -149,19 +148,8 @@ def _warnings_for(stream: Stream) -> list[str]:
     ]  # fmt: skip
 
 
-def _listed(call: Call) -> list[str]:
-    return [stream.name for stream in call.service.resolver.every()]
-
-
 async def _list(call: Call, query: StreamsQuery) -> StreamList:
-    following = call.service.resolver.from_name(max(query.after, query.prefix))
-    wanted = (
-        stream
-        for stream in takewhile(lambda one: one.name.startswith(query.prefix), following)
-        if stream.name > query.after and call.admitted.refusal(_DESCRIBE, stream.name) is None
-    )
-    found = list(islice(wanted, query.limit + 1))
-    page = found[: query.limit]
+    page, after = streams_page(call, query.prefix, query.after, query.limit)
     described: list[StreamInfo] = []
     partitions = 0
     for stream in page:
@@ -172,7 +160,7 @@ async def _list(call: Call, query: StreamsQuery) -> StreamList:
         if partitions >= _AT_ONCE:
             partitions = 0
             await asyncio.sleep(0)
-    return StreamList(described, page[-1].name if len(found) > len(page) else None)
+    return StreamList(described, after)
 
 
 async def _show(call: Call) -> StreamInfo:
@@ -252,7 +240,7 @@ _NAMING: Final = (errors.NameInvalid, errors.SubjectInvalid, errors.StreamExists
 
 ROUTES = (
     HttpRoute(
-        "GET", "/v1/streams", _list, AdmissionRules(topics_named(Operation.DESCRIBE, _listed, Refuses.ENTRY)),
+        "GET", "/v1/streams", _list, AdmissionRules(topics_named(Operation.DESCRIBE, names_listed, Refuses.ENTRY)),
         "Streams by name, page by page",
     ),
     HttpRoute(
