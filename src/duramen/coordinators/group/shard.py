@@ -5,14 +5,14 @@ once that is: so the commits of a group need not wait for each other. A command 
 of which the groups that have members are made anew at each load.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.group.rows import changes, changes_outside
-from duramen.coordinators.runtime.shard import Decision, RowKind, ShardKind, TransactionProducer
+from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardKind, TransactionProducer
 
 __all__ = ["OFFSETS_CONFIG", "OFFSETS_STREAM", "GroupRecords", "StoreRecords", "offsets_kind"]
 
@@ -37,7 +37,7 @@ class StoreRecords(NamedTuple):
     producer: TransactionProducer | None = None
 
 
-class _GroupShard:
+class _GroupShard(CoordinatorShard[StoreRecords]):
     def __init__(self, index: int, groups: GroupRecords) -> None:
         self._index = index
         self._groups = groups
@@ -56,13 +56,6 @@ class _GroupShard:
     def loaded(self, rows: StateRows) -> Iterator[None]:
         del rows
         return self._groups.restore_some(self._index)
-
-    def next_ms(self) -> int | None:
-        return None
-
-    def due(self, now_ms: int) -> Iterable[object]:
-        del now_ms
-        return ()
 
 
 def offsets_kind(groups: GroupRecords) -> ShardKind[StoreRecords]:

@@ -1,6 +1,6 @@
 """A shard of a queue space: its state is rows, and in memory are those who wait for entries."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 from uuid import UUID
@@ -27,7 +27,7 @@ def hash_of(space: UUID) -> HashName:
     return hash_by(space.bytes)
 
 
-class QueueShard:
+class QueueShard(CoordinatorShard[QueueCommand]):
     """Entries are put in without a turn; what changes others of a queue is decided one after the other."""
 
     def __init__(self) -> None:
@@ -42,17 +42,6 @@ class QueueShard:
 
     def apply(self, record: DecodedRecord) -> None:
         raise AssertionError(record)
-
-    def loaded(self, rows: StateRows) -> Iterator[None]:
-        del rows
-        return iter(())
-
-    def next_ms(self) -> int | None:
-        return None
-
-    def due(self, now_ms: int) -> Iterable[object]:
-        del now_ms
-        return ()
 
     # -- waiting ------------------------------------------------------------------------------------
 

@@ -75,7 +75,10 @@ class ShardAnswer(NamedTuple):
 
 
 class CoordinatorShard(Protocol[Command_contra]):
-    """The state machine of one partition. It is made anew for each leadership, and only committed records change it."""
+    """The state machine of one partition. It is made anew for each leadership, and only committed records change it.
+
+    One that inherits from this makes nothing of its rows as it is loaded, and nothing of the time.
+    """
 
     def keys_of(self, command: Command_contra) -> Collection[Hashable]:
         """Commands that share a key are decided one after the other, each on what those before have left.
@@ -97,12 +100,17 @@ class CoordinatorShard(Protocol[Command_contra]):
 
         No record is applied before the last step, and no command taken. It is called again after each reload.
         """
+        del rows
+        return iter(())
 
     def next_ms(self) -> int | None:
         """When `due` has something to do, in ms since 1970."""
+        return None
 
     def due(self, now_ms: int) -> Iterable[object]:
         """Commands that the time makes."""
+        del now_ms
+        return ()
 
 
 class RowKind(NamedTuple):

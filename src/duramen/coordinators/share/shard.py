@@ -5,7 +5,7 @@ the fences of states in use, and what does not outlive a keeper: in which epochs
 change (docs/adr/share-state.md).
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from typing import Final, NamedTuple
 
 from duramen.base.errors import NotCoordinator, RequestInvalid, ShareGroupUnknown
@@ -86,7 +86,7 @@ class _Asked(NamedTuple):
     at_ms: int
 
 
-class ShareStateShard:
+class ShareStateShard(CoordinatorShard[ShareCommand]):
     """The state machine; `alone`: whether no other node may lead the partition."""
 
     def __init__(self, *, alone: bool, updates_per_snapshot: int) -> None:
@@ -151,13 +151,6 @@ class ShareStateShard:
         del rows
         self._stored.clear()
         return iter(())
-
-    def next_ms(self) -> int | None:
-        return None
-
-    def due(self, now_ms: int) -> Iterable[object]:
-        del now_ms
-        return ()
 
     # -- what leaders of partitions ask ------------------------------------------------------------
 

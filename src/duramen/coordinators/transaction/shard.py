@@ -5,7 +5,7 @@ may lead the partition, nobody is refused for good on what one of them has chang
 decided on is stored once more before, which all replicas in sync take from their leader only.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import (
@@ -22,7 +22,7 @@ from duramen.base.errors import (
 from duramen.base.ports import StateRows
 from duramen.codec.attempts import query_name
 from duramen.codec.batch import DecodedRecord, Header
-from duramen.coordinators.runtime.shard import Decision, Record, Together
+from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, Record, Together
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
 from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.storage.log.log import Log
@@ -100,7 +100,7 @@ class Ends(Protocol):
         """How this one does; `stored`: it is in the log already that it is prepared."""
 
 
-class TransactionShard:
+class TransactionShard(CoordinatorShard[Command]):
     """What it knows is in `known`, beside what the other partitions of this node have."""
 
     def __init__(
@@ -207,13 +207,6 @@ class TransactionShard:
         del rows
         self._loaded()
         return iter(())
-
-    def next_ms(self) -> int | None:
-        return None
-
-    def due(self, now_ms: int) -> Iterable[object]:
-        del now_ms
-        return ()
 
 
 def _record_of(id_: str, one: TransactionalId | None) -> Record:

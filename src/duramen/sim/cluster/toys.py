@@ -1,6 +1,6 @@
 """Two kinds of coordinators that nobody needs, to prove the runtime: counters in memory, and a table of rows."""
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.ports import StateRows
@@ -21,7 +21,7 @@ class Add(NamedTuple):
     number: int
 
 
-class Counters:
+class Counters(CoordinatorShard[Add]):
     """Counters by name, and the newest number of each client with what it got."""
 
     def __init__(self) -> None:
@@ -46,17 +46,6 @@ class Counters:
         value = self.values[counter] = self.values.get(counter, 0) + 1
         self._newest[client] = int(record.value or b""), value
 
-    def loaded(self, rows: StateRows) -> Iterator[None]:
-        del rows
-        return iter(())
-
-    def next_ms(self) -> int | None:
-        return None
-
-    def due(self, now_ms: int) -> Iterable[object]:
-        del now_ms
-        return ()
-
 
 class Fill(NamedTuple):
     """Rows from `first` on, so many, get `value`; the row of the sum is raised by how many there are."""
@@ -71,7 +60,7 @@ def row_key(number: int) -> bytes:
     return b"r%08d" % number
 
 
-class _Table:
+class _Table(CoordinatorShard[Fill]):
     """Decides on the row that it writes: no value falls."""
 
     def keys_of(self, command: Fill) -> Collection[Hashable]:
@@ -86,17 +75,6 @@ class _Table:
 
     def apply(self, record: DecodedRecord) -> None:
         raise AssertionError(record)
-
-    def loaded(self, rows: StateRows) -> Iterator[None]:
-        del rows
-        return iter(())
-
-    def next_ms(self) -> int | None:
-        return None
-
-    def due(self, now_ms: int) -> Iterable[object]:
-        del now_ms
-        return ()
 
 
 def _rows(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, bytes | None]:
