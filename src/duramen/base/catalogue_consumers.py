@@ -11,45 +11,45 @@ _INT32_MAX = (1 << 31) - 1
 # fmt: off
 NODE_SETTINGS: Final = (
     Setting("group.consumer.session.timeout.ms", "integer", 45_000,
-            "How long a member of the consumer protocol (KIP-848) may be silent before it is taken for gone; default "
-            "of `consumer.session.timeout.ms`.",
+            "The session timeout of members of the consumer protocol (KIP-848); default of "
+            "`consumer.session.timeout.ms`.",
             kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
     Setting("group.consumer.min.session.timeout.ms", "integer", 45_000,
-            "The least that `consumer.session.timeout.ms` of a group may be.",
+            "The minimum of `consumer.session.timeout.ms` of a group.",
             kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
     Setting("group.consumer.max.session.timeout.ms", "integer", 60_000,
-            "The most that `consumer.session.timeout.ms` of a group may be.",
+            "The maximum of `consumer.session.timeout.ms` of a group.",
             kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
     Setting("group.consumer.heartbeat.interval.ms", "integer", 5000,
-            "How often members of the consumer protocol are asked to send a heartbeat; they learn what they are "
-            "assigned with its answer. Default of `consumer.heartbeat.interval.ms`.",
+            "The heartbeat interval of members of the consumer protocol; responses to heartbeats carry their "
+            "assignments. Default of `consumer.heartbeat.interval.ms`.",
             kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
     Setting("group.consumer.min.heartbeat.interval.ms", "integer", 5000,
-            "The least that `consumer.heartbeat.interval.ms` of a group may be.",
+            "The minimum of `consumer.heartbeat.interval.ms` of a group.",
             kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
     Setting("group.consumer.max.heartbeat.interval.ms", "integer", 15_000,
-            "The most that `consumer.heartbeat.interval.ms` of a group may be.",
+            "The maximum of `consumer.heartbeat.interval.ms` of a group.",
             kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
     Setting("group.consumer.max.size", "integer", _INT32_MAX,
-            "The most members of one group of the consumer protocol.",
+            "The maximum number of members of one group of the consumer protocol.",
             kafka=True, minimum=1, maximum=_INT32_MAX),
     Setting("group.consumer.assignors", "choice", "uniform,range",
-            "The assignors that members of the consumer protocol may ask for; the first is the default. `uniform` "
-            "balances and keeps what members have, `range` gives each a run of every stream's partitions.",
+            "The assignors of the consumer protocol; the first is the default. `uniform` balances and keeps existing "
+            "assignments, `range` assigns each member a range of every stream's partitions.",
             kafka=True, choices=("uniform,range", "range,uniform", "uniform", "range")),
     Setting("group.consumer.migration.policy", "choice", "bidirectional",
-            "Whether a group of consumers goes over to the consumer protocol when the first member joins with it "
+            "Whether a consumer group migrates to the consumer protocol when the first member joins with it "
             "(`upgrade`), back to the classic one when the last such member leaves (`downgrade`), both, or neither.",
             kafka=True, choices=("bidirectional", "upgrade", "downgrade", "disabled")),
 )
 
 GROUP_SETTINGS: Final = (
     Setting("consumer.session.timeout.ms", "integer", 45_000,
-            "How long a member of the consumer protocol may be silent before it is taken for gone.",
+            "The session timeout of members of the consumer protocol.",
             scope="group", kafka=True, dynamic=True, unit="ms", minimum=1, maximum=_INT32_MAX,
             broker_default="group.consumer.session.timeout.ms"),
     Setting("consumer.heartbeat.interval.ms", "integer", 5000,
-            "How often members of the consumer protocol are asked to send a heartbeat.",
+            "The heartbeat interval of members of the consumer protocol.",
             scope="group", kafka=True, dynamic=True, unit="ms", minimum=1, maximum=_INT32_MAX,
             broker_default="group.consumer.heartbeat.interval.ms"),
 )

@@ -15,17 +15,17 @@ _HOUR_MS: Final = 60 * _MINUTE_MS
 # fmt: off
 STREAM_SETTINGS: Final = (
     Setting(KEYED, "flag", False,
-            "Whether the stream is read as snapshots: each key once, at its newest record. It needs "
+            "Whether the stream can be read as snapshots: each key once, at its newest record. It requires "
             "`cleanup.policy=compact`, which a new stream gets with it. Every record needs a key, and transactional "
             "batches are refused.",
             scope="stream", dynamic=True),
     Setting("snapshot.retention.ms", "integer", _HOUR_MS,
-            "How long a snapshot of a keyed stream can be read after its records were superseded: compaction keeps "
-            "what a snapshot of that age shows.",
+            "The time for which a snapshot of a keyed stream can be read after its records were superseded; "
+            "compaction keeps its records until then.",
             scope="stream", dynamic=True, unit="ms", minimum=0),
     Setting("snapshot.lease.ms", "integer", 10 * _MINUTE_MS,
-            "How long a lease holds a snapshot of a keyed stream open unless it is renewed. Meanwhile compaction keeps "
-            "what the snapshot shows, however old it is.",
+            "The time for which a lease holds a snapshot of a keyed stream open unless it is renewed. Compaction "
+            "keeps the snapshot's records meanwhile.",
             scope="stream", dynamic=True, unit="ms", minimum=1000, maximum=7 * 24 * 60 * _MINUTE_MS),
 )
 # fmt: on

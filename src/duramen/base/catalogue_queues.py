@@ -21,12 +21,12 @@ QUEUE_VALUES: Final[Mapping[str, Value]] = {
 # fmt: off
 STREAM_SETTINGS: Final = (
     Setting(KIND, "choice", "log",
-            "What the stream is: `log`, or `queues` for a queue space, whose partitions are the shards of queues "
-            "by name. It is set when the stream is made.",
+            "The kind of the stream: `log`, or `queues` for a queue space, whose partitions are shards of queues. It "
+            "is fixed at creation.",
             scope="stream", choices=("log", QUEUES)),
     Setting(LOG_RETENTION_MS, "integer", _HOUR_MS,
-            "How long the operations on a queue space can be consumed from its log, at least. The entries of its "
-            "queues are kept until they are deleted, whatever this says.",
+            "The minimum time for which operations on a queue space can be consumed from its log. It does not affect "
+            "entries of queues.",
             scope="stream", dynamic=True, unit="ms", minimum=0),
 )
 # fmt: on

@@ -24,33 +24,32 @@ _INT32_MAX = (1 << 31) - 1
 # fmt: off
 STREAM_SETTINGS: Final = (
     Setting("table.format", "choice", NONE,
-            "What kind of table the stream is kept as beside its log, by `duramen table run`: `delta`, `iceberg`, or "
-            "`none`.",
+            "The format of the stream's table, which `duramen table run` keeps beside the log: `delta`, `iceberg`, "
+            "or `none`.",
             scope="stream", dynamic=True, choices=(NONE, "delta", "iceberg")),
     Setting("table.location", "text", "",
-            "Where the table lies: a directory, or `s3://BUCKET/PREFIX`. It has to be empty, or this stream's table.",
+            "The location of the table: a directory, or `s3://BUCKET/PREFIX`. It must be empty, or the table of this "
+            "stream.",
             scope="stream", dynamic=True),
     Setting("table.decode", "choice", NONE,
-            "What values are: `json` and `avro` become columns of their own beside the record's, `none` leaves them as "
-            "they are.",
+            "The format of values: fields of `json` and `avro` become columns beside those of the record; `none` "
+            "decodes nothing.",
             scope="stream", dynamic=True, choices=(NONE, "json", "avro")),
     Setting("table.schema", "text", "",
-            "With `table.decode=avro`: the values' Avro schema as JSON, unless they come with the ids of a schema "
-            "registry.",
+            "With `table.decode=avro`: the Avro schema of the values as JSON, if they have no schema registry ids.",
             scope="stream", dynamic=True),
     Setting("table.registry.url", "text", "",
-            "With `table.decode=avro`: where the schema registry is whose ids the values begin with, http://HOST:PORT.",
+            "With `table.decode=avro`: the address of the schema registry of the values' ids, http://HOST:PORT.",
             scope="stream", dynamic=True),
     Setting("table.partition.by", "list", "",
-            "Columns by whose values the table's files are kept apart.",
+            "The partition columns of the table.",
             scope="stream", dynamic=True, item=r"[A-Za-z_][A-Za-z0-9_.]*", example="names of columns"),
     Setting("table.max.lag.ms", "integer", 10_000,
-            "How far the table may be behind the stream: a record is in it after this time at the latest, as long as "
-            "the job keeps up.",
+            "The maximum lag of the table: records are in it within this time if the job keeps up.",
             scope="stream", dynamic=True, unit="ms", minimum=1000, maximum=_INT32_MAX),
     Setting("table.upsert.by", "choice", NONE,
-            "`key`: the table has one row for each key, its newest, and none where that is a tombstone; `none`: one "
-            "for each record. Delta only.",
+            "`key`: the table has one row for each key, its newest record, and none after a tombstone; `none`: one "
+            "row for each record. Delta only.",
             scope="stream", dynamic=True, choices=(NONE, "key")),
 )
 
@@ -59,13 +58,13 @@ KEPT_OFFSETS: Final = "table.kept.offsets"
 
 RETENTION_SETTINGS: Final = (
     Setting("table.retention.multiple", "integer", 2,
-            "How many times `retention.ms`, `retention.bytes` and `retention.records` records stay that the stream's "
-            "table does not have yet; 1: retention does not wait for the table.",
+            "Records that the table lacks are kept for up to this multiple of `retention.ms`, `retention.bytes` and "
+            "`retention.records`; 1: retention does not wait for the table.",
             scope="stream", dynamic=True, minimum=1, maximum=1000),
     Setting(KEPT_OFFSETS, "list", "",
-            "Of each partition PARTITION:OFFSET: before it the table needs nothing of the log. `duramen table enable` "
-            "sets it to 0, and `duramen table run` about once a minute, for retention; what is in the table it says "
-            "itself. Where it is set, a table that is not there is gone, not new.",
+            "PARTITION:OFFSET for each partition: the table needs the log from this offset on. `duramen table "
+            "enable` sets it to 0, and `duramen table run` updates it about once a minute for retention. If it is "
+            "set, a missing table is an error.",
             scope="stream", dynamic=True, item=r"[0-9]{1,10}:[0-9]{1,19}", example="PARTITION:OFFSET"),
 )
 # fmt: on
