@@ -1,8 +1,8 @@
 """Everything that can go wrong and that a caller may have to tell apart.
 
 One class a situation; `id` is stable and is what the doors, the docs and the command line name. The doors
-map these to numbers of their own protocol. Each class says in its docstring what happened, in `safe` what has
-become of data and whether to repeat is safe, and in `remedy` what to do.
+map these to numbers of their own protocol. Each class describes the error in its docstring, in `safe` what happened to
+the data and whether a retry is safe, and in `remedy` what to do.
 """
 
 from collections.abc import Sequence
@@ -161,15 +161,15 @@ class DuramenError(Exception):
 
 
 class SettingInvalid(DuramenError):
-    """A setting has an unknown name or a value that does not fit."""
+    """A setting has an unknown name or a value that is invalid."""
 
     id = "setting-invalid"
     safe = "Nothing was started or changed."
-    remedy = "Correct the setting that the message names; docs/settings.md lists what each may be."
+    remedy = "Correct the setting that the message names; docs/settings.md lists valid values."
 
 
 class OptionInvalid(DuramenError):
-    """An option of a Spark source or sink has an unknown name or a value that does not fit."""
+    """An option of a Spark source or sink has an unknown name or an invalid value."""
 
     id = "option-invalid"
     safe = "No job was started and nothing was written."
@@ -177,90 +177,90 @@ class OptionInvalid(DuramenError):
 
 
 class CheckpointInvalid(DuramenError):
-    """A query's checkpoint was made for other streams, by another version, or says something else than its table."""
+    """A query's checkpoint is for other streams, from another version, or contradicts its table."""
 
     id = "checkpoint-invalid"
-    safe = "Nothing was read or written by the query, and the checkpoint is as it was."
+    safe = "The query read and wrote nothing; the checkpoint is unchanged."
     remedy = (
-        "Give the query the checkpoint that it had, or begin anew with another one, and another table where it writes "
-        "one; startingOffsets then says where (docs/doors/spark.md)."
+        "Restore the query's checkpoint, or start with a new one, and a new table if it writes to one, at the "
+        "position that startingOffsets names (docs/doors/spark.md)."
     )
 
 
 class StreamNoTable(DuramenError):
-    """A stream was taken for a table, and no table is declared for it."""
+    """The stream has no table."""
 
     id = "stream-no-table"
-    safe = "Nothing was started; the stream is as it was."
-    remedy = "Declare one with `duramen table enable STREAM --format delta --location URI`."
+    safe = "Nothing was started; the stream is unchanged."
+    remedy = "Enable one with `duramen table enable STREAM --format delta --location URI`."
 
 
 class SparkFailed(DuramenError):
-    """Spark did not start, or could not do a table's round: an executor was lost, or a worker process failed."""
+    """Spark did not start, or a round of a table failed: an executor was lost, or a worker process failed."""
 
     id = "spark-failed"
-    safe = "Nothing of the round is in the table; the next round does it again."
-    remedy = "Look at what the message names, and at Spark's own log, which says more."
+    safe = "The table has nothing of this round; the next round repeats it."
+    remedy = "Check what the message names, and Spark's own log, which has details."
 
 
 class PipelineInvalid(DuramenError):
-    """A pipeline's file says what cannot be run; each problem is named with its line and column."""
+    """A pipeline's file is invalid; each problem is named with its line and column."""
 
     id = "pipeline-invalid"
     safe = "Nothing was started and nothing was written."
-    remedy = "Mend what is named; `duramen pipeline validate` looks at all of it and runs nothing."
+    remedy = "Fix the named problems; `duramen pipeline validate` checks the whole file and runs nothing."
 
 
 class PipelineFailed(DuramenError):
-    """Queries of a pipeline ended with errors that running them again does not mend; the others went on."""
+    """Queries of a pipeline ended with errors that a restart does not resolve; the others continued."""
 
     id = "pipeline-failed"
-    safe = "What was committed stays. A query that failed goes on from its checkpoint when the pipeline runs again."
-    remedy = "Look at `duramen pipeline status`, mend what each error names, and run the pipeline again."
+    safe = "Committed data stays. A failed query continues from its checkpoint when the pipeline runs again."
+    remedy = "Check `duramen pipeline status`, fix what each error names, and run the pipeline again."
 
 
 class PipelineBusy(DuramenError):
     """Another application runs a pipeline with the same checkpoints."""
 
     id = "pipeline-busy"
-    safe = "Nothing was started; the other application goes on."
+    safe = "Nothing was started; the other application continues."
     remedy = "Stop the other application first, or choose other checkpoints with `--checkpoints`."
 
 
 class DependencyMissing(DuramenError):
-    """Something that Duramen does not bring itself is missing or too old; the message says what to install."""
+    """A dependency that Duramen does not install itself is missing or too old; the message names it."""
 
     id = "dependency-missing"
     safe = "Nothing was started."
-    remedy = "Install what the message names; `duramen doctor` says what else the machine lacks."
+    remedy = "Install what the message names; `duramen doctor` lists what else the machine lacks."
 
 
 class UsageWrong(DuramenError):
-    """A command was called in a way that it does not know."""
+    """A command was called with unknown or missing arguments."""
 
     id = "usage"
     safe = "Nothing was done."
-    remedy = "Look at the help that the message names."
+    remedy = "Read the help that the message names."
 
 
 class SystemFailed(DuramenError):
-    """The operating system refused something that a command needs, such as a file or standard output."""
+    """The operating system refused an operation of a command, such as on a file or standard output."""
 
     id = "system-failed"
-    safe = "What was acknowledged stays. The command ended where it was."
-    remedy = "Mend what the message names, and run the command again."
+    safe = "Acknowledged data is kept. The command ended early."
+    remedy = "Fix what the message names, and run the command again."
 
 
 class BugFound(DuramenError):
-    """Duramen did what nobody meant it to do."""
+    """Duramen has a bug."""
 
     id = "bug"
-    safe = "What was acknowledged stays. The command ended where it was."
+    safe = "Acknowledged data is kept. The command ended early."
     remedy = "Run it again with DURAMEN_TRACEBACK=1, and report what that prints."
 
 
 class DemoFailed(DuramenError):
-    """A step of `make demo` did not come to its end, or what came out is not what went in."""
+    """A step of `make demo` failed, or its output does not match its input."""
 
     id = "demo-failed"
     safe = "Only the demo's own directory was touched."
@@ -268,135 +268,132 @@ class DemoFailed(DuramenError):
 
 
 class DirectoryUnusable(DuramenError):
-    """The data directory is held by another node, is not ours, or cannot be written."""
+    """The data directory is used by another node, has foreign files, or cannot be written."""
 
     id = "directory-unusable"
     safe = "The directory was not changed."
     remedy = (
-        "Do what the message says: stop the other node, free or permit the directory, or name another with --data-dir."
+        "Follow the message: stop the other node, fix the directory's permissions, or choose another with --data-dir."
     )
 
 
 class DirectoryTooNew(DirectoryUnusable):
-    """The data directory has a storage format that a newer version of Duramen has written."""
+    """A newer version of Duramen wrote the data directory."""
 
     id = "directory-too-new"
     safe = "The directory was not changed."
-    remedy = "Use the version of Duramen that wrote it, or a later one."
+    remedy = "Use that version of Duramen, or a newer one."
 
 
 class SecretUnusable(DuramenError):
-    """The file of the cluster's secret is missing, does not fit or is open to others; or a new one cannot be made."""
+    """The cluster's secret file is missing, invalid or readable by others; or a new one cannot be created."""
 
     id = "secret-unusable"
-    safe = "Nothing was started, and no file was written over."
-    remedy = "Mend what the message names, or make a new secret with `duramen cluster secret FILE`."
+    safe = "Nothing was started, and no file was overwritten."
+    remedy = "Fix what the message names, or create a new secret with `duramen cluster secret FILE`."
 
 
 class ServerUnreachable(DuramenError):
     """No node answered at an address within the time allowed."""
 
     id = "server-unreachable"
-    safe = (
-        "If it came before the first answer nothing was done; a record whose acknowledgement did not come may be "
-        "stored."
-    )
+    safe = "Before the first answer nothing was done; a record without an acknowledgement may be stored."
     remedy = (
-        "See that the node runs and that the address is right, then repeat; with idempotence or a Nats-Msg-Id "
-        "repeating stores nothing twice."
+        "Check that the node runs and that the address is right, then retry; with idempotence or a Nats-Msg-Id a "
+        "retry stores nothing twice."
     )
 
 
 class ClientClosed(DuramenError):
-    """The client was closed while something was under way, or is used after it was closed."""
+    """The client was closed during a call, or used after it was closed."""
 
     id = "client-closed"
-    safe = "What was under way may have been done; reading changes nothing."
+    safe = "Calls in progress may have been executed; reads change nothing."
     remedy = "Connect again."
 
 
 class RequestTimedOut(DuramenError):
-    """What was asked for did not happen in the time allowed; it may still happen."""
+    """The request was not completed in time; it may still complete."""
 
     id = "request-timed-out"
-    safe = "It may have been done or may still be done; an idempotent producer and a Nats-Msg-Id make repeating safe."
-    remedy = "Look whether it was done, then repeat, with a longer timeout if the node is busy."
+    safe = "The request may be executed; an idempotent producer and a Nats-Msg-Id make a retry safe."
+    remedy = "Check whether it was done, then retry, with a longer timeout if the node is busy."
 
 
 class RequestInvalid(DuramenError):
     """A request contradicts itself or the protocol."""
 
     id = "request-invalid"
-    safe = "Nothing was done; repeating gives the same answer."
+    safe = "Nothing was done; a retry gives the same answer."
     remedy = "Correct what the message names."
 
 
 class DeletionRefused(DuramenError):
-    """Records of this stream are not deleted by request: compaction keeps the last of every key, or they are ours."""
+    """Records of this stream cannot be deleted by request: it is only compacted, or it is internal."""
 
     id = "deletion-refused"
-    safe = "Nothing was deleted; repeating gives the same answer."
-    remedy = "Give the stream a cleanup.policy with `delete`, or write tombstones: records with the key and no value."
+    safe = "Nothing was deleted; a retry gives the same answer."
+    remedy = "Set a cleanup.policy with `delete`, or write tombstones: records with the key and no value."
 
 
 class InputInvalid(DuramenError):
-    """What `duramen produce` read is no record in the format named; the message says which line, and why."""
+    """A line of the input of `duramen produce` is not a record in the selected format; the message names it."""
 
     id = "input-invalid"
-    safe = "The records of the lines before it are written; that line and those after it are not."
-    remedy = "Mend the line and repeat from it, or choose another `--format`."
+    safe = "Records of earlier lines are written; that line and later ones are not."
+    remedy = "Fix the line and continue from it, or choose another `--format`."
 
 
 class NatsProtocolInvalid(DuramenError):
-    """What answers at the NATS address does not speak NATS's protocol, or not a version that has headers."""
+    """The server at the NATS address does not support the NATS protocol with headers."""
 
     id = "nats-protocol-invalid"
-    safe = "Nothing from that connection was stored after the error; the time is recorded as a gap."
-    remedy = "Let --nats name a NATS server of version 2.2 or newer."
+    safe = "Nothing from that connection was stored after the error; the interval is recorded as a gap."
+    remedy = "Set --nats to a NATS server of version 2.2 or newer."
 
 
 class UnsupportedFeature(DuramenError):
-    """A request needs something that this version does not do."""
+    """A request needs a feature that this version does not support."""
 
     id = "unsupported-feature"
-    safe = "Nothing was done; repeating gives the same answer."
-    remedy = "Do without what the message names, or use a version that has it."
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Avoid the feature that the message names, or use a version that has it."
 
 
 class NodeStopping(DuramenError):
-    """The node is stopping and takes no new work."""
+    """The node is stopping and accepts no new requests."""
 
     id = "node-stopping"
-    safe = "Nothing was written by this request; what was acknowledged before is kept."
-    remedy = "Repeat it once the node is ready again; Kafka clients do so by themselves."
+    safe = "This request wrote nothing; acknowledged data is kept."
+    remedy = "Retry when the node is ready again; Kafka clients do so automatically."
 
 
 class StorageFull(DuramenError):
-    """The disk is full: nothing was written; reads go on, and writes again when there is space."""
+    """The disk is full: writes are refused until there is space; reads continue."""
 
     id = "storage-full"
-    safe = "Nothing was written; what was acknowledged before is kept, and repeating is safe."
-    remedy = "Make room on the disk, or shorten the retention of streams; writes go on without a restart."
+    safe = "Nothing was written; acknowledged data is kept, and a retry is safe."
+    remedy = "Free some space, or shorten the retention of streams; writes then succeed without a restart."
 
 
 class ShareGroupUnknown(DuramenError):
-    """Nothing is kept of a share group for a partition: it was never given to a member, or it was removed."""
+    """A share group has no state for the partition: it was never assigned, or it was removed."""
 
     id = "share-group-unknown"
     safe = "Nothing was changed."
-    remedy = "Join the group and wait until the partition is assigned; clients do so by themselves."
+    remedy = "Join the group and wait until the partition is assigned; clients do so automatically."
 
 
 class ShareSessionEpochInvalid(DuramenError):
-    """A request of a share session came out of turn."""
+    """A request of a share session has the wrong epoch."""
 
     id = "share-session-epoch-invalid"
-    safe = "Nothing was changed: what the consumer holds stays locked until its session ends or its time is up."
-    remedy = "Open a new share session; clients do so by themselves."
+    safe = "Nothing was changed: records of the consumer stay locked until its session or their lock ends."
+    remedy = "Open a new share session; clients do so automatically."
 
 
 class ShareSessionLimitReached(DuramenError):
-    """There are as many share sessions as the node allows."""
+    """The node has the maximum number of share sessions."""
 
     id = "share-session-limit-reached"
     safe = "Nothing was changed."
@@ -404,166 +401,163 @@ class ShareSessionLimitReached(DuramenError):
 
 
 class ShareSessionNotFound(DuramenError):
-    """The share session is not there any more, or never was."""
+    """The share session does not exist, or has ended."""
 
     id = "share-session-not-found"
-    safe = "What the consumer held is delivered again."
-    remedy = "Open a new share session; clients do so by themselves."
+    safe = "Records of the consumer are delivered again."
+    remedy = "Open a new share session; clients do so automatically."
 
 
 class SnapshotCut(DuramenError):
-    """A snapshot has records that the stream has lost since, as to a power failure."""
+    """A snapshot has records that the stream has lost since, for example in a power failure."""
 
     id = "snapshot-cut"
-    safe = "Nothing was read; repeating gives the same answer."
+    safe = "Nothing was read; a retry gives the same answer."
     remedy = "Drop the state and read a whole snapshot."
 
 
 class SnapshotLeaseExpired(DuramenError):
-    """A snapshot was held open by a lease, and that has ended."""
+    """The lease of a snapshot has ended."""
 
     id = "snapshot-lease-expired"
-    safe = "Nothing was changed; repeating gives the same answer."
+    safe = "Nothing was changed; a retry gives the same answer."
     remedy = "Open a new snapshot, and renew its lease before it ends."
 
 
 class SnapshotLeaseNotFound(DuramenError):
-    """There is no such lease on a snapshot."""
+    """The snapshot has no such lease."""
 
     id = "snapshot-lease-not-found"
-    safe = "Nothing was changed; repeating gives the same answer."
+    safe = "Nothing was changed; a retry gives the same answer."
     remedy = "Open a new snapshot."
 
 
 class SnapshotNotReached(DuramenError):
-    """A snapshot lies ahead of what the view of its stream has applied, or of where a reader is."""
+    """A snapshot is ahead of the view of its stream, or of the position of a reader."""
 
     id = "snapshot-not-reached"
-    safe = "Nothing was read; repeating is safe."
+    safe = "Nothing was read; a retry is safe."
     remedy = "Repeat in a moment, or read the newest snapshot."
 
 
 class SnapshotStartOver(DuramenError):
-    """A reader asks for changes since a snapshot that is so old that deletions since then may be missing."""
+    """A reader requests changes since a snapshot that is too old: deletions since then may be missing."""
 
     id = "snapshot-start-over"
-    safe = "Nothing was read; repeating gives the same answer."
+    safe = "Nothing was read; a retry gives the same answer."
     remedy = "Drop the state and read a whole snapshot; `delete.retention.ms` says how long deletions are kept."
 
 
 class SnapshotTooOld(DuramenError):
-    """A snapshot is older than those that can still be opened, so some of its records may be gone."""
+    """A snapshot is older than the oldest that can be read, so some of its records may be gone."""
 
     id = "snapshot-too-old"
-    safe = "Nothing was read; repeating gives the same answer."
+    safe = "Nothing was read; a retry gives the same answer."
     remedy = "Read a newer one; `snapshot.retention.ms` keeps snapshots for longer."
 
 
 class StorageFailed(DuramenError):
-    """A write or sync failed: this node, or this log, takes no writes until it is restarted."""
+    """A write or sync failed: the node, or the log, accepts no writes until the node is restarted."""
 
     id = "storage-failed"
-    safe = "What was acknowledged before is kept; whether the records of this request are is known after a restart."
-    remedy = "Look at the disk and the node's log, then restart the node."
+    safe = "Acknowledged data is kept; whether the records of this request are stored is known after a restart."
+    remedy = "Check the disk and the node's log, then restart the node."
 
 
 class LogDamaged(DuramenError):
-    """The records asked for were damaged on disk; what lies around them can be read."""
+    """The requested records are damaged on disk; records around them can be read."""
 
     id = "log-damaged"
     safe = "Records around the damage are kept and can be read; those in it cannot."
-    remedy = (
-        "Read on behind the damage, or put the file that the node's log names back from a backup while the node is "
-        "stopped."
-    )
+    remedy = "Seek past the damage, or stop the node and restore the file that its log names from a backup."
 
 
 class BatchCorrupt(DuramenError):
     """A record batch does not match its CRC, or its fields contradict each other."""
 
     id = "batch-corrupt"
-    safe = "The batch was not stored; repeating is safe."
-    remedy = "Send it again; if it comes back, look at the network and the memory of the client's machine."
+    safe = "The batch was not stored; a retry is safe."
+    remedy = "Send it again; if it fails again, check the network and the memory of the client's machine."
 
 
 class BatchInvalid(DuramenError):
-    """A record batch is sound but is not allowed here. `records`: which of its records are not, and why (KIP-467)."""
+    """A record batch is intact but not allowed here. `records`: the invalid records with reasons (KIP-467)."""
 
     records: Sequence[tuple[int, str]] = ()
 
     id = "batch-invalid"
-    safe = "The batch was not stored; repeating it as it is gives the same answer."
-    remedy = "Correct what the message names: a key that is missing, or a client older than Kafka 0.11."
+    safe = "The batch was not stored; an unchanged retry gives the same answer."
+    remedy = "Correct what the message names: a missing key, or a client older than Kafka 0.11."
 
 
 class KeyedTransactionRefused(DuramenError):
     """A producer sent a batch of a transaction to a keyed stream, which takes none."""
 
     id = "keyed-transaction-refused"
-    safe = "The batch was not stored; repeating it gives the same answer."
+    safe = "The batch was not stored; a retry gives the same answer."
     remedy = "Abort the transaction and write without one, or to a stream that is not keyed."
 
 
 class StreamNotKeyed(DuramenError):
-    """Snapshots are read of keyed streams only."""
+    """The stream is not keyed, so it has no snapshots."""
 
     id = "stream-not-keyed"
-    safe = "Nothing was read; repeating gives the same answer."
+    safe = "Nothing was read; a retry gives the same answer."
     remedy = "Set `keyed=true`; a stream needs `cleanup.policy=compact` for it."
 
 
 class QueueSpaceNotFound(DuramenError):
-    """There is no queue space of that name; a stream of another kind is none."""
+    """There is no queue space with that name."""
 
     id = "queue-space-not-found"
-    safe = "Nothing was done; repeating gives the same answer."
-    remedy = "Make one with `duramen queue space create NAME`; `duramen queue space list` shows those there are."
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Create one with `duramen queue space create NAME`; `duramen queue space list` lists existing ones."
 
 
 class QueueNameInvalid(DuramenError):
     """A queue's name is empty, too long or not UTF-8."""
 
     id = "queue-name-invalid"
-    safe = "Nothing was done; repeating gives the same answer."
+    safe = "Nothing was done; a retry gives the same answer."
     remedy = "Give the queue a name of 1 to 255 bytes of UTF-8."
 
 
 class QueuePositionUnknown(DuramenError):
-    """A position is of another queue, or of records that another leader's have taken the place of."""
+    """A position belongs to another queue, or to records that a new leader has replaced."""
 
     id = "queue-position-unknown"
-    safe = "Nothing was done; repeating gives the same answer."
-    remedy = "Use positions as answers about this queue had them; `start` reads the queue from its first entry on."
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Use positions from responses about this queue; `start` reads the queue from its first entry."
 
 
 class QueuePositionFuture(DuramenError):
-    """A position lies behind all that was ever put into the shard of the queue."""
+    """A position is after the end of the queue's shard."""
 
     id = "queue-position-future"
-    safe = "Nothing was done; repeating gives the same answer until so much was put into the queue's shard."
-    remedy = "Use the `next` of an answer about this queue; `end` waits for what comes from now on."
+    safe = "Nothing was done; a retry fails until the queue's shard has grown to that position."
+    remedy = "Use `next` of a response about this queue; `end` waits for new entries."
 
 
 class QueueEntryGone(DuramenError):
-    """An entry that is to be edited or deleted is not there any more."""
+    """An entry to edit or delete does not exist any more."""
 
     id = "queue-entry-gone"
-    safe = "Nothing of the request was done; repeating gives the same answer."
-    remedy = "Retrieve the queue to see what is in it, and leave out the position that the message names."
+    safe = "Nothing of the request was done; a retry gives the same answer."
+    remedy = "Retrieve the queue's current entries, and omit the position that the message names."
 
 
 class QueueVersionStale(DuramenError):
-    """An entry has another version than the request was made for: somebody has edited it since."""
+    """An entry has another version than the request expects: it was edited meanwhile."""
 
     id = "queue-version-stale"
-    safe = "Nothing of the request was done; repeating gives the same answer."
-    remedy = "Retrieve the entry again, and decide on what it is now."
+    safe = "Nothing of the request was done; a retry gives the same answer."
+    remedy = "Retrieve the entry again, and decide on its current value."
 
 
 class QueueHistoryRewritten(DuramenError):
-    """Entries were taken back with a replace, and a position lies among them; the message says from where on, and why.
+    """A replace has taken back entries, and the position is among them; the message names the start and the reason.
 
-    Attributes: `start`, the position from which on they were taken back, `by` and `reason` as the replace had them.
+    Attributes: `start`, the first position that was taken back; `by` and `reason` of the replace.
     """
 
     start: str = ""
@@ -571,88 +565,88 @@ class QueueHistoryRewritten(DuramenError):
     reason: str = ""
 
     id = "history-rewritten"
-    safe = "Nothing was done; repeating gives the same answer."
-    remedy = "Undo what came of the entries from that position on, and retrieve from there: the true ones follow."
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Undo the effects of entries from that position on, and retrieve from there: the new entries follow."
 
 
 class QueueBatchTooLarge(DuramenError):
-    """A request has more entries or bytes than one may have."""
+    """A request has too many entries or bytes."""
 
     id = "queue-batch-too-large"
-    safe = "Nothing of the request was done; repeating it as it is gives the same answer."
+    safe = "Nothing of the request was done; an unchanged retry gives the same answer."
     remedy = "Send fewer entries at a time, or raise max.message.bytes of the space."
 
 
 class QueueTransactionRefused(DuramenError):
-    """A producer sent a batch of a transaction to a queue space, which takes none."""
+    """A producer sent a transactional batch to a queue space, which does not support transactions."""
 
     id = "queue-transaction-refused"
-    safe = "The batch was not stored; repeating it gives the same answer."
-    remedy = "Abort the transaction and write without one, or to a stream that is no queue space."
+    safe = "The batch was not stored; a retry gives the same answer."
+    remedy = "Abort the transaction and write without one, or to a stream that is not a queue space."
 
 
 class QueueShardsFixed(DuramenError):
-    """The number of a queue space's shards was to be changed: each queue has its place by it."""
+    """The number of shards of a queue space cannot change: it determines the shard of each queue."""
 
     id = "queue-shards-fixed"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Make another space with more shards, and bring the queues there."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Create another space with more shards, and copy the queues to it."
 
 
 class BatchTooLarge(DuramenError):
     """A record batch is larger than max.message.bytes of its stream."""
 
     id = "batch-too-large"
-    safe = "The batch was not stored; repeating it as it is gives the same answer."
+    safe = "The batch was not stored; an unchanged retry gives the same answer."
     remedy = "Send smaller batches, or raise max.message.bytes of the stream."
 
 
 class TimestampInvalid(DuramenError):
-    """A record's timestamp is further from the broker's clock than the stream allows. `records`: of which records."""
+    """A record's timestamp is too far from the broker's clock. `records`: the invalid records."""
 
     records: Sequence[tuple[int, str]] = ()
 
     id = "timestamp-invalid"
-    safe = "The batch was not stored; repeating it as it is gives the same answer."
+    safe = "The batch was not stored; an unchanged retry gives the same answer."
     remedy = (
-        "Set the clock right, or widen message.timestamp.before.max.ms or message.timestamp.after.max.ms of the stream."
+        "Correct the clock, or raise message.timestamp.before.max.ms or message.timestamp.after.max.ms of the stream."
     )
 
 
 class DuplicateTableFull(DuramenError):
-    """No memory is left to remember another Nats-Msg-Id: storing the message would let a repetition in unnoticed."""
+    """There is no memory for another Nats-Msg-Id, so a duplicate of the message could not be detected."""
 
     id = "duplicate-table-full"
-    safe = "The message was not stored; repeating is safe."
+    safe = "The message was not stored; a retry is safe."
     remedy = "Wait until older ids leave duplicate.window.ms, shorten it, or raise memory.limit.bytes."
 
 
 class ExpectedStreamDiffers(DuramenError):
-    """A NATS publisher expects to be answered by another stream than those that its subject reaches."""
+    """A NATS publisher expects an answer from a stream that is not bound to the subject."""
 
     id = "expected-stream-differs"
-    safe = "No stream that answers stored the message; those with nats.ack=never did."
+    safe = "Streams that answer did not store the message; streams with nats.ack=never did."
     remedy = "Correct Nats-Expected-Stream, or bind that stream to the subject."
 
 
 class OffsetNotAvailable(DuramenError):
-    """The node that was asked does not know yet how far the partition is committed, or it is not that far itself."""
+    """The node does not know the high watermark of the partition yet, or has not reached it."""
 
     id = "offset-not-available"
-    safe = "Nothing was read and nothing changed; nothing that was shown before is lost."
-    remedy = "Ask again; clients do so by themselves. It takes as long as the replicas in sync need to answer once."
+    safe = "Nothing was read or changed; records that were readable before are not lost."
+    remedy = "Retry; clients do so automatically. It takes one round trip to the in-sync replicas."
 
 
 class OffsetOutOfRange(DuramenError):
-    """No record at that offset: below the log start or beyond the end."""
+    """There is no record at that offset: it is below the log start or beyond the end."""
 
     id = "offset-out-of-range"
     safe = "Nothing was read and nothing changed."
-    remedy = "Read from the log's start or end; consumers do that by themselves, as auto.offset.reset says."
+    remedy = "Read from the log's start or end; consumers do so automatically by auto.offset.reset."
 
 
 class RecordStateInvalid(DuramenError):
-    """A consumer of a share group speaks of records that it does not hold: its lock has run out, or it never did."""
+    """A consumer of a share group acknowledges records that it has not locked, or whose lock has expired."""
 
     id = "record-state-invalid"
     safe = "Nothing was changed: the records may have been delivered to another consumer."
@@ -660,21 +654,21 @@ class RecordStateInvalid(DuramenError):
 
 
 class RecordCut(DuramenError):
-    """The record that was waited for is in no log any more: another leader's records are where it was, or before."""
+    """The awaited record is lost: records of a new leader have replaced it."""
 
     id = "record-cut"
-    safe = "The record was not acknowledged under acks=all, and is lost; what was acknowledged so is kept."
-    remedy = "Write it again; and with acks=all, where it must not be lost."
+    safe = "The record was not acknowledged with acks=all, and is lost; records acknowledged with acks=all are kept."
+    remedy = "Write it again, with acks=all if it must not be lost."
 
 
 class RecordsLost(DuramenError):
-    """Records that a reader should have read are gone; the message says which and why."""
+    """Records were deleted before they were read; the message names them and the reason."""
 
     id = "records-lost"
-    safe = "What is still in the log is unharmed; what the message names is gone."
+    safe = "Records in the log are intact; those that the message names are gone."
     remedy = (
-        "Begin again at the start of what is left (in Spark: failOnDataLoss=false goes on there), and lengthen "
-        "retention.ms or read sooner."
+        "Continue at the start of the remaining records (in Spark with failOnDataLoss=false), and raise retention.ms "
+        "or read sooner."
     )
 
 
@@ -682,54 +676,52 @@ class OutOfOrderSequence(DuramenError):
     """An idempotent producer's sequence does not follow the last one."""
 
     id = "out-of-order-sequence"
-    safe = "The batch was not stored by this node; a leader that came after it may have it."
-    remedy = (
-        "Let the producer begin anew: its client closes it or asks for a new id, then sends what was not acknowledged."
-    )
+    safe = "This node did not store the batch; a later leader may have it."
+    remedy = "Create a new producer, or get a new producer id, and send unacknowledged records again."
 
 
 class ProducerFenced(DuramenError):
     """A newer epoch of this producer id has written."""
 
     id = "producer-fenced"
-    safe = "The batch was not stored; the newer producer goes on."
-    remedy = "Close this producer: another one has taken its place."
+    safe = "The batch was not stored; the newer producer continues."
+    remedy = "Close this producer: a newer one has replaced it."
 
 
 class ProducerIdUnknown(DuramenError):
-    """The transactional id is not known, or its producer id is another one."""
+    """The transactional id is unknown, or has another producer id."""
 
     id = "producer-id-unknown"
     safe = "Nothing was stored."
-    remedy = "Begin anew with `init_transactions`: the transactional id has expired, or another producer has it."
+    remedy = "Call `init_transactions` again: the transactional id has expired, or another producer uses it."
 
 
 class ConcurrentTransactions(DuramenError):
-    """The transaction before is still being completed, or is aborted for this producer right now."""
+    """The previous transaction of this producer is still being completed or aborted."""
 
     id = "concurrent-transactions"
     safe = "Nothing was changed; asking again is safe."
-    remedy = "Ask again a little later, as clients do by themselves."
+    remedy = "Retry a little later; clients do so automatically."
 
 
 class TransactionStateInvalid(DuramenError):
-    """What was asked for does not fit the state that the transaction is in."""
+    """The request is not allowed in the state of the transaction."""
 
     id = "transaction-state-invalid"
     safe = "Nothing was changed."
-    remedy = "Write in a transaction what was begun in one, and end it once, in one way."
+    remedy = "Begin a transaction before writing in it, and end it once."
 
 
 class TransactionAbortable(DuramenError):
-    """The partition is not in an ongoing transaction of this producer: it was ended meanwhile, or never begun."""
+    """The partition is not in an ongoing transaction of this producer: it has ended, or was never begun."""
 
     id = "transaction-abortable"
-    safe = "The batch was not stored; what was stored in the transaction before is not visible before its commit."
+    safe = "The batch was not stored; earlier records of the transaction are not visible before its commit."
     remedy = "Abort the transaction and begin it again."
 
 
 class TransactionTimeoutInvalid(DuramenError):
-    """A producer asks for a transaction timeout that is not positive or above `transaction.max.timeout.ms`."""
+    """A producer requests a transaction timeout that is not positive, or above `transaction.max.timeout.ms`."""
 
     id = "transaction-timeout-invalid"
     safe = "Nothing was changed."
@@ -737,7 +729,7 @@ class TransactionTimeoutInvalid(DuramenError):
 
 
 class TransactionalIdMissing(DuramenError):
-    """A batch says that it is part of a transaction, and the request does not say of which transactional id."""
+    """A batch is transactional, but the request has no transactional id."""
 
     id = "transactional-id-missing"
     safe = "The batch was not stored."
@@ -745,62 +737,59 @@ class TransactionalIdMissing(DuramenError):
 
 
 class TransactionalIdNotFound(DuramenError):
-    """There is no transactional id of that name, or it was not used for so long that it is forgotten."""
+    """There is no such transactional id, or it has expired."""
 
     id = "transactional-id-not-found"
     safe = "Nothing was changed."
-    remedy = "Look at the list of transactions for the names that there are."
+    remedy = "List transactions to see existing ids."
 
 
 class TransactionsFull(DuramenError):
-    """The transactional ids of the node, with the partitions in their transactions, take all the memory they may."""
+    """The transactional ids of the node, with the partitions in their transactions, use their whole share of memory."""
 
     id = "transactions-full"
-    safe = "Nothing was changed; the transactions there are go on. Asking again later is safe."
+    safe = "Nothing was changed; existing transactions continue. A later retry is safe."
     remedy = "Raise memory.limit.bytes, or use fewer transactional ids; unused ones expire."
 
 
 class QueryFenced(DuramenError):
-    """A newer run of a Spark query writes, or the batch is decided: the message names both."""
+    """A newer run of the Spark query writes, or the batch is already decided: the message names both."""
 
     id = "query-fenced"
-    safe = "Nothing of what was refused is visible; what the newer run wrote is there once."
-    remedy = "Let one driver run the query: stop the older one. Two with one checkpoint is a mistake."
+    safe = "Refused records are not visible; records of the newer run are there once."
+    remedy = "Stop the older driver. Run one driver for each checkpoint."
 
 
 class BatchDiffers(DuramenError):
-    """A batch of a Spark query comes again, and it, or one behind it, was written from another range of offsets."""
+    """A batch of a Spark query is repeated, but it, or a later one, was written from another range of offsets."""
 
     id = "batch-differs"
-    safe = "Nothing of the batch was written a second time; what was written first stands."
-    remedy = (
-        "Put the checkpoint back as it was. If it is lost, begin with a new one, at offsets behind those that were "
-        "written."
-    )
+    safe = "The batch was not written again; the first write stays."
+    remedy = "Restore the checkpoint. If it is lost, start with a new one, at offsets after those that were written."
 
 
 class AttemptLost(DuramenError):
-    """The transaction of a Spark task that should be committed is not open any more: it has timed out, as a rule."""
+    """The transaction of a Spark task is not open any more when it should be committed, usually after a timeout."""
 
     id = "attempt-lost"
-    safe = "Nothing of the batch is visible; it is written again when the query goes on."
-    remedy = "Give batches more time (kafka.transaction.timeout.ms), or make them smaller (maxOffsetsPerTrigger)."
+    safe = "The batch is not visible; it is written again when the query continues."
+    remedy = "Raise kafka.transaction.timeout.ms, or make batches smaller (maxOffsetsPerTrigger)."
 
 
 class FencedLeaderEpoch(DuramenError):
     """The client knows an older leader epoch than the log."""
 
     id = "fenced-leader-epoch"
-    safe = "Nothing was done; repeating after new metadata is safe."
-    remedy = "Ask for metadata again; clients do so by themselves."
+    safe = "Nothing was done; a retry with new metadata is safe."
+    remedy = "Ask for metadata again; clients do so automatically."
 
 
 class UnknownLeaderEpoch(DuramenError):
     """The client knows a newer leader epoch than the log."""
 
     id = "unknown-leader-epoch"
-    safe = "Nothing was done; repeating is safe."
-    remedy = "Ask again; if it stays, the data directory was put back from an older backup: start the consumer anew."
+    safe = "Nothing was done; a retry is safe."
+    remedy = "Retry; if it fails again, the data directory was restored from an older backup: restart the consumer."
 
 
 class StreamNotFound(DuramenError):
@@ -815,15 +804,15 @@ class StreamExists(DuramenError):
     """A stream with that name exists."""
 
     id = "stream-exists"
-    safe = "The stream that exists was not changed."
-    remedy = "Use it as it is, choose another name, or delete it first."
+    safe = "The existing stream was not changed."
+    remedy = "Use the existing stream, choose another name, or delete it first."
 
 
 class StreamDiffers(StreamExists):
-    """A stream with that name exists and is defined otherwise; the message says how."""
+    """A stream with that name exists with another definition; the message names the difference."""
 
     id = "stream-differs"
-    safe = "The stream that exists was not changed."
+    safe = "The existing stream was not changed."
     remedy = "Change it with `duramen stream alter`, or choose another name."
 
 
@@ -832,7 +821,7 @@ class NameInvalid(DuramenError):
 
     id = "name-invalid"
     safe = "Nothing was created."
-    remedy = "Use letters, digits, `.`, `_` and `-`, at most 249 of them, and no `__` at the beginning."
+    remedy = "Use letters, digits, `.`, `_` and `-`, at most 249 characters, and no leading `__`."
 
 
 class SubjectInvalid(DuramenError):
@@ -840,29 +829,27 @@ class SubjectInvalid(DuramenError):
 
     id = "subject-invalid"
     safe = "Nothing was created or bound."
-    remedy = "Write tokens with dots between them; `*` stands for one token, a last `>` for the rest."
+    remedy = "Separate tokens with dots; `*` matches one token, a final `>` the rest."
 
 
 class PartitionsInvalid(DuramenError):
-    """A count of partitions that cannot be."""
+    """The number of partitions is invalid."""
 
     id = "partitions-invalid"
     safe = "Nothing was changed."
-    remedy = (
-        "Ask for at least one partition, and for more than there are where some are added; there is no way to fewer."
-    )
+    remedy = "Use at least one partition; the number of partitions can only grow."
 
 
 class ConfigInvalid(DuramenError):
-    """A stream's config has an unknown name or a value that does not fit."""
+    """A stream's config has an unknown name or an invalid value."""
 
     id = "config-invalid"
     safe = "No setting of the stream was changed."
-    remedy = "Correct the setting that the message names; docs/settings.md lists what each may be."
+    remedy = "Correct the setting that the message names; docs/settings.md lists valid values."
 
 
 class GroupIdInvalid(DuramenError):
-    """A consumer group's id is empty where it must not be."""
+    """A consumer group's id is empty."""
 
     id = "group-id-invalid"
     safe = "Nothing was done."
@@ -874,7 +861,7 @@ class GroupNotFound(DuramenError):
 
     id = "group-not-found"
     safe = "Nothing was done."
-    remedy = "Correct the group's id; a group is there once a member has joined or an offset was committed."
+    remedy = "Correct the group's id; a group exists after a member has joined or an offset was committed."
 
 
 class GroupNotEmpty(DuramenError):
@@ -882,7 +869,7 @@ class GroupNotEmpty(DuramenError):
 
     id = "group-not-empty"
     safe = "The group and its offsets were not changed."
-    remedy = "Stop its members, or wait for their session timeout, then repeat."
+    remedy = "Stop its members, or wait for their session timeout, then retry."
 
 
 class GroupSubscribed(DuramenError):
@@ -890,39 +877,39 @@ class GroupSubscribed(DuramenError):
 
     id = "group-subscribed"
     safe = "The offsets of that stream were not changed."
-    remedy = "Stop the members that subscribe to the stream, then repeat."
+    remedy = "Stop the members that subscribe to the stream, then retry."
 
 
 class GroupFull(DuramenError):
     """The consumer group has group.max.size members."""
 
     id = "group-full"
-    safe = "The member did not join; the others go on."
+    safe = "The member did not join; the others continue."
     remedy = "Raise group.max.size or memory.limit.bytes, or run fewer members."
 
 
 class CoordinatorLoading(DuramenError):
-    """The node begins to coordinate the group and still reads what is stored of it; ask again."""
+    """The node has become coordinator of the group and is still loading its state."""
 
     id = "coordinator-loading"
-    safe = "Nothing was done; repeating is safe."
-    remedy = "Repeat after a moment; clients do so by themselves."
+    safe = "Nothing was done; a retry is safe."
+    remedy = "Retry after a moment; clients do so automatically."
 
 
 class UnknownMember(DuramenError):
     """The group does not know this member id."""
 
     id = "unknown-member"
-    safe = "Offsets of this request were not committed; those before are kept."
-    remedy = "Join the group again; clients do so by themselves."
+    safe = "Offsets of this request were not committed; earlier ones are kept."
+    remedy = "Join the group again; clients do so automatically."
 
 
 class MemberIdRequired(DuramenError):
-    """A new member must join again with the id that it was given."""
+    """A new member must join again with the id in the response."""
 
     id = "member-id-required"
-    safe = "Nothing was done; repeating is safe."
-    remedy = "Join again with the id of the answer; clients do so by themselves."
+    safe = "Nothing was done; a retry is safe."
+    remedy = "Join again with the id in the response; clients do so automatically."
 
     def __init__(self, member_id: str) -> None:
         super().__init__("join again with the member id given")
@@ -930,83 +917,83 @@ class MemberIdRequired(DuramenError):
 
 
 class FencedInstance(DuramenError):
-    """Another member has taken this group.instance.id over."""
+    """Another member has taken over this group.instance.id."""
 
     id = "fenced-instance"
-    safe = "This member's commit was not done; the other member goes on."
+    safe = "This member's commit was refused; the other member continues."
     remedy = "Give every running member a group.instance.id of its own."
 
 
 class FencedMemberEpoch(DuramenError):
-    """A member of a group speaks of another epoch than the one that it was told last."""
+    """A request of a group member has another epoch than its newest."""
 
     id = "fenced-member-epoch"
-    safe = "Offsets of this request were not committed; those before are kept."
-    remedy = "Give up all partitions and join again; clients do so by themselves."
+    safe = "Offsets of this request were not committed; earlier ones are kept."
+    remedy = "Release all partitions and join again; clients do so automatically."
 
 
 class StaleMemberEpoch(DuramenError):
-    """The consumer group's member commits or reads offsets in an epoch that is not its own any more."""
+    """A group member commits or reads offsets with an old epoch."""
 
     id = "stale-member-epoch"
-    safe = "Offsets of this request were not committed; those before are kept."
-    remedy = "Repeat with the epoch of the last heartbeat's answer; clients do so by themselves."
+    safe = "Offsets of this request were not committed; earlier ones are kept."
+    remedy = "Retry with the epoch of the last heartbeat response; clients do so automatically."
 
 
 class UnreleasedInstance(DuramenError):
     """Another member of the consumer group has this group.instance.id and has not left."""
 
     id = "unreleased-instance"
-    safe = "The member did not join; the other one goes on."
-    remedy = "Give every running member a group.instance.id of its own, or wait for the other's session to end."
+    safe = "The member did not join; the other one continues."
+    remedy = "Give every running member its own group.instance.id, or wait until the other's session ends."
 
 
 class AssignorUnknown(DuramenError):
-    """The member asks for a server-side assignor that there is not."""
+    """The member requests an unknown server-side assignor."""
 
     id = "assignor-unknown"
-    safe = "The member did not join; the others go on."
-    remedy = "Ask for an assignor of group.consumer.assignors, or for none."
+    safe = "The member did not join; the others continue."
+    remedy = "Request an assignor of group.consumer.assignors, or none."
 
 
 class PatternInvalid(DuramenError):
-    """The regular expression of a subscription is none that RE2 understands."""
+    """The regular expression of a subscription is not valid in RE2."""
 
     id = "pattern-invalid"
-    safe = "The member did not join; the others go on."
+    safe = "The member did not join; the others continue."
     remedy = "Correct the expression; https://github.com/google/re2/wiki/Syntax has the syntax."
 
 
 class VersionTooOld(DuramenError):
-    """The request's version does not know what it would have to."""
+    """The version of the request lacks a required field."""
 
     id = "version-too-old"
     safe = "Nothing was done."
-    remedy = "Use a client that knows the consumer protocol, or one of the classic protocol."
+    remedy = "Use a client with full support of the consumer protocol, or the classic protocol."
 
 
 class IllegalGeneration(DuramenError):
-    """The member speaks of another generation of the group."""
+    """The member has another generation of the group."""
 
     id = "illegal-generation"
-    safe = "Offsets of this request were not committed; those before are kept."
-    remedy = "Join the group again; clients do so by themselves, and read again what was not committed."
+    safe = "Offsets of this request were not committed; earlier ones are kept."
+    remedy = "Join the group again; clients do so automatically, and read uncommitted records again."
 
 
 class RebalanceInProgress(DuramenError):
-    """The group is rebalancing: the member has to join again."""
+    """The group is rebalancing: the member must join again."""
 
     id = "rebalance-in-progress"
-    safe = "Nothing is lost; records since the last commit may be read twice."
-    remedy = "Join the group again; clients do so by themselves."
+    safe = "Nothing is lost; records after the last commit may be read twice."
+    remedy = "Join the group again; clients do so automatically."
 
 
 class InconsistentProtocol(DuramenError):
     """The member shares no assignment protocol with the group."""
 
     id = "inconsistent-protocol"
-    safe = "The member did not join; the others go on."
-    remedy = "Give all members of the group an assignment strategy in common."
+    safe = "The member did not join; the others continue."
+    remedy = "Configure all members of the group with a common assignment strategy."
 
 
 class SessionTimeoutInvalid(DuramenError):
@@ -1022,15 +1009,15 @@ class OffsetMetadataTooLarge(DuramenError):
 
     id = "offset-metadata-too-large"
     safe = "The offset was not committed."
-    remedy = "Shorten the note, or raise offset.metadata.max.bytes."
+    remedy = "Shorten the metadata, or raise offset.metadata.max.bytes."
 
 
 class NameNotResolved(DuramenError):
-    """A request names a topic, and whether there is one of that name was not known in the time that it waits."""
+    """The topic in a request could not be looked up within its timeout."""
 
     id = "name-not-resolved"
-    safe = "Nothing was done; asking again is safe."
-    remedy = "Ask again; clients do so by themselves."
+    safe = "Nothing was done; a retry is safe."
+    remedy = "Retry; clients do so automatically."
 
 
 class TopicNotAuthorized(DuramenError):
@@ -1038,7 +1025,7 @@ class TopicNotAuthorized(DuramenError):
 
     id = "topic-not-authorized"
     safe = "Nothing was done."
-    remedy = "Have an administrator grant the operation that the message names."
+    remedy = "Ask an administrator to grant the operation that the message names."
 
 
 class GroupNotAuthorized(DuramenError):
@@ -1046,7 +1033,7 @@ class GroupNotAuthorized(DuramenError):
 
     id = "group-not-authorized"
     safe = "Nothing was done."
-    remedy = "Have an administrator grant the operation that the message names."
+    remedy = "Ask an administrator to grant the operation that the message names."
 
 
 class ClusterNotAuthorized(DuramenError):
@@ -1054,7 +1041,7 @@ class ClusterNotAuthorized(DuramenError):
 
     id = "cluster-not-authorized"
     safe = "Nothing was done."
-    remedy = "Have an administrator grant the operation that the message names."
+    remedy = "Ask an administrator to grant the operation that the message names."
 
 
 class TransactionalIdNotAuthorized(DuramenError):
@@ -1062,97 +1049,97 @@ class TransactionalIdNotAuthorized(DuramenError):
 
     id = "transactional-id-not-authorized"
     safe = "Nothing was done."
-    remedy = "Have an administrator grant the operation that the message names."
+    remedy = "Ask an administrator to grant the operation that the message names."
 
 
 class NodeStarting(DuramenError):
-    """The node has not come to taking requests yet, or takes none any more."""
+    """The node does not accept requests yet, or is stopping."""
 
     id = "node-starting"
-    safe = "Nothing was done; asking again is safe."
-    remedy = "Wait until `/readyz` answers 200; while it does not, it says why."
+    safe = "Nothing was done; a retry is safe."
+    remedy = "Wait until `/readyz` answers 200; until then it gives the reason."
 
 
 class NodeBusy(DuramenError):
-    """The requests under way take all the memory, or all the connections, that the HTTP door has for them."""
+    """The requests in progress use all memory, or all connections, of the HTTP door."""
 
     id = "node-busy"
-    safe = "Nothing was done; asking again is safe."
-    remedy = "Ask again a second later, with fewer requests at a time."
+    safe = "Nothing was done; a retry is safe."
+    remedy = "Retry a second later, with fewer concurrent requests."
 
 
 class NotController(DuramenError):
-    """The node that was asked does not lead the quorum of the controller: another one decides."""
+    """The node is not the active controller."""
 
     id = "not-controller"
-    safe = "Nothing was done; asking again is safe."
-    remedy = "Ask the node that the message names; where it names none, ask again a second later."
+    safe = "Nothing was done; a retry is safe."
+    remedy = "Send the request to the node that the message names; if it names none, retry a second later."
 
 
 class NotCoordinator(DuramenError):
-    """The node that was asked does not coordinate the group: who leads the partition that keeps the group does."""
+    """The node is not the coordinator of the group."""
 
     id = "not-coordinator"
-    safe = "Nothing was done, or, where the node has just lost its place, it is not known; repeating is safe."
-    remedy = "Look for the coordinator again; clients do so by themselves."
+    safe = "Nothing was done, or the outcome is unknown if the coordinator has just changed; a retry is safe."
+    remedy = "Find the coordinator again; clients do so automatically."
 
 
 class NotLeader(DuramenError):
-    """The node that was asked does not lead the partition, or leads it no more."""
+    """The node is not, or no longer, the leader of the partition."""
 
     id = "not-leader"
-    safe = "Of a batch that was sent it is not known whether it is kept; an idempotent producer may send it again."
-    remedy = "Ask for metadata again, and then the leader; clients do so by themselves."
+    safe = "It is unknown whether a batch was stored; an idempotent producer may send it again."
+    remedy = "Refresh the metadata and send the request to the leader; clients do so automatically."
 
 
 class NotEnoughReplicas(DuramenError):
-    """Fewer replicas of a partition are in sync than `min.insync.replicas`, and the batch wants acks=all."""
+    """A batch has acks=all, and fewer replicas are in sync than `min.insync.replicas`."""
 
     id = "not-enough-replicas"
-    safe = "Nothing was stored; sending again is safe."
-    remedy = "Bring nodes back that are down, or see why they lag; producers send again by themselves."
+    safe = "Nothing was stored; a retry is safe."
+    remedy = "Start nodes that are down, or find out why they lag; producers retry automatically."
 
 
 class NotEnoughReplicasAfterAppend(DuramenError):
-    """A batch with acks=all was stored, and then fewer replicas were in sync than `min.insync.replicas`."""
+    """After a batch with acks=all was stored, fewer replicas were in sync than `min.insync.replicas`."""
 
     id = "not-enough-replicas-after-append"
-    safe = "Whether the batch is kept is not known yet; an idempotent producer may send it again."
-    remedy = "Bring nodes back that are down, or see why they lag; producers send again by themselves."
+    safe = "It is not known yet whether the batch is kept; an idempotent producer may send it again."
+    remedy = "Start nodes that are down, or find out why they lag; producers retry automatically."
 
 
 class OutcomeUnknown(DuramenError):
-    """A node that was to do something leads no more, has failed, or was not heard of again before it said that it had.
+    """A leader changed, failed or became unreachable before it confirmed a request.
 
-    A change of the metadata, or records that another node has sent on to the one that leads their partition.
+    The request is a change of the metadata, or stores records that another node has forwarded to their leader.
     """
 
     id = "outcome-unknown"
     safe = (
-        "Whether the change was made is not known: it is made wholly or not at all, and shows in what is described."
-        " Records are stored wholly or not at all in each batch."
+        "It is unknown whether the change was made: it is made as a whole or not at all, and can be looked up. "
+        "Each batch of records is stored as a whole or not at all."
     )
-    remedy = "Look whether the change was made, or the records are there, before you ask for it again."
+    remedy = "Check whether the change was made, or the records are stored, before you retry."
 
 
 class PathNotFound(DuramenError):
-    """The HTTP door has nothing at that path."""
+    """The HTTP door has no such path."""
 
     id = "path-not-found"
     safe = "Nothing was done."
-    remedy = "Look the path up in docs/http-api.md, or in `/v1/openapi.json`."
+    remedy = "Find the path in docs/http-api.md, or in `/v1/openapi.json`."
 
 
 class MethodNotAllowed(DuramenError):
-    """There is something at that path of the HTTP door, but it does not take that method."""
+    """A path of the HTTP door does not support the method."""
 
     id = "method-not-allowed"
     safe = "Nothing was done."
-    remedy = "Use one of the methods that the header `Allow` of the answer names."
+    remedy = "Use one of the methods in the response's header `Allow`."
 
 
 class BodyTooLarge(DuramenError):
-    """The body of an HTTP request is larger than its path takes."""
+    """The body of an HTTP request is too large."""
 
     id = "body-too-large"
     safe = "Nothing was done."
@@ -1160,15 +1147,15 @@ class BodyTooLarge(DuramenError):
 
 
 class AnswerTypeUnavailable(DuramenError):
-    """An answer in the format that the header Accept names needs a package that the node does not have."""
+    """The response format in the header Accept needs a package that the node does not have."""
 
     id = "answer-type-unavailable"
     safe = "Nothing was read."
-    remedy = "Ask for another format, or install what the message names beside the node."
+    remedy = "Request another format, or install the named package in the node's environment."
 
 
 class BodyTypeUnsupported(DuramenError):
-    """The body of an HTTP request does not say that it is JSON."""
+    """The body of an HTTP request is not declared as JSON."""
 
     id = "body-type-unsupported"
     safe = "Nothing was done."
@@ -1176,175 +1163,171 @@ class BodyTypeUnsupported(DuramenError):
 
 
 class HostRefused(DuramenError):
-    """An HTTP request names a host that is not the node: a web page may have sent it (DNS rebinding)."""
+    """The Host header of an HTTP request is not a name of the node: a web page may have sent it (DNS rebinding)."""
 
     id = "host-refused"
     safe = "Nothing was done."
-    remedy = "Ask by address or as `localhost`, or add the name to `http.allowed.hosts`."
+    remedy = "Use an address or `localhost`, or add the name to `http.allowed.hosts`."
 
 
 class OriginRefused(DuramenError):
-    """An HTTP request was sent by a web page that does not come from the node."""
+    """A web page of another origin sent an HTTP request."""
 
     id = "origin-refused"
     safe = "Nothing was done."
-    remedy = "Let the page's own server ask the node instead of the browser."
+    remedy = "Send the request from the page's server instead of the browser."
 
 
 class ClusterDiffers(DuramenError):
-    """A node is of another cluster than the one that it wants to take part in."""
+    """A node belongs to another cluster than the one that it tries to join."""
 
     id = "cluster-differs"
-    safe = "The node does not take part; neither it nor the cluster has changed."
-    remedy = "Start it with the seeds of its own cluster, or with an empty data directory."
+    safe = "The node did not join; neither it nor the cluster was changed."
+    remedy = "Start it with the seeds of its cluster, or with an empty data directory."
 
 
 class ElectionNotNeeded(DuramenError):
-    """The partition has the leader that an election would give it."""
+    """The partition already has the leader that an election would select."""
 
     id = "election-not-needed"
-    safe = "Nothing was changed; repeating is safe."
-    remedy = "Nothing needs to be done."
+    safe = "Nothing was changed; a retry is safe."
+    remedy = "No action is needed."
 
 
 class LeaderUnavailable(DuramenError):
-    """The node that is to lead a partition cannot: it is not live or not in sync, takes no writes, or stops."""
+    """The requested leader is not live, not in sync, refuses writes, or is stopping."""
 
     id = "leader-unavailable"
-    safe = "Nothing was changed; repeating is safe."
-    remedy = "Wait until the node is back and in sync, then repeat."
+    safe = "Nothing was changed; a retry is safe."
+    remedy = "Wait until the node is back and in sync, then retry."
 
 
 class NodeDuplicate(DuramenError):
-    """A node with this id, or with this data directory, takes part already."""
+    """A node with this id, or with this data directory, is already in the cluster."""
 
     id = "node-duplicate"
-    safe = "The node does not take part; the one that does goes on."
-    remedy = "Stop one of the two, or give the new one an id and a directory of its own."
+    safe = "The node did not join; the existing one continues."
+    remedy = "Stop one of the two, or give the new one another id and directory."
 
 
 class DirectoryRolledBack(DuramenError):
-    """A node's data directory is an older copy: it took part in a newer state, of which the directory knows nothing."""
+    """A node's data directory is an older copy, without the newest state with which the node was in the cluster."""
 
     id = "directory-rolled-back"
-    safe = "The node does not take part, and nothing that it has is trusted; the others go on."
-    remedy = "Put the newest state of the directory back if it is there; otherwise start the node with an empty one."
+    safe = "The node did not join, and its data is not used; the others continue."
+    remedy = "Restore the newest state of the directory if possible; otherwise start the node with an empty one."
 
 
 class NodeEpochStale(DuramenError):
-    """A node speaks in a registration that is not its newest."""
+    """A request of a node has an old registration."""
 
     id = "node-epoch-stale"
     safe = "Nothing was changed."
-    remedy = "Nodes register anew by themselves; if it goes on, two processes run as the same node: stop one."
+    remedy = "Nodes register again automatically; if it recurs, two processes run as the same node: stop one."
 
 
 class NodeNotFound(DuramenError):
     """There is no node with this id."""
 
     id = "node-not-found"
-    safe = "Nothing was changed; repeating gives the same answer."
+    safe = "Nothing was changed; a retry gives the same answer."
     remedy = "Correct the id."
 
 
 class ReassignmentNotFound(DuramenError):
-    """No reassignment of this partition is under way."""
+    """The partition has no reassignment in progress."""
 
     id = "reassignment-not-found"
-    safe = "Nothing was changed; repeating is safe."
-    remedy = "Nothing needs to be done."
+    safe = "Nothing was changed; a retry is safe."
+    remedy = "No action is needed."
 
 
 class ReplicaAssignmentInvalid(DuramenError):
-    """Replicas are named that a partition cannot have."""
+    """The named replicas are not possible for the partition."""
 
     id = "replica-assignment-invalid"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = (
-        "Correct what the message names: each partition has as many replicas, on different nodes that are registered."
-    )
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Correct what the message names: all partitions need as many replicas, on different registered nodes."
 
 
 class ReplicationFactorInvalid(DuramenError):
-    """A partition cannot have that many replicas."""
+    """The replication factor is larger than the number of nodes, or invalid."""
 
     id = "replication-factor-invalid"
-    safe = "Nothing was changed; repeating gives the same answer until there are more nodes."
-    remedy = "Ask for as many replicas as there are nodes, or fewer."
+    safe = "Nothing was changed; a retry fails until there are more nodes."
+    remedy = "Use at most as many replicas as there are nodes."
 
 
 class TableAhead(DuramenError):
-    """A table with one row for each key has a transaction of which another stream that is read with it lacks a part."""
+    """An upserted table has a transaction of which another stream of the same read lacks a part."""
 
     id = "table-ahead"
-    safe = "Nothing was read, for it would have been a part of that transaction; repeating is safe."
+    safe = "Nothing was read, because the read would have split that transaction; a retry is safe."
     remedy = (
-        "Read again when the other stream has it too (with tier=cold: its table; `duramen table status` tells how far"
-        " that is), or read the streams one by one."
+        "Retry when the other stream has it too (with tier=cold: its table; see `duramen table status`), or read the "
+        "streams one by one."
     )
 
 
 class TableConflict(DuramenError):
-    """Another writer committed to a stream's table first, so that these offsets do not follow its end any more."""
+    """Another writer has committed to the stream's table, so these offsets no longer follow its end."""
 
     id = "table-conflict"
-    safe = "Nothing of this was committed; what the other writer committed is kept, and repeating is safe."
-    remedy = "Nothing needs to be done: the job goes on from the table's new end. Let only one job write a table."
+    safe = "Nothing was committed; the other writer's commit is kept, and a retry is safe."
+    remedy = "No action is needed: the job continues from the table's new end. Run one job for each table."
 
 
 class TableDamaged(DuramenError):
-    """A file of a table is cut off or altered: it is not what its format says."""
+    """A file of a table is truncated or damaged."""
 
     id = "table-damaged"
-    safe = "Nothing was committed; repeating gives the same answer until the file is whole."
-    remedy = "Bring the file that the message names back from a backup, or begin a new table at another location."
+    safe = "Nothing was committed; a retry fails until the file is restored."
+    remedy = "Restore the named file from a backup, or start a new table at another location."
 
 
 class TableForeign(DuramenError):
-    """What lies at a table's location is not the table that belongs there: of others, with other columns, or gone."""
+    """The location has no table of this stream: it has a foreign table, other columns, or nothing."""
 
     id = "table-foreign"
-    safe = "Nothing was read or written there; repeating gives the same answer."
-    remedy = "Choose an empty location, or the one that the table was made with."
+    safe = "Nothing was read or written there; a retry gives the same answer."
+    remedy = "Choose an empty location, or the original location of the table."
 
 
 class TableStorageFailed(DuramenError):
-    """The storage of a table could not be read or written: a full disk, a bucket that is not there or refuses."""
+    """The storage of a table cannot be read or written: a full disk, a missing bucket, no permission."""
 
     id = "table-storage-failed"
-    safe = "Offsets are committed with their files in one step or not at all, and repeating is safe."
-    remedy = (
-        "Look at what the message names: space, permissions, endpoint; the job goes on by itself when that is mended."
-    )
+    safe = "Offsets are committed with their files in one step or not at all, so a retry is safe."
+    remedy = "Fix what the message names: space, permissions, endpoint; the job then continues automatically."
 
 
 class TableUnsupported(DuramenError):
-    """A table was declared, or holds, something that its format, or this version, cannot do."""
+    """The table's declaration or content is not supported by its format or by this version."""
 
     id = "table-unsupported"
-    safe = "Nothing was written; repeating gives the same answer."
-    remedy = "Declare the table as the message says."
+    safe = "Nothing was written; a retry gives the same answer."
+    remedy = "Change the declaration of the table as the message says."
 
 
 class VoterDuplicate(DuramenError):
-    """A node votes in the quorum already, maybe with an earlier data directory."""
+    """The node is already a voter, possibly with an earlier data directory."""
 
     id = "voter-duplicate"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Nothing needs to be done, unless its disk was lost: then remove the old voter first."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "No action is needed, unless its disk was lost: then remove the old voter first."
 
 
 class VoterNotFound(DuramenError):
-    """There is no voter that is this node with this data directory."""
+    """The node with this data directory is not a voter."""
 
     id = "voter-not-found"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Look with `duramen cluster status` who votes."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "List the voters with `duramen cluster status`."
 
 
 class VotersUnsettled(DuramenError):
-    """The voters cannot be changed now: a change is under way, or the node that is to vote has not caught up."""
+    """The voters cannot be changed now: a change is in progress, or the new voter has not caught up."""
 
     id = "voters-unsettled"
-    safe = "Nothing was changed; repeating is safe."
-    remedy = "Repeat in a moment."
+    safe = "Nothing was changed; a retry is safe."
+    remedy = "Retry in a moment."
