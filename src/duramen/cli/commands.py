@@ -28,10 +28,10 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "consume": ("duramen.cli.records.consume", "Print the records of a stream."),
     "log": (
         "duramen.cli.log.command",
-        "Look into a data directory; save what is left of a damaged one.",
+        "Inspect a data directory, and salvage a damaged one.",
     ),
     "table": ("duramen.cli.table.command", "Keep streams as Delta or Iceberg tables, and see how these stand."),
-    "spark": ("duramen.cli.spark.command", "Bring Duramen to a Spark cluster."),
+    "spark": ("duramen.cli.spark.command", "Prepare Duramen for a Spark cluster."),
     "pipeline": ("duramen.cli.pipeline.command", "Run what a file says: streams through SQL into streams and tables."),
     "cluster": ("duramen.cli.cluster.command", "See and change the nodes that work as one."),
     "top": ("duramen.cli.top.top", "Watch rates, lag, syncs and connections of a node."),

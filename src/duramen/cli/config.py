@@ -49,10 +49,9 @@ def read_file(path: str | None, faults: list[SettingInvalid]) -> tuple[dict[str,
 @click.option("--config", metavar="FILE", help=f"Settings as TOML [default: ./{FILE} if there is one]")
 @format_option
 def show(config: str | None, format_: str) -> None:
-    """Print each setting of a node with its value and where that comes from.
+    """Print each setting of a node with its value and the source of the value.
 
-    It is what `duramen serve` here and now would run with, but for its options: the environment, the file, the
-    defaults.
+    These are the settings of `duramen serve` without options: from the environment, the file, and the defaults.
     """
     faults: list[SettingInvalid] = []
     file, file_name = read_file(config, faults)
@@ -87,9 +86,9 @@ def _described(settings: Settings, name: str) -> dict[str, object]:
 @click.argument("file")
 @format_option
 def check(file: str, format_: str) -> int:
-    """Say whether `duramen serve --config FILE` would take FILE, without starting anything.
+    """Check FILE as `duramen serve --config FILE` would, without starting a node.
 
-    Every fault is named, one a line. The environment counts, as it does for a node.
+    Prints every fault, one a line. Environment variables apply, as for a node.
     """
     faults: list[SettingInvalid] = []
     values, name = read_file(file, faults)

@@ -18,7 +18,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 def yes_option(function: _F) -> _F:
     """The option `--yes`, which the command gets as `yes` and gives to `confirm`."""
-    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+    return click.option("--yes", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
 def check_askable(*, yes: bool) -> None:

@@ -39,7 +39,7 @@ def command() -> None:
 @format_option
 @server_option
 def _list(format_: str, server: NodeAddress) -> None:
-    """List the consumer groups there are. Ends with 1 where groups may be missing, and says why."""
+    """List consumer groups. Exits with 1 and names the reason if groups may be missing."""
     pages = list(server.pages(_GROUPS))
     _print_groups([group for page in pages for group in page["groups"]], format_, missing := missing_groups(pages))
     if missing:
@@ -77,7 +77,7 @@ def _number(value: int | None) -> str:
 @format_option
 @server_option
 def _describe(group: str, format_: str, server: NodeAddress) -> None:
-    """Show the consumer group GROUP: its members, its offsets, and how far it is behind, in records and time."""
+    """Show the consumer group GROUP: its members, its offsets, and its lag in records and time."""
     found = server.get(path_of("groups", group))
     if format_ == JSON:
         print_json(found)
@@ -130,13 +130,13 @@ def _print_offsets(offsets: Sequence[Mapping[str, Any]]) -> None:
 @command.command("reset")
 @click.argument("group", type=GroupName())
 @click.option("--to", metavar=POSITION_FORMS, required=True, callback=_position,
-              help="Where to go on: -N is the last N records of each partition, @TIME is ISO 8601, milliseconds since"
-              " 1970, or a time ago such as @-30s.")  # fmt: skip
+              help="The new position: -N is the last N records of each partition, @TIME is ISO 8601, milliseconds "
+                   "since 1970, or relative such as @-30s.")  # fmt: skip
 @click.option("--stream", "streams", metavar="NAME", multiple=True, type=StreamName(),
-              help="Only this stream, even one the group has no offsets of yet; may be repeated."
-              " [default: all it has offsets of]")  # fmt: skip
+              help="Only this stream, even if the group has no offsets of it yet; may be repeated. [default: all it "
+                   "has offsets of]")  # fmt: skip
 @click.option("--partition", type=click.IntRange(0), metavar="NUMBER", help="Only this partition.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and leave it.")
+@click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @yes_option
 @format_option
 @server_option
@@ -150,7 +150,7 @@ def _reset(
     format_: str,
     server: NodeAddress,
 ) -> None:
-    """Let the consumer group GROUP go on from somewhere else. It must have no members: stop its consumers first."""
+    """Reset the committed offsets of the consumer group GROUP. It must have no members: stop its consumers first."""
     check_askable(yes=yes or dry_run)
     wish: dict[str, object] = {"to": to}
     if streams:
@@ -197,8 +197,8 @@ def _print_reset(offsets: Sequence[Mapping[str, Any]], format_: str) -> None:
 @format_option
 @server_option
 def _delete(groups: Sequence[str], yes: bool, format_: str, server: NodeAddress) -> None:
-    """Delete consumer groups with their committed offsets. They must have no members: stop their consumers first.
+    """Delete consumer groups with their committed offsets.
 
-    JSON is a line for each that is deleted.
+    They must have no members: stop their consumers first. JSON output is one line for each deleted group.
     """
     delete_all(server, "group", groups, "committed offsets", yes=yes, format_=format_)

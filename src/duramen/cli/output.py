@@ -19,7 +19,7 @@ def format_option(function: _F) -> _F:
     """The option `--format`, which the command gets as `format_`: `text`, or `JSON`."""
     return click.option(
         "--format", "format_", type=click.Choice(["text", JSON]), default="text", show_default=True,
-        help="For people, or for programs: the names of JSON's fields stay as they are.",
+        help="Output for people (text) or programs (json, with stable field names).",
     )(function)  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def _shards(count: int) -> str:
     metavar="NUMBER",
     default=16,
     show_default=True,
-    help="How many shards the queues are spread over; the number stays.",
+    help="The number of shards; it cannot change later.",
 )
 @click.option(
     "--config", "configs", metavar="KEY=VALUE", multiple=True, callback=pairs,
@@ -49,7 +49,7 @@ def _shards(count: int) -> str:
 @format_option
 @server_option
 def _create(name: str, shards: int, configs: dict[str, str], format_: str, server: NodeAddress) -> None:
-    """Create the queue space NAME; one that exists with the same definition is as good."""
+    """Create the queue space NAME. If it exists with the same definition, this succeeds too."""
     space = server.post(_SPACES, {"name": name, "shards": shards, "config": configs})
     if format_ == JSON:
         print_json(space)
@@ -62,7 +62,7 @@ def _create(name: str, shards: int, configs: dict[str, str], format_: str, serve
 @format_option
 @server_option
 def _list(format_: str, server: NodeAddress) -> None:
-    """List the queue spaces there are."""
+    """List queue spaces."""
     spaces = list(server.listed(_SPACES, "spaces"))
     if format_ == JSON:
         print_json(spaces)
@@ -94,5 +94,5 @@ def _describe(name: str, format_: str, server: NodeAddress) -> None:
 @format_option
 @server_option
 def _delete(names: Sequence[str], yes: bool, format_: str, server: NodeAddress) -> None:
-    """Delete queue spaces with all queues in them. JSON is a line for each that is deleted."""
+    """Delete queue spaces with all their queues. JSON output is one line for each deleted space."""
     delete_all(server, "space", names, "queues", yes=yes, format_=format_)

@@ -57,7 +57,7 @@ def _opened(server: NodeAddress, name: str) -> list[dict[str, Any]]:
 @format_option
 @server_option
 def _open(name: str, at: dict[int, int] | None, format_: str, server: NodeAddress) -> None:
-    """Hold a snapshot of STREAM open: print the lease that does so until its end, and the snapshot."""
+    """Hold a snapshot of STREAM open with a lease. Prints the lease and the snapshot."""
     lease = server.post(path_of("streams", name) + _LEASES, {"at": vector_text(at or {})})
     if format_ == JSON:
         print_json(_document(lease))
@@ -93,7 +93,7 @@ def _show_leases(leases: Sequence[Mapping[str, Any]]) -> None:
 @format_option
 @server_option
 def _list(name: str, format_: str, server: NodeAddress) -> None:
-    """List the leases that hold snapshots of STREAM open, and about how many bytes compaction keeps for each alone."""
+    """List the leases on snapshots of STREAM, with the approximate bytes that each of them alone holds back."""
     leases = list(server.listed(path_of("streams", name) + _LEASES, "leases"))
     if format_ == JSON:
         print_json([_document(lease) for lease in leases])
@@ -123,7 +123,7 @@ def _renew(name: str, lease: str, format_: str, server: NodeAddress) -> None:
 @format_option
 @server_option
 def _close(name: str, lease: str, format_: str, server: NodeAddress) -> None:
-    """End LEASE: compaction may drop what its snapshot of STREAM shows."""
+    """End LEASE, so that compaction may drop records of its snapshot of STREAM."""
     server.delete(_lease_path(name, lease))
     if format_ == JSON:
         print_json({"lease": lease, "stream": name, "closed": True})
@@ -173,7 +173,7 @@ def _describe(name: str, lease: str | None, format_: str, server: NodeAddress) -
 @click.option(
     "--at", type=_Vector(), metavar="VECTOR", help="The snapshot, as `describe` shows it  [default: the newest]"
 )
-@click.option("--lease", metavar="LEASE", help="The snapshot that this lease holds open; it is renewed meanwhile.")
+@click.option("--lease", metavar="LEASE", help="The snapshot of this lease, which is renewed during the read.")
 @click.option("--since", type=_Vector(), metavar="VECTOR", help="Only what became visible since this snapshot.")
 @server_option
 def _read(

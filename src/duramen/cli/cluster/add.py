@@ -12,10 +12,10 @@ __all__ = ["command"]
 @node_argument
 @server_option
 def command(node_id: int, server: NodeAddress) -> None:
-    """Let node NODE vote in the quorum of the controller.
+    """Make node NODE a voter of the controller's quorum.
 
-    Start it first, with a live node among its seeds: it takes part and follows by itself. Voters should be 3 or 5;
-    `duramen cluster rebalance` brings partitions to a new node.
+    Start it first, with a live node in its seeds: it joins and follows automatically. Use 3 or 5 voters. `duramen
+    cluster rebalance` moves partitions to a new node.
     """
     server.post("/v1/cluster/voters", {"node_id": node_id})
     click.echo(f"Node {node_id} votes.")

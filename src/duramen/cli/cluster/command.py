@@ -19,4 +19,4 @@ class _ClusterCommands(LazyCommands):
 
 @click.command("cluster", cls=_ClusterCommands)
 def command() -> None:
-    """See and change the nodes that work as one. Any node of them takes each of these."""
+    """Show and change the cluster. Every node accepts every command."""

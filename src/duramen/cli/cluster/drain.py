@@ -12,10 +12,9 @@ __all__ = ["command"]
 @node_argument
 @server_option
 def command(node_id: int, server: NodeAddress) -> None:
-    """Let leaders leave node NODE, and none come to it, until it is restarted.
+    """Move partition leadership off node NODE and keep it from becoming leader again until it is restarted.
 
-    It keeps its replicas: `duramen cluster rebalance --without NODE` moves them. A node that is stopped in order drains
-    by itself.
+    It keeps its replicas: `duramen cluster rebalance --without NODE` moves them. An orderly stop drains a node too.
     """
     server.post(f"{node_path(node_id)}/drain", {})
     click.echo(f"Node {node_id} drains: leaders leave it, and none come to it, until it is restarted.")

@@ -35,7 +35,7 @@ def command(
     format_: str,
     server: NodeAddress,
 ) -> None:
-    """Elect the leader of a PARTITION of STREAM, of all its partitions, or of all partitions there are."""
+    """Elect the leader of PARTITION of STREAM, of all its partitions, or of all partitions."""
     if leader is not None and (unclean or stream is None):
         raise click.UsageError("--leader is for a STREAM, and never with --unclean")
     if unclean:

@@ -33,10 +33,10 @@ def _ids(_: click.Context, __: click.Parameter, value: str | None) -> list[int] 
 @click.argument("stream", required=False, type=StreamName())
 @click.argument("partition", required=False, type=PARTITION)
 @click.option("--replicas", metavar="NODE,NODE…", callback=_ids,
-              help="The nodes that are to hold it, the preferred leader first.")  # fmt: skip
+              help="The nodes of the replicas, the preferred leader first.")  # fmt: skip
 @click.option("--replication-factor", "factor", type=click.IntRange(1, 32767), metavar="NUMBER",
-              help="How many nodes are to hold it, or without PARTITION each partition of STREAM.")  # fmt: skip
-@click.option("--cancel", is_flag=True, help="Let it keep the replicas that it had before it was reassigned.")
+              help="The number of replicas; without PARTITION of each partition of STREAM.")  # fmt: skip
+@click.option("--cancel", is_flag=True, help="Cancel the reassignment, and keep the earlier replicas.")
 @format_option
 @server_option
 def command(
@@ -48,10 +48,11 @@ def command(
     format_: str,
     server: NodeAddress,
 ) -> None:
-    """Give PARTITION of STREAM other replicas; without arguments list the reassignments under way.
+    """Change the replicas of PARTITION of STREAM; without arguments list the reassignments in progress.
 
-    It is done once the new replicas have all that the others have; `duramen cluster status` shows how many are not.
-    With `--replication-factor` its nodes are found: what a node held that was alone has one replica until then.
+    A reassignment is complete when the new replicas have caught up; `duramen cluster status` shows how many are in
+    progress. With `--replication-factor` the nodes are selected automatically: streams of a former standalone node
+    have one replica until then.
     """
     ways = [replicas is not None, factor is not None, cancel]
     if stream is None and not any(ways):

@@ -21,11 +21,11 @@ _REASSIGNMENTS = "/v1/cluster/reassignments"
 
 @click.command("rebalance")
 @click.option("--without", "without_nodes", multiple=True, type=NODE_ID, metavar="NODE",
-              help="Empty this node; may be repeated.")  # fmt: skip
+              help="Move all replicas off this node; may be repeated.")  # fmt: skip
 @click.option("--at-once", type=click.IntRange(1, 10_000), default=10, show_default=True, metavar="NUMBER",
-              help="How many partitions are copied at the same time.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show the plan, and leave it.")
-@click.option("--cancel", is_flag=True, help="Take back all reassignments that are under way; what is done stays.")
+              help="The number of partitions that are copied at the same time.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show the plan without executing it.")
+@click.option("--cancel", is_flag=True, help="Cancel all reassignments in progress; completed ones stay.")
 @yes_option
 @format_option
 @server_option
@@ -38,9 +38,9 @@ def command(
     format_: str,
     server: NodeAddress,
 ) -> None:
-    """Spread replicas and leaders over the nodes: plan, show the plan, and carry it out.
+    """Spread replicas and leaders over the nodes: makes a plan, shows it, and executes it.
 
-    Ctrl-C leaves what is being moved going, and begins no more.
+    After Ctrl-C moves in progress complete, and no more start.
     """
     if cancel and (without_nodes or dry_run):
         raise click.UsageError("--cancel goes with neither --without nor --dry-run")

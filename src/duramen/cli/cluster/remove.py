@@ -14,10 +14,10 @@ __all__ = ["command"]
 @yes_option
 @server_option
 def command(node_id: int, yes: bool, server: NodeAddress) -> None:
-    """Take node NODE out of the cluster, and its vote from it.
+    """Remove node NODE and its vote from the cluster.
 
-    Move its replicas first with `duramen cluster rebalance --without NODE`, then stop it. A node that is live, or holds
-    replicas, is not removed.
+    Move its replicas first with `duramen cluster rebalance --without NODE`, then stop it. A node that is live, or
+    holds replicas, is not removed.
     """
     check_askable(yes=yes)
     confirm(f"Take node {node_id} out of the cluster?", yes=yes)

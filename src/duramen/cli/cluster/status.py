@@ -20,9 +20,10 @@ __all__ = ["command"]
 @format_option
 @server_option
 def command(format_: str, server: NodeAddress) -> None:
-    """Show the cluster: its quorum, its nodes and how each of them is, and the partitions that need a look.
+    """Show the cluster: its quorum, its nodes with their health, and the partitions that need attention.
 
-    LAG is what a node lacks of the partitions that others lead, as they say; `>=`: a leader has not heard of it yet.
+    LAG is what a node lacks of partitions with other leaders, as reported by these; `>=`: a leader has no report of
+    the node yet.
     """
     found = server.get("/v1/cluster")
     health = ask_health(server, found["nodes"])

@@ -32,4 +32,4 @@ class _LogCommands(LazyCommands):
 
 @click.command("log", cls=_LogCommands)
 def command() -> None:
-    """Look into a data directory; save what is left of a damaged one."""
+    """Inspect a data directory, and salvage a damaged one."""

@@ -27,8 +27,8 @@ __all__ = ["command"]
 def command(file: Path, with_records: bool, format_: str) -> None:
     """Print the record batches of a segment, the frames of a file of the write-ahead log, or a checkpoint.
 
-    FILE is of a data directory that no node runs on: a `.log`, a `.wal`, or a `checkpoint-` file. JSON is one batch or
-    frame a line, or the checkpoint. Ends with 1 where a segment or a checkpoint is damaged.
+    FILE is a `.log`, a `.wal`, or a `checkpoint-` file of a data directory that no node uses. JSON output is one
+    batch or frame a line, or the checkpoint. Exits with 1 if a segment or a checkpoint is damaged.
     """
     with held_file(file):
         if file.suffix == ".wal":

@@ -20,10 +20,10 @@ __all__ = ["command"]
 @click.argument("data_dir", metavar="DATA_DIR", type=click.Path(path_type=Path))
 @format_option
 def command(data_dir: Path, format_: str) -> None:
-    """Count what DATA_DIR holds: logs, offsets, segments, batches, bytes, times, and how full the write-ahead log is.
+    """Show statistics of DATA_DIR: logs, offsets, segments, batches, bytes, times, use of the write-ahead log.
 
-    Everything is read once, nothing is changed; no node may run on it. RATIO is how many times larger the batches
-    would be without compression, LOST how many offsets are missing between the first and the last one.
+    Reads everything once and changes nothing; no node may use the directory. RATIO is the compression ratio of the
+    batches, LOST the number of missing offsets between the first and the last one.
     """
     from duramen.node.stats import Counts, count
 

@@ -13,17 +13,17 @@ __all__ = ["command"]
 @click.command("truncate")
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
 @click.argument("target", metavar="DST", type=click.Path(path_type=Path))
-@click.option("--stream", required=True, help="The stream to cut.")
+@click.option("--stream", required=True, help="The stream to truncate.")
 @click.option("--partition", type=click.IntRange(0), default=0, show_default=True, help="Its partition.")
 @click.option("--to", "end_offset", metavar="OFFSET", type=click.IntRange(0), required=True,
-              help="The offset at which it is to end: the first one that goes.")  # fmt: skip
+              help="The new end: the first offset that is dropped.")  # fmt: skip
 @format_option
 def command(source: Path, target: Path, stream: str, partition: int, end_offset: int, format_: str) -> int:
-    """Write a new data directory DST with all that SRC has, but with one log that ends at OFFSET.
+    """Copy SRC to a new data directory DST, and truncate one log at OFFSET.
 
-    A batch that reaches beyond goes whole. Otherwise as `duramen log salvage`: SRC is only read, and what is lost is
-    printed. Groups that have read further start over as their `auto.offset.reset` says. The exit code is 0 where only
-    that is gone which was to go, and 3 where something else is or may be lost.
+    A batch that extends beyond OFFSET is dropped as a whole. As with `duramen log salvage`, SRC is only read, and
+    losses are printed. Groups that have read further apply their `auto.offset.reset`. Exits with 0 if only the
+    requested records are gone, and with 3 if others are or may be lost.
     """
     from duramen.node.salvage import SalvagedEnd
 

@@ -34,8 +34,8 @@ class NotVerifiable(DuramenError):
 def command(path: Path, format_: str) -> int:
     """Check every byte of DATA_DIR, or of SEGMENT, a .log file: checkpoints, write-ahead log, segments, indexes.
 
-    Nothing is changed; no node may run on it. Each damaged range is named with its file, bytes, offsets and cause. The
-    exit code is 0 where everything is sound and 3 where something is damaged.
+    Changes nothing; no node may use the directory. Prints each damaged range with its file, bytes, offsets and
+    cause. Exits with 0 if there is no damage, and with 3 if there is.
     """
     try:
         with Bar("verifying", None) as bar:

@@ -18,4 +18,4 @@ class _PipelineCommands(LazyCommands):
 
 @click.command("pipeline", cls=_PipelineCommands)
 def command() -> None:
-    """Run what a file says: streams through SQL into streams and tables, by Spark."""
+    """Run pipelines from files: streams through SQL into streams and tables, with Spark."""

@@ -12,10 +12,10 @@ __all__ = ["command"]
 @click.command("explain")
 @file_argument
 @click.option("--mode", type=click.Choice(["simple", "extended", "formatted", "cost", "codegen"]), default="formatted",
-              show_default=True, help="How much of it, as in Spark's own EXPLAIN.")  # fmt: skip
+              show_default=True, help="The mode of Spark's EXPLAIN.")  # fmt: skip
 @master_option
 def command(file: Path, *, mode: str, master: str) -> None:
-    """Print the plan of each query, for one micro-batch. Nothing is run, and no broker is asked."""
+    """Print the plan of each query for one micro-batch. Runs nothing, and asks no broker."""
     declared, problems = read(file)
     from duramen.spark.pipelines.checks import plans
     from duramen.spark.pipelines.session import open_spark

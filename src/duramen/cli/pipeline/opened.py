@@ -39,7 +39,7 @@ def master_option(function: _F) -> _F:
     """The option `--master`."""
     return click.option(
         "--master", default="local[*]", show_default=True, metavar="URL",
-        help="Where Spark runs: local[N], spark://HOST:PORT, or any other master that Spark knows.",
+        help="The Spark master: local[N], spark://HOST:PORT, or any other.",
     )(function)  # fmt: skip
 
 
@@ -47,8 +47,7 @@ def checkpoints_option(function: _F) -> _F:
     """The option `--checkpoints`."""
     return click.option(
         "--checkpoints", type=click.Path(path_type=Path), metavar="DIRECTORY",
-        help="Where each query keeps how far it is, in a directory of its own."
-        " [default: checkpoints/PIPELINE beside FILE]",
+        help="The directory for the checkpoint of each query. [default: checkpoints/PIPELINE beside FILE]",
     )(function)  # fmt: skip
 
 

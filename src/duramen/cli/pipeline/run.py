@@ -31,15 +31,16 @@ _LOG = "spark.log"
 @click.command("run")
 @file_argument
 @checkpoints_option
-@click.option("--once", is_flag=True, help="Do what there is now, and end.")
+@click.option("--once", is_flag=True, help="Process the available records, and end.")
 @click.option("--restarts", type=click.IntRange(0), metavar="NUMBER",
-              help="Give a query up that fails so often in a row. [default: never; 3 with --once]")  # fmt: skip
+              help="End a query that fails this often in a row. [default: never; 3 with --once]")  # fmt: skip
 @master_option
 def command(file: Path, *, checkpoints: Path | None, once: bool, restarts: int | None, master: str) -> None:
-    """Check a pipeline and run it: a query for each sink. SIGTERM or Ctrl-C stops it, a second one at once.
+    """Check a pipeline and run it, with one query for each sink.
 
-    A query that fails is started again, after a pause that grows to a minute; the others go on meanwhile. What goes on
-    is shown on a terminal, and said in lines of JSON elsewhere. Spark's own log is spark.log among the checkpoints.
+    SIGTERM or Ctrl-C stops it; a second one stops it at once. A failed query is restarted with a backoff of up to a
+    minute; the others continue. Progress is a table on a terminal, and lines of JSON otherwise. Spark's own log is
+    spark.log in the directory of the checkpoints.
     """
     declared, problems = read(file)
     from duramen.spark.pipelines.checks import check_streams, prepare

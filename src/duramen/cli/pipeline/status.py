@@ -15,9 +15,9 @@ __all__ = ["command"]
 @checkpoints_option
 @format_option
 def command(file: Path, checkpoints: Path | None, format_: str) -> int:
-    """Show what each query does: its last micro-batch, rate, lag, restarts, and the error that keeps it from going on.
+    """Show each query: its last micro-batch, rate, lag, restarts, and its current error.
 
-    The exit code is 1 where a query has failed, or the application is gone without a word.
+    Exits with 1 if a query has failed, or if the application ended unexpectedly.
     """
     declared, _ = read(file)
     import msgspec

@@ -18,10 +18,10 @@ __all__ = ["command"]
 
 @click.command("validate")
 @file_argument
-@click.option("--offline", is_flag=True, help="Do not ask the brokers whether the streams are there.")
+@click.option("--offline", is_flag=True, help="Do not check whether the brokers have the streams.")
 @master_option
 def command(file: Path, *, offline: bool, master: str) -> None:
-    """Check names, options, SQL, schemas and sinks, and say what is wrong with line and column. Nothing is run."""
+    """Check names, options, SQL, schemas and sinks, and print problems with line and column. Runs nothing."""
     declared, problems = look(file)
     from duramen.spark.pipelines.checks import check_copies, needs_spark, prepare
     from duramen.spark.pipelines.definition.graph import ordered

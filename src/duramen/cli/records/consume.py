@@ -165,16 +165,16 @@ def _check_usage(
 @click.command("consume")
 @click.argument("stream", type=StreamName())
 @click.option("--offset", type=_PositionType(), default="start", show_default=True,
-              help="Where to begin: the start, the end, an offset, -N for the last N records of each partition, or a "
-              "time: ISO 8601, milliseconds since 1970, or so long ago (@-30s).")  # fmt: skip
+              help="The first record: the start, the end, an offset, -N for the last N records of each partition, or "
+                   "a time: ISO 8601, milliseconds since 1970, or relative (@-30s).")  # fmt: skip
 @click.option("--until", type=_PositionType(),
-              help="Where to end; the record there is not printed [default: the end when it began]")  # fmt: skip
-@click.option("-n", "--count", type=click.IntRange(0), metavar="COUNT", help="End after so many records.")
+              help="The end; the record at this position is not printed [default: the end when it began]")  # fmt: skip
+@click.option("-n", "--count", type=click.IntRange(0), metavar="COUNT", help="End after this many records.")
 @click.option("--partition", type=click.IntRange(0), help="The partition to read [default: all of them]")
 @click.option("--group", metavar="NAME", type=GroupName(),
               help="Share the partitions with the other members of this consumer group, begin where it is, and commit "
               "what was printed. Where it has committed nothing it begins at --offset.")  # fmt: skip
-@click.option("--follow", is_flag=True, help="Go on with records as they come, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Continue with new records, until Ctrl-C.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default=TEXT, show_default=True,
               help="Values, one a line; records as JSON, one a line; or values with nothing between them.")  # fmt: skip
 @click.option("--key-separator", metavar="TEXT", help="With text: print the key and this before the value.")

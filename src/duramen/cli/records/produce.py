@@ -178,14 +178,14 @@ def _header(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> _
 @click.command("produce")
 @click.argument("stream", type=StreamName())
 @click.option("--format", "format_", type=click.Choice(FORMATS), default=TEXT, show_default=True,
-              help="A line is a value; or a line is a record as JSON; or all of the input is one value.")  # fmt: skip
+              help="text: each line is a value; json: each line is a record; raw: all input is one value.")  # fmt: skip
 @click.option("--key-separator", metavar="TEXT",
-              help="With text: what stands before its first occurrence in a line is the record's key.")  # fmt: skip
+              help="With text: the part of a line before its first occurrence is the record's key.")  # fmt: skip
 @click.option("--partition", type=click.IntRange(0), help="The partition to write to [default: by key, else any]")
 @click.option("--header", metavar="NAME=VALUE", multiple=True, callback=_header, help="A header of every record.")
 @click.option("--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True,
-              help="What to wait for. all and 1: until a record is as safe as the stream's durability says; 0: for "
-              "nothing, so that nobody says what was stored.")  # fmt: skip
+              help="The acknowledgement to wait for. all and 1: according to the stream's durability; 0: none, so "
+                   "that errors are not reported.")  # fmt: skip
 @server_option
 def command(
     stream: str,

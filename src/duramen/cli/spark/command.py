@@ -16,4 +16,4 @@ class _SparkCommands(LazyCommands):
 
 @click.command("spark", cls=_SparkCommands)
 def command() -> None:
-    """Bring Duramen to a Spark cluster."""
+    """Prepare Duramen for a Spark cluster."""

@@ -18,9 +18,9 @@ __all__ = ["command"]
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--no-arrow", is_flag=True, help="Leave out numpy and pyarrow, for executors that have them.")
 def command(file: Path, no_arrow: bool) -> None:
-    """Write FILE, a zip archive with all that executors need of Duramen, for the option --archives of spark-submit.
+    """Write FILE, a zip archive with everything that executors need, for the option --archives of spark-submit.
 
-    Executors need a Python of the same version on the same kind of machine as this one, and nothing else.
+    Executors only need a Python of the same minor version on the same kind of machine.
     """
     packed = pack(file, arrow=not no_arrow)
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"

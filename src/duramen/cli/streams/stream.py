@@ -38,22 +38,24 @@ def command() -> None:
     "subjects",
     metavar="SUBJECT",
     multiple=True,
-    help="Capture what is published on this NATS subject, with wildcards or without; may be repeated.",
+    help="Capture messages on this NATS subject, which may have wildcards; may be repeated.",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1),
     metavar="NUMBER",
-    help="Count of partitions [default: 1 with subjects, else num.partitions of the node]",
+    help="Number of partitions [default: 1 with subjects, else num.partitions of the node]",
 )
 @click.option(
     "--replication-factor",
     type=click.IntRange(1, 32_767),
     metavar="NUMBER",
-    help="On how many nodes each partition is [default: default.replication.factor, or as many as there are]",
+    help="Number of replicas of each partition [default: default.replication.factor, or as many as there are]",
 )
 @click.option(
-    "--keyed", is_flag=True, help="Read it as snapshots, each key once: sets keyed=true and cleanup.policy=compact."
+    "--keyed",
+    is_flag=True,
+    help="Make the stream readable as snapshots, each key once: sets keyed=true and cleanup.policy=compact.",
 )
 @click.option(
     "--config",
@@ -75,7 +77,7 @@ def _create(
     format_: str,
     server: NodeAddress,
 ) -> None:
-    """Create the stream NAME; one that exists with the same definition is as good."""
+    """Create the stream NAME. If it exists with the same definition, this succeeds too."""
     wish: dict[str, object] = {"name": name, "subjects": list(subjects), "config": configs}
     if keyed:
         configs["keyed"] = "true"
@@ -95,11 +97,11 @@ def _create(
 
 
 @command.command("list")
-@click.option("--internal", is_flag=True, help="Show the broker's own streams too.")
+@click.option("--internal", is_flag=True, help="Include internal streams.")
 @format_option
 @server_option
 def _list(internal: bool, format_: str, server: NodeAddress) -> None:
-    """List the streams there are."""
+    """List streams."""
     listed = led(server, lambda node: list(node.listed(_STREAMS, "streams")))
     streams = [stream for stream in listed if internal or not stream["internal"]]
     if format_ == JSON:
@@ -127,7 +129,7 @@ def _list(internal: bool, format_: str, server: NodeAddress) -> None:
 @format_option
 @server_option
 def _describe(name: str, format_: str, server: NodeAddress) -> None:
-    """Show the stream NAME: its partitions, what NATS could not bring it, and the groups that read it."""
+    """Show the stream NAME: its partitions, its NATS gaps, and the groups that read it."""
     (stream,) = led(server, lambda node: [node.get(path_of("streams", name))])
     stream["groups"], stream["groups_missing"] = groups_reading(server, name)
     if format_ == JSON:
@@ -139,7 +141,7 @@ def _describe(name: str, format_: str, server: NodeAddress) -> None:
 @command.command("alter")
 @click.argument("name", type=StreamName())
 @click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, callback=pairs, help="Set a stream setting.")
-@click.option("--delete-config", "deleted", metavar="KEY", multiple=True, help="Set it back to its default.")
+@click.option("--delete-config", "deleted", metavar="KEY", multiple=True, help="Reset a stream setting to its default.")
 @format_option
 @server_option
 def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], format_: str, server: NodeAddress) -> None:
@@ -161,9 +163,9 @@ def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], format_: 
 @format_option
 @server_option
 def _add_partitions(name: str, total: int, format_: str, server: NodeAddress) -> None:
-    """Give the stream NAME more partitions, TOTAL in all; none can be taken away again.
+    """Raise the number of partitions of the stream NAME to TOTAL; it cannot be lowered again.
 
-    Records stay where they are, but a key may go to another partition from now on.
+    Existing records do not move, but new records of a key may go to another partition.
     """
     before = len(server.get(path_of("streams", name))["partitions"])
     stream = server.patch(path_of("streams", name), {"partitions": total})
@@ -177,8 +179,8 @@ def _add_partitions(name: str, total: int, format_: str, server: NodeAddress) ->
 
 @command.command("delete-records")
 @click.argument("name", type=StreamName())
-@click.option("--before", metavar="OFFSET|end", required=True, help="The first offset that is kept; `end`: none is.")
-@click.option("--partition", type=click.IntRange(0), help="Of this partition only; without it, of each.")
+@click.option("--before", metavar="OFFSET|end", required=True, help="The first offset that is kept; `end` deletes all.")
+@click.option("--partition", type=click.IntRange(0), help="Only this partition; the default is all.")
 @yes_option
 @format_option
 @server_option
@@ -219,7 +221,7 @@ def _delete_records(
 @format_option
 @server_option
 def _delete(names: Sequence[str], yes: bool, format_: str, server: NodeAddress) -> None:
-    """Delete streams with all their records. JSON is a line for each that is deleted."""
+    """Delete streams with all their records. JSON output is one line for each deleted stream."""
     delete_all(server, "stream", names, "records", yes=yes, format_=format_)
 
 

@@ -17,7 +17,7 @@ __all__ = ["command"]
 @format_option
 @server_option
 def command(stream: str, format_: str, server: NodeAddress) -> None:
-    """Declare STREAM to be a table no more. Its files stay; enabled again, it goes on where it stood."""
+    """Stop keeping STREAM as a table. Its files stay; enabled again, the table continues where it ended."""
     path = path_of("streams", stream)
     config = server.get(path)["config"]
     if config.get("table.format", NONE) == NONE:

@@ -24,18 +24,18 @@ _DECODERS = ("json", "avro", NONE)
 @click.argument("stream", type=StreamName())
 @click.option("--format", "table_format", type=click.Choice(_FORMATS), required=True, help="The table's format.")
 @click.option("--location", metavar="URI", required=True,
-              help="A directory or s3://BUCKET/PREFIX: empty, or this stream's table already.")  # fmt: skip
+              help="A directory or s3://BUCKET/PREFIX: empty, or the existing table of this stream.")  # fmt: skip
 @click.option("--decode", type=click.Choice(_DECODERS), default=NONE, show_default=True,
-              help="Values that become columns of their own, beside the record's.")  # fmt: skip
+              help="The format of values; their fields become columns beside those of the record.")  # fmt: skip
 @click.option("--schema", "schema_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-              help="With --decode avro: the values' schema as JSON.")  # fmt: skip
+              help="With --decode avro: the schema of the values as JSON.")  # fmt: skip
 @click.option("--registry", metavar="URL", default="",
-              help="With --decode avro: the schema registry whose ids values begin with.")  # fmt: skip
+              help="With --decode avro: the schema registry of the values' ids.")  # fmt: skip
 @click.option("--partition-by", metavar="COLUMN,…", default="",
-              help="Columns that files are kept apart by: decoded ones, `_date`, `_stream_partition`.")  # fmt: skip
+              help="Partition columns: decoded ones, `_date`, `_stream_partition`.")  # fmt: skip
 @click.option("--max-lag", default="10s", show_default=True, metavar="TIME",
-              help="How far the table may be behind the stream.")  # fmt: skip
-@click.option("--upsert-by", type=click.Choice(("key",)), help="One row for each key, its newest. Delta only.")
+              help="The maximum lag of the table.")  # fmt: skip
+@click.option("--upsert-by", type=click.Choice(("key",)), help="One row for each key, its newest record. Delta only.")
 @storage_option
 @server_option
 def command(
@@ -51,7 +51,7 @@ def command(
     storage: Mapping[str, str],
     server: NodeAddress,
 ) -> None:
-    """Declare STREAM to be a table; `duramen table run` fills it. The table is made now, if it is not there yet."""
+    """Keep STREAM as a table, which `duramen table run` fills. Creates the table if it does not exist."""
     config = {
         "table.format": table_format,
         "table.location": location if "://" in location or not location else str(Path(location).absolute()),

@@ -18,7 +18,7 @@ __all__ = ["command"]
 @format_option
 @server_option
 def command(format_: str, server: NodeAddress) -> None:
-    """List the streams that are tables, and where these lie."""
+    """List streams with tables, and the tables' locations."""
     tables = [_table(stream) for stream in server.listed("/v1/streams", "streams")]
     tables = sorted((one for one in tables if one["table.format"] != NONE), key=lambda one: one["stream"])
     if format_ == JSON:

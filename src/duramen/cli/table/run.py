@@ -56,18 +56,19 @@ def _time(_: click.Context, __: click.Parameter, value: str) -> int:
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master.")
 @click.option("--conf", metavar="NAME=VALUE", multiple=True, callback=_pairs,
               help="A Spark setting; may be repeated.")  # fmt: skip
-@click.option("--once", is_flag=True, help="End when each table has what its stream had at the beginning.")
+@click.option("--once", is_flag=True, help="End when each table has the records that its stream had at the start.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,…",
-              help="Where executors reach the brokers. [default: the Kafka address of the node]")  # fmt: skip
+              help="The brokers' address for executors. [default: the Kafka address of the node]")  # fmt: skip
 @click.option("--parallel", type=click.IntRange(1, 256), default=8, show_default=True, metavar="NUMBER",
-              help="Streams that are worked on at the same time.")  # fmt: skip
+              help="The number of streams that are processed at the same time.")  # fmt: skip
 @click.option("--skip-lost", is_flag=True,
-              help="Where retention was quicker than the table, go on with what is left; else it stops.")  # fmt: skip
+              help="If retention has deleted records that the table lacks, continue with the remaining ones instead "
+                   "of stopping.")  # fmt: skip
 @click.option("--keep", default="1d", show_default=True, metavar="TIME", callback=_time,
-              help="How long earlier states of tables and their files stay.")  # fmt: skip
+              help="The time for which older versions of tables and their files are kept.")  # fmt: skip
 @click.option("--metrics", "metrics_address", metavar="HOST:PORT", help="Serve the job's metrics to Prometheus there.")
 @click.option("--spark-log", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Append Spark's own log to this file. [default: it is not kept]")  # fmt: skip
+              help="Append Spark's log to this file. [default: it is not kept]")  # fmt: skip
 @storage_option
 @format_option
 @server_option
@@ -86,9 +87,9 @@ def command(
     format_: str,
     server: NodeAddress,
 ) -> int:
-    """Keep tables of these streams, or of all that are declared, until SIGTERM or Ctrl-C: one Spark application.
+    """Fill the tables of these streams, or of all streams with tables, until SIGTERM or Ctrl-C.
 
-    It may be killed at any point, and several may run: each offset is in its table exactly once.
+    The job is one Spark application. It can be killed at any point, and several can run: each offset is in its table exactly once.
     """
     need_tables()
     from duramen.spark.translation.creation import JobOptions, make_job

@@ -28,7 +28,7 @@ __all__ = ["command"]
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @server_option
 def command(stream: str | None, storage: Mapping[str, str], format_: str, as_json: bool, server: NodeAddress) -> int:
-    """Show how the table of STREAM stands, or all: lag, files, rows, last commit. Ends with 1 if one has an error."""
+    """Show the table of STREAM, or all tables: lag, files, rows, last commit. Exits with 1 if one has an error."""
     need_tables()
     import msgspec
 

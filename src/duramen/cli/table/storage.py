@@ -29,6 +29,6 @@ def storage_option(function: _F) -> _F:
     """The option `--storage`, which the command gets as the mapping `storage`."""
     return click.option(
         "--storage", metavar="NAME=VALUE", multiple=True, callback=_pairs,
-        help="How to reach the storage: s3.endpoint, s3.region, s3.access-key-id, s3.secret-access-key, catalog.…;"
-        " may be repeated. What is not given comes from the environment (AWS_…).",
+        help="Access to the storage: s3.endpoint, s3.region, s3.access-key-id, s3.secret-access-key, catalog.…; may "
+             "be repeated. Defaults come from the environment (AWS_…).",
     )(function)  # fmt: skip
