@@ -89,7 +89,8 @@ def command(
 ) -> int:
     """Fill the tables of these streams, or of all streams with tables, until SIGTERM or Ctrl-C.
 
-    The job is one Spark application. It can be killed at any point, and several can run: each offset is in its table exactly once.
+    The job is one Spark application. It can be killed at any point, and several can run: each offset is in its
+    table exactly once.
     """
     need_tables()
     from duramen.spark.translation.creation import JobOptions, make_job
