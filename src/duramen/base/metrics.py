@@ -86,7 +86,7 @@ BOUNDS: Mapping[str, tuple[float, ...]] = MappingProxyType(
 )
 
 CATALOGUE: tuple[Metric, ...] = (
-    Metric("duramen_ready", "gauge", "1 while every door takes requests, as /readyz says."),
+    Metric("duramen_ready", "gauge", "1 while every door accepts requests, as in /readyz."),
     Metric("duramen_wal_sync_seconds", "histogram", "Time of one sync of the write-ahead log."),
     Metric("duramen_wal_write_bytes", "histogram", "Bytes written to the write-ahead log at once."),
     Metric("duramen_wal_bytes", "gauge", "Bytes of the write-ahead log that are not yet recyclable."),
@@ -97,8 +97,8 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("duramen_checkpoints_total", "counter", "Node checkpoints written."),
     Metric("duramen_storage_failed", "gauge", "1 when a failed sync has stopped all writes until restart."),
     Metric("duramen_segments_rewritten_total", "counter", "Segments written again after a failed sync."),
-    Metric("duramen_compactions_total", "counter", "Rounds of compaction that were finished, each over one log."),
-    Metric("duramen_compaction_failures_total", "counter", "Rounds of compaction that were given up."),
+    Metric("duramen_compactions_total", "counter", "Completed rounds of compaction, each over one log."),
+    Metric("duramen_compaction_failures_total", "counter", "Rounds of compaction that failed."),
     Metric("duramen_compaction_read_bytes_total", "counter", "Bytes of segments that compaction has read."),
     Metric("duramen_compaction_written_bytes_total", "counter", "Bytes of segments that compaction has written."),
     Metric("duramen_compaction_running", "gauge", "1 while a log is being compacted."),
@@ -107,7 +107,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "duramen_quarantined_ranges",
         "gauge",
-        "Damaged ranges of segments that are known and not served; what lies around them is.",
+        "Known damaged ranges of segments, which are not served.",
     ),
     Metric(
         "duramen_repaired_ranges_total",
@@ -115,21 +115,21 @@ CATALOGUE: tuple[Metric, ...] = (
         "Damaged ranges of segments that were repaired from another replica.",
     ),
     Metric("duramen_scrubbed_bytes_total", "counter", "Bytes of segments that the scrubber has checked."),
-    Metric("duramen_scrub_rounds_total", "counter", "Times that the scrubber has gone through all segments."),
-    Metric("duramen_recovery_seconds", "gauge", "How long the last start took to recover the logs."),
-    Metric("duramen_logs", "gauge", "Logs this node holds."),
-    Metric("duramen_streams", "gauge", "Streams there are, internal ones included."),
+    Metric("duramen_scrub_rounds_total", "counter", "Completed rounds of the scrubber over all segments."),
+    Metric("duramen_recovery_seconds", "gauge", "Time that the last start took to recover the logs."),
+    Metric("duramen_logs", "gauge", "Logs of this node."),
+    Metric("duramen_streams", "gauge", "Streams, internal ones included."),
     Metric("duramen_records_in_total", "counter", "Records appended.", ("stream",)),
     Metric("duramen_bytes_in_total", "counter", "Bytes of record batches appended.", ("stream",)),
     Metric("duramen_records_out_total", "counter", "Records served to consumers, counted by offsets.", ("stream",)),
     Metric("duramen_bytes_out_total", "counter", "Bytes of record batches served to consumers.", ("stream",)),
     Metric("duramen_batch_records", "histogram", "Records of one appended batch."),
     Metric("duramen_batch_bytes", "histogram", "Bytes of one appended batch."),
-    Metric("duramen_log_start_offset", "gauge", "The first offset a partition still holds.", ("stream", "partition")),
+    Metric("duramen_log_start_offset", "gauge", "The log start offset of a partition.", ("stream", "partition")),
     Metric(
         "duramen_log_end_offset",
         "gauge",
-        "The first offset of a partition that consumers do not see yet.",
+        "The high watermark of a partition: consumers read below it.",
         ("stream", "partition"),
     ),
     Metric("duramen_log_bytes", "gauge", "Bytes of a partition's record batches.", ("stream", "partition")),
@@ -164,22 +164,21 @@ CATALOGUE: tuple[Metric, ...] = (
         "The offset of the oldest snapshot that can be read of a partition of a keyed stream (S0).",
         ("stream", "partition"),
     ),
-    Metric("duramen_view_memory_bytes", "gauge", "Memory that a view takes.", ("stream", "partition")),
-    Metric("duramen_view_bytes_per_key", "gauge", "That memory by keys.", ("stream", "partition")),
+    Metric("duramen_view_memory_bytes", "gauge", "Memory of a view.", ("stream", "partition")),
+    Metric("duramen_view_bytes_per_key", "gauge", "Memory of a view for each key.", ("stream", "partition")),
     Metric(
         "duramen_view_stands",
         "gauge",
-        "1 while a view cannot go on, because of damage or for want of memory; the node's log says why.",
+        "1 while a view is stopped because of damage or missing memory; the node's log has the reason.",
         ("stream", "partition"),
     ),
     Metric(
         "duramen_share_records_total",
         "counter",
-        "Records of share groups by what happened to them: acquired, accepted, released, rejected, or expired, because "
-        "their lock ran out.",
+        "Records of share groups by outcome: acquired, accepted, released, rejected, or expired (the lock timed out).",
         ("what",),
     ),
-    Metric("duramen_share_sessions", "gauge", "Share sessions that consumers have open."),
+    Metric("duramen_share_sessions", "gauge", "Open share sessions."),
     Metric(
         "duramen_groups",
         "gauge",
@@ -189,149 +188,156 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "duramen_transactions_total",
         "counter",
-        "Transactions by what happened to them: begun, committed or aborted.",
+        "Transactions by outcome: begun, committed or aborted.",
         ("what",),
     ),
     Metric(
         "duramen_spark_batches_total",
         "counter",
-        "Batches that Spark's sink writes exactly once, by what happened to them: decided, or refused because another "
-        "run writes or they came again with another range.",
+        "Batches of Spark's exactly-once sink by outcome: decided, or refused, because another run writes or the "
+        "batch was repeated with another range.",
         ("what",),
     ),
     Metric("duramen_transactions_open", "gauge", "Transactions that are begun and not yet committed or aborted."),
     Metric(
         "duramen_transaction_longest_open_seconds",
         "gauge",
-        "How long ago the oldest of them was begun; 0 where there is none.",
+        "Age of the oldest open transaction; 0 if there is none.",
     ),
     Metric(
         "duramen_group_lag_records",
         "gauge",
-        "Records of a partition that a group has not committed past. In a cluster the group's coordinator tells it, and"
-        " no other node: where another leads the partition, as that one says, or has said in the last minute.",
+        "Records of a partition after a group's committed offset. In a cluster only the group's coordinator reports "
+        "it; for partitions with other leaders the value is at most a minute old.",
         ("group", "stream", "partition"),
     ),
     Metric(
         "duramen_group_lag_seconds",
         "gauge",
-        "How long ago the first of those records was written; 0 where there is none. Where its batch is not in memory,"
-        " longer by at most what 64 KiB of the log, or one that was not read since the start a segment, span.",
+        "Age of the first of those records; 0 if there is none. If its batch is not in memory, the value may be too "
+        "high by the time span of 64 KiB of the log, or of a segment that was not read since the start.",
         ("group", "stream", "partition"),
     ),
     Metric("duramen_fetches_waiting", "gauge", "Fetches that wait for records."),
     Metric(
         "duramen_partitions_offline",
         "gauge",
-        "Partitions of the cluster without a leader. This and all up to duramen_nodes are of members of clusters only.",
+        "Partitions of the cluster without a leader. This metric and the next ones up to duramen_nodes exist on "
+        "cluster nodes only.",
     ),
     Metric(
         "duramen_partitions_under_replicated",
         "gauge",
-        "Partitions led by this node of whose replicas not all are in sync.",
+        "Partitions of this leader with replicas that are not in sync.",
     ),
     Metric(
         "duramen_partitions_under_min_isr",
         "gauge",
-        "Partitions led by this node with fewer replicas in sync than min.insync.replicas: they refuse acks=all.",
+        "Partitions of this leader with fewer in-sync replicas than min.insync.replicas: they refuse acks=all.",
     ),
-    Metric("duramen_partition_leaders", "gauge", "Partitions that this node leads."),
+    Metric("duramen_partition_leaders", "gauge", "Partitions whose leader is this node."),
     Metric("duramen_partition_replicas", "gauge", "Partitions of which this node has a replica."),
     Metric(
-        "duramen_isr_shrinks_total", "counter", "Times that a replica left the in-sync set of a partition led here."
+        "duramen_isr_shrinks_total",
+        "counter",
+        "Times that a replica left the in-sync set of a partition of this leader.",
     ),
     Metric(
-        "duramen_isr_expands_total", "counter", "Times that a replica joined the in-sync set of a partition led here."
+        "duramen_isr_expands_total",
+        "counter",
+        "Times that a replica joined the in-sync set of a partition of this leader.",
     ),
     Metric(
         "duramen_leader_elections_total",
         "counter",
-        "Times that a partition of the cluster got a leader since this node takes part; every node counts all of them.",
+        "Leader elections of partitions since this node joined; every node counts all of the cluster.",
     ),
     Metric(
         "duramen_unclean_leader_elections_total",
         "counter",
-        "Times that a leader was elected that may lack acknowledged records, now lost, since this node takes part; "
-        "every node counts all of them.",
+        "Unclean leader elections, which may lose acknowledged records, since this node joined; every node counts "
+        "all of the cluster.",
     ),
     Metric("duramen_replica_fetch_in_bytes_total", "counter", "Bytes of record batches that came from other replicas."),
     Metric("duramen_replica_fetch_out_bytes_total", "counter", "Bytes of record batches that went to other replicas."),
     Metric("duramen_controller_active", "gauge", "1 on the node that is the active controller."),
     Metric("duramen_quorum_epoch", "gauge", "The epoch of the controller's quorum that this node knows."),
-    Metric("duramen_quorum_leader_id", "gauge", "The node that leads the quorum, as far as this one knows; -1: none."),
+    Metric("duramen_quorum_leader_id", "gauge", "The quorum's leader that this node knows; -1: none."),
     Metric(
         "duramen_quorum_lag_records",
         "gauge",
-        "Records of the metadata log that a node does not have yet; on the leader of the quorum only.",
+        "Records of the metadata log that a node lacks; on the quorum's leader only.",
         ("node",),
     ),
-    Metric("duramen_metadata_applied_offset", "gauge", "Below this offset the metadata log has taken effect here."),
+    Metric(
+        "duramen_metadata_applied_offset", "gauge", "The offset up to which this node has applied the metadata log."
+    ),
     Metric("duramen_nodes", "gauge", "Nodes of the cluster by state: live or fenced.", ("state",)),
     Metric("duramen_kafka_connections", "gauge", "Open connections of the Kafka door."),
     Metric("duramen_kafka_requests_total", "counter", "Requests of the Kafka door.", ("api",)),
     Metric(
         "duramen_kafka_request_seconds",
         "histogram",
-        "Time from a whole request to its answer, what a fetch waits for records and a join for members included.",
+        "Time from a complete request to its response, including the waits of fetches and joins.",
         ("api",),
     ),
     Metric(
         "duramen_kafka_request_errors_total",
         "counter",
-        "Requests that were answered with an error, once for each different error.",
+        "Requests with errors in the response, once for each distinct error.",
         ("api", "error"),
     ),
     Metric("duramen_kafka_errors_total", "counter", "Connections of the Kafka door closed for a bad request."),
     Metric("duramen_kafka_request_bytes", "gauge", "Memory held by requests that are not answered yet."),
-    Metric(
-        "duramen_kafka_paused_reads_total", "counter", "Times that reading from a connection was paused.", ("cause",)
-    ),
+    Metric("duramen_kafka_paused_reads_total", "counter", "Pauses of reading from a connection.", ("cause",)),
     Metric("duramen_kafka_reclaimed_total", "counter", "Stalled connections closed because others waited for memory."),
     Metric("duramen_nats_connected", "gauge", "1 while the NATS door is connected to its server."),
-    Metric("duramen_nats_messages_total", "counter", "Messages taken from NATS.", ("stream",)),
-    Metric("duramen_nats_duplicates_total", "counter", "Messages whose Nats-Msg-Id was known already.", ("stream",)),
+    Metric("duramen_nats_messages_total", "counter", "Messages received from NATS.", ("stream",)),
+    Metric("duramen_nats_duplicates_total", "counter", "Messages with a known Nats-Msg-Id.", ("stream",)),
     Metric("duramen_nats_acks_total", "counter", "Acknowledgements sent on reply subjects.", ("stream",)),
     Metric("duramen_nats_refused_total", "counter", "Messages refused or dropped, by cause.", ("stream", "cause")),
     Metric("duramen_nats_inflight_bytes", "gauge", "Bytes of NATS messages that are not acknowledged yet."),
-    Metric("duramen_nats_gaps_total", "counter", "Times in which the NATS door was not subscribed.", ("stream",)),
-    Metric("duramen_nats_gap_seconds_total", "counter", "How long those times were, together.", ("stream",)),
+    Metric(
+        "duramen_nats_gaps_total", "counter", "Gaps: intervals in which the NATS door was not subscribed.", ("stream",)
+    ),
+    Metric("duramen_nats_gap_seconds_total", "counter", "Total duration of gaps.", ("stream",)),
     Metric(
         "duramen_nats_last_gap_start_seconds",
         "gauge",
-        "When the last of those times of its cause began, in seconds since 1970.",
+        "Start of the last gap with this cause, in seconds since 1970.",
         ("stream", "cause"),
     ),
     Metric(
         "duramen_nats_last_gap_end_seconds",
         "gauge",
-        "When the last of those times of its cause ended, in seconds since 1970.",
+        "End of the last gap with this cause, in seconds since 1970.",
         ("stream", "cause"),
     ),
-    Metric("duramen_nats_server_restarts_total", "counter", "Times that the embedded nats-server was started again."),
+    Metric("duramen_nats_server_restarts_total", "counter", "Restarts of the embedded nats-server."),
     Metric("duramen_http_requests_total", "counter", "Requests of the HTTP door by status.", ("status",)),
     Metric(
         "duramen_event_loop_delay_seconds",
         "histogram",
-        "How late the event loop runs a timer that falls due five times a second, to the millisecond.",
+        "Delay of a timer that the event loop runs five times a second, in steps of a millisecond.",
     ),
     Metric(
         "duramen_event_loop_delay_longest_seconds",
         "gauge",
-        "The latest that the event loop has run that timer since the node was ready.",
+        "The longest such delay since the node was ready.",
     ),
     Metric(
         "duramen_process_resident_bytes",
         "gauge",
-        "Resident memory of the node's process; not there where the system does not say.",
+        "Resident memory of the node's process, if the system reports it.",
     ),
     Metric("duramen_memory_limit_bytes", "gauge", "The setting memory.limit.bytes."),
-    Metric("duramen_process_cpu_seconds_total", "counter", "Processor time that the node's process has taken."),
+    Metric("duramen_process_cpu_seconds_total", "counter", "Processor time of the node's process."),
     Metric("duramen_gc_pause_seconds", "histogram", "Time of one garbage collection."),
     Metric("duramen_gc_pause_longest_seconds", "gauge", "The longest garbage collection since the node was ready."),
     Metric(
         "duramen_series_left_out",
         "gauge",
-        "Series of a metric that are not shown, because it has more of them than metrics.partitions.max.",
+        "Series of a metric that are omitted, because there are more than metrics.partitions.max.",
         ("metric",),
     ),
 )
