@@ -1,6 +1,6 @@
-"""The HTTP side of a node: its door, open from the first moment on, or only once somebody knocks.
+"""The HTTP side of a node: it listens from the first moment on, and opens its door for the first connection.
 
-What the door is made of takes longer to import than all the rest of a node. A test that never asks it does not wait.
+The packages of the door take a quarter of a node's start to import, so they are imported beside the node's work.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpSide"]
 
 _BACKLOG: Final = 128
+_OPEN_AFTER_S: Final = 1.0  # from readiness on, unless a connection comes first: then no request waits for the import
 _ROOM_BYTES: Final = 16 * MIB
 _DOOR: Final = "duramen.doors.http.door"
 
@@ -36,7 +37,7 @@ class HttpSide:
         self, metrics: Metrics, addresses: Mapping[str, str], settings: Settings, progress: Callable[[], str],
         *, on_demand: bool,
     ) -> None:  # fmt: skip
-        """`progress` says how far the start has got; `on_demand`: the door is made for the first connection."""
+        """`progress` says how far the start has got; `on_demand`: without a connection the door is never opened."""
         self.room = Room(_ROOM_BYTES)
         """The memory for what clients send and wait for, and for what other nodes ask for theirs."""
         self._metrics = metrics
@@ -46,34 +47,30 @@ class HttpSide:
         self._on_demand = on_demand
         self._listeners: Sequence[socket.socket] = ()
         self._opening: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._door: HttpDoor | None = None
         self._ready: tuple[Broker, Service, str, Callable[[], str], Forwarding, Callable[[], Usage]] | None = None
 
-    async def start(self, listeners: Sequence[socket.socket]) -> str:
-        """Take connections from bound sockets; returns the address of the first. Raises SettingInvalid."""
+    def start(self, listeners: Sequence[socket.socket]) -> str:
+        """Take connections from bound sockets; returns the address of the first."""
         self._listeners = listeners
-        if not self._on_demand:
-            await self._open()
-        else:
-            for listener in listeners:
-                listener.listen(_BACKLOG)
-                asyncio.get_running_loop().add_reader(listener, self._knocked)
+        for listener in listeners:
+            listener.listen(_BACKLOG)
+            asyncio.get_running_loop().add_reader(listener, self._begin_opening)
         return str(Address(*listeners[0].getsockname()[:2]))
 
-    def _knocked(self) -> None:
-        self._forget_readers()
-        self._opening = asyncio.get_running_loop().create_task(self._open_behind())
+    def _begin_opening(self) -> None:
+        if self._opening is None:
+            self._forget_readers()
+            self._opening = asyncio.get_running_loop().create_task(self._open())
 
     def _forget_readers(self) -> None:
         for listener in self._listeners:
             asyncio.get_running_loop().remove_reader(listener)
 
-    async def _open_behind(self) -> None:
-        # In a thread: whoever uses the other doors does not wait for it.
-        await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, _DOOR)
-        await self._open()
-
     async def _open(self) -> None:
+        # In a thread: clients of the other doors do not wait for it.
+        await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, _DOOR)
         from duramen.doors.http.door import HttpDoor
 
         self._door = HttpDoor(self._metrics, self._addresses, self._settings, self._progress, self.room)
@@ -89,14 +86,18 @@ class HttpSide:
         self._ready = broker, service, cluster_id, problem, forwarding, usage
         if self._door is not None:
             self._door.ready(*self._ready)
+        elif not self._on_demand:
+            self._timer = asyncio.get_running_loop().call_later(_OPEN_AFTER_S, self._begin_opening)
 
     async def stop(self) -> None:
         """Answer what was asked and close."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._opening is not None:
             await self._opening
         if self._door is not None:
             await self._door.stop()
-        elif self._on_demand:
+        else:
             self._forget_readers()
             for listener in self._listeners:
                 listener.close()

@@ -146,7 +146,7 @@ class NodeAssembly:
             self._metrics, self.addresses, self.settings, self.how_far, on_demand=self._faults is not None
         )
         listen_all(*_HTTP, http_sockets)
-        self.addresses["http"] = await self._http.start(http_sockets)
+        self.addresses["http"] = self._http.start(http_sockets)
         store = await self._open_store(files, self._directory)
         doors = {"kafka": self._advertised(kafka_sockets[0]), "http": _address(http_sockets[0])}
         if self._listening.nats_reached is not None:
