@@ -7,7 +7,6 @@ time; it may join again after a window in which it was not. Whoever has to leave
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from statistics import median
 from typing import Final
 
 __all__ = ["WINDOWS", "Slowness", "p99_ms"]
@@ -28,6 +27,13 @@ def p99_ms(latencies: Mapping[int, int]) -> int:
         if left <= 0:
             return latency_ms
     raise ValueError("no latency was seen")
+
+
+def _median(values: list[int]) -> float:
+    """The median of at least one value; the module statistics would take 1 % of a node's start."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return (ordered[middle] + ordered[~middle]) / 2
 
 
 class Slowness:
@@ -87,7 +93,7 @@ class Slowness:
         for node_id, own_ms in seen.items():
             peers = [latency_ms for other, latency_ms in seen.items() if other != node_id]
             if peers:
-                if own_ms - median(peers) > self._eject_latency_ms:
+                if own_ms - _median(peers) > self._eject_latency_ms:
                     self._slow_windows[node_id] = self._slow_windows.get(node_id, 0) + 1
                 elif node_id in reached:  # else it may be slow yet: what it took is not known
                     self._slow_windows[node_id] = 0
