@@ -69,7 +69,7 @@ class FollowedLog:
             if error is not None:
                 done(error)
             else:
-                self._store.delete_before(self._log, start_offset, self._still(emptied))
+                self._store.delete_before(self._log, start_offset, self._still(emptied), patient=True)
 
         def emptied(error: DuramenError | None) -> None:
             if error is None:

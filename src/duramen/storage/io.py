@@ -44,5 +44,5 @@ def is_full(error: OSError) -> bool:
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the machine is short of something that others may give back: files that may be open, memory."""
-    return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+    """Whether it may go another time: others may give back files that may be open, or memory; a job ends before."""
+    return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)

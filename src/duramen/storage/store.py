@@ -352,9 +352,12 @@ class Store:
             del self._compacted[log]
         return sorted(self._compacted, key=lambda log: log.id)
 
-    def delete_before(self, log: Log, offset: int, done: Done) -> None:
-        """Let go of everything before `offset`, at most the high watermark; `done` once that is durable."""
-        self._removal.delete_before(log, offset, done)
+    def delete_before(self, log: Log, offset: int, done: Done, *, patient: bool = False) -> None:
+        """Let go of everything before `offset`, at most the high watermark; `done` once that is durable.
+
+        One that is `patient` waits for room on a full disk, where others are refused.
+        """
+        self._removal.delete_before(log, offset, done, patient=patient)
 
     def move_start(self, log: Log, offset: int) -> None:
         """Let go of everything before `offset`, which has all been copied; files go once that is durable."""
@@ -363,8 +366,8 @@ class Store:
     def truncate(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
         """Cut a log to `end_offset`, as the leader of `epoch` wants it; `done` once that is durable and done.
 
-        Appends that come later wait for it, and there is nobody in the middle of reading what is cut. `done` gets
-        StreamNotFound or NodeStopping, and nothing is cut, where its turn never comes.
+        Appends that come later wait for it, and there is nobody in the middle of reading what is cut. On a full disk it
+        waits for room. `done` gets StreamNotFound or NodeStopping, and nothing is cut, where its turn never comes.
         """
 
         def begin(error: DuramenError | None) -> None:
@@ -421,10 +424,12 @@ class Store:
         self.compactor.stop(partial(self._end, done))
 
     def _end(self, done: Callable[[OSError | None], None]) -> None:
+        self._upkeep.end()
         self._appends.drain()
         self._appends.flush()
-        if self._wal.failed is not None:
-            self._worker.soon(partial(done, OSError(str(self._wal.failed))))
+        failure = self._wal.failed or self._upkeep.unfinished
+        if failure is not None:
+            self._worker.soon(partial(done, OSError(str(failure))))
             return
         self._removal.end()
         give_back(self._logs.values())

@@ -72,9 +72,11 @@ class WatchedStore(Store):
 
     cuts: Callable[[Log, int], None]
 
-    def delete_before(self, log: Log, offset: int, done: Callable[[DuramenError | None], None]) -> None:
+    def delete_before(
+        self, log: Log, offset: int, done: Callable[[DuramenError | None], None], *, patient: bool = False
+    ) -> None:
         self.cuts(log, offset)
-        super().delete_before(log, offset, done)
+        super().delete_before(log, offset, done, patient=patient)
 
 
 class WatchedView(ControllerView):

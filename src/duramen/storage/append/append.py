@@ -72,9 +72,9 @@ class Appends:
         self._upkeep = upkeep
         self._copier = upkeep.copier
         self._bulk = Bulk(wal, self.flush_soon)
-        self._switching = Switching(upkeep, self.notes, self.release)
-        self._limits = limits
         self._waiting = AppendQueue()
+        self._switching = Switching(upkeep, self.notes, self.release, self._waiting.holds_patient)
+        self._limits = limits
         self._refusals = Refusals(clock)
         self._writer = BatchWriter(
             files, worker, clock, deadlines, wal, upkeep, due, self._bulk, self._refusals, node_id=node_id

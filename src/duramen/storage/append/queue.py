@@ -70,6 +70,10 @@ class AppendQueue:
         """Whether what is for the log waits until it is released."""
         return log in self._held
 
+    def holds_patient(self, log: Log) -> bool:
+        """Whether a patient append waits until the log is released."""
+        return any(isinstance(one, QueuedAppend) and one.patient for one in self._held.get(log, ()))
+
     def held_back(self, work: Work) -> bool:
         """Whether a log has to be released before this can go on; then it waits for that."""
         if not self._held:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from duramen.base.ports import File, FileSystem
-from duramen.storage.io import write_all
+from duramen.storage.io import is_passing, write_all
 from duramen.storage.log.log import LOGS_DIRECTORY, Log
 from duramen.storage.segment.index import BLOCK_SHIFT, ENTRY_BYTES, INDEX_HEADER_BYTES, closed_entries
 from duramen.storage.segment.segment import Segment
@@ -52,28 +52,56 @@ def write_index(files: FileSystem, sync: SegmentSync) -> None:
 def sync_segments(files: FileSystem, syncs: Iterable[SegmentSync]) -> list[tuple[SegmentSync, OSError]]:
     """Sync each segment and its index, and the directories of new ones; returns those whose sync failed.
 
-    Where one failed the directories are left. Blocking. Raises OSError where a directory could not be synced.
+    Where one failed the directories are left. Blocking. Raises OSError where a directory could not be synced, or a file
+    could not be opened for want of something that passes.
     """
     failures: list[tuple[SegmentSync, OSError]] = []
+    unopened: OSError | None = None
     made: dict[str, None] = {}
     for sync in syncs:
         if sync.log.deleted and not files.exists(sync.segment.path + ".log"):
             continue
         try:
-            if _index_differs(files, sync) and not sync.log.deleted:
-                (sync.index_file or files.open(sync.segment.path + ".index")).sync()
-            (sync.file or files.open(sync.segment.path + ".log")).sync()
+            failure = _sync(files, sync)
         except OSError as error:
-            failures.append((sync, error))
+            unopened = error
+        else:
+            failures += [] if failure is None else [(sync, failure)]
         if sync.segment.synced == 0:
             made[sync.log.directory] = None
     if failures:
         return failures
+    if unopened is not None:
+        raise unopened
     for directory in made:
         files.sync_directory(directory)
     if made:
         files.sync_directory(LOGS_DIRECTORY)
     return failures
+
+
+def _sync(files: FileSystem, sync: SegmentSync) -> OSError | None:
+    """Why a segment or its index may not be on disk. Raises OSError where nothing was tried."""
+    try:
+        opened = _files_to_sync(files, sync)
+    except OSError as error:
+        if is_passing(error):
+            raise
+        return error
+    try:
+        for file in opened:
+            file.sync()
+    except OSError as error:
+        return error
+    return None
+
+
+def _files_to_sync(files: FileSystem, sync: SegmentSync) -> list[File]:
+    found: list[File] = []
+    if _index_differs(files, sync) and not sync.log.deleted:
+        found.append(sync.index_file or files.open(sync.segment.path + ".index"))
+    found.append(sync.file or files.open(sync.segment.path + ".log"))
+    return found
 
 
 def _index_differs(files: FileSystem, sync: SegmentSync) -> bool:

@@ -5,6 +5,7 @@ fails for want of space is tried again until there is some; until then `trouble`
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadline, Deadlines
@@ -22,6 +23,8 @@ from duramen.storage.wal.wal import Wal
 
 __all__ = ["StoreLimits", "Upkeep", "segment_failed", "trouble"]
 
+_Told = Callable[[DuramenError], None]
+
 _CHECKPOINT_INTERVAL_MS: Final = 60_000
 _RETRY_MS: Final = 1000
 
@@ -37,8 +40,10 @@ class StoreLimits(NamedTuple):
     compaction: CompactionLimits = CompactionLimits()
 
 
-def trouble(what: str, error: OSError) -> DuramenError:
+def trouble(what: str, error: BaseException) -> DuramenError:
     """What a user is told of an error of the disk."""
+    if not isinstance(error, OSError):
+        return StorageFailed(f"{what}: {error}")
     if is_full(error):
         return StorageFull(f"the disk is full: {what}")
     if is_passing(error):
@@ -67,6 +72,7 @@ class Upkeep:
     ) -> None:
         """`on_room` is called when appends that wait may go on; `wanted` says whether there are any."""
         self.trouble: DuramenError | None = None  # why what waits is refused instead of waiting on
+        self.unfinished: DuramenError | None = None  # why a cut that the WAL tells of is left to the next start
         self.copier = Copier(files, worker, handles, metrics, on_copied=self._copied, on_error=self._copy_failed)
         rewriter = Rewriter(files, handles, wal, self.copier, metrics)
         self.checkpointer = Checkpointer(
@@ -83,6 +89,8 @@ class Upkeep:
         self._copy_due = False
         self._copy_again = False
         self._retry_due = False
+        self._again: list[tuple[Callable[[], None], Callable[[], None]]] = []  # a step that failed, and how to give up
+        self._ended = False
         self._checkpoint_deadline: Deadline | None = None
         self._bulk_bytes = 0  # since the last checkpoint
         self._checkpointed_generation = wal.generation
@@ -191,10 +199,35 @@ class Upkeep:
             self._retry_due = True
             self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._retry)
 
+    def retry_step(self, what: str, error: BaseException, step: Callable[[], None], give_up: _Told) -> None:
+        """A step failed: take it again after a while where the error may pass, else `give_up` with what a user is told.
+
+        Appends are refused meanwhile. A store that stops, or whose segments cannot be synced for another reason, gives
+        up at once.
+        """
+        told = self.trouble if isinstance(self.trouble, StorageFailed) else trouble(what, error)
+        if self._ended or not isinstance(told, StorageFull):
+            give_up(told)
+            return
+        self.trouble = told
+        self._again.append((step, partial(give_up, told)))
+        self.retry_later()
+        self._on_room()
+
+    def end(self) -> None:
+        """Take no failed step again: the store stops."""
+        self._ended = True
+        waiting, self._again = self._again, []
+        for _, give_up in waiting:
+            give_up()
+
     def _retry(self) -> None:
         self._retry_due = False
         self.checkpointer.retry()
         self._wal.retry()
+        waiting, self._again = self._again, []
+        for step, _ in waiting:
+            step()
         self.checkpoint()
 
 

@@ -123,7 +123,9 @@ def _rest_in_memory(segment: Segment, end_offset: int, writers: TransactionalWri
 
 def _check_synced(log: Log) -> None:
     if any(segment.suspect for segment in log.segments):
-        raise OSError(errno.EIO, f"{log.directory} could not be synced and has not been written again yet")
+        # With durability=os nothing else has the records, and it is never written again.
+        code = errno.EIO if log.durability == "os" else errno.EAGAIN
+        raise OSError(code, f"{log.directory} could not be synced and has not been written again yet")
 
 
 class _Rest:

@@ -1,6 +1,7 @@
 """A log's change from one durability to another, at a roll; one that was cut is made ready for what comes after it.
 
-Appends to the log are held meanwhile.
+Appends to the log are held meanwhile. On a full disk they are refused, unless one of them is patient: then the change
+is tried again until there is room.
 """
 
 from collections.abc import Callable
@@ -19,11 +20,21 @@ __all__ = ["Switching"]
 class Switching:
     """Changes durabilities of logs."""
 
-    def __init__(self, upkeep: Upkeep, notes: Notes, release: Callable[[Log, DuramenError | None], None]) -> None:
-        """`release` is called when appends to a log may go on, or with why they cannot."""
+    def __init__(
+        self,
+        upkeep: Upkeep,
+        notes: Notes,
+        release: Callable[[Log, DuramenError | None], None],
+        patient: Callable[[Log], bool],
+    ) -> None:
+        """`release` is called when appends to a log may go on, or with why they cannot.
+
+        `patient` says whether one of those that wait is patient.
+        """
         self._upkeep = upkeep
         self._notes = notes
         self._release = release
+        self._patient = patient
 
     def switch(self, log: Log) -> None:
         """Make the log's durability what it is to be at a roll, after everything before it is synced; if it is to."""
@@ -43,7 +54,10 @@ class Switching:
             return
         if failure is not None:
             what = "the durability cannot change now" if log.changes else "a log that was cut cannot go on now"
-            self._release(log, trouble(what, failure))
+            if self._patient(log):
+                self._upkeep.retry_step(what, failure, partial(self.switch, log), partial(self._release, log))
+            else:
+                self._release(log, trouble(what, failure))
             return
         was_cut, log.cut_again = log.cut_again, False
         if was_cut and not log.changes:

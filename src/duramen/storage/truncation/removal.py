@@ -24,6 +24,8 @@ __all__ = ["Removal"]
 
 Done = Callable[[DuramenError | None], None]
 
+_NOT_DELETED: Final = "records cannot be deleted"
+
 _RETIRED: Final = 16
 """So many of the newest segments let go at once stay open while they are read: a slice may not have opened them yet."""
 
@@ -100,17 +102,23 @@ class Removal:
                 log.late = Late(log.late.records + gone.records, max(log.late.newest_ms, gone.newest_ms))
                 self.on_late(log, gone)
 
-    def delete_before(self, log: Log, offset: int, done: Done) -> None:
-        """Let go of everything before `offset`, which is not beyond the high watermark; `done` once that is durable."""
+    def delete_before(self, log: Log, offset: int, done: Done, *, patient: bool = False) -> None:
+        """Let go of everything before `offset`, which is not beyond the high watermark; `done` once that is durable.
+
+        One that is `patient` waits for room on a full disk.
+        """
+        again = partial(self.delete_before, log, offset, done, patient=patient)
         waits = any(
             segment.copied < segment.size and not segment.volatile and end <= offset for segment, end in log.with_ends()
         )
 
         def copied(failure: OSError | None) -> None:
-            if failure is not None:
-                done(trouble("records cannot be deleted", failure))
+            if failure is None:
+                again()
+            elif patient:
+                self._upkeep.retry_step(_NOT_DELETED, failure, again, done)
             else:
-                self.delete_before(log, offset, done)
+                done(trouble(_NOT_DELETED, failure))
 
         if log.deleted:
             self._worker.soon(partial(done, StreamNotFound("the stream was deleted meanwhile")))

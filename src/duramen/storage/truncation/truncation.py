@@ -1,12 +1,15 @@
-"""One cut of a log's end: the frame that says so, then what goes, from memory alone or from files too."""
+"""One cut of a log's end: the frame that says so, then what goes, from memory alone or from files too.
+
+What fails on a full disk is tried again until there is room: the log is held as long, and nothing comes in between.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.errors import DuramenError
 from duramen.base.ports import FileSystem
 from duramen.storage.log.log import Log
-from duramen.storage.maintenance.scheduler import Upkeep, trouble
+from duramen.storage.maintenance.scheduler import Upkeep
 from duramen.storage.segment.segment import Segment
 from duramen.storage.truncation.cuts import TruncatedLog, apply_cut, cut_files, cut_memory, end_in_memory, end_of_cut
 from duramen.storage.truncation.tail import cut_ending, end_of_ending, ending_of
@@ -55,12 +58,19 @@ class Truncation:
         if end is not None:
             self._note(epoch, end)
             return
+        again = partial(self.begin, end_offset, epoch)
 
         def look(failure: OSError | None) -> None:
             if failure is not None:
-                self._finish(trouble(_WHAT, failure))
+                self._retry(failure, again)
             else:
-                self._upkeep.copier.alone(partial(self._find, end_offset), partial(self._note, epoch))
+                self._upkeep.copier.alone(partial(self._find, end_offset), found)
+
+        def found(end: int | BaseException) -> None:
+            if isinstance(end, BaseException):
+                self._retry(end, again)
+            else:
+                self._note(epoch, end)
 
         self._upkeep.copy_all(look)
 
@@ -70,11 +80,8 @@ class Truncation:
             return partial(end_of_cut, self._files, self._log, end_offset)
         return partial(end_of_ending, self._files, self._log, ending)
 
-    def _note(self, epoch: int, end_offset: int | BaseException) -> None:
+    def _note(self, epoch: int, end_offset: int) -> None:
         """It ends there, where a batch ends or the log began."""
-        if isinstance(end_offset, BaseException):
-            self._finish(StorageFailed(f"{_WHAT}: {end_offset}"))
-            return
         self._end_offset = end_offset
         self._notes.write(
             FrameType.TRUNCATE, self._log, encode_truncate(end_offset, epoch), self._noted, staged=self._hold
@@ -87,9 +94,9 @@ class Truncation:
         if error is not None:
             self._finish(error)
         else:
-            self._carry_out(None)
+            self._carry_out()
 
-    def _carry_out(self, _: OSError | None) -> None:
+    def _carry_out(self, _: OSError | None = None) -> None:
         """The frame is durable; a copy may have taken to the file meanwhile what goes."""
         log, copier = self._log, self._upkeep.copier
         if copier.running:
@@ -104,7 +111,7 @@ class Truncation:
 
     def _cut_files(self, failure: OSError | None) -> None:
         if failure is not None:
-            self._finish(trouble(_WHAT, failure))
+            self._retry(failure, self._carry_out)
         else:
             self._upkeep.copier.alone(self._cut, self._take_over)
 
@@ -117,9 +124,7 @@ class Truncation:
     def _take_over(self, result: TruncatedLog | BaseException) -> None:
         log = self._log
         if isinstance(result, BaseException):
-            if log.durability == "os":  # a recovery makes the cut, and nothing else has what came after it
-                log.failed = f"cutting {log.directory} failed ({result}); no writes until restart"
-            self._finish(StorageFailed(f"{_WHAT}: {result}"))
+            self._retry(result, self._carry_out)
             return
         if log.deleted:
             self._finish(None)  # nothing of it is left
@@ -132,6 +137,23 @@ class Truncation:
             if segment.size and not segment.volatile and (segment.synced < segment.size or segment is log.active):
                 self._upkeep.copier.unsynced[segment] = log
         self._finish(None)
+
+    def _retry(self, failure: BaseException, step: Callable[[], None]) -> None:
+        def again() -> None:
+            if self._log.deleted:
+                self._finish(None)  # nothing of it is left
+            else:
+                step()
+
+        self._upkeep.retry_step(_WHAT, failure, again, self._give_up)
+
+    def _give_up(self, error: DuramenError) -> None:
+        if self._let_go is not None:
+            # A recovery makes the cut, unless a checkpoint comes before it.
+            self._upkeep.unfinished = error
+            if self._log.durability == "os":  # nothing else has what would come after it
+                self._log.failed = f"cutting {self._log.directory} failed ({error}); no writes until restart"
+        self._finish(error)
 
     def _finish(self, error: DuramenError | None) -> None:
         if self._let_go is not None:
