@@ -118,7 +118,7 @@ class CoordinatedWorld:
         if one.held is None:
             one.held = CallbackResult()
             wanted = [(OffsetKey(WRITER, "a", 0), CommittedOffset(one.offset, 1, "", 0))]
-            broker._offsets.hold(WRITER, PRODUCER, 0, wanted, one.held)
+            broker.offsets.hold(WRITER, PRODUCER, 0, wanted, one.held)
         elif one.marked is not None and one.marked.there and one.marked.error is None:
             if able and broker.groups.unstable(OffsetKey(WRITER, "a", 0)):
                 return  # the marker is committed, and its coordinator is about to read it

@@ -154,7 +154,7 @@ def test_the_last_new_member_that_goes_leaves_a_classic_group(hand: ManualBroker
     hand.crash(seed)
     assert listed(hand) == [("g", "Stable", GroupKind.CLASSIC)]
     assert beat(hand, again) is None
-    assert list(hand.broker._offsets.records_of("g")) == []
+    assert list(hand.broker.offsets.records_of("g")) == []
 
 
 def test_the_session_of_the_last_new_member_ends(hand: ManualBroker) -> None:

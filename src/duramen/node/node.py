@@ -42,7 +42,8 @@ from duramen.node.overlaps import check_overlaps, resolved
 from duramen.node.readiness import Lasting, Readiness
 from duramen.node.timer import Ticking
 from duramen.service.admission import Service
-from duramen.service.broker import Broker, Ports
+from duramen.service.assembly import Ports
+from duramen.service.broker import Broker
 from duramen.service.forwarding.forwarding import Forwarding, Nowhere
 from duramen.storage.directory import DataDirectory, open_directory
 from duramen.storage.recovery.progress import RecoveryProgress

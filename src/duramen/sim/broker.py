@@ -19,7 +19,8 @@ from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, reco
 from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.coordinators.runtime.shard import ShardKind
 from duramen.metadata.decisions import Definition
-from duramen.service.broker import Broker, Ports
+from duramen.service.assembly import Ports
+from duramen.service.broker import Broker
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.views import MemoryStateStore

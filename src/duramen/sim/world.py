@@ -15,7 +15,8 @@ from duramen.base.errors import DuramenError, LogDamaged
 from duramen.base.ids import METADATA_LOG_ID
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
-from duramen.service.broker import Broker, Ports
+from duramen.service.assembly import Ports
+from duramen.service.broker import Broker
 from duramen.sim.checkers.checker import Checker, facts
 from duramen.sim.checkers.history import End, LogHistory
 from duramen.sim.clients.access import AtTheBroker, NodeAccess

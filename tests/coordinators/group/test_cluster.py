@@ -279,7 +279,7 @@ def hold(several: Several, node: int, offset: int) -> None:
     """An offset that counts once producer 9 commits."""
     answer: CallbackResult[None] = CallbackResult()
     wanted = [(OffsetKey(GROUP, "a", 0), CommittedOffset(offset, 1, "", 0))]
-    several.broker(node)._offsets.hold(GROUP, 9, 0, wanted, answer)
+    several.broker(node).offsets.hold(GROUP, 9, 0, wanted, answer)
     several.advance(1000)
     assert answer.value is None
 

@@ -138,7 +138,7 @@ def test_a_record_that_cannot_be_read_is_left_out_and_said(groups: ManualBroker)
     join(groups, "g")
     stored: CallbackResult[None] = CallbackResult()
     broken = encode_key(Key(RecordKind.TARGET, "g", "m"))
-    groups.broker._offsets.store_records("g", [(broken, b"\0\0\xff\xff")], stored)
+    groups.broker.offsets.store_records("g", [(broken, b"\0\0\xff\xff")], stored)
     groups.settle()
     groups.crash()
     assert listed(groups) == {"g": ("Stable", GroupKind.CONSUMER)}
@@ -230,7 +230,7 @@ def test_a_deleted_group_leaves_nothing(groups: ManualBroker) -> None:
     assert listed(groups) == {}
     groups.crash()
     assert listed(groups) == {}
-    assert list(groups.broker._offsets.records_of("g")) == []
+    assert list(groups.broker.offsets.records_of("g")) == []
     assert join(groups, "g").epoch == 2
 
 

@@ -17,7 +17,8 @@ from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.recall import recall
 from duramen.metadata.decisions import Definition
 from duramen.service.admission import Service
-from duramen.service.broker import Broker, Ports
+from duramen.service.assembly import Ports
+from duramen.service.broker import Broker
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.views import MemoryStateStore

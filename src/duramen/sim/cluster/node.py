@@ -36,7 +36,8 @@ from duramen.raft.effects import Became, Commit
 from duramen.raft.effects import Effect as QuorumEffect
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.replication.effects import Effect
-from duramen.service.broker import Broker, Ports
+from duramen.service.assembly import Ports
+from duramen.service.broker import Broker
 from duramen.service.methods import NOT_READY, wires_by
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.cluster.join import Coming, address_of

@@ -52,7 +52,8 @@ from duramen.replication.messages import (
     ReplicaRefusal,
 )
 from duramen.rpc.wire import VERSION
-from duramen.service.broker import Broker, Ports
+from duramen.service.assembly import Ports
+from duramen.service.broker import Broker
 from duramen.sim.broker import CallbackResult
 from duramen.sim.machine.clock import ManualClock, ManualWorker, SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem

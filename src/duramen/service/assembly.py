@@ -1,0 +1,233 @@
+"""What the broker of one node is made of: the data plane, and the coordinators on top of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.memory import memory_share_bytes
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock, Randomness, StateStore, Worker
+from duramen.base.settings import Settings
+from duramen.broker.fetch import FetchCoordinator
+from duramen.broker.gaps import NatsGapLog
+from duramen.broker.late_records import LateDeletions
+from duramen.broker.list_offsets import BoundsOf
+from duramen.broker.node_configs import NodeConfigs
+from duramen.broker.partition import Partition
+from duramen.broker.quotas import Quotas
+from duramen.broker.streams import BrokerStreams
+from duramen.broker.views.running import ViewLimits
+from duramen.broker.views.views import KeyedViews
+from duramen.controller.admin.cluster import AdministeredMembership
+from duramen.controller.admin.completeness import Completeness
+from duramen.controller.admin.unclean import UncleanElections
+from duramen.controller.standalone.node import StandaloneNode
+from duramen.coordinators.group.configs import GroupConfigs
+from duramen.coordinators.group.coordinator import Coordinator
+from duramen.coordinators.group.lag import Lags
+from duramen.coordinators.group.listing import Listing
+from duramen.coordinators.group.offset_resets import Resets
+from duramen.coordinators.group.offsets import GroupOffsets
+from duramen.coordinators.group.remote_lag import Elsewhere
+from duramen.coordinators.lease.leases import LEASES, SnapshotLeases
+from duramen.coordinators.queue.shard import queue_kind
+from duramen.coordinators.runtime.rows import RowStates
+from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
+from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
+from duramen.coordinators.share.groups import ShareGroups
+from duramen.coordinators.share.nodes import ShareKit, ShareNodes
+from duramen.coordinators.share.shard import share_state_kind
+from duramen.coordinators.share.state import StateStream
+from duramen.coordinators.transaction.completion import TransactionDependencies
+from duramen.coordinators.transaction.coordinator import Transactions
+from duramen.coordinators.transaction.log import TransactionLog
+from duramen.coordinators.transaction.producer_ids import ProducerIds
+from duramen.metadata.decisions import Definition
+from duramen.metadata.events import Event
+from duramen.metadata.state import ControllerState
+from duramen.rpc.caller import Caller
+from duramen.rpc.server import RpcServer
+from duramen.service.internal_streams import InternalStreams
+from duramen.service.methods import wires_by
+from duramen.service.metrics import Measures
+from duramen.storage.log.refused_batches import Refusals
+from duramen.storage.store import Store
+
+__all__ = ["BrokerParts", "Ports"]
+
+Done = Callable[[DuramenError | None], None]
+
+_VIEW_LIMITS: Final = ViewLimits()
+
+
+class Ports(NamedTuple):
+    """What the broker needs of the outside."""
+
+    worker: Worker
+    clock: Clock
+    randomness: Randomness
+    open_rows: Callable[[], StateStore]
+    """Blocking: opens the rows of coordinators, once there are any. Raises StorageFailed."""
+
+
+class BrokerParts(ABC):
+    """The parts of a broker, made in the order in which they need each other."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        deadlines: Deadlines,
+        store: Store,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        directory_id: str,
+        report: Callable[[str], None],
+        membership: AdministeredMembership | None = None,
+        kinds: Sequence[ShardKind[Any]] = (),
+        view_limits: ViewLimits = _VIEW_LIMITS,
+    ) -> None:
+        """`report` is told what an operator should hear of. Without a `membership` the node is alone.
+
+        `kinds` are those of coordinators that run beside the broker's own.
+
+        A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
+        what is listened for is what is bound now. Doors that follow leaders or the metadata add themselves to
+        `when_led`, called as `led` is, and to `when_happened`, called with each event behind its effect, or with None
+        where all of the metadata may be another.
+        """
+        self.ports, self.deadlines, self.report = ports, deadlines, report
+        self.settings, self.metrics = settings, metrics
+        self.store, self.clock = store, ports.clock
+        self.node_id = settings.integer("node.id")
+        self.membership = membership or self._standalone(directory_id)
+        self.alone = self.membership.first_role is None
+        self.streams = BrokerStreams(store, settings, ports.clock, metrics, self.membership.first_role)
+        self.refused = Refusals(ports.clock)  # by stream name and partition, of those that were not there
+        self.quotas = Quotas(settings)
+        self.fetches = FetchCoordinator(store, ports.clock, deadlines, metrics, self.membership.preferred_replica)
+        self.group_configs = GroupConfigs(settings, self.membership)
+        self.caller = self._caller()
+        self.offsets = GroupOffsets(store, lambda: self.coordinators, ports.clock, alone=self.alone)
+        self.coordinators = self._runtime(kinds)
+        self.groups = self._group_coordinator()
+        self.leases = SnapshotLeases(self.streams, ports.clock)
+        self.views = self._keyed_views(view_limits)
+        self.transaction_log = TransactionLog()
+        self.internal_streams = self._internal_streams()
+        self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
+        self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
+        self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
+        self.unclean = UncleanElections(
+            self.node_id, lambda: self.membership, self.completeness, ports.clock, deadlines
+        )
+        self.lags = self._lags()
+        self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets, self.bounds)
+        self.producer_ids = ProducerIds(self.membership)
+        self.transactions = self._transaction_coordinator()
+        self.listing = Listing(self.membership, self.groups, self.streams, store, self.caller, self.bounds)
+        metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
+        _report_from(store, self.streams, report)
+        self.measures = Measures(
+            self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics, self.views
+        )
+        self.node_configs = NodeConfigs(settings, self.membership, self.node_id, report)
+        self.share_nodes = self._share_nodes()
+        self.sharing = self.share_nodes.sharing
+        self.share_groups = self._share_groups()
+        self.groups.kinds.add(self.share_groups)
+        self.gaps = NatsGapLog(self.node_id, self.membership, self.streams, ports.clock, deadlines, metrics)
+        self.when_listening: Callable[[Callable[[], None]], None] | None = None
+        self.when_led: list[Callable[[Partition, int | None], object]] = []
+        self.when_happened: list[Callable[[Event | None], object]] = [
+            self.leases.happened, *([] if self.alone else [self.unclean.happened]),
+        ]  # fmt: skip
+
+    @abstractmethod
+    def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
+        """Create a stream; with `idempotent`, one that exists with the same definition is as good."""
+
+    @property
+    def metadata_state(self) -> ControllerState:
+        """What is committed of the metadata."""
+        return self.membership.state
+
+    def _standalone(self, directory_id: str) -> AdministeredMembership:
+        return StandaloneNode(
+            self.store, self.node_id, directory_id, self.clock, self.ports.randomness,
+            producers_ms=self.settings.integer("producer.id.expiration.ms"),
+        )  # fmt: skip
+
+    def _caller(self) -> Caller:
+        wires = wires_by(lambda: self.metadata_state)
+        return Caller(self.node_id, self.membership, wires, RpcServer(wires), self.clock, self.deadlines)
+
+    def _runtime(self, others: Sequence[ShardKind[Any]]) -> Runtime:
+        updates = self.settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
+        shares = share_state_kind(alone=self.alone, updates_per_snapshot=updates)
+        kinds: Sequence[ShardKind[Any]] = (self.offsets.kind, shares, LEASES, queue_kind(), *others)
+        rows = RowStates(
+            self.ports.open_rows, self.ports.worker, self.report, least_checkpoint_records(kinds), self.store.each_log
+        )  # fmt: skip
+        parts = RuntimeParts(
+            self.membership, self.streams, self.store, self.caller, self.clock, self.deadlines, self.report, rows
+        )  # fmt: skip
+        return Runtime(parts, kinds)
+
+    def _group_coordinator(self) -> Coordinator:
+        return Coordinator(
+            self.offsets, self.streams, self.clock, self.deadlines, self.ports.randomness, self.settings,
+            self.group_configs.get, self.metrics, self.report, alone=self.alone,
+        )  # fmt: skip
+
+    def _keyed_views(self, limits: ViewLimits) -> KeyedViews:
+        return KeyedViews(
+            self.streams, self.store, self.clock, self.deadlines, self.ports.randomness, self.report,
+            self.leases.oldest, alone=self.alone,
+            limit_bytes=memory_share_bytes(self.settings.integer("memory.limit.bytes")), limits=limits,
+        )  # fmt: skip
+
+    def _internal_streams(self) -> InternalStreams:
+        return InternalStreams(
+            self.create_stream, self.settings, self.offsets, self.transaction_log, StateStream(self.streams),
+            self.leases, self.coordinators.when_loaded if self.alone else lambda _, done: done(None),
+        )  # fmt: skip
+
+    def _lags(self) -> Lags:
+        self.metrics.most_series = self.settings.integer("metrics.partitions.max")
+        return Lags(
+            self.offsets, self.streams, self.store, self.clock, Elsewhere(self.bounds, self.clock, self.store.soon),
+            most_series=self.metrics.most_series,
+        )  # fmt: skip
+
+    def _transaction_coordinator(self) -> Transactions:
+        dependencies = TransactionDependencies(
+            self.transaction_log, self.streams, self.offsets, self.store, self.membership
+        )  # fmt: skip
+        return Transactions(
+            dependencies, self.groups, self.clock, self.deadlines, self.settings, self.producer_ids.allocate,
+            self.metrics, self.report, self.caller, self.coordinators,
+        )  # fmt: skip
+
+    def _share_nodes(self) -> ShareNodes:
+        return ShareNodes(
+            ShareKit(
+                self.coordinators, self.caller, self.membership, self.streams, self.offsets, self.store, self.clock,
+                self.deadlines, self.settings, self.group_configs.get, self.metrics,
+            )
+        )  # fmt: skip
+
+    def _share_groups(self) -> ShareGroups:
+        return ShareGroups(
+            self.sharing, self.share_nodes.inventory, self.streams, self.clock, self.deadlines, self.settings,
+            self.groups.room, self.groups.kinds,
+        )  # fmt: skip
+
+
+def _report_from(store: Store, streams: BrokerStreams, report: Callable[[str], None]) -> None:
+    store.compactor.report = report
+    store.quarantine.report_to(report)
+    store.when_failed(lambda error: report(str(error)))
+    store.when_late(LateDeletions(streams, report).deleted)
