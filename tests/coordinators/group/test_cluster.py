@@ -14,6 +14,7 @@ from duramen.base.errors import (
     NotLeader,
     UnknownMember,
 )
+from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, header
 from duramen.codec.kafka.errors import ErrorCode
@@ -390,7 +391,13 @@ def test_a_coordinator_that_does_not_read_its_log_is_found(monkeypatch: pytest.M
 
 
 def test_a_coordinator_that_stays_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Runtime, "unled", lambda *_: None)
+    led = Runtime.led
+
+    def stay(self: Runtime, partition: Partition, leader_epoch: int | None) -> None:
+        if leader_epoch is not None:
+            led(self, partition, leader_epoch)
+
+    monkeypatch.setattr(Runtime, "led", stay)
     monkeypatch.setattr(ActiveShard, "_check_leads", lambda *_: None)
     assert _found_within(range(1, 6))
 

@@ -35,19 +35,25 @@ class Pending(NamedTuple):
 
 
 class Scripted:
-    """A store whose records are stored when a test says so."""
+    """A store whose records are stored when a test says so.
+
+    As the runtime does, it takes no change after one in doubt before it has read again what is in the log.
+    """
 
     def __init__(self) -> None:
         self.known = KnownTransactions(1 << 20)
         self.clock = ManualClock()
         self.pending: list[Pending] = []
+        self.in_doubt: list[Query | TransactionalId | None] = []
         found: Any = self
         self.decisions = Decisions(
             self.known, found, self.clock, Lateness(self.clock), lambda action: action(), Metrics(), 1 << 40
         )
 
     def check(self, id_: str) -> None:
-        """It coordinates all."""
+        """It coordinates all, once it knows what is in the log."""
+        if self.in_doubt:
+            raise CoordinatorLoading(f"for {id_} the log has to be read again")
 
     def change(self, id_: str, decide: Callable[..., TransactionalId | None], done: Callable[..., None]) -> None:
         one = decide(self.known.get(id_))
@@ -70,17 +76,28 @@ class Scripted:
     def answer(self, error: DuramenError | None = None) -> Query | TransactionalId | None:
         """The oldest record is stored, or something went wrong; what it is."""
         value, done = self.pending.pop(0)
-        if not isinstance(value, TransactionalId):
-            if error is None:
-                self.known.put_query("q", value)
-            done(error)
-        elif error is not None:
-            done(None, error)
+        if error is None:
+            self._know(value)
         else:
-            stored = complete(value, 0) if value.state in PREPARED else value
-            self.known.put(stored)
-            done(stored, None)
+            self.in_doubt.append(value)
+        if isinstance(value, TransactionalId):
+            done(None if error is not None else self.known.get(value.id), error)
+        else:
+            done(error)
         return value
+
+    def read_again(self, *, kept: bool) -> None:
+        """What was in doubt is known to be in the log, or not to be."""
+        for value in self.in_doubt if kept else ():
+            self._know(value)
+        self.in_doubt = []
+        self.decisions.sweep()
+
+    def _know(self, value: Query | TransactionalId | None) -> None:
+        if isinstance(value, TransactionalId):
+            self.known.put(complete(value, 0) if value.state in PREPARED else value)
+        else:
+            self.known.put_query("q", value)
 
     def begun(self) -> None:
         """Run 1 of the query has begun."""
@@ -123,7 +140,8 @@ def states(scripted: Scripted) -> list[str]:
     return [one.value.state.name if isinstance(one.value, TransactionalId) else "QUERY" for one in scripted.pending]
 
 
-def test_a_decision_that_is_in_doubt_is_taken_back_before_anything_times_out(scripted: Scripted) -> None:
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_decision_that_is_in_doubt_counts_where_the_log_has_it(scripted: Scripted, *, kept: bool) -> None:
     answer = scripted.decide(0, scripted.opened(0, 7))
     assert scripted.answer(IN_DOUBT) == scripted.known.query("q")._replace(  # type: ignore[union-attr]
         batch=0, batch_run=1, winners=frozenset({AttemptWinner(0, 7)}), updated_ms=scripted.clock.wall_ms()
@@ -131,21 +149,26 @@ def test_a_decision_that_is_in_doubt_is_taken_back_before_anything_times_out(scr
     assert answer.error is IN_DOUBT
     scripted.clock.advance(TIMEOUT_MS + 1)
     scripted.decisions.sweep()
-    assert states(scripted) == ["QUERY"]
-    undecided = scripted.answer()
-    assert isinstance(undecided, Query)
-    assert undecided.batch == -1
-    assert states(scripted) == ["PREPARE_ABORT"]
+    assert states(scripted) == [], "nothing is aborted before it is known"
+    scripted.read_again(kept=kept)
+    assert states(scripted) == ["PREPARE_COMMIT" if kept else "PREPARE_ABORT"]
 
 
-def test_an_attempt_whose_abort_is_in_doubt_does_not_win(scripted: Scripted) -> None:
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_attempt_whose_abort_is_in_doubt_wins_where_the_log_does_not_have_it(
+    scripted: Scripted, *, kept: bool
+) -> None:
     won = scripted.opened(0, 7)
-    scripted.clock.advance(TIMEOUT_MS + 1)
-    scripted.decisions.sweep()
+    given_up: CallbackResult[ProducerIdentity] = CallbackResult()
+    scripted.decisions.abort(TaskAttempt("q", 1, 0, 0, 7).id, won.identity, given_up)
     assert states(scripted) == ["PREPARE_ABORT"]
     scripted.answer(IN_DOUBT)
-    assert isinstance(scripted.decide(0, won).error, AttemptLost)
+    assert isinstance(scripted.decide(0, won).error, CoordinatorLoading)
     assert scripted.pending == []
+    scripted.read_again(kept=kept)
+    answer = scripted.decide(0, won)
+    assert states(scripted) == ([] if kept else ["QUERY"])
+    assert isinstance(answer.error, AttemptLost) if kept else not answer.calls
 
 
 def test_the_next_batch_is_decided_when_all_of_the_one_before_is_committed(scripted: Scripted) -> None:
@@ -154,6 +177,7 @@ def test_the_next_batch_is_decided_when_all_of_the_one_before_is_committed(scrip
     assert states(scripted) == ["PREPARE_COMMIT"]
     scripted.answer(IN_DOUBT)
     assert answer.error is IN_DOUBT
+    scripted.in_doubt = []
     won = scripted.opened(1, 8)
     busy = scripted.decide(1, won)
     assert states(scripted) == ["PREPARE_COMMIT"]

@@ -523,13 +523,9 @@ class Runtime:
         replica = self._replicas.get((partition.stream.name, partition.index))
         if replica is None:
             return
-        self.unled(replica)
+        replica.unlead()
         if leader_epoch is not None:
             replica.lead(leader_epoch)
-
-    def unled(self, replica: _Replica) -> None:
-        """Another node may lead a partition from here on."""
-        replica.unlead()
 
     # -- what other nodes ask -----------------------------------------------------------------------
 

@@ -80,8 +80,6 @@ class Decisions:
         self._lateness = lateness
         self._kept_ms = kept_ms
         self._turns = KeyedQueue(soon)
-        self._unsure: set[str] = set()  # queries of which a record may be in the log that nobody has answered for
-        self._aborting: set[str] = set()  # attempts of which the same may be said of their abort
 
     # -- what attempts may do -----------------------------------------------------------------------
 
@@ -132,7 +130,7 @@ class Decisions:
                 over(None)
                 return
             self._known.check_query(begun)
-            self._store(query, begun, lambda error: over(error) if error is not None else self._settle(query, over))
+            self._transactions.put_query(query, begun, self._then_settle(query, over))
 
         def answer(error: DuramenError | None) -> None:
             found = self._known.query(query)
@@ -169,17 +167,16 @@ class Decisions:
                 return
             self._check_won(wish)
             self._known.check_query(decided)
-            self._store(wish.query, decided, stored(over))
+            self._transactions.put_query(wish.query, decided, stored(over))
 
         def stored(over: Done) -> Done:
-            def settle(error: DuramenError | None) -> None:
-                if error is not None:
-                    over(error)
-                    return
-                self._decided.value += 1
-                self._settle(wish.query, over)
+            settle = self._then_settle(wish.query, over)
 
-            return settle
+            def count(error: DuramenError | None) -> None:
+                self._decided.value += error is None
+                settle(error)
+
+            return count
 
         def answer(error: DuramenError | None) -> None:
             self._refused.value += isinstance(error, _REFUSALS)
@@ -210,7 +207,7 @@ class Decisions:
         for won in wish.won:
             id_ = TaskAttempt(wish.query, wish.run, wish.batch, *won.winner).id
             one = self._known.get(id_)
-            if one is None or one.state is not _ONGOING or one.identity != won.identity or id_ in self._aborting:
+            if one is None or one.state is not _ONGOING or one.identity != won.identity:
                 state = "forgotten" if one is None else one.state.label
                 raise AttemptLost(
                     f"batch {wish.batch} of query {wish.query}: attempt {won.winner.attempt} of partition"
@@ -238,49 +235,19 @@ class Decisions:
             else:
                 end(error)
 
-        def go_on(error: DuramenError | None) -> None:
-            if error is not None:
-                over(error)
-                return
+        def begin() -> None:
             try:
+                # What could not be stored may be in the log: it has been read again before the next turn.
                 self._transactions.check(name)
                 act(over)
             except DuramenError as refused:
                 over(refused)
 
-        def begin() -> None:
-            if query in self._unsure:
-                # What could not be stored may be in the log: what is in memory goes behind it, and counts.
-                self._store(query, self._known.query(query), go_on)
-            else:
-                go_on(None)
-
         self._turns.take(name, begin)
 
-    def _store(self, query: str, value: Query | None, done: Done) -> None:
-        def stored(error: DuramenError | None) -> None:
-            if error is None:
-                self._unsure.discard(query)
-            done(error)
-
-        self._unsure.add(query)
-        self._transactions.put_query(query, value, stored)
-
     def _change(self, id_: str, decide: Callable[[TransactionalId | None], TransactionalId | None], done: Done) -> None:
-        """End an attempt in its turn. Until that is stored, an abort of it may be in the log."""
-
-        def seen(current: TransactionalId | None) -> TransactionalId | None:
-            one = decide(current)
-            if one is not None and one.state is TransactionState.PREPARE_ABORT:
-                self._aborting.add(id_)
-            return one
-
-        def changed(_: TransactionalId | None, error: DuramenError | None) -> None:
-            if error is None:
-                self._aborting.discard(id_)
-            done(error)
-
-        self._transactions.change(id_, seen, changed)
+        """End an attempt in its turn."""
+        self._transactions.change(id_, decide, lambda _, error: done(error))
 
     # -- what was decided is done -------------------------------------------------------------------
 
@@ -316,6 +283,15 @@ class Decisions:
         ]
 
         self._all(ends, self._forgetting(query, over))
+
+    def _then_settle(self, query: str, over: Done) -> Done:
+        def stored(error: DuramenError | None) -> None:
+            if error is not None:
+                over(error)
+            else:
+                self._settle(query, over)
+
+        return stored
 
     def _forgetting(self, query: str, over: Done) -> Done:
         def ended(error: DuramenError | None) -> None:
@@ -362,14 +338,13 @@ class Decisions:
         for one, attempt in self._attempts(query):
             decided = deciding.fate_of(self._known.query(query), attempt) is not AttemptFate.OPEN
             if _is_over(one) or (one.state in AT_REST and (decided or one.updated_ms < late_ms)):
-                self._aborting.discard(one.id)
                 self._transactions.forget(one.id, lambda found: found.state in AT_REST)
 
     def _drop(self, found: Query, over: Done) -> None:
         if self._known.query(found.id) != found or self._known.attempts(found.id):
             over(None)
         else:
-            self._store(found.id, None, over)
+            self._transactions.put_query(found.id, None, over)
 
 
 _REFUSALS: Final = (AttemptLost, QueryFenced, BatchDiffers)

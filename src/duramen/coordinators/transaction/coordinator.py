@@ -82,7 +82,6 @@ class Transactions:
         self._expiration_ms = settings.integer("transactional.id.expiration.ms")
         self._known = KnownTransactions(settings.integer("memory.limit.bytes") // _MEMORY_SHARE)
         self._lateness = Lateness(clock)
-        self._deadlines = deadlines
         alone = places.membership.first_role is None
         self._endings = Endings(self._known, places, clock, metrics, report) if alone else None
         self._store = TransactionStore(
@@ -120,7 +119,7 @@ class Transactions:
                 self.decisions.sweep()
             done(error)
 
-        self._store.restore(self._deadlines, self._clock, loaded)
+        self._store.restore(loaded)
 
     def _took_in(self) -> None:
         """What is stored of more ids is in memory: batches that are decided are finished."""

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
-from duramen.base.deadlines import Deadlines
-from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator
-from duramen.base.ports import Clock
+from duramen.base.errors import DuramenError, NotCoordinator
 from duramen.codec.attempts import query_name
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer, ShardKind
@@ -32,8 +30,6 @@ Changed = Callable[[TransactionalId | None, DuramenError | None], None]
 """Called with the id as it is to go on with, or with why nothing is known to have changed."""
 
 Stored = Callable[[DuramenError | None], None]
-
-_LOOK_MS: Final = 500
 
 
 class Ending(Protocol):
@@ -67,8 +63,7 @@ class TransactionStore:
         self._report = report
         self._took_in = took_in
         self._shards: dict[int, TransactionShard] = {}
-        self._loaded: set[int] = set()
-        self._waiting: Callable[[DuramenError | None], None] | None = None
+        self._restoring = False
         runtime.add(ShardKind(TRANSACTIONS_STREAM, self._make, newest_counts=True))
 
     def _make(self, index: int) -> TransactionShard:
@@ -80,7 +75,6 @@ class TransactionStore:
 
     def let_go(self, index: int) -> None:
         """Nothing is known of a partition: this node leads it no more, or anew."""
-        self._loaded.discard(index)
         shard = self._shards.pop(index, None)
         if shard is not None:
             shard.forget()
@@ -89,46 +83,28 @@ class TransactionStore:
         epoch = self._runtime.leader_epoch(TRANSACTIONS_STREAM, index)
         if epoch is None:
             return  # others lead by now
-        self._loaded.add(index)
-        if self._waiting is None:
+        if not self._restoring:
             self.ending.left(index, epoch)
             self._took_in()
-        else:
-            self._look()
 
     # -- at a start ---------------------------------------------------------------------------------
 
-    def restore(self, deadlines: Deadlines, clock: Clock, done: Callable[[DuramenError | None], None]) -> None:
+    def restore(self, done: Callable[[DuramenError | None], None]) -> None:
         """`done` once all that is stored on a node that is alone is known, or why it cannot be."""
-        if not self.alone:
+
+        def loaded(error: DuramenError | None) -> None:
+            # Shards tell of themselves first: what is left in the middle is ended once all of them are known.
+            self._soon(partial(self._restored, done, error))
+
+        if self.alone:
+            self._restoring = True
+            self._runtime.when_loaded(TRANSACTIONS_STREAM, loaded)
+        else:
             done(None)  # nothing is coordinated before it is led
-            return
 
-        def late() -> None:
-            if self._waiting is not None:
-                deadlines.at(clock.monotonic_ms() + _LOOK_MS, late)
-                self._look()
-
-        self._waiting = done
-        deadlines.at(clock.monotonic_ms() + _LOOK_MS, late)
-        self._look()
-
-    def _look(self) -> None:
-        error: DuramenError | None = None
-        for partition in self._log.partitions:
-            if partition.index in self._loaded:
-                continue
-            try:
-                self._runtime.check(TRANSACTIONS_STREAM, partition.index)
-            except CoordinatorLoading:
-                return
-            except DuramenError as failed:
-                error = failed
-                break
-            return  # it is about to be told
-        done, self._waiting = self._waiting, None
-        if done is not None:
-            done(error)
+    def _restored(self, done: Callable[[DuramenError | None], None], error: DuramenError | None) -> None:
+        self._restoring = False
+        done(error)
 
     # -- changing -----------------------------------------------------------------------------------
 
