@@ -27,6 +27,10 @@ MOST_NODES: Final = 6
 TROUBLE_US: Final = 2_500_000
 MENDED_US: Final = 3_000_000
 
+_FULL_SHARE: Final = 0.4
+_FULL_MS: Final = 400
+_FULL_US: Final = (20_000, 300_000, 800_000)
+
 
 class Simulation(World):
     """What goes wrong, how often, is drawn by the seed; `run` lets it."""
@@ -61,6 +65,9 @@ class Simulation(World):
             often = self.random.choice((0.5, 1, 2, None))
             if often is not None:
                 self._again(int(every_ms * often), act)
+        self._fullness = random.Random(f"{seed}/full disks")
+        if self._fullness.random() < _FULL_SHARE:
+            self._again(int(_FULL_MS * self._fullness.choice((0.5, 1))), self._fill, self._fullness)
 
     def run(self) -> Totals:
         """Trouble, then none, then all has to be well. Raises Broken, Stuck."""
@@ -76,15 +83,16 @@ class Simulation(World):
         self.counts["installs"] = sum(node.installs for node in self.nodes)
         return Totals(**self.counts)
 
-    def _again(self, every_ms: int, act: Callable[[], None]) -> None:
-        """Do it about so often, as long as there is trouble."""
+    def _again(self, every_ms: int, act: Callable[[], None], chance: random.Random | None = None) -> None:
+        """Do it about so often, as long as there is trouble; `chance` draws when."""
+        chance = chance or self.random
 
         def again() -> None:
             if self.troubled:
                 act()
-                self.at(self.random.randrange(2_000 * every_ms) + 1, again)
+                self.at(chance.randrange(2_000 * every_ms) + 1, again)
 
-        self.at(self.random.randrange(2_000 * every_ms) + 1, again)
+        self.at(chance.randrange(2_000 * every_ms) + 1, again)
 
     def _any(self) -> Node:
         return self.random.choice(self.nodes)
@@ -138,6 +146,21 @@ class Simulation(World):
 
         node.disk.interfere = interfere
         self.at(self.random.choice((3_000, 50_000)), good_again)
+
+    def _fill(self) -> None:
+        """A disk has no room for a while: nothing ends for that, and all goes on afterwards."""
+        node = self._fullness.choice(self.nodes)
+        disk = node.disk
+        if node.process is None or not disk.free_bytes:
+            return
+        taken_bytes, disk.free_bytes = disk.free_bytes, 0
+        self.say(f"{node.node_id} has a full disk")
+        self.counts["full_disks"] += 1
+
+        def has_room() -> None:
+            disk.free_bytes += taken_bytes
+
+        self.at(self._fullness.choice(_FULL_US), has_room)
 
     def _partition(self) -> None:
         ids = [node.node_id for node in self.nodes]

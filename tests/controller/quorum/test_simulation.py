@@ -27,6 +27,7 @@ def test_no_promise_is_broken() -> None:
     assert min(totals.installs, totals.changes, totals.unknown, totals.refused) > SEEDS // 2
     assert totals.wipes > SEEDS // 6
     assert totals.failures > SEEDS // 10
+    assert totals.full_disks > SEEDS // 2
     assert totals.hopeless <= SEEDS // 30
 
 

@@ -52,6 +52,7 @@ class Totals(NamedTuple):
     answered: int = 0
     refused: int = 0
     unknown: int = 0
+    full_disks: int = 0
 
 
 class World:
@@ -191,6 +192,8 @@ class World:
     def _failed(self, node: Node, error: DuramenError) -> None:
         if isinstance(error, LogDamaged):
             raise Broken(str(error)) from error
+        if "the disk is full" in str(error):
+            raise Broken(f"a full disk ends the replica {node.me} for good: {error}") from error
         self.say(f"{node.node_id} failed: {error}")
         self.counts["failures"] += 1
         life = node.life
