@@ -51,6 +51,12 @@ def test_clusters_keep_every_promise() -> None:
     assert totals.counts["read"] > 1_000 * count
 
 
+@pytest.mark.parametrize("seed", [1868])
+def test_seeds_that_found_something(seed: int) -> None:
+    """1868: the disk of a node is full while its metadata log is cut."""
+    add(ClusterTotals(), seed)
+
+
 @pytest.mark.long
 def test_many_clusters_keep_every_promise() -> None:
     totals = run(SEEDS_LONG)
