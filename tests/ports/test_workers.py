@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, Protocol
 
 import pytest
@@ -110,6 +111,28 @@ def test_jobs_of_an_ordered_lane_run_one_after_another(harness: Harness, lane: L
         harness.worker.submit(lane, job(number), delivered.append)
     harness.settle()
     assert ran == delivered == list(range(50))
+
+
+def test_the_result_of_a_brief_job_comes_later_too(harness: Harness) -> None:
+    seen: list[object] = []
+    for number in range(20):
+        harness.worker.submit("sync", partial(int, number), seen.append, brief=True)
+        assert seen == list(range(number))  # never inside the call
+        harness.settle()
+    assert seen == list(range(20))
+
+
+def test_a_brief_job_runs_in_the_thread_of_its_loop() -> None:
+    loop = asyncio.new_event_loop()
+    host, here = HostWorker(loop, at_once=True), threading.get_ident()
+    ran: list[int] = []
+    future = loop.create_future()
+    host.submit("sync", lambda: ran.append(threading.get_ident()), lambda _: None, brief=True)
+    assert ran == [here]
+    host.submit("sync", threading.get_ident, future.set_result)
+    assert loop.run_until_complete(future) != here
+    host.stop()
+    loop.close()
 
 
 def test_rows_do_not_wait_for_the_disk() -> None:

@@ -51,6 +51,38 @@ def test_a_sync_does_not_cover_what_was_written_after_it_began() -> None:
     assert doubles.values(doubles.log()) == [b"first"]
 
 
+def lone_append(doubles: StoreOnDoubles) -> AppendOutcome:
+    append = doubles.append(doubles.log(), b"lone")
+    doubles.worker.run_soon()
+    return append
+
+
+def test_after_many_short_syncs_a_lone_append_is_synced_at_once() -> None:
+    doubles = StoreOnDoubles()
+    doubles.worker.at_once = True
+    sync_ms = 0
+
+    def sync(call: str, path: str, size: int) -> int:
+        doubles.clock.advance(sync_ms if call == "sync" and "wal" in path else 0)
+        return size
+
+    doubles.files.interfere = sync
+    for _ in range(100):
+        assert not lone_append(doubles).decided
+        doubles.settle()
+    assert lone_append(doubles).acknowledged
+    crowd = [doubles.append(doubles.log(number), b"one of two") for number in range(2)]
+    doubles.worker.run_soon()
+    assert not any(append.decided for append in crowd)
+    doubles.settle()
+    sync_ms = 1
+    assert lone_append(doubles).acknowledged  # it was not known to be slow before
+    sync_ms = 0
+    doubles.clock.advance(10)
+    assert not lone_append(doubles).decided
+    doubles.settle()
+
+
 @pytest.mark.parametrize(("sync_ms", "crowd", "waits"), [(20, 2, True), (20, 1, False), (1, 2, False), (0, 2, False)])
 def test_a_slow_sync_waits_a_moment_for_those_who_come_again_at_once(
     sync_ms: int, crowd: int, waits: bool, monkeypatch: pytest.MonkeyPatch

@@ -3,9 +3,10 @@
 `host` implements these with the real thing, `duramen.sim` in memory; both pass tests/ports, one
 conformance suite a port.
 
-Calls marked *plain* cannot block for long and are made where the caller runs. Calls marked *blocking* may
-wait for a disk: storage makes them only inside a job that it hands to a `Worker`, whose completion comes
-back as an event on the caller's side. A job touches nothing but files and what was handed to it.
+Calls marked *plain* cannot block for long and are made where the caller runs. Calls marked *blocking* may wait
+for a disk: storage makes them only inside a job that it hands to a `Worker`, whose completion comes back as an
+event on the caller's side. A job that is known to be short may be run by the `Worker` at once. A job touches
+nothing but files and what was handed to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -117,8 +118,13 @@ class Worker(Protocol):
     def soon(self, action: Callable[[], None]) -> None:
         """Run `action` on the caller's side once what is being handled now has been handled."""
 
-    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `job` in `lane`; then, on the caller's side and never inside this call, `done(result or exception)`."""
+    def submit(
+        self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False
+    ) -> None:
+        """Run `job` in `lane`; then, on the caller's side and never inside this call, `done(result or exception)`.
+
+        `brief`: the job is known to be short and its lane is empty, so it may run inside this call.
+        """
 
     def hurry(self, *, crowded: bool) -> None:
         """Whether many wait for what the jobs do, so that the end of one is worth more than the caller's next step."""

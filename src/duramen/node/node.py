@@ -142,7 +142,8 @@ class NodeAssembly:
         if self._nats is not None:
             await self._nats.launch(self._nats_routing())
         self._ticking.start()
-        self._worker = HostWorker(loop)
+        # A node of a cluster answers heartbeats whatever its disk does.
+        self._worker = HostWorker(loop, at_once=self._joining is None)
         self._http = HttpSide(
             self._metrics, self.addresses, self.settings, self.how_far, on_demand=self._faults is not None
         )

@@ -56,6 +56,7 @@ class ManualWorker:
     """Jobs wait until the test runs them, in the order it likes; so does what is to happen soon."""
 
     def __init__(self) -> None:
+        self.at_once = False  # whether brief jobs run inside `submit`
         self.jobs: dict[Lane, deque[tuple[Callable[[], Any], Callable[[Any], None]]]] = {
             "sync": deque(),
             "disk": deque(),
@@ -67,8 +68,12 @@ class ManualWorker:
     def soon(self, action: Callable[[], None]) -> None:
         self.actions.append(action)
 
-    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+    def submit(
+        self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False
+    ) -> None:
         self.jobs[lane].append((job, done))
+        if brief and self.at_once:
+            self.actions.append(self.start(lane))
 
     def hurry(self, *, crowded: bool) -> None:
         pass

@@ -4,7 +4,8 @@ Frames are staged in memory, written together, and made durable by one sync at a
 lane. Whoever waits for a WAL position is told in the order of positions. Invariants:
 
 - nothing counts as synced but what was written before the sync that covers it *began* (late capture);
-- one sync is under way at a time;
+- one sync is under way at a time; where one append waits alone and syncs have been short, the worker may make it at
+  once (`brief`), which spares two wake-ups of threads;
 - a failed write or sync ends all writing until restart; it is never retried;
 - a file is recycled only after `release` said that nothing in it is needed.
 """
@@ -31,6 +32,7 @@ _ZEROS: Final = memoryview(bytes(_PAGE_BYTES))
 
 _LONG_S: Final = 0.002  # of a sync: then fewer syncs are worth more than earlier ones
 _SHORT_S: Final = 0.0005  # of a sync: then what can be done meanwhile is too little to hurry for
+_TRUSTED: Final = 100  # short syncs in a row: then the next one is taken to be short, too
 _CROWD: Final = 8
 _LOOK_S: Final = 0.1
 _PAUSE_SHARE: Final = 0.1
@@ -116,6 +118,8 @@ class Wal:
         self.largest_bytes: Final = self._pool.max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
         """The largest frame payload that can ever be staged: beside the file written to there is room for its own."""
         self._usual_s = 0.0
+        self._short_syncs = 0
+        self._brief_from_s = 0.0
         self._pause_s = 0.0
         self._look_s = 0.0
         self._crowded = False
@@ -271,7 +275,11 @@ class Wal:
             self._syncing = True
             crowd = len(self._waiting) > 1 and self._usual_s > _LONG_S
             self._pause_s = self._usual_s * _PAUSE_SHARE if crowd else 0.0
-            self._worker.submit("sync", self._sync_job, self._sync_done)
+            self._worker.submit("sync", self._sync_job, self._sync_done, brief=self._is_brief())
+
+    def _is_brief(self) -> bool:
+        """Whether one append waits alone for a sync that is short, and the last one left time for others."""
+        return len(self._waiting) == 1 and self._short_syncs >= _TRUSTED and self._clock.seconds() >= self._brief_from_s
 
     def flush_early(self) -> None:
         """Between requests that came at once: where many wait for a disk that takes its time, do not let it rest.
@@ -348,6 +356,8 @@ class Wal:
         captured, seconds, _ = result
         self._sync_seconds.observe(seconds)
         self._usual_s += (seconds - self._usual_s) / 8
+        self._short_syncs = self._short_syncs + 1 if seconds < _SHORT_S else 0
+        self._brief_from_s = self._clock.seconds() + seconds
         self._look_for_crowds()
         self.synced = captured
         self._dirty = tuple(file for file in self._dirty if file.generation >= captured >> 32)
