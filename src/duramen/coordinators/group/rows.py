@@ -176,16 +176,24 @@ def _holder(producer_id: int) -> bytes:
     return _HOLDER_ROW + _PRODUCER.pack(producer_id)
 
 
+@lru_cache(maxsize=1 << 12)
+def _row_of_key(record_key: bytes) -> tuple[type[Key], bytes] | None:
+    """What a record's key is, and its row; None for one of a later version. Raises BatchCorrupt."""
+    key = decode_key(record_key)
+    return None if key is None else (type(key), row_key(key))
+
+
 def _row_of(record: DecodedRecord) -> bytes | None:
     """The row of a record; None for one of a later version. Raises BatchCorrupt."""
-    key = None if record.key is None else decode_key(record.key)
-    if key is None:
+    found = None if record.key is None else _row_of_key(record.key)
+    if found is None:
         return None
-    if record.value is not None and isinstance(key, OffsetKey):
+    kind, row = found
+    if record.value is not None and kind is OffsetKey:
         decode_offset(record.value)
-    elif record.value is not None and isinstance(key, GroupKey):
+    elif record.value is not None and kind is GroupKey:
         decode_group(record.value)
-    return row_key(key)
+    return row
 
 
 def changes(batches: Iterable[CommittedBatch], rows: StateRows, lost: Lost) -> Mapping[bytes, bytes | None]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator
 from duramen.base.ports import Clock, StateRows
 from duramen.broker.partition import Partition
-from duramen.codec.batch import BatchInput, DecodedRecord, Header, check, encode
+from duramen.codec.batch import BatchInput, DecodedRecord, Header, encode, header
 from duramen.coordinators.runtime.active import ActiveShard, AnswerDone, TakeSteps
 from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, Record, ShardAnswer, Together
 from duramen.storage.log.log import Log
@@ -118,7 +118,7 @@ class UnreplicatedShard(ActiveShard):
     def _batch_of(self, records: Sequence[Record], inputs: Sequence[BatchInput] = ()) -> _Batch:
         now_ms = self._clock.wall_ms()
         data = encode([*(BatchInput(now_ms, key, value) for key, value in records), *inputs])
-        return self._partition.log, data, check(data)
+        return self._partition.log, data, header(data)
 
     def _know(self, records: Sequence[Record], inputs: Sequence[BatchInput] = ()) -> None:
         now_ms = self._clock.wall_ms()
