@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duramen import aio, errors, spark, testing
     from duramen.client.api.client import Client, connect
     from duramen.client.api.group_snapshots import GroupSnapshot
+    from duramen.client.api.joint_snapshots import JointSnapshot
     from duramen.client.api.queues import QueueEntry, QueuePage, Queues
     from duramen.client.api.records import Batch, NewRecord, Place, Record
     from duramen.client.api.snapshots import Snapshot
@@ -43,6 +44,7 @@ __all__ = [
     "GroupMember",
     "GroupOffset",
     "GroupSnapshot",
+    "JointSnapshot",
     "NewRecord",
     "NodeInfo",
     "OffsetChange",
@@ -72,6 +74,7 @@ _HOMES: Final = (
         "connect": "client",
         "Snapshot": "snapshots",
         "GroupSnapshot": "group_snapshots",
+        "JointSnapshot": "joint_snapshots",
         "SpaceInfo": "spaces",
     }
     | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")

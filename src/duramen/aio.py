@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid
 from duramen.client.api import http as asking
@@ -24,6 +24,8 @@ from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.group_snapshots import AsyncGroupSnapshot as GroupSnapshot
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets
 from duramen.client.api.http import Config, Program, Question
+from duramen.client.api.joint_snapshots import AsyncJointSnapshot as JointSnapshot
+from duramen.client.api.joint_snapshots import joint_positions
 from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
@@ -44,7 +46,7 @@ from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES
 from duramen.client.http import HttpExchange as Exchange
 from duramen.client.http import HttpNode as Server
 
-__all__ = ["Client", "GroupSnapshot", "Groups", "Queues", "Snapshot", "Spaces", "Streams", "connect"]
+__all__ = ["Client", "GroupSnapshot", "Groups", "JointSnapshot", "Queues", "Snapshot", "Spaces", "Streams", "connect"]
 
 _T = TypeVar("_T")
 
@@ -208,7 +210,13 @@ class Client:
         """
         await self.run(wait_replicated(stream, partition, position, timeout_s, node, time.monotonic))
 
-    async def snapshot(self, stream: str, *, at: Vector | None = None, lease: str | None = None) -> Snapshot:
+    @overload
+    async def snapshot(self, stream: str, *, at: Vector | None = None, lease: str | None = None) -> Snapshot: ...
+    @overload
+    async def snapshot(self, stream: str, second: str, /, *more: str) -> JointSnapshot: ...
+    async def snapshot(
+        self, stream: str, *more: str, at: Vector | None = None, lease: str | None = None
+    ) -> Snapshot | JointSnapshot:
         """A keyed stream as it is now, or as it was `at` another time; more in `duramen.Client.snapshot`.
 
         >>> await client.streams.create("lanes", config={"keyed": True})
@@ -220,6 +228,10 @@ class Client:
         ['LH 1']
         """
         self._check()
+        if more:
+            if at is not None or lease is not None:
+                raise RequestInvalid("at= and lease= are of one stream: leave them out, or name one stream")
+            return JointSnapshot(self.run, await self.run(joint_positions((stream, *more))))
         if lease is not None:
             if at is not None:
                 raise RequestInvalid("the lease says where the snapshot is: leave out at= or lease=")

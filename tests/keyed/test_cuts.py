@@ -3,7 +3,7 @@
 from random import Random
 
 from duramen.base.cuts import EndedAt, MarkedUpTo
-from duramen.keyed.cuts import cut
+from duramen.keyed.cuts import Aims, cut
 
 
 def test_no_transaction_is_cut_in_two() -> None:
@@ -37,3 +37,24 @@ def test_what_may_have_another_marker_to_come_waits() -> None:
     assert cut({"a": 0, "b": 0}, {"a": 10, "b": 4}, marked) == {"a": 5, "b": 4}
     marked["b"] = MarkedUpTo(9, [], [EndedAt(8, 1, 2, 7, commit=True)])
     assert cut({"a": 0, "b": 0}, {"a": 10, "b": 9}, marked) == {"a": 10, "b": 9}
+
+
+def test_a_vector_that_views_come_to_is_found_however_far_they_are_behind() -> None:
+    for seed in range(60):
+        chance = Random(seed)
+        aims, taken, reached, last = Aims(), list[list[int]](), [0, 0], [-1, -1]
+        end, lag = [0, 0], chance.choice((3, 40, 400))
+        for step in range(1500):
+            end = [at + chance.randrange(3) for at in end]
+            taken.append(list(end))
+            aims.add(step * chance.choice((1, 60, 100)) if step else 0, end)
+            reached = [max(at, taken[max(0, step - lag)][one] - chance.randrange(2)) for one, at in enumerate(reached)]
+            found = aims.newest([0, 0], reached)
+            if found is not None:
+                assert list(found) in taken
+                assert all(at <= position for at, position in zip(found, reached, strict=True))
+                assert all(at >= before for at, before in zip(found, last, strict=True))
+                last = list(found)
+        assert last > [0, 0]
+        assert taken.index(last) > 700
+        assert aims.newest([last[0] + 1, 0], reached) is None

@@ -16,8 +16,7 @@ _HOUR_MS: Final = 60 * _MINUTE_MS
 STREAM_SETTINGS: Final = (
     Setting(KEYED, "flag", False,
             "Whether the stream can be read as snapshots: each key once, at its newest record. It requires "
-            "`cleanup.policy=compact`, which a new stream gets with it. Every record needs a key, and transactional "
-            "batches are refused.",
+            "`cleanup.policy=compact`, which a new stream gets with it. Every record needs a key.",
             scope="stream", dynamic=True),
     Setting("snapshot.retention.ms", "integer", _HOUR_MS,
             "The time for which a snapshot of a keyed stream can be read after its records were superseded; "

@@ -47,7 +47,6 @@ __all__ = [
     "IllegalGeneration",
     "InconsistentProtocol",
     "InputInvalid",
-    "KeyedTransactionRefused",
     "LeaderUnavailable",
     "LogDamaged",
     "MemberIdRequired",
@@ -488,14 +487,6 @@ class BatchInvalid(DuramenError):
     id = "batch-invalid"
     safe = "The batch was not stored; an unchanged retry gives the same answer."
     remedy = "Correct what the message names: a missing key, or a client older than Kafka 0.11."
-
-
-class KeyedTransactionRefused(DuramenError):
-    """A producer sent a batch of a transaction to a keyed stream, which takes none."""
-
-    id = "keyed-transaction-refused"
-    safe = "The batch was not stored; a retry gives the same answer."
-    remedy = "Abort the transaction and write without one, or to a stream that is not keyed."
 
 
 class StreamNotKeyed(DuramenError):

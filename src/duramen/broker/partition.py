@@ -11,7 +11,6 @@ from duramen.base.errors import (
     DeletionRefused,
     DuramenError,
     FencedLeaderEpoch,
-    KeyedTransactionRefused,
     OffsetNotAvailable,
     OffsetOutOfRange,
     QueueTransactionRefused,
@@ -301,18 +300,13 @@ class Partition:
     ) -> None:  # fmt: skip
         if not head.attributes & TRANSACTIONAL:
             self._admitted(came, batch, head, done, None)
-        elif self.stream.keyed:
-            error: DuramenError = KeyedTransactionRefused(
-                f"stream {self.stream.name} is keyed and takes no transactions"
-            )
-            self._admitted(came, batch, head, done, error)
         elif self.stream.shards:
             refused = QueueTransactionRefused(f"{self.stream.name} is a queue space and takes no transactions")
             self._admitted(came, batch, head, done, refused)
         elif admit is not None:
             admit(self, head, partial(self._admitted, came, batch, head, done))
         else:
-            error = TransactionalIdMissing("a batch of a transaction comes without its transactional id")
+            error: DuramenError = TransactionalIdMissing("a batch of a transaction comes without its transactional id")
             self._admitted(came, batch, head, done, error)
 
     def _admitted(

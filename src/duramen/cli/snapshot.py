@@ -40,6 +40,7 @@ def command() -> None:
 
 
 _LEASES: Final = "/snapshot/leases"
+_OF_ONE: Final = "says where the snapshot of one stream is: name one stream, or leave it out"
 
 
 def _lease_path(name: str, lease: str) -> str:
@@ -51,18 +52,40 @@ def _opened(server: NodeAddress, name: str) -> list[dict[str, Any]]:
     return partitions
 
 
+def _opened_together(server: NodeAddress, names: Sequence[str]) -> dict[str, dict[int, int]]:
+    """Of each stream the newest snapshot, so that each transaction is in all of them or in none."""
+    streams = server.get(f"/v1/snapshot?{urlencode({'streams': ','.join(dict.fromkeys(names))})}")["streams"]
+    return {one["stream"]: {part["partition"]: part["at"] for part in one["partitions"]} for one in streams}
+
+
 @command.command("open")
-@click.argument("name", metavar="STREAM", type=StreamName())
+@click.argument("names", metavar="STREAM...", nargs=-1, required=True, type=StreamName())
 @click.option("--at", type=_Vector(), metavar="VECTOR", help="The snapshot  [default: the newest]")
 @format_option
 @server_option
-def _open(name: str, at: dict[int, int] | None, format_: str, server: NodeAddress) -> None:
-    """Hold a snapshot of STREAM open with a lease. Prints the lease and the snapshot."""
-    lease = server.post(path_of("streams", name) + _LEASES, {"at": vector_text(at or {})})
+def _open(names: tuple[str, ...], at: dict[int, int] | None, format_: str, server: NodeAddress) -> None:
+    """Hold a snapshot of STREAM open with a lease. Prints the lease and the snapshot.
+
+    Snapshots of several streams have each transaction in all of them or in none. Each stream has its lease.
+    """
+    if len(names) == 1:
+        lease = server.post(path_of("streams", names[0]) + _LEASES, {"at": vector_text(at or {})})
+        if format_ == JSON:
+            print_json(_document(lease))
+        else:
+            click.echo(f"{lease['lease']} {_vector_of(lease)}")
+        return
+    if at is not None:
+        raise click.UsageError(f"--at {_OF_ONE}")
+    leases = [
+        server.post(path_of("streams", name) + _LEASES, {"at": vector_text(vector)})
+        for name, vector in _opened_together(server, names).items()
+    ]
     if format_ == JSON:
-        print_json(_document(lease))
-    else:
-        click.echo(f"{lease['lease']} {_vector_of(lease)}")
+        print_json([_document(lease) for lease in leases])
+        return
+    for lease in leases:
+        click.echo(f"{lease['lease']} {lease['stream']} {_vector_of(lease)}")
 
 
 def _vector_of(lease: Mapping[str, Any]) -> str:
@@ -169,7 +192,7 @@ def _describe(name: str, lease: str | None, format_: str, server: NodeAddress) -
 
 
 @command.command("read")
-@click.argument("name", metavar="STREAM", type=StreamName())
+@click.argument("names", metavar="STREAM...", nargs=-1, required=True, type=StreamName())
 @click.option(
     "--at", type=_Vector(), metavar="VECTOR", help="The snapshot, as `describe` shows it  [default: the newest]"
 )
@@ -177,9 +200,26 @@ def _describe(name: str, lease: str | None, format_: str, server: NodeAddress) -
 @click.option("--since", type=_Vector(), metavar="VECTOR", help="Only what became visible since this snapshot.")
 @server_option
 def _read(
-    name: str, at: dict[int, int] | None, lease: str | None, since: dict[int, int] | None, server: NodeAddress
+    names: tuple[str, ...],
+    at: dict[int, int] | None,
+    lease: str | None,
+    since: dict[int, int] | None,
+    server: NodeAddress,
 ) -> None:
-    """Print the records of a snapshot of STREAM, one JSON object a line; deleted keys have the value null."""
+    """Print the records of a snapshot of STREAM, one JSON object a line; deleted keys have the value null.
+
+    Of several streams each transaction is in all of the snapshots or in none.
+    """
+    if len(names) > 1:
+        given = next((option for option, value in (("at", at), ("lease", lease), ("since", since)) if value), None)
+        if given is not None:
+            raise click.UsageError(f"--{given} {_OF_ONE}")
+        for stream, vector in _opened_together(server, names).items():
+            for partition, offset in vector.items():
+                for record in _records(server, stream, partition, None, offset):
+                    print_json_line(record)
+        return
+    name = names[0]
     if lease is not None and at is not None:
         raise click.UsageError("--lease says where the snapshot is: leave out --at or --lease")
     held = None if lease is None else HeldLease(server.get(_lease_path(name, lease)), own=False)

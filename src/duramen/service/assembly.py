@@ -19,6 +19,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.streams import BrokerStreams
 from duramen.broker.views.running import ViewLimits
+from duramen.broker.views.vectors import SnapshotVectors
 from duramen.broker.views.views import KeyedViews
 from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.controller.admin.completeness import Completeness
@@ -127,6 +128,7 @@ class BrokerParts(ABC):
         self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets, self.bounds)
         self.producer_ids = ProducerIds(self.membership)
         self.transactions = self._transaction_coordinator()
+        self.snapshot_vectors = SnapshotVectors(ports.clock, self.transactions.when_whole)
         self.listing = Listing(self.membership, self.groups, self.streams, store, self.caller, self.bounds)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         _report_from(store, self.streams, report)

@@ -9,7 +9,6 @@ import pytest
 from duramen.base.errors import (
     ConfigInvalid,
     DuramenError,
-    KeyedTransactionRefused,
     SnapshotNotReached,
     SnapshotStartOver,
     SnapshotTooOld,
@@ -248,18 +247,12 @@ def test_a_stream_that_is_not_compacted_is_not_made_keyed() -> None:
     assert isinstance(changed.error, ConfigInvalid)
 
 
-def test_records_without_a_key_and_transactions_are_refused_by_name() -> None:
+def test_records_without_a_key_are_refused_by_name() -> None:
     hand = ManualBroker()
     partition = hand.create("users", keyed="true").partition(0)
     keyless: CallbackResult[int] = CallbackResult()
     partition.append(encode([BatchInput(1, None, b"v")]), keyless)
     assert "needs a key" in str(keyless.calls[0][1])
-    refused: CallbackResult[int] = CallbackResult()
-    batch = encode(
-        [BatchInput(1, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL
-    )
-    partition.append(batch, refused)
-    assert isinstance(refused.calls[0][1], KeyedTransactionRefused)
 
 
 def test_a_snapshot_of_the_future_is_not_reached() -> None:

@@ -65,10 +65,16 @@ class Writer:
 
     def write(self, stream: str, partition: int, *values: bytes) -> CallbackResult[int]:
         """One batch; nothing is settled."""
+        return self.write_keyed(stream, partition, *((None, value) for value in values))
+
+    def write_keyed(
+        self, stream: str, partition: int, *records: tuple[bytes | None, bytes | None]
+    ) -> CallbackResult[int]:
+        """One batch with keys; nothing is settled."""
         sequence = self._sequences.get((stream, partition), 0)
-        self._sequences[stream, partition] = sequence + len(values)
+        self._sequences[stream, partition] = sequence + len(records)
         batch = encode(
-            (BatchInput(self.hand.clock.wall_ms(), None, value) for value in values),
+            (BatchInput(self.hand.clock.wall_ms(), key, value) for key, value in records),
             attributes=TRANSACTIONAL, producer_id=self.identity.producer_id, producer_epoch=self.identity.epoch,
             base_sequence=sequence,
         )  # fmt: skip

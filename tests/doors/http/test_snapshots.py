@@ -121,21 +121,61 @@ def test_what_is_asked_wrongly(node: NodeProcess, stream_name: str, ask: Ask) ->
         assert (query, ask("GET", path + query)[0]) == (query, status)
 
 
-def test_a_transaction_is_refused_by_name(node: NodeProcess, stream_name: str, ask: Ask) -> None:
-    ask("POST", "/v1/streams", {"name": stream_name, "partitions": 1, "config": {"keyed": True}})
+def test_transactions_of_a_kafka_producer_are_in_snapshots_wholly_or_not(
+    node: NodeProcess, stream_name: str, ask: Ask
+) -> None:
+    """Each moves money between two accounts, which lie in two partitions and in another stream."""
+    names = [f"{stream_name}-accounts", f"{stream_name}-totals"]
+    for name, partitions in zip(names, (2, 1), strict=True):
+        ask("POST", "/v1/streams", {"name": name, "partitions": partitions, "config": {"keyed": True}})
     producer = confluent_kafka.Producer({"bootstrap.servers": node.kafka, "transactional.id": stream_name})
     producer.init_transactions(30)
-    producer.begin_transaction()
-    told: list[object] = []
-    producer.produce(
-        stream_name, key=b"k", value=b"v", on_delivery=lambda error, _: told.append(error and error.code())
-    )
-    producer.flush(30)
-    assert told == [confluent_kafka.KafkaError.INVALID_RECORD]
-    producer.abort_transaction(30)
-    ask("POST", f"/v1/streams/{stream_name}/records", {"records": [{"key": "k", "value": "w"}]})
-    found = ask("GET", f"/v1/streams/{stream_name}/snapshot")[1]["partitions"][0]
-    assert found["at"] == found["high_watermark"] > 0
+    chance, balances, seen = Random(5), [100, 100], list[int]()
+    with duramen.connect(node.http) as client:
+        cache: dict[bytes, bytes] = {}
+        before: dict[int, int] = {}
+        for number in range(30):
+            producer.begin_transaction()
+            moved = chance.randrange(1, 50)
+            after = [balances[0] - moved, balances[1] + moved]
+            for account, balance in enumerate(after):
+                producer.produce(names[0], key=b"a%d" % account, value=b"%d" % balance, partition=account)
+            producer.produce(names[1], key=b"count", value=b"%d" % number, partition=0)
+            producer.flush(30)
+            open_one = client.snapshot(*names)
+            seen.append(check_transfers(open_one, names))
+            if chance.random() < 0.3:
+                producer.abort_transaction(30)
+                continue
+            producer.commit_transaction(30)
+            balances = after
+            snapshot = client.snapshot(names[0])
+            cache = applied(cache, list(snapshot.changes_since(before) if before else snapshot))
+            before = snapshot.at
+            assert cache == {b"a0": b"%d" % after[0], b"a1": b"%d" % after[1]}
+            assert check_transfers(client.snapshot(*names), names) == number
+        assert len(set(seen)) > 10
+        with client.snapshot(*names) as held:
+            assert [snapshot.lease is None for snapshot in held.values()] == [False, False]
+        with pytest.raises(RequestInvalid, match="of one stream"):
+            client.snapshot(*names, at={0: 1})
+        with pytest.raises(RequestInvalid, match="named twice"):
+            client.snapshot(names[0], names[0])
+    lines = run("snapshot", "read", *names, server=node.http).out.splitlines()
+    assert [json.loads(line)["key"] for line in lines] == ["a0", "a1", "count"]
+    opened = run("snapshot", "open", *names, server=node.http).out.splitlines()
+    assert [line.split()[1] for line in opened] == names
+    assert run("snapshot", "read", *names, "--at", "0:1", server=node.http).code == 2
+    for query, status in (("", 400), ("?streams=,", 400), (f"?streams={stream_name}-none", 404)):
+        assert (query, ask("GET", "/v1/snapshot" + query)[0]) == (query, status)
+
+
+def check_transfers(snapshot: duramen.JointSnapshot, names: list[str]) -> int:
+    """Nothing is half done in it. Returns which transfer was the last, -1: none."""
+    balances = {record.key: int(record.value or b"0") for record in snapshot[names[0]]}
+    counts = [int(record.value or b"0") for record in snapshot[names[1]]]
+    assert (sum(balances.values()), len(balances), len(counts)) in ((0, 0, 0), (200, 2, 1))
+    return counts[0] if counts else -1
 
 
 @pytest.mark.long

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid
 from duramen.client.api import http as asking
@@ -13,6 +13,7 @@ from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets, GroupSnapshot
 from duramen.client.api.http import Config, Program, Question
+from duramen.client.api.joint_snapshots import JointSnapshot, joint_positions
 from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
@@ -26,7 +27,7 @@ from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetC
 from duramen.client.api.writer import ProduceJob, RecordWriter, codec_of
 from duramen.client.http import HttpNode
 
-__all__ = ["Client", "GroupSnapshot", "Groups", "Queues", "Snapshot", "Spaces", "Streams", "connect"]
+__all__ = ["Client", "GroupSnapshot", "Groups", "JointSnapshot", "Queues", "Snapshot", "Spaces", "Streams", "connect"]
 
 _T = TypeVar("_T")
 
@@ -180,12 +181,21 @@ class Client:
         """
         self.run(wait_replicated(stream, partition, position, timeout_s, node, time.monotonic))
 
-    def snapshot(self, stream: str, *, at: Vector | None = None, lease: str | None = None) -> Snapshot:
+    @overload
+    def snapshot(self, stream: str, *, at: Vector | None = None, lease: str | None = None) -> Snapshot: ...
+    @overload
+    def snapshot(self, stream: str, second: str, /, *more: str) -> JointSnapshot: ...
+    def snapshot(
+        self, stream: str, *more: str, at: Vector | None = None, lease: str | None = None
+    ) -> Snapshot | JointSnapshot:
         """A keyed stream as it is now, with everything that was acknowledged before, or as it was `at` another time.
 
         It costs nothing until it is read, and can be for `snapshot.retention.ms` at least; in a `with` it stays open
-        for as long as the block takes. With a `lease` it is the one that somebody holds open. Raises StreamNotKeyed,
-        StreamNotFound, SnapshotLeaseExpired, SnapshotLeaseNotFound, RequestInvalid …
+        for as long as the block takes. With a `lease` it is the one that somebody holds open. A transaction is in it
+        wholly or not at all. Several streams are read at one time: `client.snapshot("orders", "customers")["orders"]`.
+
+        Raises StreamNotKeyed, StreamNotFound, SnapshotNotReached, SnapshotLeaseExpired, SnapshotLeaseNotFound,
+        RequestInvalid …
 
         >>> client.streams.create("seats-by-row", config={"keyed": True})
         StreamInfo(...)
@@ -196,6 +206,10 @@ class Client:
         ['free']
         """
         self._check()
+        if more:
+            if at is not None or lease is not None:
+                raise RequestInvalid("at= and lease= are of one stream: leave them out, or name one stream")
+            return JointSnapshot(self.run, self.run(joint_positions((stream, *more))))
         if lease is not None:
             if at is not None:
                 raise RequestInvalid("the lease says where the snapshot is: leave out at= or lease=")

@@ -13,7 +13,7 @@ from duramen.client.api.snapshot_pages import Part, read_page
 from duramen.client.api.values import value_of
 from duramen.client.http import path_of
 
-__all__ = ["AsyncSnapshot", "Run", "RunAsync", "Snapshot", "Vector", "positions", "vector_of"]
+__all__ = ["AsyncSnapshot", "Run", "RunAsync", "Snapshot", "Vector", "positions", "vector_from", "vector_of"]
 
 Vector: TypeAlias = Mapping[int, int]
 """A snapshot: of each partition the offset before which its records lie."""
@@ -35,7 +35,12 @@ class RunAsync(Protocol):
 
 def positions(stream: str) -> Program[dict[int, int]]:
     """The newest snapshot, once it has what was committed before."""
-    answer = value_of((yield Question("GET", path_of("streams", text("stream", stream)) + "/snapshot")), dict[str, Any])
+    answer = yield Question("GET", path_of("streams", text("stream", stream)) + "/snapshot")
+    return vector_from(value_of(answer, dict[str, Any]))
+
+
+def vector_from(answer: Mapping[str, Any]) -> dict[int, int]:
+    """The vector of a snapshot as a node has it."""
     parts = value_of(answer.get("partitions"), list[dict[str, Any]])
     return {value_of(part.get("partition"), int): value_of(part.get("at"), int) for part in parts}
 

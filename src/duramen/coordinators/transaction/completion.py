@@ -5,7 +5,7 @@ order, under one sync. What a crash leaves of them begins with *prepared*, so a 
 and not complete writes the markers that are missing (docs/adr/transactions-in-one-step.md).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -64,6 +64,8 @@ class Endings:
         self._committed = metrics.counter("duramen_transactions_total", "committed")
         self._aborted = metrics.counter("duramen_transactions_total", "aborted")
         self._later: dict[str, Sequence[Batch]] = {}  # markers that come when the end is durable, by id
+        self._unmarked: dict[str, list[Log]] = {}  # by id: logs without a marker while other logs may have theirs
+        self._waiting: list[tuple[Collection[Log], Callable[[], None]]] = []
         self._known = known
         self._log = places.log
         self._streams = places.streams
@@ -89,6 +91,8 @@ class Endings:
         self._count_offsets(markers, offsets, commit=_commits(prepared))
         if complete:
             self._ended(prepared)
+        else:
+            self._unmarked[prepared.id] = [log for log, *_ in self._later.get(prepared.id, ())]
 
     def _count_offsets(self, markers: Sequence[Batch], offsets: Sequence[int], *, commit: bool) -> None:
         for (log, _, head), offset in zip(markers, offsets, strict=True):
@@ -103,12 +107,18 @@ class Endings:
         del index, epoch
         later = self._later.pop(prepared.id, ())
         left = len(later)
+        self._unmarked[prepared.id] = unmarked = [log for log, *_ in later]
 
-        def appended(_: int, __: DuramenError | None) -> None:
+        def appended(log: Log, _: int, error: DuramenError | None) -> None:
             # A log that takes nothing until the next start has its marker written then.
             nonlocal left
             left -= 1
+            if error is None or log.deleted:
+                unmarked.remove(log)
             if not left:
+                if not unmarked:
+                    del self._unmarked[prepared.id]
+                    self._tell_whole()
                 self.store.change(prepared.id, partial(machine.completed, prepared, self._clock.wall_ms()), stored)
 
         def stored(_: TransactionalId | None, __: DuramenError | None) -> None:
@@ -117,7 +127,27 @@ class Endings:
             done(machine.complete(prepared, self._clock.wall_ms()), None)
 
         for log, batch, head in later:
-            self._store.append(log, batch, head, self._store.node_epoch, appended)
+            self._store.append(log, batch, head, self._store.node_epoch, partial(appended, log))
+
+    def when_whole(self, logs: Collection[Log], done: Callable[[], None]) -> Callable[[], None]:
+        """Call `done` at a moment when no transaction has its marker in only some of these logs; it may be now.
+
+        What is returned takes that back.
+        """
+        if self._is_whole(logs):
+            done()
+            return lambda: None
+        entry = logs, done
+        self._waiting.append(entry)
+        return lambda: self._waiting.remove(entry) if entry in self._waiting else None
+
+    def _is_whole(self, logs: Collection[Log]) -> bool:
+        return not any(log in logs for unmarked in self._unmarked.values() for log in unmarked)
+
+    def _tell_whole(self) -> None:
+        for entry in [entry for entry in self._waiting if self._is_whole(entry[0])]:
+            self._waiting.remove(entry)
+            entry[1]()
 
     def _markers(self, prepared: TransactionalId, *, missing_only: bool) -> tuple[list[Batch], list[Batch]]:
         """A transaction's markers: those for logs in the WAL, and the others."""

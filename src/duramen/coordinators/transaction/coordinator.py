@@ -34,6 +34,7 @@ from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.coordinators.transaction.store import TransactionStore
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.rpc.caller import Caller
+from duramen.storage.log.log import Log
 from duramen.transactions import machine
 from duramen.transactions.values import PartitionName, ProducerIdentity, TransactionalId, TransactionState
 
@@ -128,6 +129,16 @@ class Transactions:
     def led(self, partition: Partition) -> None:
         """From here on this node leads a partition of `__transaction_state` anew, or no more."""
         self._store.let_go(partition.index)
+
+    def when_whole(self, logs: Collection[Log], done: Callable[[], None]) -> Callable[[], None]:
+        """Call `done` at a moment when no transaction has its marker in only some of these logs; it may be now.
+
+        What is returned takes that back. In a cluster markers come one by one, and nothing is waited for.
+        """
+        if self._endings is not None:
+            return self._endings.when_whole(logs, done)
+        done()
+        return lambda: None
 
     def stop(self) -> None:
         """Take no more requests."""

@@ -13,7 +13,7 @@ from duramen.broker.views.holding import held_bytes
 from duramen.doors.completion import completion
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
-from duramen.doors.http.snapshot_vectors import SNAPSHOT_ERRORS, at_most, parse_vector, reached, views_of
+from duramen.doors.http.snapshot_vectors import SNAPSHOT_ERRORS, newest, parse_vector, views_of
 from duramen.doors.http.types.snapshots import LeasedPartition, LeaseInfo, LeaseList, LeaseQuery, LeaseWish
 from duramen.keyed.leases import Lease
 from duramen.service.authorize import Operation
@@ -25,16 +25,13 @@ _WAIT_MS: Final = 5000
 
 
 async def _open(call: Call, body: LeaseWish) -> LeaseInfo:
-    stream, running = call.topic, views_of(call)
-    wanted = parse_vector(body.at, stream) if body.at else None
-    if wanted is None:
-        await at_most(_WAIT_MS, reached(running))  # then the newest that there is
-    held = {index: view.bounds.position for index, view in enumerate(running)} if wanted is None else wanted
-    release = call.broker.views.hold(stream, held)
+    stream, running = call.topic, views_of(call, call.topic)
+    positions = parse_vector(body.at, stream) if body.at else None
+    if positions is None:
+        positions = dict(enumerate(await newest(call.broker, running, _WAIT_MS)))
+    release = call.broker.views.hold(stream, positions)
     try:
-        asked = [(index, None if wanted is None else wanted[index]) for index in held]
-        found = await asyncio.gather(*(call_back(partial(running[index].check, at)) for index, at in asked))
-        positions = dict(zip(held, found, strict=True))
+        await asyncio.gather(*(call_back(partial(running[index].check, at)) for index, at in positions.items()))
         for index, position in positions.items():
             running[index].bounds.check_snapshot(position)
         lease_id = base64.b32encode(call.broker.random_bytes(_ID_BYTES)).decode().lower()
@@ -47,7 +44,7 @@ async def _open(call: Call, body: LeaseWish) -> LeaseInfo:
 
 async def _list(call: Call, query: LeaseQuery) -> LeaseList:
     stream = call.topic
-    views_of(call)
+    views_of(call, call.topic)
     await completion(call.broker.leases.when_known)
     found = call.broker.leases.all(stream)
     places = sorted((lease.opened_ms, lease.lease_id, lease) for lease in found)
@@ -63,26 +60,26 @@ async def _list(call: Call, query: LeaseQuery) -> LeaseList:
 
 
 async def _show(call: Call) -> LeaseInfo:
-    views_of(call)
+    views_of(call, call.topic)
     await completion(call.broker.leases.when_known)
     return (await _infos(call, [call.broker.leases.get(call.topic, call.path["lease"])]))[0]
 
 
 async def _renew(call: Call) -> LeaseInfo:
-    views_of(call)
+    views_of(call, call.topic)
     renewed: Lease = await call_back(partial(call.broker.leases.renew, call.topic, call.path["lease"]))
     return (await _infos(call, [renewed]))[0]
 
 
 async def _close(call: Call) -> None:
-    views_of(call)
+    views_of(call, call.topic)
     await call_back(partial(call.broker.leases.close, call.topic, call.path["lease"]))
 
 
 async def _infos(call: Call, leases: Sequence[Lease]) -> list[LeaseInfo]:
     stream = call.topic
     held = dict.fromkeys((lease.lease_id for lease in leases), 0)
-    for index, view in enumerate(views_of(call)):
+    for index, view in enumerate(views_of(call, call.topic)):
         some = [lease for lease in leases if index in lease.positions]
         if some:
             positions = [lease.positions[index] for lease in some]

@@ -25,8 +25,8 @@ __all__ = [
     "any_newer",
     "at_most",
     "located",
+    "newest",
     "parse_vector",
-    "reached",
     "views_of",
 ]
 
@@ -40,9 +40,8 @@ SNAPSHOT_ERRORS: Final = (
 """What all that is asked about snapshots may be refused with."""
 
 
-def views_of(call: Call) -> list[RunningView]:
-    """The views of the stream that the path names. Raises StreamNotFound, StreamNotKeyed, NodeStopping …"""
-    stream = call.topic
+def views_of(call: Call, stream: Stream) -> list[RunningView]:
+    """The views of a stream. Raises StreamNotFound, StreamNotKeyed, NodeStopping …"""
     if stream.deleted:
         raise StreamNotFound(f"there is no stream {stream.name}")
     return [call.broker.views.get(stream, partition.index) for partition in stream.partitions]
@@ -98,9 +97,34 @@ async def at_most(wait_ms: int, waiting: Coroutine[Any, Any, None]) -> None:
             await waiting
 
 
-async def reached(running: Sequence[RunningView]) -> None:
-    """Wait until the views have everything that is committed by now."""
-    await asyncio.gather(*(_reached(view, view.partition.log.high_watermark) for view in running))
+async def newest(broker: Broker, running: Sequence[RunningView], wait_ms: int) -> list[int]:
+    """The newest snapshot of the partitions: all that is committed by now, if the views come there in that time.
+
+    Each transaction is in it wholly or not at all. Raises SnapshotNotReached.
+    """
+    aimed: list[int] | None = None
+
+    async def reach() -> None:
+        nonlocal aimed
+        aimed = await _aimed(broker, running)
+        await asyncio.gather(*(_reached(view, at) for view, at in zip(running, aimed, strict=True)))
+
+    await at_most(wait_ms, reach())
+    return broker.snapshot_vectors.newest(running, aimed)
+
+
+async def _aimed(broker: Broker, running: Sequence[RunningView]) -> list[int]:
+    future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+
+    def take(vector: list[int]) -> None:
+        if not future.done():
+            future.set_result(vector)
+
+    forget = broker.snapshot_vectors.aim(running, take)
+    try:
+        return await future
+    finally:
+        forget()
 
 
 async def any_newer(running: Sequence[RunningView], since: Mapping[int, int]) -> None:

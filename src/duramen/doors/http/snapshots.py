@@ -1,5 +1,8 @@
 """Snapshots of keyed streams: which there are, and their records page by page."""
 
+from itertools import chain
+from typing import Final
+
 from starlette.responses import Response
 
 from duramen.base import errors
@@ -7,7 +10,7 @@ from duramen.broker.streams import Stream
 from duramen.broker.views.history import epoch_before
 from duramen.broker.views.running import RunningView
 from duramen.doors.http.completions import unless_gone
-from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
 from duramen.doors.http.snapshot_formats import MEDIA_TYPES, PageFormat, answer_in
 from duramen.doors.http.snapshot_reads import check_still, count_served, next_of, open_window
 from duramen.doors.http.snapshot_records import record_page
@@ -16,43 +19,71 @@ from duramen.doors.http.snapshot_vectors import (
     any_newer,
     at_most,
     located,
+    newest,
     parse_vector,
-    reached,
     views_of,
 )
 from duramen.doors.http.types.snapshots import (
     SnapshotInfo,
+    SnapshotInfos,
     SnapshotPage,
     SnapshotPartition,
     SnapshotQuery,
     SnapshotRecordsQuery,
+    SnapshotsQuery,
 )
+from duramen.service.admission import AdmissionRules
 from duramen.service.authorize import Operation
 from duramen.service.broker import Broker
 
 __all__ = ["ROUTES"]
 
+_MOST_STREAMS: Final = 100
+
 
 async def _open(call: Call, query: SnapshotQuery) -> SnapshotInfo:
     stream = call.topic
-    running = views_of(call)
+    running = views_of(call, stream)
     since = parse_vector(query.newer_than, stream) if query.newer_than else {}
 
-    async def reach() -> None:
+    async def reach() -> list[int]:
         ends = [view.partition.log.high_watermark for view in running]
         if all(end <= since.get(index, -1) for index, end in enumerate(ends)):
             await at_most(query.newer_wait_ms, any_newer(running, since))
-        await at_most(query.max_wait_ms, reached(running))  # then the newest that there is
+        return await newest(call.broker, running, query.max_wait_ms)
 
-    await unless_gone(call.request, reach())
-    return SnapshotInfo(stream.name, [_place(view) for view in views_of(call)])
+    vector = await unless_gone(call.request, reach())
+    return SnapshotInfo(stream.name, list(map(_place, views_of(call, stream), vector)))
 
 
-def _place(view: RunningView) -> SnapshotPartition:
+def _names(call: Call) -> list[str]:
+    names = call.request.query_params.get("streams", "").split(",")
+    return list(dict.fromkeys(name.strip() for name in names if name.strip()))
+
+
+async def _open_together(call: Call, query: SnapshotsQuery) -> SnapshotInfos:
+    names = _names(call)
+    if not 0 < len(names) <= _MOST_STREAMS:
+        raise errors.RequestInvalid(f"the query parameter streams names 1 to {_MOST_STREAMS} streams")
+    streams = [call.admitted.topics.get(name) for name in names]
+    running = [views_of(call, stream) for stream in streams]
+    vector = await unless_gone(call.request, newest(call.broker, list(chain(*running)), query.max_wait_ms))
+    for stream in streams:
+        views_of(call, stream)  # all are there still
+    at = iter(vector)
+    return SnapshotInfos(
+        [
+            SnapshotInfo(stream.name, [_place(view, next(at)) for view in views])
+            for stream, views in zip(streams, running, strict=True)
+        ]
+    )
+
+
+def _place(view: RunningView, at: int) -> SnapshotPartition:
     bounds, partition = view.bounds, view.partition
     bounds.check_snapshot(max(bounds.position, bounds.s0))
-    end, epoch = partition.log.high_watermark, epoch_before(partition, bounds.position)
-    return SnapshotPartition(partition.index, bounds.position, bounds.s0, bounds.horizon, end, epoch)
+    end, epoch = partition.log.high_watermark, epoch_before(partition, at)
+    return SnapshotPartition(partition.index, at, bounds.s0, bounds.horizon, end, epoch)
 
 
 async def _read(call: Call, query: SnapshotRecordsQuery) -> SnapshotPage | Response:
@@ -75,6 +106,11 @@ ROUTES = (
     HttpRoute(
         "GET", "/v1/streams/{name}/snapshot", _open, on_topic(Operation.READ),
         "The newest snapshot of a keyed stream, once it has what was committed before",
+        SNAPSHOT_ERRORS,
+    ),
+    HttpRoute(
+        "GET", "/v1/snapshot", _open_together, AdmissionRules(topics_named(Operation.READ, _names)),
+        "The newest snapshot of several keyed streams: each transaction is in it wholly or not at all",
         SNAPSHOT_ERRORS,
     ),
     HttpRoute(

@@ -15,10 +15,12 @@ __all__ = [
     "LeaseWish",
     "LeasedPartition",
     "SnapshotInfo",
+    "SnapshotInfos",
     "SnapshotPage",
     "SnapshotPartition",
     "SnapshotQuery",
     "SnapshotRecordsQuery",
+    "SnapshotsQuery",
 ]
 
 LARGEST_JSON_BYTES = 1024 * 1024
@@ -61,6 +63,22 @@ class SnapshotInfo(msgspec.Struct):
 
     stream: str
     partitions: list[SnapshotPartition]
+
+
+class SnapshotsQuery(msgspec.Struct):
+    """Which streams are read together, and how long is waited for their views."""
+
+    streams: Annotated[str, Meta(description="The names of the streams, with commas between them")]
+    max_wait_ms: Annotated[
+        int,
+        Meta(ge=0, le=30_000, description="How long to wait until the snapshot has what was committed before"),
+    ] = 5000
+
+
+class SnapshotInfos(msgspec.Struct):
+    """The newest snapshot of several streams, in the order in which they were named."""
+
+    streams: list[SnapshotInfo]
 
 
 class SnapshotRecordsQuery(msgspec.Struct):

@@ -16,7 +16,6 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.BatchCorrupt: ErrorCode.CORRUPT_MESSAGE,
     errors.BatchDiffers: ErrorCode.INVALID_TXN_STATE,
     errors.BatchInvalid: ErrorCode.INVALID_RECORD,
-    errors.KeyedTransactionRefused: ErrorCode.INVALID_RECORD,
     errors.QueueShardsFixed: ErrorCode.INVALID_PARTITIONS,
     errors.QueueTransactionRefused: ErrorCode.INVALID_RECORD,
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
