@@ -9,7 +9,7 @@ __all__ = ["Aims", "cut"]
 
 P = TypeVar("P", bound=Hashable)
 
-_MOST: Final = 16
+_ENOUGH: Final = 8
 _APART_MS: Final = 100
 
 
@@ -32,7 +32,7 @@ class _Aim(NamedTuple):
 class Aims:
     """Vectors over some partitions that cut no transaction, and that their views had not reached when they were taken.
 
-    Few are kept: each that is needed is reached some time, however far the views are behind.
+    The further the views are behind, the fewer of a time are kept: about eight of all that time.
     """
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Aims:
 
     def add(self, now_ms: int, vector: Sequence[int]) -> None:
         """A vector that was taken now; one that follows another too soon is not kept."""
-        if self._kept and now_ms < self._kept[-1].time_ms + _APART_MS:
-            return
+        if self._kept:
+            apart_ms = max(_APART_MS, (now_ms - self._kept[0].time_ms) // _ENOUGH)
+            if now_ms < self._kept[-1].time_ms + apart_ms:
+                return
         self._kept.append(_Aim(now_ms, vector))
-        if len(self._kept) > _MOST:
-            self._kept = self._kept[::2]
 
     def newest(self, oldest: Sequence[int], reached: Sequence[int]) -> Sequence[int] | None:
         """The newest one that views which have come to `reached` can show; None where there is none.
