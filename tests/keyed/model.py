@@ -59,6 +59,10 @@ WEAK = hashed_by("weak", 77, weak)
 KERNELS = [PLAIN, VECTORS, SIPHASHED, WEAK, *([native_kernel()] if is_installed() else [])]
 
 
+class NotReadYetError(Exception):
+    """It is asked for again."""
+
+
 class Entry(NamedTuple):
     """A record; `counts` is where it does, None where it does not, or not yet."""
 
@@ -176,8 +180,19 @@ class World:
         self.now_ms += 10
         first = self.view.position - self.chance.choice((0, 0, 5))
         data = self.read(max(first, BASE), self.end if upto is None else upto)
-        self.view.apply(data, self.read)
+        while True:
+            try:
+                self.view.apply(data, self._read_later)
+            except NotReadYetError:
+                continue
+            break
         self.view.sample(self.now_ms)
+
+    def _read_later(self, first: int, end: int) -> bytes:
+        """What a transaction wrote, which has to be waited for at times."""
+        if self.chance.random() < 0.4:
+            raise NotReadYetError
+        return self.read(first, end)
 
     def move_s0(self, age_ms: int) -> None:
         """S0 rises as far as age and leases allow."""
@@ -205,7 +220,8 @@ class World:
         )
         end = header(self.segments[number + 1][0]).base_offset
         dropping = self.view.dropping(first, bound, end)
-        rule = BySupersession(dropping, keep_tombstones=self.chance.random() < 0.1)
+        keeps_tombstones = self.chance.random() < 0.1
+        rule = BySupersession(dropping, keep_tombstones=keeps_tombstones)
         for at, batch in enumerate(segment):
             head = header(batch)
             if head.attributes & CONTROL:
@@ -215,7 +231,8 @@ class World:
             kept = [one for one in every if self._stays(rule, head.base_offset + one.offset_delta, one)]
             segment[at] = rebuild(head, data, kept)
             self.dropped |= {head.base_offset + one.offset_delta for one in every if one not in kept}
-        self.cleaned_as_of[number] = self.view.s0
+        if not keeps_tombstones:
+            self.cleaned_as_of[number] = self.view.s0
         gone = dropping.gone(rule.kept)
         if forget and any(gone):
             self.view.forget(gone, dropping.base)

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.keyed.model import BASE, KERNELS, SECRET, World, check, whole
+from tests.keyed.model import BASE, KERNELS, SECRET, NotReadYetError, World, check, whole
 
 from duramen.base.errors import BatchCorrupt, SnapshotNotReached, SnapshotStartOver, SnapshotTooOld
-from duramen.codec.batch import BatchInput, encode
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode, stamp
+from duramen.codec.markers import encode_marker
 from duramen.keyed import checkpoint
 from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.kernel import Kernel
@@ -45,8 +46,8 @@ def take_step(world: World, kind: int, step: int) -> None:
             world.produce()
         case 4 | 5:
             world.produce(chance.randrange(3))
-        case 6 if world.open:
-            world.finish(chance.choice(sorted(world.open)), commit=chance.random() < 0.7)
+        case 6:
+            world.finish(chance.choice((*world.open, chance.randrange(3))), commit=chance.random() < 0.7)
         case 7 | 8:
             world.apply(None if chance.random() < 0.7 else chance.randint(BASE, world.end))
         case 9 | 14:
@@ -93,6 +94,34 @@ def test_a_damaged_batch_stops_the_view_before_it(kernel: Kernel) -> None:
         assert view.position == 2
     view.apply(bytes(encode([BatchInput(1, b"a", b"3")], base_offset=2)))
     assert whole_of(view) == [1, 2]
+
+
+@kernels
+def test_a_transaction_that_is_read_later_counts_at_its_own_marker(kernel: Kernel) -> None:
+    view = KeyedView(kernel, 0, SECRET)
+    written = encode([BatchInput(1, b"a", b"1")], base_offset=1, producer_id=7, producer_epoch=0,
+                     attributes=TRANSACTIONAL)  # fmt: skip
+    log = bytearray()
+    for offset, batch in enumerate((marker(), written, marker())):
+        stamp(batch, offset, 0)
+        log += batch
+    tries = iter((False, True))
+
+    def read(first: int, end: int) -> bytes:
+        assert (first, end) == (1, 2)
+        if not next(tries):
+            raise NotReadYetError
+        return bytes(written)
+
+    with pytest.raises(NotReadYetError):
+        view.apply(bytes(log), read)
+    view.apply(bytes(log), read)
+    assert view.position == 3
+    assert view.changes(2, 3).offsets() == [1]
+
+
+def marker() -> bytearray:
+    return encode_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=1)
 
 
 def whole_of(view: KeyedView) -> list[int]:

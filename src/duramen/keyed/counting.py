@@ -45,7 +45,8 @@ class Counting:
     def pieces(self, data: Buffer, position: int) -> Iterator[CountedPiece]:
         """What counts of the whole batches in `data`, from the offset `position` on, in the order in which it counts.
 
-        Where what is yielded was not taken, begin again with what was there before. Raises BatchCorrupt.
+        Each batch that changes what is open is followed by a piece, which may be empty: whoever could not take a piece
+        begins again behind the one before. Raises BatchCorrupt.
         """
         view = memoryview(data).toreadonly().cast("B")
         start = stop = 0
@@ -57,13 +58,14 @@ class Counting:
             if at > start:
                 yield CountedPiece(start, at, [], OWN, head.base_offset)
             start, position = stop, head.next_offset
-            if not head.attributes & CONTROL:
+            if head.attributes & CONTROL:
+                held = self.open.get(head.producer_id, [])
+                if held and _commits(view, at, head):
+                    yield CountedPiece(stop, stop, held, head.base_offset, position)
+                self.open.pop(head.producer_id, None)
+            else:
                 _hold(self.open.setdefault(head.producer_id, []), head.base_offset, head.next_offset)
-                continue
-            held = self.open.get(head.producer_id, [])
-            if held and _commits(view, at, head):
-                yield CountedPiece(stop, stop, held, head.base_offset, position)
-            self.open.pop(head.producer_id, None)
+            yield CountedPiece(stop, stop, [], OWN, position)
         if stop:
             yield CountedPiece(start, stop, [], OWN, position)
 
@@ -77,8 +79,6 @@ def _commits(view: memoryview, at: int, head: Header) -> bool:
 
 
 def _hold(held: Held, first: int, end: int) -> None:
-    if held and held[-1][1] >= end:
-        return  # the walk began again
     if held and held[-1][1] == first:
         held[-1] = (held[-1][0], end)
     else:
