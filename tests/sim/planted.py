@@ -13,11 +13,13 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, File, FileSystem
 from duramen.broker.views import files as view_files
 from duramen.broker.views.running import RunningView
-from duramen.codec.batch import Header
+from duramen.broker.views.vectors import SnapshotVectors
+from duramen.codec.batch import Header, batches
 from duramen.codec.batch_filter import RecordSpan
 from duramen.coordinators.runtime.write_behind import WriteBehind
 from duramen.keyed import checkpoint as view_checkpoint
 from duramen.keyed.checkpoint import LogPositions, ViewCheckpoint
+from duramen.keyed.counting import OWN, CountedPiece, Counting
 from duramen.keyed.dropping import Dropping
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.prev import PageStore
@@ -450,6 +452,30 @@ def _tell_fallen(right: Original) -> Original:
     return bounds
 
 
+def _aim_anywhere(right: Original) -> Original:
+    del right
+
+    def newest(self: SnapshotVectors, views: Sequence[RunningView], aimed: Sequence[int] | None) -> list[int]:
+        del self, aimed
+        return [view.bounds.position for view in views]
+
+    return newest
+
+
+def _count_at_once(right: Original) -> Original:
+    del right
+
+    def pieces(self: Counting, data: Buffer, position: int) -> Iterator[CountedPiece]:
+        del self
+        stop = 0
+        for at, head in batches(data):
+            stop, position = at + head.size, max(position, head.next_offset)
+        if stop:
+            yield CountedPiece(0, stop, [], OWN, position)
+
+    return pieces
+
+
 BUGS: Final = (
     Bug(
         "acknowledge-before-sync",
@@ -588,5 +614,16 @@ BUGS: Final = (
             Place(RunningView, "bounds", _tell_fallen),
         ),
         "nor does anybody ask how far compaction has come",
+    ),
+    Bug(
+        "cut-transaction",
+        "a transaction cut in two",
+        (Place(SnapshotVectors, "newest", _aim_anywhere),),
+        "a snapshot over several partitions is where their views happen to be",
+    ),
+    Bug(
+        "count-before-marker",
+        "a record counted before its marker",
+        (Place(Counting, "pieces", _count_at_once),),
     ),
 )

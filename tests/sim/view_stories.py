@@ -1,10 +1,14 @@
 """Short stories of views of keyed streams: each goes well as it is, and badly with one of the planted bugs."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
+from tests.coordinators.transaction.transacting import Writer, broker_for
+
+from duramen.base.errors import SnapshotNotReached
 from duramen.broker.views.files import ViewFiles
-from duramen.codec.batch import BatchInput, encode
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
 from duramen.keyed import checkpoint
 from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.plain import PLAIN
@@ -79,6 +83,36 @@ def a_view_is_loaded_again() -> None:
     assert ViewFiles(disk, "keyed/view").load(PLAIN, _log(2), _SECRET, anew=False).view.s0 == 2
 
 
+def a_transaction_is_open() -> None:
+    view = _view()
+    open_batch = encode([BatchInput(0, b"k", b"")], producer_id=7, producer_epoch=0, attributes=TRANSACTIONAL)
+    view.apply(bytes(open_batch))
+    assert view.snapshot(1, 0, 1).offsets() == []
+
+
+def a_view_is_behind_where_a_transaction_ends() -> None:
+    hand = broker_for()
+    stream = hand.create("users", 2, keyed="true")
+    writer = Writer(hand, "writer", 2)
+    for index in range(2):
+        writer.write_keyed("users", index, (b"k", b"v"))
+        hand.settle()
+    views = [hand.broker.views.get(stream, index) for index in range(2)]
+    before: CallbackResult[list[int]] = CallbackResult()
+    hand.broker.snapshot_vectors.aim(views, before)
+    writer.end(commit=True)
+    seen = set[int]()
+    while (lane := next((lane for lane, jobs in hand.worker.jobs.items() if jobs), None)) or hand.worker.actions:
+        if hand.worker.actions:
+            hand.worker.actions.popleft()()
+        elif lane:
+            hand.worker.start(lane)()
+        with suppress(SnapshotNotReached):
+            found = hand.broker.snapshot_vectors.newest(views, None)
+            seen.add(sum(at > 1 for at in found))
+    assert 1 not in seen
+
+
 VIEW_STORIES: Final[Mapping[str, Callable[[], None]]] = {
     "supersede-uncommitted": a_batch_is_written_and_not_committed,
     "drop-shown": a_superseded_record_is_shown_by_an_older_snapshot,
@@ -86,4 +120,6 @@ VIEW_STORIES: Final[Mapping[str, Callable[[], None]]] = {
     "end-increment-early": changes_are_read_to_their_end,
     "view-ahead": the_log_is_shorter_than_its_view,
     "s0-falls": a_view_is_loaded_again,
+    "cut-transaction": a_view_is_behind_where_a_transaction_ends,
+    "count-before-marker": a_transaction_is_open,
 }

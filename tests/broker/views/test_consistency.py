@@ -1,7 +1,7 @@
 """The table of consistency in the guide of keyed streams: each level has the anomalies that it allows, and no other.
 
-A writer sets `a` and then `b` to the same number, again and again, while the power fails. So `b` is never ahead. Another
-one sets a key in two partitions of a stream and in another stream to the same number, in a transaction.
+A writer sets `a` and then `b` to the same number, again and again, while the power fails. So `b` is never ahead.
+Another one sets a key in two partitions of a stream and in another stream to the same number, in a transaction.
 """
 
 from random import Random
@@ -131,10 +131,8 @@ class Transfers:
         writer.settle_end(commit=chance.random() < 0.8)
         if chance.random() < 0.2:
             self.hand.crash(chance.randrange(1 << 30))
-        if self.whole:
-            seen = self._snapshot()
-        else:
-            seen = [*old, *(self._read(place) for place in self.places[len(old) :])]
+        after = self._snapshot if self.whole else lambda: [self._read(place) for place in self.places[len(old) :]]
+        seen = [*old, *after()]
         return {TORN} if len(set(seen)) > 1 else set()
 
     def _read(self, place: tuple[str, int]) -> bytes | None:

@@ -81,6 +81,8 @@ class CompactedHistory(LogHistory):
         for base_offset, sent in self._at.items():
             if base_offset >= end or sent.next_offset <= first:
                 continue
+            if sent.transaction is not None and sent.transaction.fate != "committed":
+                continue  # it may be aborted, and gone with that
             for offset, record in enumerate(records(sent.data), base_offset):
                 if first <= offset < end and offset not in there:
                     self._missing(offset, record)
@@ -99,6 +101,7 @@ class CompactedHistory(LogHistory):
         return any(
             sent.fate == "open" if sent.base_offset is None else sent.base_offset + at > offset
             for sent, at, _ in self._by_key[key]
+            if sent.transaction is None or sent.transaction.fate != "aborted"
         )
 
 

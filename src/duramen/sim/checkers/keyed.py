@@ -1,13 +1,16 @@
 """A log of a keyed stream: what its snapshots and the changes between them have to be, by definition.
 
-A snapshot at S has of each key the newest record below S. A tombstone whose time is over may be missing.
+A snapshot at S has of each key, of what counts below S, the record with the highest offset; a record of a transaction
+counts at the commit marker. A tombstone whose time is over may be missing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from duramen.codec.batch import DecodedRecord
 from duramen.sim.checkers.compacted import CompactedHistory
+from duramen.sim.checkers.counted import UNSURE, CountedOffsets
+from duramen.sim.checkers.history import End, HistoryFacts, SentRecords
 
 __all__ = ["KeyedHistory", "ShownRecord"]
 
@@ -25,9 +28,18 @@ class KeyedHistory(CompactedHistory):
     def __init__(self, name: str, partition: int, boot: int) -> None:
         super().__init__(name, partition, boot)
         self.keyed: bool | None = False
+        self.counted = CountedOffsets()
         self.lives = 0  # how often the stream was made keyed or not
         self.snapshot_retention_ms = 0
         self._kept_ms = 1 << 40  # the shortest time for which tombstones were ever kept
+
+    def started(self, boot: int, end: End, facts: HistoryFacts) -> None:
+        super().started(boot, end, facts)
+        self.counted.cut(facts.high_watermark)
+
+    def stored_in_transactions(self) -> Iterator[SentRecords]:
+        """The batches of transactions that are in it."""
+        return (sent for sent in self._at.values() if sent.transaction is not None)
 
     def make_keyed(self, keyed: bool, snapshot_retention_ms: int) -> None:
         """The stream is created with this config."""
@@ -61,6 +73,8 @@ class KeyedHistory(CompactedHistory):
             return
         for key, one in shown.items():
             newest = self._newest(key, at)
+            if self._unsure(key):
+                continue
             if newest is None or newest[0] != one.offset:
                 known = "none" if newest is None else newest[0]
                 raise self._broken(
@@ -68,7 +82,7 @@ class KeyedHistory(CompactedHistory):
                 )
         for key in () if changes else self._by_key:
             newest = self._newest(key, at)
-            if newest is None or key in shown or self._may_be_deleted(key, newest[1]):
+            if newest is None or key in shown or self._unsure(key) or self._may_be_deleted(key, newest[1]):
                 continue
             raise self._broken(f"the snapshot at {at} lacks offset {newest[0]}, the newest of its key")
 
@@ -77,6 +91,8 @@ class KeyedHistory(CompactedHistory):
         if self.damaged or self.spoiled:
             return
         for key in self._by_key:
+            if self._unsure(key):
+                continue
             newest, found = self._newest(key, at), state.get(key)
             there = newest is not None and newest[1].value is not None
             if found is None and (newest is None or not there or self._may_be_deleted(key, newest[1])):
@@ -86,16 +102,19 @@ class KeyedHistory(CompactedHistory):
                 raise self._broken(f"as of {at} a reader has offset {found} of a key, which is {known}")
 
     def _newest(self, key: bytes, at: int) -> tuple[int, DecodedRecord] | None:
-        """Offset and record of the newest of a key below `at` that is known."""
-        return max(
-            (
-                (known.sent.base_offset + known.at, known.record)
-                for known in self._by_key.get(key, ())
-                if known.sent.base_offset is not None and known.sent.base_offset + known.at < at
-            ),
-            key=lambda one: one[0],
-            default=None,
-        )
+        """Offset and record of the newest of a key that is known to count below `at`."""
+        found: tuple[int, DecodedRecord] | None = None
+        for known in self._by_key.get(key, ()):
+            if known.sent.base_offset is None:
+                continue
+            offset, counts = known.sent.base_offset + known.at, self.counted.of(known.sent)
+            if (offset if counts is None else counts) < at and (found is None or found[0] < offset):
+                found = offset, known.record
+        return found
+
+    def _unsure(self, key: bytes) -> bool:
+        """Whether nobody has seen where a record of the key counts."""
+        return any(self.counted.of(known.sent) == UNSURE for known in self._by_key.get(key, ()))
 
     def _may_be_deleted(self, key: bytes, newest: DecodedRecord) -> bool:
         """Whether a tombstone, the newest itself or one that nobody has seen, may be gone and have taken it along."""

@@ -23,6 +23,7 @@ from duramen.keyed.view import VisibleRecords
 from duramen.sim.checkers.keyed import KeyedHistory, ShownRecord
 from duramen.sim.clients.access import FetchedData
 from duramen.sim.clients.shared import Clients
+from duramen.sim.clients.whole import WholeReaders
 from duramen.sim.machine.trace import BrokenPromise
 
 __all__ = ["SnapshotReaders"]
@@ -75,8 +76,10 @@ class _Cache:
 class SnapshotReaders:
     """All of them."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, whole: WholeReaders) -> None:
+        """`whole` sees where transactions count."""
         self._clients = clients
+        self._whole = whole
         self._caches: list[_Cache] = []
         self._everything = False
 
@@ -270,8 +273,15 @@ class SnapshotReaders:
         except DuramenError as error:
             self._refused(cache, reading, error)
             return
+        self._whole.follow(cache.history, reading.at, partial(self._check, cache, reading))
+
+    def _check(self, cache: _Cache, reading: _Reading, seen: bool) -> None:
+        """It has to be what it is by definition; `seen`: where all that it may have counts."""
         history = cache.history
         cache.reading, cache.busy = None, False
+        if not seen:
+            cache.at = -1
+            return
         self._clients.trace("%s: the snapshot at %d is read, %d records", history, reading.at, len(reading.shown))
         history.check_snapshot(reading.at, reading.shown, changes=reading.since is not None)
         state = dict(cache.state) if reading.since is not None else {}

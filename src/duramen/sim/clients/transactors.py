@@ -18,6 +18,7 @@ from duramen.sim.checkers.batches import new_batch
 from duramen.sim.checkers.checker import CommittedModel
 from duramen.sim.checkers.compacted import CompactedHistory
 from duramen.sim.checkers.history import LogHistory, SentRecords
+from duramen.sim.checkers.keyed import KeyedHistory
 from duramen.sim.checkers.transaction import SimulatedTransaction
 from duramen.sim.clients.door import AtTheDoor
 from duramen.sim.clients.shared import Clients
@@ -28,6 +29,7 @@ __all__ = ["Transactors"]
 _IDS: Final = ("t0", "t1", "t2")
 _GROUP: Final = "transactional"
 _TIMEOUT_MS: Final = 900_000
+_EAGER: Final = 0.8
 _END_VERSIONS: Final = (4, 5)  # the producer's epoch stays, or grows with every end
 
 
@@ -69,7 +71,9 @@ class Transactors:
     def act(self) -> None:
         """The next step of one of them."""
         chance = self._clients.chance
-        one = chance.choice(self._all)
+        self._go_on(chance.choice(self._all))
+
+    def _go_on(self, one: _Transactor) -> None:
         if self._door is None or one.busy:
             return
         if one.producer_id < 0:
@@ -78,7 +82,12 @@ class Transactors:
             self._add_partitions(one)
         else:
             steps = [self._produce] * 6 + [self._commit_offset] + [self._end] * 3
-            chance.choice(steps)(one)
+            self._clients.chance.choice(steps)(one)
+
+    def _answered(self, one: _Transactor) -> None:
+        """A step was answered: where streams are keyed, the next one follows at once as a rule."""
+        if self._clients.keyed and self._clients.chance.random() < _EAGER:
+            self._go_on(one)
 
     # -- steps --------------------------------------------------------------------------------------
 
@@ -92,6 +101,7 @@ class Transactors:
         def answered(answer: Message) -> None:
             one.busy = False
             done(answer)
+            self._answered(one)
 
         self._door.ask(api, version, message, self._clients.answer(answered))
 
@@ -163,6 +173,7 @@ class Transactors:
         batch = new_batch(
             clients.chance, clients.number(), clients.clock.wall_ms(), clients.size(),
             producer=(one.producer_id, one.epoch, sequence), attributes=TRANSACTIONAL,
+            tombstones=isinstance(history, KeyedHistory),
         )  # fmt: skip
         batch.transaction = one.transaction
         one.sequences[history] = sequence + batch.records
@@ -186,6 +197,7 @@ class Transactors:
         if not self._failed(one, f"batch {batch.number} to {history}", code):
             self._clients.trace("%s: batch %d is at %d", history, batch.number, base_offset)
             history.acknowledged(batch, base_offset, partition.log.durability)
+        self._answered(one)
 
     def _commit_offset(self, one: _Transactor) -> None:
         history = self._clients.chance.choice(one.histories)
@@ -245,6 +257,7 @@ class Transactors:
 def _fits(history: LogHistory, partition: Partition) -> bool:
     """Whether a loss of power takes nothing from the partition that is in a transaction."""
     log = partition.log
-    if isinstance(history, CompactedHistory) or history.cutting or history.damaged or history.spoiled:
+    compacted = isinstance(history, CompactedHistory) and not isinstance(history, KeyedHistory)
+    if compacted or history.cutting or history.damaged or history.spoiled:
         return False
     return log.durability == log.config.durability == "sync" and not history.in_memory

@@ -13,6 +13,7 @@ from duramen.sim.clients.readers import Readers
 from duramen.sim.clients.shared import Clients
 from duramen.sim.clients.snapshots import SnapshotReaders
 from duramen.sim.clients.transactors import Transactors
+from duramen.sim.clients.whole import WholeReaders
 from duramen.sim.clients.writers import SimulatedProducers
 from duramen.sim.machine.aims import CLOSED
 from duramen.sim.machine.scheduler import SeededWorker
@@ -23,6 +24,7 @@ __all__ = ["Workload"]
 
 _PATIENCE_US: Final = 900_000_000
 _FIRST_ROUND_US: Final = 500_000  # about so long until the scrubber has been through all there is
+_TRANSACTING: Final = 0.5  # of the runs with keyed streams are mostly transactions
 _LEADING: Final = 0.3
 _IDLE: Final = 0.04
 _UPKEEP_IDLE: Final = 0.15  # how likely time goes by for what is done in the background
@@ -44,9 +46,12 @@ class Workload:
             (committers.commit, 8), (committers.look, 4), (owners.create, 6), (owners.let_go, 3), (owners.cut, 2),
             (owners.delete, 2), (owners.configure, 2), (transactors.act, 24), (members.act, 20),
         )  # fmt: skip
-        self._snapshots = SnapshotReaders(clients) if clients.keyed else None
+        whole = WholeReaders(clients)
+        self._snapshots = SnapshotReaders(clients, whole) if clients.keyed else None
         if self._snapshots is not None:
             ops = (*ops, (self._snapshots.read, 80), (owners.change_keyed, 2))
+            if clients.chance.random() < _TRANSACTING:
+                ops = (*ops, (transactors.act, 150), (whole.look, 60))
         self._idle = 2 * _IDLE if clients.keyed else _IDLE
         self._actions = [op for op, _ in ops]
         self._weights = [weight for _, weight in ops]
