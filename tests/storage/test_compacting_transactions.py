@@ -84,7 +84,9 @@ def committed_state(doubles: StoreOnDoubles, log: Log) -> dict[bytes, tuple[int,
             while ahead and ahead[-1].first_offset <= head.base_offset:
                 aborting.add(ahead.pop().producer_id)
             if head.attributes & CONTROL:
-                aborting.discard(head.producer_id)
+                # As Kafka's consumer: of a marker that compaction has emptied it does not know what it ends.
+                if any(record.key == b"\0\0\0\0" for record in records(memoryview(data)[position:])):
+                    aborting.discard(head.producer_id)
             elif not (head.attributes & TRANSACTIONAL and head.producer_id in aborting):
                 for record in records(memoryview(data)[position : position + head.size]):
                     if record.value is None:
@@ -120,3 +122,29 @@ def test_readers_of_what_is_committed_end_with_the_same_state(seed: int) -> None
         mix.log = doubles.log(config=COMPACT)
         assert committed_state(doubles, mix.log) == before
     assert saved_bytes
+
+
+def test_what_a_producer_commits_is_read_after_an_aborted_transaction_of_which_nothing_is_left() -> None:
+    mix = Mix(1)
+    doubles = mix.doubles
+    for number in range(4):
+        mix.write(0)
+        mix.end(0, commit=number % 2 == 1)
+        doubles.settle()
+        doubles.advance(1000)
+    for _ in range(4):
+        for _ in range(40):
+            mix.write(-1)
+        doubles.settle()
+        doubles.advance(61_000)
+        compact(doubles)
+    mix.write(0)
+    mix.end(0, commit=True)
+    doubles.settle()
+    assert mix.log.transactions.aborted == []
+    state = committed_state(doubles, mix.log)
+    assert max(offset for offset, _ in state.values()) >= mix.log.end_offset - 3
+    doubles.crash()
+    mix.log = doubles.log(config=COMPACT)
+    assert mix.log.transactions.aborted == []
+    assert committed_state(doubles, mix.log) == state

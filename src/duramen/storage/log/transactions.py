@@ -6,7 +6,7 @@ it was aborted.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from duramen.base.ports import Buffer
@@ -104,6 +104,14 @@ class TransactionTable:
             if one.stable_offset >= end:
                 break
         return found
+
+    def forget_aborted(self, markers: Collection[int]) -> None:
+        """Nothing is left of the aborted transactions with these markers.
+
+        A reader that is told of them would wait for the markers, and leave out what their producers commit later.
+        """
+        if markers:
+            self.aborted = [one for one in self.aborted if one.last_offset not in markers]
 
     def cut_start(self, start_offset: int) -> None:
         """Forget the aborted transactions that lie wholly before the log's new start."""

@@ -406,6 +406,7 @@ class Compactor:
         target = Target(self._files, path, IndexHeader(log.id, base, log.key.stream_id, log.key.partition), generation)
         changed = len(old) > 1
         swapped = False
+        cleaner.unmarked.clear()
         try:
             yield _Step("disk", target.open)
             for segment in old:
@@ -413,6 +414,8 @@ class Compactor:
             if changed:
                 yield _Step("disk", target.finish)
                 swapped = yield from self._swap(log, old, target)
+            if swapped:
+                log.transactions.forget_aborted(cleaner.unmarked)
         except _SegmentGone:
             return False
         finally:

@@ -316,6 +316,8 @@ class Cleaner:
         self._transactions = transactions
         self._last_batches = last_batches
         self._keep_tombstones = keep_tombstones
+        self.unmarked: set[int] = set()
+        """Offsets of aborted transactions' markers of which nothing, or no more than the offset, stays."""
 
     def judge(self, head: Header, records: Sequence[RecordSpan], marker: int | None, *, last: bool) -> BatchVerdict:
         """What becomes of a batch. `last` is the last of its segment: it stays, so that the end is known."""
@@ -324,6 +326,8 @@ class Cleaner:
         if head.attributes & CONTROL:
             ended = self._transactions.ends(head, marker)
             if ended and expired:
+                if marker == _ABORT:
+                    self.unmarked.add(head.base_offset)
                 return BatchVerdict(not stays, [])
             return BatchVerdict(gone=False, kept=list(records), delete_horizon_ms=self._new_horizon(head, wanted=ended))
         if self._transactions.discards(head):
