@@ -99,29 +99,32 @@ def test_a_damaged_batch_stops_the_view_before_it(kernel: Kernel) -> None:
 @kernels
 def test_a_transaction_that_is_read_later_counts_at_its_own_marker(kernel: Kernel) -> None:
     view = KeyedView(kernel, 0, SECRET)
-    written = encode([BatchInput(1, b"a", b"1")], base_offset=1, producer_id=7, producer_epoch=0,
-                     attributes=TRANSACTIONAL)  # fmt: skip
-    log = bytearray()
-    for offset, batch in enumerate((marker(), written, marker())):
+    batches = [transactional(8), marker(7), transactional(7), marker(8), marker(7)]
+    for offset, batch in enumerate(batches):
         stamp(batch, offset, 0)
-        log += batch
+    view.apply(bytes(batches[0]))
     tries = iter((False, True))
 
     def read(first: int, end: int) -> bytes:
-        assert (first, end) == (1, 2)
+        assert (first, end) == (0, 1)
         if not next(tries):
             raise NotReadYetError
-        return bytes(written)
+        return bytes(batches[0])
 
     with pytest.raises(NotReadYetError):
-        view.apply(bytes(log), read)
-    view.apply(bytes(log), read)
-    assert view.position == 3
-    assert view.changes(2, 3).offsets() == [1]
+        view.apply(b"".join(batches[1:]), read)
+    view.apply(b"".join(batches[1:]), read)
+    assert view.position == 5
+    assert [view.changes(at, at + 1).offsets() for at in range(5)] == [[], [], [], [0], [2]]
 
 
-def marker() -> bytearray:
-    return encode_marker(7, 0, commit=True, coordinator_epoch=0, now_ms=1)
+def transactional(producer: int) -> bytearray:
+    rows = [BatchInput(1, b"%d" % producer, b"1")]
+    return encode(rows, producer_id=producer, producer_epoch=0, attributes=TRANSACTIONAL)
+
+
+def marker(producer: int) -> bytearray:
+    return encode_marker(producer, 0, commit=True, coordinator_epoch=0, now_ms=1)
 
 
 def whole_of(view: KeyedView) -> list[int]:

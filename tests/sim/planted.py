@@ -471,7 +471,7 @@ def _count_at_once(right: Original) -> Original:
         for at, head in batches(data):
             stop, position = at + head.size, max(position, head.next_offset)
         if stop:
-            yield CountedPiece(0, stop, [], OWN, position)
+            yield CountedPiece(0, stop, [], OWN, position, {})
 
     return pieces
 

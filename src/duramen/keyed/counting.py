@@ -1,6 +1,6 @@
 """Which records count, and in which order: those of transactions at their commit marker. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from duramen.base.errors import BatchCorrupt
@@ -22,7 +22,7 @@ class CountedPiece(NamedTuple):
     """Records that count one after another: of `data[start:stop]` at their own offsets, or those `held`, at `at`.
 
     `next_offset` is behind everything that has been looked at. What is taken of `held` is removed from it, so that a
-    walk that begins again goes on there.
+    walk that begins again goes on there. `places` says by first offset where in `data` batches of transactions lie.
     """
 
     start: int
@@ -30,6 +30,7 @@ class CountedPiece(NamedTuple):
     held: Held
     at: int
     next_offset: int
+    places: Mapping[int, int]
 
 
 class Counting:
@@ -50,24 +51,28 @@ class Counting:
         """
         view = memoryview(data).toreadonly().cast("B")
         start = stop = 0
+        places: dict[int, int] = {}
         for at, head in batches(view):
             stop = at + head.size
-            if head.next_offset <= position or not head.attributes & (CONTROL | TRANSACTIONAL):
+            if not head.attributes & (CONTROL | TRANSACTIONAL):
                 position = max(position, head.next_offset)
                 continue
+            places[head.base_offset] = at
+            if head.next_offset <= position:
+                continue
             if at > start:
-                yield CountedPiece(start, at, [], OWN, head.base_offset)
+                yield CountedPiece(start, at, [], OWN, head.base_offset, places)
             start, position = stop, head.next_offset
             if head.attributes & CONTROL:
                 held = self.open.get(head.producer_id, [])
                 if held and _commits(view, at, head):
-                    yield CountedPiece(stop, stop, held, head.base_offset, position)
+                    yield CountedPiece(stop, stop, held, head.base_offset, position, places)
                 self.open.pop(head.producer_id, None)
             else:
                 _hold(self.open.setdefault(head.producer_id, []), head.base_offset, head.next_offset)
-            yield CountedPiece(stop, stop, [], OWN, position)
+            yield CountedPiece(stop, stop, [], OWN, position, places)
         if stop:
-            yield CountedPiece(start, stop, [], OWN, position)
+            yield CountedPiece(start, stop, [], OWN, position, places)
 
 
 def _commits(view: memoryview, at: int, head: Header) -> bool:

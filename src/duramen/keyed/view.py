@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from duramen.base.ports import Buffer
-from duramen.keyed.counting import OWN, Counting, Held
+from duramen.keyed.counting import OWN, CountedPiece, Counting
 from duramen.keyed.dropping import Dropping
 from duramen.keyed.kernel import BACK, FORWARD, KEEP, Kernel
 from duramen.keyed.latest import Latest
@@ -81,10 +81,8 @@ class KeyedView:
         """
         for piece in self.counting.pieces(data, self.position):
             if piece.held:
-                if read is None:
-                    raise AssertionError("transactions are applied with what they wrote")
-                self._apply_held(piece.held, piece.at, read)
-            else:
+                self._apply_held(data, piece, read)
+            elif piece.start < piece.stop:
                 self._apply(data, piece.start, self.position, _FOREVER, OWN, stop=piece.stop)
             self.position = max(self.position, piece.next_offset)
 
@@ -101,16 +99,22 @@ class KeyedView:
             self.prev.took(done.runs, done.far, at)
             if at == OWN:
                 self.position = max(self.position, done.next_offset)
-            if done.position == position and done.next_offset == first:
-                break
+            if done.next_offset >= end or (done.position == position and done.next_offset == first):
+                return done.next_offset
             position, first = done.position, done.next_offset
         return first
 
-    def _apply_held(self, held: Held, at: int, read: Read) -> None:
+    def _apply_held(self, data: Buffer, piece: CountedPiece, read: Read | None) -> None:
+        """What a transaction wrote: as a rule it lies in the data in which it ends."""
+        held = piece.held
         while held:
             first, end = held[0]
-            data = read(first, end)
-            reached = self._apply(data, 0, first, end, at, stop=len(data))
+            source, start = data, piece.places.get(first)
+            if start is None:
+                if read is None:
+                    raise AssertionError("transactions are applied with what they wrote")
+                source, start = read(first, end), 0
+            reached = self._apply(source, start, first, end, piece.at, stop=len(source))
             if reached < end and reached > first:
                 held[0] = (reached, end)
             else:

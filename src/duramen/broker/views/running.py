@@ -24,6 +24,7 @@ from duramen.storage.store import Store
 __all__ = ["RunningView", "ViewFacts", "ViewLimits", "ViewParts", "ViewTimes"]
 
 _RETRY_MS: Final = 60_000
+_HELD_BYTES: Final = 1 << 20
 _SHOWN: Final = 4  # windows of bits that are kept for the next page, 1 MiB each for snapshots
 
 T = TypeVar("T")
@@ -88,9 +89,10 @@ class ViewFacts(NamedTuple):
 class _Needed(Exception):
     """A committed transaction's records are to be read before the view can go on."""
 
-    def __init__(self, first: int) -> None:
-        super().__init__(first)
+    def __init__(self, first: int, end: int) -> None:
+        super().__init__(first, end)
         self.first = first
+        self.size = min(_HELD_BYTES, (end - first) << 10)
 
 
 class RunningView:
@@ -301,10 +303,10 @@ class RunningView:
             self._follow_compaction(view)
         return None
 
-    def _held_records(self, first: int, _: int) -> Buffer:
+    def _held_records(self, first: int, end: int) -> Buffer:
         found = self._held.pop(first, None)
         if found is None:
-            raise _Needed(first)
+            raise _Needed(first, end)
         return found
 
     def _follow_compaction(self, view: KeyedView) -> None:
@@ -320,7 +322,7 @@ class RunningView:
             self._failed(result)
         elif isinstance(result, _Needed):
             take = partial(self._take_held, view, result.first, data)
-            read_batches(self._parts.store, self.partition.log, result.first, take)
+            read_batches(self._parts.store, self.partition.log, result.first, take, result.size)
         else:
             self._reading = False
             self.facts = self.facts._replace(problem="")

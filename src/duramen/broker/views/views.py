@@ -6,7 +6,14 @@ from typing import Final
 
 from duramen.base.catalogue_keyed import KEYED
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import ConfigInvalid, DuramenError, NodeStopping, RequestInvalid, StreamNotKeyed
+from duramen.base.errors import (
+    ConfigInvalid,
+    DuramenError,
+    NodeStopping,
+    RequestInvalid,
+    SnapshotNotReached,
+    StreamNotKeyed,
+)
 from duramen.base.ids import StreamId
 from duramen.base.ports import Clock, Randomness
 from duramen.base.units import format_bytes
@@ -69,7 +76,10 @@ class KeyedViews:
         return self._running.get(_name(stream, partition.index))
 
     def get(self, stream: Stream, index: int) -> RunningView:
-        """The view of a partition. Raises StreamNotFound, StreamNotKeyed, RequestInvalid, NodeStopping."""
+        """The view of a partition.
+
+        Raises StreamNotFound, StreamNotKeyed, SnapshotNotReached, RequestInvalid, NodeStopping.
+        """
         partition = stream.partition(index)
         if not stream.keyed:
             raise StreamNotKeyed(f"stream {stream.name} is not keyed")
@@ -80,6 +90,8 @@ class KeyedViews:
             return found
         if self._stopping:
             raise NodeStopping("the node is stopping")
+        if _name(stream, index) in self._closing:
+            raise SnapshotNotReached(f"the view that stream {stream.name} had before is being removed: repeat")
         raise StreamNotKeyed(f"stream {stream.name} has no view: its durability is memory")
 
     def hold(self, stream: Stream, positions: Mapping[int, int]) -> Callable[[], None]:

@@ -133,7 +133,7 @@ class SnapshotReaders:
         stream = self._clients.broker.streams.get(history.name)
         try:
             return self._clients.broker.views.get(stream, partition.index)
-        except (StreamNotKeyed, NodeStopping) as error:
+        except (StreamNotKeyed, SnapshotNotReached, NodeStopping) as error:
             if isinstance(error, StreamNotKeyed) and history.keyed and self._clients.is_there(history):
                 raise BrokenPromise(f"{history} is keyed, and has no view") from None
             return None

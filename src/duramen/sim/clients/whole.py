@@ -58,7 +58,7 @@ class WholeReaders:
         histories = [one for one, _ in clients.histories() if isinstance(one, KeyedHistory) and one.keyed]
         try:
             views = [self._view(history) for history in histories]
-        except (StreamNotKeyed, NodeStopping):
+        except (StreamNotKeyed, SnapshotNotReached, NodeStopping):
             return
         if len(views) > 1:
             _Opening(clients, self, histories, views)
