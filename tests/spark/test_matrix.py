@@ -6,9 +6,10 @@ import pytest
 
 from duramen.base.errors import OptionInvalid
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.spark.datasource import BatchReader
+from duramen.spark.datasource import BatchReader, batch_reader_of
 from duramen.spark.options import OPTIONS, WITHOUT_EFFECT, Options, Use
 from duramen.spark.read.selection import Edge, ending, starting
+from duramen.spark.read.snapshot_stream import stream_reader_of
 from duramen.spark.read.stream import StreamReader
 
 SERVERS: Final = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -91,8 +92,12 @@ ROWS: Final = [
     ("kafka.security.protocol", "plaintext", TAKEN, TAKEN),
     ("kafka.security.protocol", "SASL_SSL", "no encryption and no authentication", "no encryption and no"),
     ("kafka.ssl.truststore.location", "x", "no encryption and no authentication", "no encryption and no"),
-    ("snapshot", "false", TAKEN, "snapshot"),
-    ("server", "127.0.0.1:9644", TAKEN, "server"),
+    ("snapshot", "false", TAKEN, TAKEN),
+    ("snapshot", "true", TAKEN, TAKEN),
+    ("snapshot", '{"0": 17}', TAKEN, "a streaming query has one snapshot after the other"),
+    ("snapshot", '{"s": {"0": 17}}', TAKEN, "a streaming query has one snapshot after the other"),
+    ("snapshot", "yes", "snapshot: 'yes' does not fit", "a streaming query has one snapshot after the other"),
+    ("server", "127.0.0.1:9644", TAKEN, TAKEN),
     ("checkpointLocation", "/x", PASSED_OVER, TAKEN),
     ("queryName", "q", PASSED_OVER, TAKEN),
     ("kafka.auto.offset.reset", "earliest", "say startingOffsets instead", "say startingOffsets instead"),
@@ -114,7 +119,7 @@ def options(use: Use, **given: str) -> Options:
 
 
 def verdict(use: Use, name: str, value: str) -> str:
-    reader: Any = BatchReader if use == "batch" else StreamReader
+    reader: Any = batch_reader_of if use == "batch" else stream_reader_of
     try:
         made = options(use, **{name: value})
         reader(made)

@@ -10,8 +10,8 @@ from duramen.base.units import format_bytes, moment
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
 from duramen.cli.server import NodeAddress, server_option
-from duramen.client.api.leases import HeldLease, vector_text
-from duramen.client.http import path_of
+from duramen.client.api.leases import HeldLease
+from duramen.client.http import path_of, vector_text
 
 __all__ = ["command"]
 

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -25,6 +26,7 @@ __all__ = [
     "path_of",
     "problem_of",
     "server_address",
+    "vector_text",
 ]
 
 DEFAULT_SERVER: Final = "127.0.0.1:9644"
@@ -151,6 +153,14 @@ def server_address(server: str | None) -> str:
 def path_of(collection: str, name: str) -> str:
     """The path of a stream or a group, whatever characters its name has."""
     return f"/v1/{collection}/{quote(name, safe='')}"
+
+
+def vector_text(at: Mapping[int, int], epochs: Mapping[int, int] = MappingProxyType({})) -> str:
+    """A snapshot as HTTP and the command line write it; leader epochs name the history that it is of."""
+    return ",".join(
+        f"{partition}:{offset}@{epochs[partition]}" if epochs.get(partition, -1) >= 0 else f"{partition}:{offset}"
+        for partition, offset in at.items()
+    )
 
 
 def why(error: Exception) -> str:

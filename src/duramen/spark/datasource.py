@@ -42,13 +42,14 @@ from duramen.spark.read.reader import (
     tasks,
 )
 from duramen.spark.read.selection import Selection, ending, require_order, starting
+from duramen.spark.read.snapshot_stream import stream_reader_of
 from duramen.spark.read.snapshots import SnapshotReader, reads_snapshot
 from duramen.spark.read.splits import Floors, behind_tables, passed_over
-from duramen.spark.read.stream import RefusedStreamReader, StreamReader
+from duramen.spark.read.stream import RefusedStreamReader
 from duramen.spark.read.transaction_boundaries import cut
 from duramen.spark.write.sink import SinkBatchWriter, StreamWriter
 
-__all__ = ["BatchReader", "DuramenDataSource", "FilteringReader"]
+__all__ = ["BatchReader", "DuramenDataSource", "FilteringReader", "batch_reader_of"]
 
 _log = logging.getLogger("duramen.spark")
 
@@ -95,16 +96,14 @@ class DuramenDataSource(DataSource):
         """For `spark.read`, with `schema`, some of the columns. Raises OptionInvalid."""
         options = _batch_options(self.options, schema)
         _require_own(schema, options)
-        if reads_snapshot(options):
-            return SnapshotReader(options)
-        return FilteringReader(options) if _is_handed_filters() else BatchReader(options)
+        return batch_reader_of(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`. What does not fit is said by the reader: PySpark would hide an error raised here."""
         try:
             options = Options(self.options, "stream")
             _require_own(schema, options)
-            return StreamReader(options)
+            return stream_reader_of(options)
         except DuramenError as error:
             return RefusedStreamReader(error)
 
@@ -123,6 +122,13 @@ class DuramenDataSource(DataSource):
         """
         del overwrite
         return StreamWriter(Options(self.options, "sink"), schema)
+
+
+def batch_reader_of(options: Options) -> DataSourceReader:
+    """What reads a batch with these options. Raises OptionInvalid."""
+    if reads_snapshot(options):
+        return SnapshotReader(options)
+    return FilteringReader(options) if _is_handed_filters() else BatchReader(options)
 
 
 def _is_handed_filters() -> bool:

@@ -68,7 +68,7 @@ _OPTIONS: Final = (
     ReadOption("startingOffsets", _SOURCE,
            'Where to begin: earliest, latest, or JSON with every partition: {"flights": {"0": 23, "1": -2}}, -2 the'
            " earliest and -1 the latest. Not latest in a batch. A streaming query begins here only the first time.",
-           "earliest in a batch, latest in a streaming query"),
+           "earliest in a batch and with snapshot, else latest"),
     ReadOption("startingTimestamp", _SOURCE,
            "Where to begin: at the first record of each partition at or after this time in ms. Goes before"
            " startingOffsetsByTimestamp and startingOffsets."),
@@ -95,12 +95,15 @@ _OPTIONS: Final = (
     ReadOption("tableStorage", _SOURCE,
            'How to reach the storage of tables, as JSON: {"s3.endpoint": "http://127.0.0.1:9000"}. What is not said'
            " comes from the environment (AWS_…)."),
-    ReadOption("snapshot", _BATCH,
+    ReadOption("snapshot", _SOURCE,
            "Read keyed streams as snapshots: each key once, at its newest record, deleted ones left out. true is the"
-           ' newest snapshot; JSON with the offset of each partition, {"0": 17}, is an older one of one stream. The'
-           " options that say where to begin and to end, tier and failOnDataLoss do not go with it.",
+           ' newest snapshot; JSON with the offset of each partition, {"0": 17}, in a batch is an older one, of several'
+           ' streams {"flights": {"0": 17}}. In a streaming query the first micro-batch is the newest snapshot, unless'
+           " startingOffsets says otherwise, and each further one has what changed since, deletions as rows with a null"
+           " value. tier and failOnDataLoss do not go with it, nor, in a batch, the options that say where to begin and"
+           " to end.",
            "false"),
-    ReadOption("server", _BATCH,
+    ReadOption("server", _SOURCE,
            "Of snapshots: HOST:PORT of a node's HTTP address.",
            "DURAMEN_SERVER of the driver, else port 9644 of the first of kafka.bootstrap.servers"),
     ReadOption("includeHeaders", _ALL,
@@ -120,7 +123,8 @@ _OPTIONS: Final = (
     ReadOption("maxRecordsPerPartition", _SOURCE,
            "Split long partitions so that no Spark task reads more records than this.", "", "count"),
     ReadOption("maxOffsetsPerTrigger", _STREAM,
-           "The most records of one micro-batch, shared out by how much each partition has.", "", "count"),
+           "The most records of one micro-batch, shared out by how much each partition has. With snapshot a micro-batch"
+           " has all that changed, whatever this says.", "", "count"),
     ReadOption("minOffsetsPerTrigger", _STREAM,
            "Wait until there are so many records, or maxTriggerDelay has passed. The first micro-batch of a run never"
            " waits.", "", "count"),

@@ -19,14 +19,13 @@ from duramen.base.errors import (
 from duramen.base.ids import Position
 from duramen.client.api.arguments import flag, seconds, text
 from duramen.client.api.http import Program, Question
-from duramen.client.api.leases import vector_text
 from duramen.client.api.records import Record
 from duramen.client.api.snapshot_pages import Part
 from duramen.client.api.snapshots import AsyncSnapshot, Run, RunAsync, Snapshot
 from duramen.client.api.values import value_of
 from duramen.client.cluster import BrokerCluster, TopicPartition
 from duramen.client.coordinator import GroupCoordinatorClient
-from duramen.client.http import path_of
+from duramen.client.http import path_of, vector_text
 from duramen.client.interrupt import Interrupt
 
 __all__ = ["AsyncGroupSnapshot", "GroupCourse", "GroupOffsets", "GroupSnapshot"]

@@ -2,16 +2,15 @@
 
 import time
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 from duramen.client.api.arguments import text
 from duramen.client.api.http import Program, Question
 from duramen.client.api.values import value_of
-from duramen.client.http import path_of
+from duramen.client.http import path_of, vector_text
 
-__all__ = ["HeldLease", "close_lease", "find_lease", "open_lease", "renew_lease", "vector_text"]
+__all__ = ["HeldLease", "close_lease", "find_lease", "open_lease", "renew_lease"]
 
 
 class HeldLease:
@@ -40,14 +39,6 @@ class HeldLease:
     def renewed(self) -> None:
         """It goes on for its whole time from now on."""
         self._due_s = self._clock() + self._lease_s / 3
-
-
-def vector_text(at: Mapping[int, int], epochs: Mapping[int, int] = MappingProxyType({})) -> str:
-    """A snapshot as HTTP and the command line write it; leader epochs name the history that it is of."""
-    return ",".join(
-        f"{partition}:{offset}@{epochs[partition]}" if epochs.get(partition, -1) >= 0 else f"{partition}:{offset}"
-        for partition, offset in at.items()
-    )
 
 
 def _path(stream: str, lease: str = "") -> str:

@@ -272,13 +272,13 @@ def _without_rows(spark: "SparkSession", columns: "StructType") -> "DataFrame":
 
 def check_source(pipeline: PipelineModel, source: PipelineSource, problems: Problems) -> bool:
     """Whether the format takes the options; the place is that of the option of which it speaks."""
-    from duramen.spark.read.stream import StreamReader
+    from duramen.spark.read.snapshot_stream import stream_reader_of
 
     options = checked_options(pipeline, source, problems)
     if options is None:
         return False
     try:
-        StreamReader(options)
+        stream_reader_of(options)
     except OptionInvalid as error:
         problems.add(place_of(source.options, source.location, str(error)), str(error))
         return False

@@ -4,7 +4,8 @@ A checkpoint's offsets are the same JSON with the stream's id beside the partiti
 created again under the same name is noticed, and with the version of all this:
 {"flights": {"0": 23, "1": 5, "id": "000006e8-…"}, "$version": 1}. Such a text may be given as `startingOffsets`; ids,
 version and floors (`shares`) are then not looked at; floors stand beside the id while they matter: {"floor": {"0": 20}}
-where the offset was named, {"whole": {"0": 20}} where it was not.
+where the offset was named, {"whole": {"0": 20}} where it was not. Of a keyed stream that is read by snapshots there are
+the leader epochs of the records before the offsets, {"epoch": {"0": 3}}, and the lease on the snapshot, {"lease": "…"}.
 """
 
 import json
@@ -20,17 +21,24 @@ __all__ = ["SourceOffsets", "listed", "parse_assignment", "parse_offsets"]
 _ID: Final = "id"
 _NAMED: Final = "floor"
 _WHOLE: Final = "whole"
-_BESIDE: Final = (_ID, _NAMED, _WHOLE)
+_EPOCH: Final = "epoch"
+_LEASE: Final = "lease"
+_BESIDE: Final = (_ID, _NAMED, _WHOLE, _EPOCH, _LEASE)
 _VERSION_KEY: Final = "$version"  # no stream's name
 _VERSION: Final = 1
 
 
 class SourceOffsets(NamedTuple):
-    """Where each partition stands, the ids of the streams, and the floors that still matter."""
+    """Where each partition stands, the ids of the streams, and the floors that still matter.
+
+    Of snapshots also the leader epochs of the records before the offsets, and the lease on each stream's.
+    """
 
     at: Mapping[TopicPartition, int]
     ids: Mapping[str, str]
     floors: Floors = Floors()
+    epochs: Mapping[TopicPartition, int] = {}
+    leases: Mapping[str, str] = {}
 
     def to_json(self) -> dict[str, Any]:
         """As a checkpoint keeps it; the same offsets always look the same."""
@@ -39,9 +47,11 @@ class SourceOffsets(NamedTuple):
             topics[topic][str(partition)] = self.at[TopicPartition(topic, partition)]
         for name, id_ in self.ids.items():
             topics[name][_ID] = id_
-        for kind, floors in ((_NAMED, self.floors.named), (_WHOLE, self.floors.whole)):
+        for kind, floors in ((_NAMED, self.floors.named), (_WHOLE, self.floors.whole), (_EPOCH, self.epochs)):
             for at in sorted(floors):
                 topics[at.topic].setdefault(kind, {})[str(at.partition)] = floors[at]
+        for name, lease in self.leases.items():
+            topics[name][_LEASE] = lease
         return {**topics, _VERSION_KEY: _VERSION}
 
     @staticmethod
@@ -56,12 +66,14 @@ class SourceOffsets(NamedTuple):
                 if partition not in _BESIDE
             }
             ids = {topic: str(partitions.get(_ID, "")) for topic, partitions in topics.items()}
-            return SourceOffsets(at, ids, Floors(_floors(topics, _NAMED), _floors(topics, _WHOLE)))
+            leases = {topic: str(partitions[_LEASE]) for topic, partitions in topics.items() if _LEASE in partitions}
+            floors = Floors(_beside(topics, _NAMED), _beside(topics, _WHOLE))
+            return SourceOffsets(at, ids, floors, _beside(topics, _EPOCH), leases)
         except (AttributeError, TypeError, ValueError):
             raise CheckpointInvalid(f"the checkpoint's offsets cannot be read: {json.dumps(document)[:200]}") from None
 
 
-def _floors(topics: Mapping[str, Any], kind: str) -> dict[TopicPartition, int]:
+def _beside(topics: Mapping[str, Any], kind: str) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic, int(partition)): int(offset)
         for topic, partitions in topics.items()

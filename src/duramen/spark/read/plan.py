@@ -2,16 +2,25 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from duramen.client import TopicPartition
 
-__all__ = ["Span", "limited", "split"]
+__all__ = ["SnapshotRange", "Span", "limited", "split"]
 
 Span = tuple[TopicPartition, int, int]
 """A partition, its first offset to read, and the one after the last."""
 
 _NO_LIMIT: Final = 1 << 62
+
+
+class SnapshotRange(NamedTuple):
+    """What is read of a partition: below `end`, what the snapshot at `at` shows, or of what changed since another."""
+
+    first: int
+    end: int
+    at: int
+    since: int | None = None
 
 
 def limited(

@@ -6,16 +6,15 @@ or the same offsets are planned again after a restart, the records are read anew
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import datasource_internal
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from duramen.base.errors import DuramenError
-from duramen.spark.read.reader import OffsetSpan, PartitionReader
 
-__all__ = ["HandingOver", "Prefetching"]
+__all__ = ["HandingOver", "PieceReader", "Prefetching"]
 
 _Simple: Final[type | None] = getattr(datasource_internal, "_SimpleStreamReaderWrapper", None)
 """What only Spark's runner is to know; in a version that has it no more, tasks read everything."""
@@ -24,25 +23,40 @@ _MOST_RECORDS: Final = 2_000
 _MOST_BYTES: Final = 1024 * 1024
 
 
-class Prefetching:
+class _Piece(Protocol):
+    @property
+    def records(self) -> int: ...
+
+
+_Each = TypeVar("_Each", bound=_Piece)
+_Each_contra = TypeVar("_Each_contra", bound=_Piece, contravariant=True)
+
+
+class PieceReader(Protocol[_Each_contra]):
+    """Reads what a task has to read; a piece says how many records it has at most."""
+
+    def read(self, piece: _Each_contra, /) -> Iterator[pa.RecordBatch]: ...
+
+
+class Prefetching(Generic[_Each]):
     """Reads ahead what is small. Lives on the driver as long as a query does."""
 
-    def __init__(self, reading: PartitionReader, most_records: int | None = None) -> None:
+    def __init__(self, reading: PieceReader[_Each], most_records: int | None = None) -> None:
         """`most_records` is how many one task may have."""
         self._reading = reading
         self._most_records = min(_MOST_RECORDS, most_records or _MOST_RECORDS)
         self._bytes_each = 0.0  # of a record, as it was the last time
 
-    def read(self, spans: Sequence[OffsetSpan]) -> list[pa.RecordBatch] | None:
-        """All records of these spans, or None where a task had better read them: they are many, or cannot be read."""
-        there = sum(span.records for span in spans)
+    def read(self, pieces: Sequence[_Each]) -> list[pa.RecordBatch] | None:
+        """All records of these pieces, or None where a task had better read them: they are many, or cannot be read."""
+        there = sum(piece.records for piece in pieces)
         if _Simple is None or not 0 < there <= self._most_records or there * self._bytes_each > _MOST_BYTES:
             return None
         found: list[pa.RecordBatch] = []
         rows = size = 0
         try:
-            for span in spans:
-                for batch in self._reading.read(span):
+            for piece in pieces:
+                for batch in self._reading.read(piece):
                     found.append(batch)
                     rows, size = rows + batch.num_rows, size + batch.nbytes
                     self._bytes_each = size / max(rows, 1)

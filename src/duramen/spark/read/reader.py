@@ -11,7 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from duramen.base.errors import BatchCorrupt, OptionInvalid, RecordsLost, RequestTimedOut, StreamNotFound
+from duramen.base.errors import BatchCorrupt, DuramenError, OptionInvalid, RecordsLost, RequestTimedOut, StreamNotFound
 from duramen.client import BrokerCluster, Consumer, Isolation, TopicPartition
 from duramen.client.marked import MarkedUpTo
 from duramen.spark.batches.decoding import decode, say_which
@@ -29,6 +29,7 @@ __all__ = [
     "SpanPartition",
     "cluster_of",
     "columns_of",
+    "commit_to_group",
     "consumer_of",
     "reads_committed",
     "report_lost",
@@ -88,6 +89,20 @@ def _bytes(options: Options, name: str) -> int:
     """No answer is larger than our default for all of it: an executor has many tasks."""
     most = int(OPTIONS["kafka.fetch.max.bytes"].default)
     return min(most, options.number(name) or most)
+
+
+def commit_to_group(options: Options, at: Mapping[TopicPartition, int]) -> None:
+    """Tell the consumer group `kafka.group.id`, if one was named, that everything up to there is processed.
+
+    Only Kafka's tools look at that, so a failure is logged and does not stop the query.
+    """
+    group = options.text("kafka.group.id")
+    if not group:
+        return
+    try:
+        consumer_of(options).commit(group, at)
+    except DuramenError as error:
+        _log.warning("group %s: the offsets could not be committed: %s", group, error)
 
 
 def columns_of(options: Options) -> tuple[str, ...]:

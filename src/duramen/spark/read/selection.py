@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from duramen.base.errors import OptionInvalid, PatternInvalid, StreamNotFound
+from duramen.base.errors import CheckpointInvalid, OptionInvalid, PatternInvalid, StreamNotFound
 from duramen.client import BrokerCluster, TopicLeaders, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.options import Options
 from duramen.spark.read.offset_ranges import OffsetSource
-from duramen.spark.read.offsets import listed, parse_assignment, parse_offsets
+from duramen.spark.read.offsets import SourceOffsets, listed, parse_assignment, parse_offsets
 
 __all__ = ["Edge", "Selection", "ending", "require_order", "starting"]
 
@@ -81,6 +81,16 @@ class Selection:
     def names(self, stream: str) -> bool:
         """Whether the options name that stream, be it there or not."""
         return _matcher(self._pattern)(stream) if self._pattern else stream in self._names
+
+    def own(self, document: object) -> SourceOffsets:
+        """Offsets out of a checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
+        offsets = SourceOffsets.from_json(document)
+        if offsets.ids and not any(self.names(name) for name in offsets.ids):
+            raise CheckpointInvalid(
+                f"the checkpoint is of {', '.join(sorted(offsets.ids))}, and the query does not read that: it reads"
+                f" {self}; give every query a checkpoint of its own"
+            )
+        return offsets
 
     def _partitions(self, topics: Mapping[str, TopicLeaders]) -> list[TopicPartition]:
         there = [TopicPartition(topic.name, index) for topic in topics.values() for index in topic.leaders]

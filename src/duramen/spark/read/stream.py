@@ -5,7 +5,6 @@ Offsets are those of Spark's checkpoint: nothing else is remembered across a res
 """
 
 import logging
-import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -13,25 +12,18 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid, TableAhead
-from duramen.base.units import parse_ms
+from duramen.base.errors import DuramenError, TableAhead
 from duramen.client import Consumer, TopicPartition
 from duramen.client.cluster import RetryPatience
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.client.marked import MarkedUpTo
-from duramen.spark.api import (
-    HAS_LIMITS,
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
+from duramen.spark.api import HAS_LIMITS, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold_files import read_part
 from duramen.spark.read.filters import EVERYTHING
 from duramen.spark.read.joint_boundaries import ahead_of_others, cut_jointly, together
+from duramen.spark.read.limits import BatchLimits
 from duramen.spark.read.losses import begun_behind, cut_off, made_anew, moment
 from duramen.spark.read.markers import Marks
 from duramen.spark.read.offset_ranges import TieredOffsets, Tiers
@@ -43,6 +35,7 @@ from duramen.spark.read.reader import (
     PartitionReader,
     SpanPartition,
     cluster_of,
+    commit_to_group,
     consumer_of,
     reads_committed,
     report_lost,
@@ -76,19 +69,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         self._ahead = None if alone else Prefetching(self._reading, most)
         self._tiers = Tiers(options, log_only=not HAS_LIMITS)
         self._marks = Marks(wanted=reads_committed(options), alone=not HAS_LIMITS)
-        self._most = options.number("maxOffsetsPerTrigger")
-        self._least = options.number("minOffsetsPerTrigger")
-        if self._most is not None and self._least is not None and self._least > self._most:
-            raise OptionInvalid("minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
-        try:
-            self._patience_s = parse_ms(options.text("maxTriggerDelay")) / 1000
-        except ValueError as error:
-            raise OptionInvalid(f"maxTriggerDelay: {options.text('maxTriggerDelay')!r} does not fit: {error}") from None
-        if not HAS_LIMITS and (self._most is not None or self._least is not None):
-            _log.warning(
-                "maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2: a micro-batch has all there is"
-            )
-        self._triggered_s = -math.inf  # the first micro-batch never waits
+        self._limits = BatchLimits(options)
         self._target: SourceOffsets | None = None  # with the trigger AvailableNow: where to stop
         self._latest = _NO_OFFSETS
         self._begun_ms = _now_ms()
@@ -135,9 +116,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` say."""
-        if self._most is not None:
-            return ReadMaxRows(self._most)
-        return ReadMinRows(self._least) if self._least is not None else ReadAllAvailable()
+        return self._limits.default
 
     @said_plainly()
     def latestOffset(self, start: _Document | None = None, limit: ReadLimit | None = None) -> _Document:
@@ -157,14 +136,15 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                 self._target = self._now()
 
     def _next(self, start: _Document, limit: ReadLimit) -> _Document:
-        before = self._own(start)
+        before = self._selection.own(start)
         end = self._latest = self._now() if self._target is None else self._target
         self._report_gone(before, end)
         begin = self._begin(before, end)
         if not self._tiers.has_log:
             # A table that is behind lacks nothing: it comes to where the query is.
             end = end._replace(at={at: max(offset, begin[at]) for at, offset in end.at.items()})
-        if self._waits(begin, end, limit):
+        there = sum(max(0, end.at[at] - begin[at]) for at in end.at)
+        if self._target is None and self._limits.waits(there, limit):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         floors = before.floors
@@ -215,16 +195,6 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
             else:
                 return upto, cold, taken_back
 
-    def _own(self, document: object) -> SourceOffsets:
-        """Offsets out of the checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
-        offsets = SourceOffsets.from_json(document)
-        if offsets.ids and not any(self._selection.names(name) for name in offsets.ids):
-            raise CheckpointInvalid(
-                f"the checkpoint is of {', '.join(sorted(offsets.ids))}, and the query does not read that: it reads"
-                f" {self._selection}; give every query a checkpoint of its own"
-            )
-        return offsets
-
     def _report_gone(self, before: SourceOffsets, end: SourceOffsets) -> None:
         """Say which partitions were read and are not there any more, and since when."""
         again = _created_again(before, end)
@@ -261,17 +231,6 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                 report_lost(what, fail=self._reading.fail)
         return begin
 
-    def _waits(self, begin: dict[TopicPartition, int], end: SourceOffsets, limit: ReadLimit) -> bool:
-        """Whether there is too little yet for a micro-batch."""
-        if self._least is None or self._target is not None or not isinstance(limit, ReadMaxRows | ReadMinRows):
-            return False
-        now_s = time.monotonic()
-        there = sum(max(0, end.at[at] - begin[at]) for at in end.at)
-        if there < self._least and now_s - self._triggered_s < self._patience_s:
-            return True
-        self._triggered_s = now_s
-        return False
-
     def reportLatestOffset(self) -> _Document | None:
         """Where the partitions ended when it was last looked, for the query's progress."""
         return self._latest.to_json() if self._latest.at else None
@@ -281,7 +240,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
     @said_plainly()
     def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
         """A range of offsets for each task. Raises RecordsLost, ServerUnreachable."""
-        before, after = self._own(start), self._own(end)
+        before, after = self._selection.own(start), self._selection.own(end)
         if not HAS_LIMITS:
             self._report_gone(before, after)
             self._begin(before, after)
@@ -326,13 +285,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
         Only Kafka's tools look at that, so a failure is logged and does not stop the query.
         """
-        group = self._options.text("kafka.group.id")
-        if not group:
-            return
-        try:
-            consumer_of(self._options).commit(group, SourceOffsets.from_json(end).at)
-        except DuramenError as error:
-            _log.warning("group %s: the offsets could not be committed: %s", group, error)
+        commit_to_group(self._options, SourceOffsets.from_json(end).at)
 
     def stop(self) -> None:
         """The query has ended."""

@@ -1,0 +1,139 @@
+"""What a node says of keyed streams over HTTP: which snapshots there are, their pages, and leases on them."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+from duramen.base.errors import (
+    CoordinatorLoading,
+    DuramenError,
+    NodeBusy,
+    NodeStarting,
+    NotCoordinator,
+    ServerUnreachable,
+    SnapshotNotReached,
+)
+from duramen.client.cluster import RetryPatience, parse_servers
+from duramen.client.http import DEFAULT_SERVER, HttpNode, path_of, vector_text
+from duramen.codec.shown_batches import BATCHES_TYPE, ShownPage, decode_page
+from duramen.spark.options import Options
+
+__all__ = ["OpenLease", "SnapshotNode", "SnapshotPlace", "beside", "server_of"]
+
+_PAGE_BYTES: Final = 8 * 1024 * 1024
+_FOR_THE_MOMENT: Final[tuple[type[DuramenError], ...]] = (
+    NodeBusy, NodeStarting, ServerUnreachable, CoordinatorLoading, NotCoordinator,
+)  # fmt: skip
+
+_T = TypeVar("_T")
+
+
+class SnapshotPlace(NamedTuple):
+    """The snapshots of a partition: of all offsets from `oldest` to `at`, the newest, and changes since `horizon`.
+
+    `epoch` is the leader epoch of the record before `at`. The log ends at `high_watermark`.
+    """
+
+    at: int
+    oldest: int
+    horizon: int
+    epoch: int
+    high_watermark: int
+
+
+class OpenLease(NamedTuple):
+    """A lease, and for how long it goes on each time that it is renewed."""
+
+    lease: str
+    lasts_ms: int
+
+
+class SnapshotNode:
+    """A node, asked until `timeout_s` is over where it cannot answer for the moment. It can be pickled."""
+
+    def __init__(self, server: str, timeout_s: float) -> None:
+        """`server` is HOST:PORT. Raises SettingInvalid."""
+        self._server = server
+        self._timeout_s = timeout_s
+        HttpNode(server)
+
+    def newest(self, stream: str, known: Mapping[int, int], epochs: Mapping[int, int]) -> Mapping[int, SnapshotPlace]:
+        """The newest snapshot of each partition of a stream, once it has what was committed before.
+
+        `known` is a snapshot that a reader has, with leader epochs. Raises SnapshotCut and SnapshotNotReached where the
+        log does not have it any more, StreamNotFound, StreamNotKeyed, ServerUnreachable.
+        """
+        path = path_of("streams", stream) + "/snapshot"
+        if known:
+            path += f"?{urlencode({'newer_than': vector_text(known, epochs)})}"
+        patience = RetryPatience(self._timeout_s)
+        while True:
+            try:
+                return _places(self._patiently(lambda node: node.get(path)))
+            except SnapshotNotReached as error:
+                # Either a view that is being loaded, which passes, or an end of the log that is before the snapshot.
+                if self._ends_before(stream, known):
+                    raise
+                patience.pause(error)
+
+    def _ends_before(self, stream: str, known: Mapping[int, int]) -> bool:
+        parts = self._patiently(lambda node: node.get(path_of("streams", stream)))["partitions"]
+        return any(part["end_offset"] < known.get(part["partition"], 0) for part in parts)
+
+    def page(self, stream: str, partition: int, asked: Mapping[str, int]) -> ShownPage:
+        """A page of what is `asked` for: `at`, `since`, `offset`, `end`. Raises SnapshotTooOld, SnapshotStartOver …"""
+        query = urlencode({"partition": partition, **asked, "max_bytes": _PAGE_BYTES})
+        path = f"{path_of('streams', stream)}/snapshot/records?{query}"
+        ask = partial(HttpNode.content, path=path, accept=BATCHES_TYPE)
+        return decode_page(self._patiently(ask, SnapshotNotReached))
+
+    def open_lease(self, stream: str, at: Mapping[int, int], epochs: Mapping[int, int]) -> OpenLease:
+        """Hold a snapshot open. Raises SnapshotTooOld, SnapshotCut, SnapshotNotReached …"""
+        document = {"at": vector_text(at, epochs)}
+        answer = self._patiently(lambda node: node.post(_leases(stream), document), SnapshotNotReached)
+        return OpenLease(answer["lease"], answer["lease_ms"])
+
+    def renew_lease(self, stream: str, lease: str, *, patiently: bool = True) -> OpenLease:
+        """Hold it open for longer. Raises SnapshotLeaseExpired, SnapshotLeaseNotFound …"""
+        node = SnapshotNode(self._server, self._timeout_s if patiently else 0)
+        answer = node._patiently(lambda http: http.ask("POST", _leases(stream, lease)))
+        return OpenLease(lease, answer["lease_ms"])
+
+    def close_lease(self, stream: str, lease: str) -> None:
+        """Hold it open no longer. Raises SnapshotLeaseExpired …"""
+        HttpNode(self._server).delete(_leases(stream, lease))
+
+    def _patiently(self, ask: Callable[[HttpNode], _T], *more: type[DuramenError]) -> _T:
+        patience, node = RetryPatience(self._timeout_s), HttpNode(self._server)
+        while True:
+            try:
+                return ask(node)
+            except DuramenError as error:
+                if not isinstance(error, (*_FOR_THE_MOMENT, *more)):
+                    raise
+                patience.pause(error)
+
+
+def _places(answer: Mapping[str, list[Mapping[str, int]]]) -> dict[int, SnapshotPlace]:
+    return {part["partition"]: SnapshotPlace(*(part[name] for name in SnapshotPlace._fields))
+            for part in answer["partitions"]}  # fmt: skip
+
+
+def _leases(stream: str, lease: str = "") -> str:
+    path = path_of("streams", stream) + "/snapshot/leases"
+    return f"{path}/{quote(lease, safe='')}" if lease else path
+
+
+def server_of(options: Options) -> str:
+    """The HTTP address of a node: the option, the driver's environment, else beside the first Kafka address."""
+    said = options.text("server") if options.given("server") else os.environ.get("DURAMEN_SERVER", "")
+    return said or beside(options.text("kafka.bootstrap.servers"))
+
+
+def beside(servers: str) -> str:
+    """Where the first of these Kafka addresses has its HTTP door, if that is at the usual port."""
+    host, _ = parse_servers(servers)[0]
+    port = DEFAULT_SERVER.rpartition(":")[2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
