@@ -3,21 +3,23 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from duramen.base.catalogue_keyed import KEYED
 from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, STREAM_SETTINGS, TABLE_PREFIX
 from duramen.base.settings import Value, check, entries
 from duramen.spark.tables.port import Declaration, Storage
 
 __all__ = ["KEYS", "DeclaredTable", "declared"]
 
-KEYS: Final = (*(setting.name for setting in STREAM_SETTINGS), KEPT_OFFSETS)
-"""The configs that declare a table, and whether it has been made."""
+KEYS: Final = (*(setting.name for setting in STREAM_SETTINGS), KEPT_OFFSETS, KEYED)
+"""The configs that declare a table, and whether it has been made and the stream is keyed."""
 
 
 class DeclaredTable(NamedTuple):
-    """A stream's table, and how far it may be behind."""
+    """A stream's table, how far it may be behind, and whether the stream is keyed."""
 
     declaration: Declaration
     max_lag_ms: int
+    keyed: bool = False
 
 
 def declared(
@@ -45,4 +47,4 @@ def declared(
         str(values["registry.url"]),
         bool(config.get(KEPT_OFFSETS)),
     )
-    return DeclaredTable(declaration, int(values["max.lag.ms"]))
+    return DeclaredTable(declaration, int(values["max.lag.ms"]), (config.get(KEYED) or "").strip().lower() == "true")

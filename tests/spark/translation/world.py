@@ -70,6 +70,7 @@ class World:
         self.location = location
         self.stream_id = str(cluster.topic(stream).id)
         self.made: list[tuple[int, bytes | None, bytes | None]] = []
+        self.server = ""  # of a keyed stream: where its snapshots are read
 
     def declaration(self, **changes: Any) -> Declaration:
         wish = Declaration("delta", Storage(str(self.location)), self.stream, self.stream_id, "json")
@@ -118,7 +119,7 @@ class World:
         skip_lost: bool = False,
         **changes: Any,
     ) -> Round:
-        log = SourceLog(self.kafka, self.stream, self.stream_id, skip_lost)
+        log = SourceLog(self.kafka, self.stream, self.stream_id, skip_lost, self.server)
         return Round(self.declaration(**changes), log, tables, runner, slots)
 
     def to_the_end(self, **more: Any) -> None:

@@ -28,7 +28,7 @@ from duramen.spark.tables.port import DataFile, Declaration, LakeTable, TableSpa
 from duramen.spark.tables.reader import counted_at
 from duramen.spark.tables.schemas import OWN_NAMES, decoded_fields, loaded, merged, saved
 from duramen.spark.tables.storage import TableLocation
-from duramen.spark.tables.upsert import upsert
+from duramen.spark.tables.upsert import Coming, upsert
 from duramen.spark.values.decoded import Decoder
 
 __all__ = ["RoundResult", "Work", "commit_round", "decoder_of", "plan_round", "translate"]
@@ -75,12 +75,14 @@ def plan_round(table: LakeTable, dead: LakeTable | None = None, *, target_bytes:
     )
 
 
-def translate(work: Work, span: TableSpan, batches: Iterable[pa.RecordBatch]) -> RoundResult:
+def translate(
+    work: Work, span: TableSpan, batches: Iterable[pa.RecordBatch], coming: Coming = Coming.RECORDS
+) -> RoundResult:
     """Write the records that count in a span, as the source gives them: `batches` of its columns.
 
     Of a transaction they have `COMMIT_COLUMNS`: the offset of its marker, its commit sequence and its producer, else
     nulls. In a table with a row for each key there have to be with them all that counted before and are behind the
-    first of them.
+    first of them, unless they are `coming` as what a snapshot shows.
 
     Raises TableStorageFailed, ServerUnreachable where a schema registry is needed and cannot be reached, OptionInvalid.
     """
@@ -89,7 +91,7 @@ def translate(work: Work, span: TableSpan, batches: Iterable[pa.RecordBatch]) ->
     layout = FileLayout(declaration.partition_by, keep_columns=work.keeps_columns, target_bytes=work.target_bytes)
     rows = _Rows(work, span)
     if declaration.upsert:
-        files, removed = upsert(place, layout, span, work.live, loaded(work.schema), rows.of(batches))
+        files, removed = upsert(place, layout, span, work.live, loaded(work.schema), rows.of(batches), coming)
     else:
         removed = []
         with DataFileWriter(place, layout, span.partition) as writer:

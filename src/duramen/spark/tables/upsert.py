@@ -6,6 +6,7 @@ nothing. Files with a key that comes again are written anew without its row (cop
 """
 
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,20 @@ from duramen.spark.tables.port import DataFile, TableSpan
 from duramen.spark.tables.reader import counted_at, read_file
 from duramen.spark.tables.storage import TableLocation, reading_errors
 
-__all__ = ["NewestRows", "upsert"]
+__all__ = ["Coming", "NewestRows", "upsert"]
 
 _MOST_ROWS = 1 << 18
+
+
+class Coming(Enum):
+    """What rows for a table are: records as the log has them, or each key once, as a snapshot or changes have it.
+
+    A whole snapshot takes the place of all that the table has of the partition.
+    """
+
+    RECORDS = auto()
+    CHANGES = auto()
+    WHOLE = auto()
 
 
 class NewestRows:
@@ -64,13 +76,38 @@ def upsert(
     live: Sequence[DataFile],
     schema: pa.Schema,
     rows: Iterable[pa.RecordBatch],
+    coming: Coming = Coming.RECORDS,
 ) -> tuple[list[DataFile], list[str]]:
     """Write what the `live` files of a partition become with `rows`, which have keys.
 
-    They are those that count in the span, and before it those that are newer than the oldest of these: they are in the
-    files already, unless they are gone again. Returns the new files, and the paths of those that they take the place
-    of. Raises TableStorageFailed.
+    Records are those that count in the span, and before it those that are newer than the oldest of these: they are in
+    the files already, unless they are gone again. Returns the new files, and the paths of those that they take the
+    place of. Raises TableStorageFailed.
     """
+    mine = [file for file in live if file.partition == span.partition]
+    if coming is Coming.RECORDS:
+        return _merge_records(place, layout, span, mine, schema, rows)
+    keys: list[pa.Array] = []
+    with DataFileWriter(place, layout, span.partition) as writer:
+        for batch in rows:
+            writer.add(batch.filter(pc.is_valid(batch.column(VALUE))))
+            if mine and coming is Coming.CHANGES:
+                keys.append(batch.column(KEY))
+        if coming is Coming.WHOLE:
+            removed = [file.path for file in mine]
+        else:
+            removed = _rewrite(place, writer, mine, schema, pa.concat_arrays(keys)) if keys else []
+        return writer.finish(), removed
+
+
+def _merge_records(
+    place: TableLocation,
+    layout: FileLayout,
+    span: TableSpan,
+    mine: Sequence[DataFile],
+    schema: pa.Schema,
+    rows: Iterable[pa.RecordBatch],
+) -> tuple[list[DataFile], list[str]]:
     newest = NewestRows()
     count = 0
     for batch in rows:
@@ -81,17 +118,22 @@ def upsert(
     coming = _counting_from(span.begin, newest.table())
     if not coming.num_rows:
         return [], []
-    keys = coming.column(KEY).combine_chunks()
-    removed: list[str] = []
     with DataFileWriter(place, layout, span.partition) as writer:
-        for file in live:
-            if file.partition == span.partition and _has(place, file, keys):
-                removed.append(file.path)
-                for batch in read_file(place, file, schema):
-                    writer.add(batch.filter(pc.invert(pc.is_in(batch.column(KEY), value_set=keys))))
+        removed = _rewrite(place, writer, mine, schema, coming.column(KEY).combine_chunks())
         for batch in coming.filter(pc.is_valid(coming.column(VALUE))).to_batches():
             writer.add(batch)
         return writer.finish(), removed
+
+
+def _rewrite(
+    place: TableLocation, writer: DataFileWriter, files: Sequence[DataFile], schema: pa.Schema, keys: pa.Array
+) -> list[str]:
+    """Write the files that have some of the keys anew without these; returns which."""
+    removed = [file for file in files if _has(place, file, keys)]
+    for file in removed:
+        for batch in read_file(place, file, schema):
+            writer.add(batch.filter(pc.invert(pc.is_in(batch.column(KEY), value_set=keys))))
+    return [file.path for file in removed]
 
 
 def _counting_from(offset: int, rows: pa.Table) -> pa.Table:

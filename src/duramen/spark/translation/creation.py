@@ -48,7 +48,8 @@ def make_job(server: HttpNode, session: SparkSession, options: JobOptions, seen:
 
     def keeper(table: DeclaredTable) -> TableWriter:
         declaration = table.declaration
-        log = SourceLog(options.kafka, declaration.stream, declaration.stream_id, options.skip_lost)
+        snapshots = server.address if table.keyed and declaration.upsert else ""
+        log = SourceLog(options.kafka, declaration.stream, declaration.stream_id, options.skip_lost, snapshots)
         round_ = Round(declaration, log, open_tables, runner, runner.slots)
         return TableWriter(log, round_, lambda: open_table(declaration), keep_ms=options.keep_ms)
 

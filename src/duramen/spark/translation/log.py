@@ -19,6 +19,7 @@ from duramen.spark.columns import COMMIT_COLUMNS, RECORD_COLUMNS
 from duramen.spark.options import Options
 from duramen.spark.read.committed import CommittedRecords, CountedRecords, HeldBatch
 from duramen.spark.read.reader import consumer_of
+from duramen.spark.read.snapshot_pages import SnapshotPages, SnapshotPiece
 from duramen.spark.translation.plan import RoundPiece
 
 __all__ = ["SourceLog", "bounds", "newest_wait_ms", "read", "record_bytes"]
@@ -27,12 +28,16 @@ _FETCH_MS: Final = 0
 
 
 class SourceLog(NamedTuple):
-    """A stream, and how to reach it. `skip_lost`: what is gone while it is read is left out."""
+    """A stream, and how to reach it. `skip_lost`: what is gone while it is read is left out.
+
+    `server`: the HTTP address of a node, of which snapshots are read; empty where the log's own records are.
+    """
 
     servers: str
     stream: str
     stream_id: str
     skip_lost: bool = False
+    server: str = ""
 
 
 def _options(log: SourceLog) -> Options:
@@ -41,16 +46,22 @@ def _options(log: SourceLog) -> Options:
         "kafka.client.id": "duramen-table",
         "subscribe": log.stream,
     }
+    if log.server:
+        given["server"] = log.server
     return Options(given, "batch")
 
 
 def read(log: SourceLog, piece: RoundPiece) -> Iterator[pa.RecordBatch]:
     """The records of a piece with every column that records have, and for those of transactions `COMMIT_COLUMNS`.
 
-    Runs in tasks. Raises RecordsLost where some are gone, StreamNotFound where the stream is another one now,
-    ServerUnreachable …
+    Of a keyed stream each key comes once, without these. Runs in tasks. Raises RecordsLost where some are gone,
+    StreamNotFound where the stream is another one now, ServerUnreachable …
     """
     span, share = piece.span, piece.share
+    if piece.increment is not None:
+        asked = SnapshotPiece(TopicPartition(log.stream, span.partition), piece.increment, span.end - span.begin)
+        yield from SnapshotPages(_options(log)).records(asked, RECORD_COLUMNS)
+        return
     at = TopicPartition(log.stream, span.partition)
     first = span.begin if share is None else share.base
     committed = None if share is None else CommittedRecords(piece.since, span.end, share)

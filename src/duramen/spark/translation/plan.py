@@ -11,11 +11,21 @@ from typing import Final, NamedTuple, TypeVar
 from duramen.base.errors import RecordsLost
 from duramen.client import TopicPartition
 from duramen.client.marked import MarkedUpTo
+from duramen.spark.read.plan import SnapshotRange
 from duramen.spark.read.splits import Floors, ReadSplit, passed_over, share
 from duramen.spark.read.transaction_boundaries import cut
 from duramen.spark.tables.port import TableSpan
 
-__all__ = ["PIECE_BYTES", "Filled", "RoundPiece", "RoundPlan", "needed_from", "piece_records", "plan"]
+__all__ = [
+    "PIECE_BYTES",
+    "Filled",
+    "RoundPiece",
+    "RoundPlan",
+    "needed_from",
+    "piece_records",
+    "plan",
+    "plan_increment",
+]
 
 PIECE_BYTES: Final = 128 * 1024 * 1024
 """About so many bytes of records, not compressed, make a piece: what one task writes into one file, or a few."""
@@ -41,12 +51,14 @@ class Filled(NamedTuple):
 class RoundPiece(NamedTuple):
     """A span to translate, read as the `share` says where a transaction has something there.
 
-    Records are given that count from `since` on: for an upserted table also those that counted before the span.
+    Records are given that count from `since` on: for an upserted table also those that counted before the span. Of a
+    keyed stream it is an `increment` instead, in which each key comes once.
     """
 
     span: TableSpan
     share: ReadSplit | None
     since: int
+    increment: SnapshotRange | None = None
 
 
 class RoundPlan(NamedTuple):
@@ -106,6 +118,32 @@ def plan(
     ]
     behind = any(ends[one] < farthest[one] for one in ends)
     return RoundPlan(spans, _packed(pieces, piece, slots), behind, lost, newest_sequence(spans, marked))
+
+
+def plan_increment(
+    bounds: Mapping[int, tuple[int, int]],
+    ends: Offsets,
+    snapshot: Offsets,
+    horizons: Offsets,
+    *,
+    piece: int,
+    slots: int,
+) -> RoundPlan:
+    """The next round of an upserted table with these `ends`, to a snapshot of its stream: what changed, each key once.
+
+    Where tombstones of what changed may be gone, below the `horizons`, it is the whole snapshot.
+    """
+    pieces = []
+    for partition, upto in sorted(snapshot.items()):
+        begin = ends.get(partition, bounds[partition][0])
+        if begin >= upto:
+            continue
+        since = ends.get(partition)
+        if since is not None and since < horizons[partition]:
+            since = None
+        increment = SnapshotRange(0, upto, upto, since)
+        pieces.append(RoundPiece(TableSpan(partition, begin, upto), None, begin, increment))
+    return RoundPlan([piece.span for piece in pieces], _packed(pieces, piece, slots), behind=False)
 
 
 def newest_sequence(spans: Sequence[TableSpan], marked: Mapping[int, MarkedUpTo]) -> int:

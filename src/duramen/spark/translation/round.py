@@ -13,8 +13,9 @@ from duramen.client.marked import MarkedUpTo
 from duramen.spark.read.markers import Marks
 from duramen.spark.tables.port import Declaration, LakeTable
 from duramen.spark.tables.rounds import commit_round, plan_round
+from duramen.spark.translation.increments import Increments
 from duramen.spark.translation.log import SourceLog, bounds, record_bytes
-from duramen.spark.translation.plan import Filled, RoundPlan, needed_from, piece_records, plan
+from duramen.spark.translation.plan import Filled, RoundPlan, needed_from, piece_records, plan, plan_increment
 from duramen.spark.translation.task import TaskResult, TranslationTask
 
 __all__ = ["Round", "RoundOutcome", "Runner"]
@@ -61,6 +62,7 @@ class Round:
         self._slots = slots
         self._record_bytes: float | None = None
         self._marks = Marks(wanted=True)
+        self._increments = Increments(log) if log.server else None
         self.needed_from: Mapping[int, int] = {}
 
     def run(self, cluster: BrokerCluster, upto: Mapping[int, int] | None = None) -> RoundOutcome:
@@ -86,7 +88,15 @@ class Round:
         self, cluster: BrokerCluster, table: LakeTable, dead: LakeTable, upto: Mapping[int, int] | None
     ) -> RoundOutcome | None:
         """None where it has to be tried again, with the columns that the table has got by now."""
-        next_, needed = self._plan(cluster, table, upto)
+        try:
+            return self._planned(table, dead, *self._plan(cluster, table, upto))
+        finally:
+            if self._increments is not None:
+                self._increments.release()
+
+    def _planned(
+        self, table: LakeTable, dead: LakeTable, next_: RoundPlan, needed: Mapping[int, int]
+    ) -> RoundOutcome | None:
         if not next_.spans:
             self.needed_from = needed
             return RoundOutcome(committed=False, behind=False)
@@ -115,6 +125,7 @@ class Round:
     ) -> tuple[RoundPlan, Mapping[int, int]]:
         """What is next, and from where on the log is needed once it is done."""
         state, there = table.state(), bounds(cluster, self._log)
+        wished = upto
         if upto is not None:
             # Partitions that are where they should be stay in: a transaction may be in them, too.
             begins = {at: state.ends.get(at, first) for at, (first, _) in there.items()}
@@ -123,15 +134,21 @@ class Round:
         marked = self._marked(cluster, starts)
         if self._record_bytes is None:
             self._record_bytes = record_bytes(cluster, self._log, starts)
-        next_ = plan(
-            Filled(state.ends, state.begins, state.floors),
-            there,
-            marked,
-            piece=piece_records(self._record_bytes),
-            slots=self._slots,
-            whole=self._declaration.upsert,
-            skip_lost=self._log.skip_lost,
-        )
+        piece = piece_records(self._record_bytes)
+        # Of the records of a transaction an increment does not say where they count, which the table is to know.
+        if self._increments is not None and not any(one.ended or one.open for one in marked.values()):
+            held = self._increments.hold(state.ends, wished)
+            next_ = plan_increment(there, state.ends, held.at, held.horizons, piece=piece, slots=self._slots)
+        else:
+            next_ = plan(
+                Filled(state.ends, state.begins, state.floors),
+                there,
+                marked,
+                piece=piece,
+                slots=self._slots,
+                whole=self._declaration.upsert,
+                skip_lost=self._log.skip_lost,
+            )
         return next_, needed_from({**starts, **{span.partition: span.end for span in next_.spans}}, marked)
 
     def _marked(self, cluster: BrokerCluster, starts: Mapping[int, int]) -> dict[int, MarkedUpTo]:

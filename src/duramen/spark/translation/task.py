@@ -14,6 +14,7 @@ from duramen.base import errors
 from duramen.base.errors import BugFound, DuramenError
 from duramen.spark.tables.failures import one_line
 from duramen.spark.tables.rounds import RoundResult, Work, translate
+from duramen.spark.tables.upsert import Coming
 from duramen.spark.translation.log import SourceLog, read
 from duramen.spark.translation.plan import RoundPiece
 
@@ -59,6 +60,12 @@ class _Counted:
             yield batch
 
 
+def _coming(piece: RoundPiece) -> Coming:
+    if piece.increment is None:
+        return Coming.RECORDS
+    return Coming.WHOLE if piece.increment.since is None else Coming.CHANGES
+
+
 def run(task: TranslationTask) -> TaskResult:
     """Do it."""
     written = []
@@ -66,7 +73,7 @@ def run(task: TranslationTask) -> TaskResult:
     try:
         for piece in task.pieces:
             counted = _Counted(read(task.log, piece))
-            written.append(translate(task.work, piece.span, counted))
+            written.append(translate(task.work, piece.span, counted, _coming(piece)))
             records += counted.records
             read_bytes += counted.read_bytes
     except DuramenError as error:
