@@ -131,13 +131,13 @@ class Round:
             begins = {at: state.ends.get(at, first) for at, (first, _) in there.items()}
             there = {at: (first, min(end, max(upto.get(at, 0), begins[at]))) for at, (first, end) in there.items()}
         starts = {at: min(max(state.ends.get(at, 0), first), end) for at, (first, end) in there.items()}
+        held = None if self._increments is None else self._increments.hold(state.ends, wished)
         marked = self._marked(cluster, starts)
         if self._record_bytes is None:
             self._record_bytes = record_bytes(cluster, self._log, starts)
         piece = piece_records(self._record_bytes)
         # Of the records of a transaction an increment does not say where they count, which the table is to know.
-        if self._increments is not None and not any(one.ended or one.open for one in marked.values()):
-            held = self._increments.hold(state.ends, wished)
+        if held is not None and not any(one.ended or one.open for one in marked.values()):
             next_ = plan_increment(there, state.ends, held.at, held.horizons, piece=piece, slots=self._slots)
         else:
             next_ = plan(
