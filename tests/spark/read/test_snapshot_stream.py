@@ -3,10 +3,13 @@
 import json
 import logging
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from threading import Event
 from typing import Any, NamedTuple
 
+import confluent_kafka
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -25,6 +28,7 @@ from duramen.client.http import HttpNode, path_of
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
 from duramen.spark.read.snapshot_stream import SnapshotStreamReader, stream_reader_of
+from duramen.spark.read.snapshots import SnapshotReader
 
 State = dict[bytes, bytes | None]
 
@@ -344,6 +348,77 @@ def test_two_streams_available_now_and_the_group_that_shows_the_lag(
     group = client.groups.describe(keyed.name)
     lag = sum(one.lag_records or 0 for one in group.offsets if one.stream == keyed.name)
     assert lag == 50
+
+
+class Transactor:
+    """A transactional producer that writes equal values to a key in each of several streams, or gives that up."""
+
+    def __init__(self, node: NodeProcess, streams: list[str], number: int) -> None:
+        self._streams, self._chance = streams, Random(number)
+        name = f"{streams[0]}-{number}"
+        self._producer = confluent_kafka.Producer({"bootstrap.servers": node.kafka, "transactional.id": name})
+        self._producer.init_transactions(30)
+        self._open = False
+        self._number = number
+
+    def step(self) -> None:
+        """Begin and write, or end what was written before: so transactions interleave."""
+        if not self._open:
+            self._producer.begin_transaction()
+            value = b"%d-%d" % (self._number, self._chance.randrange(10**9))
+            for stream in self._streams:
+                for partition in range(2):
+                    self._producer.produce(stream, value, b"k%d" % self._number, partition)
+            self._producer.flush(30)
+        elif self._chance.random() < 0.3:
+            self._producer.abort_transaction(30)
+        else:
+            self._producer.commit_transaction(30)
+        self._open = not self._open
+
+
+@pytest.mark.long
+def test_two_streams_have_each_transaction_wholly_in_batches_and_at_the_end_of_each_micro_batch(
+    keyed: Keyed, client: duramen.Client, start_query: Queries
+) -> None:
+    names = [keyed.name, f"{keyed.name}-2"]
+    Keyed(keyed.node, names[1], client)
+    given = {"kafka.bootstrap.servers": keyed.node.kafka, "server": keyed.node.http, "snapshot": "true"}
+    batch = Options(given | {"subscribe": ",".join(names)}, "batch")
+    query, over = start_query(subscribe=",".join(names)), Event()
+    state: dict[tuple[str, int, bytes], bytes | None] = {}
+
+    def write(transactor: Transactor) -> None:
+        while not over.is_set():
+            transactor.step()
+
+    with ThreadPoolExecutor(4) as pool:
+        writing = [pool.submit(write, Transactor(keyed.node, names, number)) for number in range(4)]
+        try:
+            for turn in range(40):
+                until(query.plan)
+                rows = query.read()
+                query.run()
+                assert sorted(query.read(), key=str) == sorted(rows, key=str)
+                state |= {(row.topic, row.partition, row.key): row.value for row in rows}
+                query.done(rows)
+                assert_whole(state, names, f"micro-batch {turn}")
+                whole = SnapshotReader(batch)
+                read = [rows for one in whole.partitions() for rows in sent(whole).read(sent(one))]
+                found = [row for rows in read for row in rows.to_pylist()]
+                assert_whole(
+                    {(row["topic"], row["partition"], row["key"]): row["value"] for row in found}, names, "batch"
+                )
+        finally:
+            over.set()
+    for one in writing:
+        one.result()
+
+
+def assert_whole(state: Mapping[tuple[str, int, bytes], bytes | None], names: list[str], what: str) -> None:
+    for number in range(4):
+        values = {state.get((name, partition, b"k%d" % number)) for name in names for partition in range(2)}
+        assert len(values) == 1, f"{what}: a transaction is there in part: {values}"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 from tests.clients import until
-from tests.spark.translation.world import Killed, Points, World
+from tests.spark.translation.world import Killed, Points, World, transactional
+from tests.spark.translation.world import write as write_in_transaction
 
 from duramen.base.errors import SnapshotNotReached
 from duramen.client import BrokerCluster, StreamAdmin
@@ -105,6 +106,25 @@ def test_once_it_ends_where_the_stream_ended(keyed: World) -> None:
     assert not round_.run(keyed.cluster, upto).committed
     with pytest.raises(SnapshotNotReached, match="the table should have all up to"):
         round_.run(keyed.cluster, dict.fromkeys(upto, 10**6))
+
+
+@pytest.mark.long
+def test_transactions_come_when_they_are_committed_and_as_a_whole(keyed: World) -> None:
+    write(keyed, 0)
+    keyed.to_the_end(upsert=True)
+    producer = transactional(keyed, "a")
+    write_in_transaction(keyed, producer, b"1")
+    write(keyed, 1)
+    keyed.to_the_end(upsert=True)
+    assert rows(keyed) == newest(keyed)
+    producer.commit_transaction(30)
+    keyed.to_the_end(upsert=True)
+    assert rows(keyed) == newest(keyed) | {b"k1": b"1"}
+    write(keyed, 0)
+    assert keyed.round(upsert=True).records <= 20
+    assert rows(keyed) == newest(keyed)
+    rest = {row["_key"]: row["_commit_offset"] for row in keyed.rows(upsert=True)}
+    assert set(rest.values()) == {None}
 
 
 @pytest.mark.long

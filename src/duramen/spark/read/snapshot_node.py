@@ -20,7 +20,7 @@ from duramen.client.http import DEFAULT_SERVER, HttpNode, path_of, vector_text
 from duramen.codec.shown_batches import BATCHES_TYPE, ShownPage, decode_page
 from duramen.spark.options import Options
 
-__all__ = ["OpenLease", "SnapshotNode", "SnapshotPlace", "beside", "server_of"]
+__all__ = ["KnownSnapshot", "OpenLease", "SnapshotNode", "SnapshotPlace", "beside", "server_of"]
 
 _PAGE_BYTES: Final = 8 * 1024 * 1024
 _FOR_THE_MOMENT: Final[tuple[type[DuramenError], ...]] = (
@@ -43,6 +43,13 @@ class SnapshotPlace(NamedTuple):
     high_watermark: int
 
 
+class KnownSnapshot(NamedTuple):
+    """The snapshot of a stream that a reader has, by partition, and leader epochs of the records before."""
+
+    at: Mapping[int, int] = {}
+    epochs: Mapping[int, int] = {}
+
+
 class OpenLease(NamedTuple):
     """A lease, and for how long it goes on each time that it is renewed."""
 
@@ -59,12 +66,22 @@ class SnapshotNode:
         self._timeout_s = timeout_s
         HttpNode(server)
 
-    def newest(self, stream: str, known: Mapping[int, int], epochs: Mapping[int, int]) -> Mapping[int, SnapshotPlace]:
-        """The newest snapshot of each partition of a stream, once it has what was committed before.
+    def newest(self, known: Mapping[str, KnownSnapshot]) -> Mapping[str, Mapping[int, SnapshotPlace]]:
+        """The newest snapshot of these streams, by partition, once it has what was committed before.
 
-        `known` is a snapshot that a reader has, with leader epochs. Raises SnapshotCut and SnapshotNotReached where the
-        log does not have it any more, StreamNotFound, StreamNotKeyed, ServerUnreachable.
+        A transaction is in all of them or in none. Raises SnapshotCut and SnapshotNotReached where the log of one does
+        not have the snapshot that is known, StreamNotFound, StreamNotKeyed, ServerUnreachable.
         """
+        found = {stream: self._newest_of(stream, *one) for stream, one in known.items()}
+        if len(found) < 2:
+            return found
+        path = f"/v1/snapshot?{urlencode({'streams': ','.join(found)})}"
+        answer = self._patiently(lambda node: node.get(path), SnapshotNotReached)
+        return {one["stream"]: _places(one) for one in answer["streams"]}
+
+    def _newest_of(
+        self, stream: str, known: Mapping[int, int], epochs: Mapping[int, int]
+    ) -> Mapping[int, SnapshotPlace]:
         path = path_of("streams", stream) + "/snapshot"
         if known:
             path += f"?{urlencode({'newer_than': vector_text(known, epochs)})}"

@@ -26,7 +26,7 @@ from duramen.spark.read.prefetch import HandingOver, Prefetching
 from duramen.spark.read.reader import cluster_of, commit_to_group, consumer_of
 from duramen.spark.read.selection import Selection, starting
 from duramen.spark.read.snapshot_leases import HeldLeases, LeaseOf
-from duramen.spark.read.snapshot_node import SnapshotPlace
+from duramen.spark.read.snapshot_node import KnownSnapshot, SnapshotPlace
 from duramen.spark.read.snapshot_pages import SnapshotPages, SnapshotPartition, SnapshotPiece, pieces_of
 from duramen.spark.read.snapshots import reads_snapshot, refuse
 from duramen.spark.read.stream import StreamReader
@@ -157,9 +157,9 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
             if id_ and ids[stream] and id_ != ids[stream]:
                 raise SnapshotStartOver(f"stream {stream} was deleted and created again: {_ANEW}")
         try:
-            of_streams = {
-                name: self._pages.node.newest(name, _of(known.at, name), _of(known.epochs, name)) for name in ids
-            }
+            of_streams = self._pages.node.newest(
+                {name: KnownSnapshot(_of(known.at, name), _of(known.epochs, name)) for name in ids}
+            )
         except SnapshotCut as error:
             raise SnapshotCut(f"{error}; {_ANEW}") from None
         places = {at: of_streams[at.topic][at.partition] for at in ats}
@@ -208,7 +208,7 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
             except SnapshotTooOld as error:
                 if shown is not wanted:
                     patience.pause(error)
-                newest = self._pages.node.newest(stream, {}, {})
+                newest = self._pages.node.newest({stream: KnownSnapshot()})[stream]
                 shown, known = {at: max(newest[at.partition].at, offset) for at, offset in wanted.items()}, {}
             else:
                 break

@@ -22,7 +22,7 @@ from duramen.spark.read.parquet_files import Filing
 from duramen.spark.read.plan import SnapshotRange
 from duramen.spark.read.reader import cluster_of, consumer_of
 from duramen.spark.read.selection import Selection
-from duramen.spark.read.snapshot_node import SnapshotPlace
+from duramen.spark.read.snapshot_node import KnownSnapshot, SnapshotPlace
 from duramen.spark.read.snapshot_pages import SnapshotPages, SnapshotPartition, pieces_of
 
 __all__ = ["SnapshotReader", "reads_snapshot", "refuse"]
@@ -70,7 +70,7 @@ class SnapshotReader(DataSourceReader):
         Raises StreamNotFound, StreamNotKeyed, SnapshotTooOld, SnapshotNotReached, ServerUnreachable, OptionInvalid.
         """
         ats, ids = self._selection.find(cluster_of(self._options), all_of_them=True)
-        newest = {name: self._pages.node.newest(name, {}, {}) for name in sorted(ids)}
+        newest = self._pages.node.newest(dict.fromkeys(sorted(ids), KnownSnapshot()))
         there = {at: newest[at.topic][at.partition] for at in ats}
         snapshot = {at: place.at for at, place in there.items()}
         if self._vector is not None:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from duramen.base.errors import SnapshotNotReached, SnapshotTooOld
 from duramen.client.cluster import RetryPatience
 from duramen.spark.read.snapshot_leases import HeldLeases
-from duramen.spark.read.snapshot_node import SnapshotNode, SnapshotPlace
+from duramen.spark.read.snapshot_node import KnownSnapshot, SnapshotNode, SnapshotPlace
 from duramen.spark.translation.log import SourceLog
 
 __all__ = ["IncrementEnds", "Increments"]
@@ -37,7 +37,7 @@ class Increments:
         """
         patience = RetryPatience(_TIMEOUT_S)
         while True:
-            places = self._node.newest(self._stream, ends, {})
+            places = self._node.newest({self._stream: KnownSnapshot(ends)})[self._stream]
             at = {one: _wished(one, place, ends.get(one, 0), upto) for one, place in places.items()}
             found = IncrementEnds(at, {one: place.horizon for one, place in places.items()})
             if all(offset <= ends.get(one, 0) for one, offset in at.items()):
