@@ -156,16 +156,18 @@ def test_a_query_that_runs_on_follows_the_stream(keyed: Keyed, tmp_path: Path) -
 
 @pytest.mark.long
 def test_what_does_not_fit_is_said_in_a_line(keyed: Keyed) -> None:
-    keyed.write(50)
+    at = keyed.write(50)
+    assert keyed.rows(snapshot=json.dumps({keyed.name: at})) == keyed.state
     plain = f"{keyed.name}-plain"
     keyed.client.streams.create(plain, partitions=1)
     for options, said in (
         ({"snapshot": "true", "startingOffsets": "earliest"}, "startingOffsets does not go with snapshot"),
         ({"snapshot": "yes"}, "snapshot: 'yes' does not fit"),
         ({"snapshot": '{"0": -1, "1": 0}'}, "does not fit"),
-        ({"snapshot": '{"0": 1}'}, "the vector must name the partitions that are read; 1 is not in both"),
+        ({"snapshot": '{"0": 1}'}, f"the vector must name the partitions that are read; {keyed.name}-1 is not in both"),
         ({"snapshot": '{"0": 1, "1": 5000}'}, "the newest snapshot is at"),
         ({"snapshot": '{"0": 1}', "subscribe": f"{keyed.name},{plain}"}, "not keyed"),
+        ({"snapshot": '{"s": {"0": 1}}'}, "the vector must name the partitions that are read"),
         ({"snapshot": "true", "subscribe": plain}, f"stream {plain} is not keyed"),
         ({"snapshot": "true", "server": "127.0.0.1:1"}, "server"),
     ):

@@ -19,6 +19,7 @@ import duramen
 from duramen.base.errors import (
     CheckpointInvalid,
     OptionInvalid,
+    SnapshotCut,
     SnapshotNotReached,
     SnapshotStartOver,
     StreamNotFound,
@@ -306,6 +307,41 @@ def test_a_stream_that_is_another_or_none_ends_the_query(
     other.start = query.start
     with pytest.raises(CheckpointInvalid):
         other.plan()
+
+
+@pytest.mark.long
+def test_what_the_log_has_lost_ends_the_query(keyed: Keyed, start_query: Queries) -> None:
+    query = start_query(subscribe=keyed.name)
+    keyed.write(10)
+    query.step()
+    epochs = query.start[keyed.name]["epoch"]
+    assert sorted(epochs) == ["0", "1"]
+    epochs["1"] -= 1  # as if the records had been written anew since
+    query.run()
+    with pytest.raises(SnapshotCut, match=r"has lost records before .*; begin anew with a new checkpoint"):
+        query.plan()
+
+
+@pytest.mark.long
+def test_a_node_that_was_killed_has_the_lease_still(new_node: Callable[..., NodeProcess], stream_name: str) -> None:
+    node = new_node().start()
+    with duramen.connect(node.http) as client:
+        keyed = Keyed(node, stream_name, client, **{"snapshot.retention.ms": 0})
+        query = Query(node, subscribe=keyed.name)
+        for _ in range(2):
+            keyed.write(300)
+            assert query.plan()
+            rows = query.read()
+            keyed.write(300)
+            node.kill()
+            node.restart()
+            assert sorted(query.read(), key=str) == sorted(rows, key=str)
+            query.run()
+            assert sorted(query.read(), key=str) == sorted(rows, key=str)
+            query.done(rows)
+            query.step()
+            assert query.state == keyed.state
+        query.reader.stop()
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """`duramen table run` as a user runs it: into S3 by two jobs at once, and on a Spark cluster of two workers."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tests.spark.tables.s3 import s3_with_a_lake
 from tests.spark.translation.world import World
 from tests.spark.values.test_avro import answer, prefixed, record, registry
 
+from duramen.client.http import HttpNode, path_of
 from duramen.node.process import NodeProcess
 from duramen.spark.tables.port import LakeTable, Storage
 from duramen.spark.tables.registry import open_dead_letters, open_table
@@ -87,6 +89,27 @@ def test_two_jobs_on_one_table_on_s3_with_avro_of_a_registry(node: NodeProcess, 
         assert sum(row["delay"] for row in good) == 4 * sum(number for number in range(200) if number % 10)
         ended = run("table", "status", world.stream, *storage, server=node.http)
         assert ended.code == 0, ended.out
+
+
+@pytest.mark.long
+def test_a_keyed_stream_as_an_upserted_table(node: NodeProcess, world: World) -> None:
+    HttpNode(node.http).patch(
+        path_of("streams", world.stream), {"config": {"keyed": True, "cleanup.policy": "compact"}}
+    )
+    enabled(node, world, str(world.location), "--decode", "json", "--upsert-by", "key")
+    keys = [b"k%d" % (number % 50) for number in range(2_000)]
+    for turn in range(2):
+        world.produce([None if key.endswith(b"7") else b'{"a": %d}' % turn for key in keys], keys=keys)
+        ended = run("table", "run", "--once", "--master", "local[1]", "--format", "json", world.stream,
+                    server=node.http, timeout_s=_PATIENCE_S)  # fmt: skip
+        assert ended.code == 0, ended.err
+        told = [json.loads(line) for line in ended.out.splitlines()]
+        assert (
+            told[-1]["duramen_table_records_total"] == 45 + 5 * turn
+        )  # each key once; the first round sees no deleted ones
+        newest = {key: value for _, key, value in world.made}
+        found = [(row["_key"], row["_value"], row["a"]) for row in world.rows(upsert=True)]
+        assert sorted(found) == sorted((key, value, turn) for key, value in newest.items() if value is not None)
 
 
 @pytest.mark.long

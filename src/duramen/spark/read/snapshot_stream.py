@@ -38,7 +38,7 @@ _log = logging.getLogger("duramen.spark")
 _REFUSED: Final = ("tier", "tableStorage", "failOnDataLoss")
 _STARTS: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 _ANEW: Final = (
-    "begin anew: with a new checkpoint, whose first micro-batch is a whole snapshot, and without the old state"
+    "begin anew with a new checkpoint, whose first micro-batch is a whole snapshot, and without the old state"
 )
 
 _Document = dict[str, Any]
