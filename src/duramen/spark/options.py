@@ -99,9 +99,9 @@ _OPTIONS: Final = (
            "Read keyed streams as snapshots: each key once, at its newest record, deleted ones left out. true is the"
            ' newest snapshot; JSON with the offset of each partition, {"0": 17}, in a batch is an older one, of several'
            ' streams {"flights": {"0": 17}}. In a streaming query the first micro-batch is the newest snapshot, unless'
-           " startingOffsets says otherwise, and each further one has what changed since, deletions as rows with a null"
-           " value. tier and failOnDataLoss do not go with it, nor, in a batch, the options that say where to begin and"
-           " to end.",
+           " startingOffsets says otherwise; each later one has the changes since the previous one, with null values"
+           " for deleted keys. It cannot be combined with tier and failOnDataLoss, nor, in a batch, with the options"
+           " for the start and the end.",
            "false"),
     ReadOption("server", _SOURCE,
            "Of snapshots: HOST:PORT of a node's HTTP address.",
@@ -123,8 +123,8 @@ _OPTIONS: Final = (
     ReadOption("maxRecordsPerPartition", _SOURCE,
            "Split long partitions so that no Spark task reads more records than this.", "", "count"),
     ReadOption("maxOffsetsPerTrigger", _STREAM,
-           "The most records of one micro-batch, shared out by how much each partition has. With snapshot a micro-batch"
-           " has all that changed, whatever this says.", "", "count"),
+           "The most records of one micro-batch, shared out by how much each partition has. Without effect with"
+           " snapshot.", "", "count"),
     ReadOption("minOffsetsPerTrigger", _STREAM,
            "Wait until there are so many records, or maxTriggerDelay has passed. The first micro-batch of a run never"
            " waits.", "", "count"),

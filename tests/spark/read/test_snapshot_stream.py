@@ -236,7 +236,11 @@ def test_behind_the_lease_what_is_still_there_is_read_and_the_rest_comes_next(
         caplog.clear()
         with caplog.at_level(logging.WARNING, "duramen.spark"):
             left = query.read()
-        said = [one.getMessage() for one in caplog.records if "what is still there of it is read" in one.getMessage()]
+        said = [
+            one.getMessage()
+            for one in caplog.records
+            if "the lease on the last micro-batch has expired" in one.getMessage()
+        ]
         assert said == [said[0]]
         assert keyed.name in said[0]
         assert set(left) < set(rows)
@@ -298,7 +302,7 @@ def test_a_stream_that_is_another_or_none_ends_the_query(
     again = Keyed(keyed.node, keyed.name, client)
     again.write(10)
     query.run()
-    with pytest.raises(SnapshotStartOver, match=r"was deleted and created again: begin anew"):
+    with pytest.raises(SnapshotStartOver, match=r"was deleted and created again: start a query"):
         query.plan()
     other = start_query(subscribe=f"{keyed.name}-plain")
     client.streams.create(f"{keyed.name}-plain", partitions=1)
@@ -318,7 +322,7 @@ def test_what_the_log_has_lost_ends_the_query(keyed: Keyed, start_query: Queries
     assert sorted(epochs) == ["0", "1"]
     epochs["1"] -= 1  # as if the records had been written anew since
     query.run()
-    with pytest.raises(SnapshotCut, match=r"has lost records before .*; begin anew with a new checkpoint"):
+    with pytest.raises(SnapshotCut, match=r"has lost records before .*; start a query with a new checkpoint"):
         query.plan()
 
 

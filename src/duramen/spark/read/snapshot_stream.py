@@ -37,9 +37,7 @@ _log = logging.getLogger("duramen.spark")
 
 _REFUSED: Final = ("tier", "tableStorage", "failOnDataLoss")
 _STARTS: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
-_ANEW: Final = (
-    "begin anew with a new checkpoint, whose first micro-batch is a whole snapshot, and without the old state"
-)
+_ANEW: Final = "start a query with a new checkpoint and an empty sink; it begins with a whole snapshot"
 
 _Document = dict[str, Any]
 
@@ -214,8 +212,8 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
                 break
         if shown is not wanted:
             _log.warning(
-                "stream %s: the lease on the last micro-batch is over, so what is still there of it is read: keys with"
-                " newer records come with the next one", stream,
+                "stream %s: the lease on the last micro-batch has expired, so it is read without the keys that have"
+                " newer records by now; these are in the next micro-batch", stream,
             )  # fmt: skip
         return shown
 
