@@ -465,6 +465,7 @@ def assert_whole(state: Mapping[tuple[str, int, bytes], bytes | None], names: li
     ("options", "said"),
     [
         ({"tier": "hot"}, "tier does not go with snapshot"),
+        ({"kafka.isolation.level": "read_uncommitted"}, "snapshots have committed records only"),
         ({"failOnDataLoss": "false"}, "failOnDataLoss does not go with snapshot"),
         ({"snapshot": '{"0": 1}'}, "a streaming query has one snapshot after the other, so it must be true"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "1"}, "minOffsetsPerTrigger is larger"),

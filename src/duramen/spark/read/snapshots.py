@@ -20,7 +20,7 @@ from duramen.spark.plainly import said_plainly
 from duramen.spark.read.offsets import parse_offsets
 from duramen.spark.read.parquet_files import Filing
 from duramen.spark.read.plan import SnapshotRange
-from duramen.spark.read.reader import cluster_of, consumer_of
+from duramen.spark.read.reader import cluster_of, consumer_of, reads_committed
 from duramen.spark.read.selection import Selection
 from duramen.spark.read.snapshot_node import KnownSnapshot, SnapshotPlace
 from duramen.spark.read.snapshot_pages import SnapshotPages, SnapshotPartition, pieces_of
@@ -43,10 +43,12 @@ def reads_snapshot(options: Options) -> bool:
 
 
 def refuse(options: Options, names: tuple[str, ...]) -> None:
-    """Raise OptionInvalid where one of these options is given."""
+    """Raise OptionInvalid where one of these options is given, or uncommitted records are asked for."""
     for name in names:
         if options.given(name):
             raise OptionInvalid(f"{name} does not go with snapshot, which is the whole state at an offset")
+    if not reads_committed(options):
+        raise OptionInvalid("kafka.isolation.level: snapshots have committed records only; leave the option out")
 
 
 class SnapshotReader(DataSourceReader):
