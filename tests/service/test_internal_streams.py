@@ -18,7 +18,7 @@ class Creating:
         self.keeper = SimpleNamespace(ready=False)
         keeper = self.keeper
         self.streams = InternalStreams(
-            self._create, Settings(BROKER), keeper, keeper, keeper, keeper, lambda _, done: done(None)
+            self._create, Settings(BROKER), keeper, keeper, keeper, keeper, keeper, lambda _, done: done(None)
         )
 
     def _create(self, wish: Definition, done: Done, *, idempotent: bool) -> None:

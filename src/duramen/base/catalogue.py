@@ -9,6 +9,7 @@ from types import MappingProxyType
 from duramen.base.catalogue_cluster import NODE_SETTINGS as CLUSTER_NODE_SETTINGS
 from duramen.base.catalogue_consumers import GROUP_SETTINGS as CONSUMER_GROUP_SETTINGS
 from duramen.base.catalogue_consumers import NODE_SETTINGS as CONSUMER_NODE_SETTINGS
+from duramen.base.catalogue_inventory import NODE_SETTINGS as INVENTORY_NODE_SETTINGS
 from duramen.base.catalogue_keyed import STREAM_SETTINGS as KEYED_SETTINGS
 from duramen.base.catalogue_queues import STREAM_SETTINGS as QUEUE_SETTINGS
 from duramen.base.catalogue_shares import GROUP_SETTINGS, NODE_SETTINGS
@@ -276,6 +277,7 @@ BROKER = _by_name(
             kafka=True, minimum=1, maximum=_INT32_MAX),
     *CLUSTER_NODE_SETTINGS,
     *CONSUMER_NODE_SETTINGS,
+    *INVENTORY_NODE_SETTINGS,
     Setting("metrics.partitions.max", "integer", MOST_SERIES,
             "The maximum number of series of one metric in `/metrics`; `duramen_series_left_out` counts omitted "
             "ones.",

@@ -47,12 +47,15 @@ __all__ = [
     "IllegalGeneration",
     "InconsistentProtocol",
     "InputInvalid",
+    "InventoryNameInvalid",
     "LeaderUnavailable",
     "LogDamaged",
     "MemberIdRequired",
     "MethodNotAllowed",
     "NameInvalid",
     "NameNotResolved",
+    "NamespaceExists",
+    "NamespaceNotFound",
     "NatsProtocolInvalid",
     "NodeBusy",
     "NodeDuplicate",
@@ -72,6 +75,7 @@ __all__ = [
     "OriginRefused",
     "OutOfOrderSequence",
     "OutcomeUnknown",
+    "PageTokenInvalid",
     "PartitionsInvalid",
     "PathNotFound",
     "PatternInvalid",
@@ -130,8 +134,16 @@ __all__ = [
     "TableForeign",
     "TableStorageFailed",
     "TableUnsupported",
+    "TenantExists",
+    "TenantNotFound",
     "TimestampInvalid",
+    "TopicAliasCycle",
+    "TopicBusy",
+    "TopicExists",
+    "TopicHasAliases",
+    "TopicIsAlias",
     "TopicNotAuthorized",
+    "TopicNotFound",
     "TransactionAbortable",
     "TransactionStateInvalid",
     "TransactionTimeoutInvalid",
@@ -1073,6 +1085,102 @@ class NotCoordinator(DuramenError):
     id = "not-coordinator"
     safe = "Nothing was done, or the outcome is unknown if the coordinator has just changed; a retry is safe."
     remedy = "Find the coordinator again; clients do so automatically."
+
+
+class InventoryNameInvalid(DuramenError):
+    """A tenant, a namespace or a topic of the inventory cannot have this name, or these labels."""
+
+    id = "inventory-name-invalid"
+    safe = "Nothing came of the name; of a bulk request the other names were taken; repeating gives the same answer."
+    remedy = "Correct the name as the message says."
+
+
+class NamespaceExists(DuramenError):
+    """A namespace is to be renamed or moved, and its tenant has one of that name."""
+
+    id = "namespace-exists"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Choose another name, or delete the namespace that has it."
+
+
+class NamespaceNotFound(DuramenError):
+    """The tenant has no namespace of that name: it was never made, was renamed, moved or deleted."""
+
+    id = "namespace-not-found"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Make one with `duramen namespace create`; `duramen namespace list` shows those there are."
+
+
+class PageTokenInvalid(DuramenError):
+    """A page token is none, or was answered to another query."""
+
+    id = "page-token-invalid"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Ask for the next page with the query of the page before, or begin with the first page."
+
+
+class TenantExists(DuramenError):
+    """A tenant is to be renamed, and the account has one of that name."""
+
+    id = "tenant-exists"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Choose another name, or delete the tenant that has it."
+
+
+class TenantNotFound(DuramenError):
+    """The account has no tenant of that name: it was never made, was renamed or deleted."""
+
+    id = "tenant-not-found"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Make one with `duramen tenant create`; `duramen tenant list` shows those there are."
+
+
+class TopicAliasCycle(DuramenError):
+    """An alias would lead to itself."""
+
+    id = "topic-alias-cycle"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Give the alias a name of its own, or let it lead to a topic."
+
+
+class TopicBusy(DuramenError):
+    """The topic's name is being changed by another request."""
+
+    id = "topic-busy"
+    safe = "Nothing was changed by this request; repeating is safe."
+    remedy = "Repeat in a moment."
+
+
+class TopicExists(DuramenError):
+    """The name that a topic or an alias is to get is taken."""
+
+    id = "topic-exists"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Choose another name, or delete the topic that has it."
+
+
+class TopicHasAliases(DuramenError):
+    """A topic that is to be deleted has aliases."""
+
+    id = "topic-has-aliases"
+    safe = "Nothing was changed; repeating gives the same answer until the aliases are deleted."
+    remedy = "Delete the aliases first: the topic's description lists them."
+
+
+class TopicIsAlias(DuramenError):
+    """An alias is to be changed in a way that only topics can be."""
+
+    id = "topic-is-alias"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Change the topic that the alias leads to, or delete the alias and make another."
+
+
+class TopicNotFound(DuramenError):
+    """The inventory has no topic of that name or id: it was never made, was renamed, moved or deleted."""
+
+    id = "topic-not-found"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Search the namespace with `duramen topic search`, or ask by the topic's id."
 
 
 class NotLeader(DuramenError):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness, StateStore, Worker
@@ -32,6 +32,9 @@ from duramen.coordinators.group.listing import Listing
 from duramen.coordinators.group.offset_resets import Resets
 from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.group.remote_lag import Elsewhere
+from duramen.coordinators.inventory.inventory import Inventory
+from duramen.coordinators.inventory.shard import inventory_kind
+from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.coordinators.lease.leases import LEASES, SnapshotLeases
 from duramen.coordinators.queue.shard import queue_kind
 from duramen.coordinators.runtime.rows import RowStates
@@ -117,7 +120,10 @@ class BrokerParts(ABC):
         self.leases = SnapshotLeases(self.streams, ports.clock)
         self.views = self._keyed_views(view_limits)
         self.transaction_log = TransactionLog()
-        self.internal_streams = self._internal_streams()
+        shards = InventoryShards(self.streams, self.coordinators, ports.clock, deadlines)
+        self.internal_streams = self._internal_streams(shards)
+        ensure = self.internal_streams.ensure_inventory if self.alone else _no_inventory
+        self.inventory = Inventory(shards, ports.clock, ensure)
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
@@ -169,7 +175,9 @@ class BrokerParts(ABC):
     def _runtime(self, others: Sequence[ShardKind[Any]]) -> Runtime:
         updates = self.settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
         shares = share_state_kind(alone=self.alone, updates_per_snapshot=updates)
-        kinds: Sequence[ShardKind[Any]] = (self.offsets.kind, shares, LEASES, queue_kind(), *others)
+        kinds: Sequence[ShardKind[Any]] = (
+            self.offsets.kind, shares, LEASES, queue_kind(), inventory_kind(), *others,
+        )  # fmt: skip
         rows = RowStates(
             self.ports.open_rows, self.ports.worker, self.report, least_checkpoint_records(kinds), self.store.each_log
         )  # fmt: skip
@@ -191,10 +199,10 @@ class BrokerParts(ABC):
             limit_bytes=memory_share_bytes(self.settings.integer("memory.limit.bytes")), limits=limits,
         )  # fmt: skip
 
-    def _internal_streams(self) -> InternalStreams:
+    def _internal_streams(self, shards: InventoryShards) -> InternalStreams:
         return InternalStreams(
             self.create_stream, self.settings, self.offsets, self.transaction_log, StateStream(self.streams),
-            self.leases, self.coordinators.when_loaded if self.alone else lambda _, done: done(None),
+            self.leases, shards, self.coordinators.when_loaded if self.alone else lambda _, done: done(None),
         )  # fmt: skip
 
     def _lags(self) -> Lags:
@@ -226,6 +234,10 @@ class BrokerParts(ABC):
             self.sharing, self.share_nodes.inventory, self.streams, self.clock, self.deadlines, self.settings,
             self.groups.room, self.groups.kinds,
         )  # fmt: skip
+
+
+def _no_inventory(done: Done) -> None:
+    done(RequestInvalid("the inventory of topics is for standalone nodes so far: this one is part of a cluster"))
 
 
 def _report_from(store: Store, streams: BrokerStreams, report: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""The broker's own streams, for groups, transactions, share groups and leases: made when first needed."""
+"""The broker's own streams, for groups, transactions, shares, leases and the inventory: made when first needed."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -8,6 +8,7 @@ from typing import Protocol
 from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
 from duramen.coordinators.group.offsets import OFFSETS_CONFIG, OFFSETS_STREAM
+from duramen.coordinators.inventory.shard import INVENTORY_CONFIG, INVENTORY_STREAM
 from duramen.coordinators.lease.records import LEASES_CONFIG, LEASES_STREAM
 from duramen.coordinators.share.state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
@@ -34,9 +35,9 @@ class InternalStreams:
 
     def __init__(
         self, create: _Create, settings: Settings, offsets: _Keeper, transactions: _Keeper, shares: _Keeper,
-        leases: _Keeper, when_loaded: Callable[[str, Done], None],
+        leases: _Keeper, inventory: _Keeper, when_loaded: Callable[[str, Done], None],
     ) -> None:  # fmt: skip
-        """What keeps offsets, transactions, the state of share groups and leases says when it is `ready`.
+        """What keeps offsets, transactions, the state of share groups, leases, the inventory says when it is `ready`.
 
         `when_loaded` says when what is in a stream can be used here.
         """
@@ -46,6 +47,7 @@ class InternalStreams:
         self._transactions = transactions
         self._shares = shares
         self._leases = leases
+        self._inventory = inventory
         self._when_loaded = when_loaded
         self._waiting: dict[str, deque[Done]] = {}  # for the streams that are being made
 
@@ -81,6 +83,10 @@ class InternalStreams:
     def ensure_leases(self, done: Done) -> None:
         """See to it that leases on snapshots have somewhere to be stored."""
         self._ensure(self._leases, LEASES_STREAM, 1, LEASES_CONFIG, done)
+
+    def ensure_inventory(self, done: Done) -> None:
+        """See to it that tenants, namespaces and topics have somewhere to be stored."""
+        self._ensure(self._inventory, INVENTORY_STREAM, self._size("inventory.shards"), INVENTORY_CONFIG, done)
 
     def _size(self, setting: str) -> int:
         return self._settings.integer(setting)

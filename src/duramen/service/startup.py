@@ -73,6 +73,7 @@ class Startup:
         if error is None:
             self._remove_orphans()
             self._parts.views.remove_leftovers()
+            self._parts.inventory.start()
             self._parts.unclean.happened(None)
         self._done(error)
 

@@ -20,6 +20,7 @@ from duramen.doors.http import (
     configs,
     groups,
     health,
+    inventory,
     leases,
     queues,
     records,
@@ -58,6 +59,7 @@ ROUTES: Final[Sequence[HttpRoute]] = (
     *leases.ROUTES,
     *spaces.ROUTES,
     *queues.ROUTES,
+    *inventory.ROUTES,
     *groups.ROUTES,
     HttpRoute(
         "GET",

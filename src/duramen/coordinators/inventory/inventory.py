@@ -1,0 +1,394 @@
+"""The inventory as the doors ask it: tenants, namespaces and topics made, found, changed and removed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.errors import DuramenError, TopicAliasCycle, TopicNotFound
+from duramen.base.ports import Clock
+from duramen.coordinators.inventory.changing import Changes
+from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
+from duramen.coordinators.inventory.shards import Done, InventoryShards
+from duramen.inventory.directory import (
+    CreateNamespace,
+    CreateTenant,
+    DeleteNamespace,
+    DeleteTenant,
+    DirectoryCommand,
+    NamespaceIsSwept,
+)
+from duramen.inventory.events import Labels, NamespacePut, TenantPut
+from duramen.inventory.ids import TopicKey, topic_id, topic_key
+from duramen.inventory.machine import MOST_NAMES, BeginChange, Created, CreateTopics, DropNamespace, SweepNamespace
+from duramen.inventory.names import NamedProblem, TopicPath, check_topic_name, sorted_names
+from duramen.inventory.reading import InventoryRows
+from duramen.inventory.rows import Place
+from duramen.inventory.search import PageToken, TopicQuery, after, prefix_end
+
+__all__ = ["CreatedNames", "FoundTopic", "Inventory", "TopicPage"]
+
+_RESUME_MS: Final = 5_000
+_SCANNED: Final = 5_000
+_NAMESPACE_COST: Final = 20  # names that cost as much as beginning with a namespace
+_ALIASES_SHOWN: Final = 100
+
+
+class CreatedNames(NamedTuple):
+    """What became of names: how many are new, how many were there, and which are refused."""
+
+    created: int
+    existing: int
+    problems: Sequence[NamedProblem]
+
+
+class FoundTopic(NamedTuple):
+    """A name that counts: its path, the topic's lasting id, and whether it is an alias."""
+
+    path: TopicPath
+    id: UUID
+    alias: bool
+
+
+class TopicPage(NamedTuple):
+    """Topics in the order of their names, and behind which the next page begins; None: there is none."""
+
+    topics: Sequence[FoundTopic]
+    token: PageToken | None
+
+
+class Inventory:
+    """The inventory of a node. `ensure` makes its stream."""
+
+    def __init__(self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None]) -> None:
+        self._shards = shards
+        self._clock = clock
+        self._ensure = ensure
+        self._changes = Changes(shards)
+        self._sweeping = False
+
+    def start(self) -> None:
+        """From time to time take up what was interrupted."""
+        self._tick()
+
+    def _tick(self) -> None:
+        self._shards.later(_RESUME_MS, self._tick)
+        self.resume()
+
+    def resume(self) -> None:
+        """Take up what was interrupted, where the shards are loaded."""
+        if self._shards.ready:
+            try:
+                self._changes.resume()
+                self._sweep()
+            except DuramenError:
+                return  # they are being loaded: it is tried again
+
+    @property
+    def position(self) -> str:
+        """How far the rows are that are read from here on."""
+        return self._shards.position()
+
+    def read(self, query: Callable[[], Any], done: Done) -> None:
+        """`done` gets what `query` finds with the methods below; it is asked again while shards are being loaded."""
+        self._shards.read(query, done)
+
+    # -- tenants and namespaces ---------------------------------------------------------------------
+
+    def create_tenants(self, account: str, names: Sequence[str], labels: Labels, done: Done) -> None:
+        """Make tenants; `done` gets `CreatedNames`. Those that are there stay as they are."""
+        now_ms = self._clock.wall_ms()
+
+        def ensured(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._create([CreateTenant(account, name, labels, now_ms) for name in names], done)
+
+        self._ensure(ensured)
+
+    def create_namespaces(self, account: str, tenant: str, names: Sequence[str], labels: Labels, done: Done) -> None:
+        """Make namespaces of a tenant; `done` gets `CreatedNames`, TenantNotFound."""
+        now_ms = self._clock.wall_ms()
+
+        def found(answer: TenantPut | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+            else:
+                self._create([CreateNamespace(answer.id, name, labels, now_ms) for name in names], done)
+
+        self.read(lambda: self.tenant(account, tenant), found)
+
+    def _create(self, commands: Sequence[CreateTenant | CreateNamespace], done: Done) -> None:
+        gathered = _Gathered(len(commands), done)
+        for command in commands:
+            self._shards.submit(DIRECTORY_SHARD, command, partial(gathered.one, command.name))
+
+    def tenant(self, account: str, name: str) -> TenantPut:
+        """A tenant. Raises TenantNotFound, CoordinatorLoading."""
+        return self._shards.directory().tenant(account, name)
+
+    def namespace(self, account: str, tenant: str, name: str) -> NamespacePut:
+        """A namespace. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
+        return self._shards.directory().namespace(account, tenant, name)
+
+    def tenants(self, account: str, first: str) -> Iterator[TenantPut]:
+        """Tenants by name, from one on."""
+        return self._shards.directory().tenants(account, first)
+
+    def namespaces(self, tenant: TenantPut, first: str) -> Iterator[NamespacePut]:
+        """Namespaces of a tenant by name, from one on."""
+        return self._shards.directory().namespaces(tenant.id, first)
+
+    def change(self, command: DirectoryCommand, done: Done) -> None:
+        """Update or delete a tenant or a namespace."""
+
+        def answered(answer: object) -> None:
+            done(answer)
+            if isinstance(command, DeleteTenant | DeleteNamespace):
+                self.resume()
+
+        self._shards.submit(DIRECTORY_SHARD, command, answered)
+
+    def count(self, namespace: NamespacePut) -> int:
+        """How many topics are in a namespace. Raises CoordinatorLoading."""
+        return self._shards.rows().count(namespace.id)
+
+    # -- removed namespaces -------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        """Remove what shards have of one removed namespace; then of the next."""
+        removed = next(iter(self._shards.directory().removed), None)
+        if removed is None or self._sweeping:
+            return
+        self._sweeping = True
+        self._sweep_shard(removed, 0, DropNamespace(removed))
+
+    def _sweep_shard(self, namespace: int, shard: int, command: DropNamespace | SweepNamespace) -> None:
+        def answered(answer: object) -> None:
+            if isinstance(answer, DuramenError):
+                self._sweeping = False  # it is taken up again
+            elif answer is None or answer is True:
+                self._sweep_shard(namespace, shard, SweepNamespace(namespace))
+            elif shard + 1 < self._shards.count:
+                self._sweep_shard(namespace, shard + 1, DropNamespace(namespace))
+            else:
+                self._shards.submit(DIRECTORY_SHARD, NamespaceIsSwept(namespace), self._swept)
+
+        self._shards.submit(shard, command, answered)
+
+    def _swept(self, _: object) -> None:
+        self._sweeping = False
+        self.resume()
+
+    # -- topics -------------------------------------------------------------------------------------
+
+    def create_topics(self, namespace: NamespacePut, names: Sequence[str], done: Done) -> None:
+        """Make topics; `done` gets `CreatedNames`. Those that are there stay, and so do aliases."""
+        good, problems = sorted_names(names)
+        by_shard: dict[int, list[bytes]] = {}
+        for name in good:
+            by_shard.setdefault(self._shards.shard_of(namespace.id, name), []).append(name)
+        commands = [
+            (shard, CreateTopics(namespace.id, of_shard[at : at + MOST_NAMES]))
+            for shard, of_shard in by_shard.items()
+            for at in range(0, len(of_shard), MOST_NAMES)
+        ]
+        gathered = _Gathered(len(commands), done, problems, len(names) - len(good) - len(problems))
+        for shard, command in commands:
+            self._shards.submit(shard, command, partial(gathered.several, command.names))
+
+    def find(self, account: str, path: TopicPath) -> FoundTopic:
+        """What a name leads to. Raises TenantNotFound, NamespaceNotFound, TopicNotFound, CoordinatorLoading."""
+        namespace = self.namespace(account, path.tenant, path.namespace)
+        found = self._shards.rows().find(namespace.id, path.topic.encode(errors="replace"))
+        if found is None:
+            raise TopicNotFound(f"there is no topic {path}")
+        return FoundTopic(path, topic_id(self._shards.inventory_id, found.key), found.alias)
+
+    def lookup(self, account: str, tenant: str, namespace: str, names: Sequence[str]) -> list[FoundTopic | None]:
+        """What names of a namespace lead to. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
+        where, rows = self.namespace(account, tenant, namespace), self._shards.rows()
+        inventory_id, result = self._shards.inventory_id, list[FoundTopic | None]()
+        for name in names:
+            found = rows.find(where.id, name.encode(errors="replace"))
+            path = TopicPath(tenant, namespace, name)
+            result.append(
+                None if found is None else FoundTopic(path, topic_id(inventory_id, found.key), found.alias)
+            )  # fmt: skip
+        return result
+
+    def by_id(self, lasting_id: UUID) -> FoundTopic:
+        """The topic that has an id, under the name that it has now. Raises TopicNotFound, CoordinatorLoading."""
+        rows = self._shards.rows()
+        if self._shards.count:
+            key = topic_key(self._shards.inventory_id, lasting_id, self._shards.count)
+            path = self._path(rows.place(key))
+            if path is not None:
+                return FoundTopic(path, lasting_id, alias=False)
+        raise TopicNotFound(f"there is no topic with the id {lasting_id}")
+
+    def aliases(self, found: FoundTopic) -> list[TopicPath]:
+        """Aliases of a topic, the first hundred."""
+        rows = self._shards.rows()
+        places = rows.aliases(self._key(found), _ALIASES_SHOWN)
+        return [path for path in map(self._path, places) if path is not None]
+
+    def _path(self, place: Place) -> TopicPath | None:
+        directory = self._shards.directory()
+        namespace = directory.namespace_by_id(place.namespace)
+        tenant = None if namespace is None else directory.tenant_by_id(namespace.tenant)
+        if namespace is None or tenant is None:
+            return None
+        return TopicPath(tenant.name, namespace.name, place.name.decode())
+
+    def _key(self, found: FoundTopic) -> TopicKey:
+        return topic_key(self._shards.inventory_id, found.id, self._shards.count)
+
+    def move_topic(self, account: str, path: TopicPath, to: TopicPath, done: Done, *, keep_alias: bool) -> None:
+        """Give a topic another name, in this or another namespace; with `keep_alias` the old name leads to it."""
+
+        def found(answer: BeginChange | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+            else:
+                self._changes.begin(answer, done)
+
+        def begin() -> BeginChange:
+            origin, target = (self.namespace(account, one.tenant, one.namespace).id for one in (path, to))
+            name, new = path.topic.encode(errors="replace"), check_topic_name(to.topic)
+            return BeginChange(origin, name, "move", target, new, keep_alias)
+
+        self.read(begin, found)
+
+    def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
+        """Remove a topic, or an alias. Raises TopicHasAliases where it has some."""
+
+        def found(answer: BeginChange | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+            else:
+                self._changes.begin(answer, done)
+
+        def begin() -> BeginChange:
+            namespace = self.namespace(account, path.tenant, path.namespace)
+            return BeginChange(namespace.id, path.topic.encode(errors="replace"), "delete")
+
+        self.read(begin, found)
+
+    def alias(self, account: str, path: TopicPath, target: TopicPath, done: Done) -> None:
+        """Let a name lead to the topic that another leads to. Raises TopicAliasCycle."""
+
+        def found(answer: tuple[Place, TopicKey] | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+            else:
+                self._changes.alias(*answer, done)
+
+        def begin() -> tuple[Place, TopicKey]:
+            if path == target:
+                raise TopicAliasCycle(f"the alias {path} would lead to itself")
+            place = Place(self.namespace(account, path.tenant, path.namespace).id, check_topic_name(path.topic))
+            return place, self._key(self.find(account, target))
+
+        self.read(begin, found)
+
+    # -- pages --------------------------------------------------------------------------------------
+
+    def search(
+        self, account: str, tenant: str, namespace: str, query: TopicQuery, token: PageToken, limit: int
+    ) -> TopicPage:
+        """Topics and aliases of a namespace, a tenant or the account that are found, in the order of their names.
+
+        A page may have fewer than `limit`, or none, although others follow: it looks at a few thousand names at most.
+        Raises TenantNotFound, NamespaceNotFound, PatternInvalid, CoordinatorLoading.
+        """
+        scan = _Scan(self._shards.rows(), self._shards.inventory_id if self._shards.ready else None, query, limit)
+        for tenant_put, namespace_put in self._scope(account, tenant, namespace, token):
+            here = (tenant_put.name, namespace_put.name)
+            first = token.topic if here == (token.tenant, token.namespace) else ""
+            stopped = scan.take(*here, namespace_put.id, first)
+            if stopped is not None:
+                return TopicPage(scan.found, PageToken(*here, stopped))
+        return TopicPage(scan.found, None)
+
+    def _scope(
+        self, account: str, tenant: str, namespace: str, token: PageToken
+    ) -> Iterator[tuple[TenantPut, NamespacePut]]:
+        directory = self._shards.directory()
+        tenants = [directory.tenant(account, tenant)] if tenant else directory.tenants(account, token.tenant)
+        for tenant_put in tenants:
+            if namespace:
+                yield tenant_put, directory.namespace(account, tenant_put.name, namespace)
+                continue
+            first = token.namespace if tenant_put.name == token.tenant else ""
+            for namespace_put in directory.namespaces(tenant_put.id, first):
+                yield tenant_put, namespace_put
+
+
+class _Scan:
+    """Names looked at for one page."""
+
+    def __init__(self, rows: InventoryRows, inventory_id: UUID | None, query: TopicQuery, limit: int) -> None:
+        self._rows = rows
+        self._inventory_id = inventory_id
+        self._literal = query.literal().encode(errors="replace")
+        self._matches = query.matcher()
+        self._limit = limit
+        self._left = _SCANNED
+        self.found = list[FoundTopic]()
+
+    def take(self, tenant: str, namespace: str, number: int, behind: str) -> str | None:
+        """Look at a namespace behind a name; the last name that was looked at where the page ends in it."""
+        first = max(self._literal, after(behind.encode()) if behind else b"")
+        self._left -= _NAMESPACE_COST
+        if self._left <= 0:
+            return behind
+        for name, topic in self._rows.names(number, first, prefix_end(self._literal)):
+            text = name.decode()
+            if topic is not None and (self._matches is None or self._matches(text)):
+                lasting_id = topic_id(self._inventory_id, topic.key)  # type: ignore[arg-type]
+                self.found.append(FoundTopic(TopicPath(tenant, namespace, text), lasting_id, topic.alias))
+            self._left -= 1
+            if len(self.found) == self._limit or self._left <= 0:
+                return text
+        return None
+
+
+class _Gathered:
+    """The answers to commands that make something."""
+
+    def __init__(self, left: int, done: Done, problems: Sequence[NamedProblem] = (), existing: int = 0) -> None:
+        self._left = left
+        self._done = done
+        self._problems = list(problems)
+        self._created, self._existing = 0, existing
+        if not left:
+            self._end()
+
+    def one(self, name: str, answer: tuple[object, bool] | DuramenError) -> None:
+        """The answer about one name."""
+        if isinstance(answer, DuramenError):
+            self._problems.append(NamedProblem(name, answer))
+        elif answer[1]:
+            self._created += 1
+        else:
+            self._existing += 1
+        self._answered()
+
+    def several(self, names: Sequence[bytes], answer: Created | DuramenError) -> None:
+        """The answer about names of a shard."""
+        if isinstance(answer, DuramenError):
+            self._problems += [NamedProblem(name.decode(), answer) for name in names]
+        else:
+            self._created += len(answer.new)
+            self._existing += len(answer.existing)
+        self._answered()
+
+    def _answered(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._end()
+
+    def _end(self) -> None:
+        self._done(CreatedNames(self._created, self._existing, self._problems))

@@ -1,0 +1,68 @@
+"""A metadata shard of the inventory: topics are rows; tenants and namespaces are in memory too, in shard 0."""
+
+from collections.abc import Collection, Hashable, Iterator
+from typing import Final, TypeAlias
+
+from duramen.base.ports import StateRows
+from duramen.codec.batch import DecodedRecord
+from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardKind
+from duramen.inventory.changes import changes
+from duramen.inventory.directory import Directory, DirectoryCommand, directory_keys
+from duramen.inventory.events import decode_event, encode_event
+from duramen.inventory.machine import TopicCommand, TopicShardState, topic_keys
+
+__all__ = [
+    "DIRECTORY_SHARD",
+    "INVENTORY_CONFIG",
+    "INVENTORY_STREAM",
+    "InventoryShard",
+    "ShardCommand",
+    "inventory_kind",
+]
+
+INVENTORY_STREAM: Final = "__inventory"
+INVENTORY_CONFIG: Final = {
+    "cleanup.policy": "delete", "durability": "sync", "retention.ms": "-1", "retention.bytes": "-1",
+}  # fmt: skip
+DIRECTORY_SHARD: Final = 0
+
+ShardCommand: TypeAlias = TopicCommand | DirectoryCommand
+
+
+class InventoryShard(CoordinatorShard[ShardCommand]):
+    """Names of topics; shard 0 has the directory of tenants and namespaces too."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._topics = TopicShardState(index)
+        self.directory = Directory()
+
+    def keys_of(self, command: ShardCommand) -> Collection[Hashable]:
+        if isinstance(command, DirectoryCommand):
+            return directory_keys(command)
+        return topic_keys(command)
+
+    def decide(self, command: ShardCommand, rows: StateRows, now_ms: int) -> Decision:
+        del now_ms
+        if isinstance(command, DirectoryCommand):
+            events, response = self.directory.decide(command)
+        else:
+            events, response = self._topics.decide(command, rows)
+        return Decision([(None, encode_event(event)) for event in events], response)
+
+    def apply(self, record: DecodedRecord) -> None:
+        if self._index == DIRECTORY_SHARD:
+            self.directory.apply(decode_event(record))
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        self._topics.load(rows)
+        self.directory = Directory()
+        if self._index == DIRECTORY_SHARD:
+            self.directory.load(rows)
+        return iter(())
+
+
+def inventory_kind(checkpoint_records: int = 100_000) -> ShardKind[ShardCommand]:
+    """The kind of the inventory's shards."""
+    rows = RowKind(changes, checkpoint_records, has_memory=True)
+    return ShardKind(INVENTORY_STREAM, InventoryShard, rows)

@@ -1,0 +1,123 @@
+"""The shards of the inventory on this node: commands to them, their rows, and how far they are."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import CoordinatorLoading, DuramenError
+from duramen.base.ports import Clock, StateRows
+from duramen.broker.streams import BrokerStreams
+from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM, InventoryShard, ShardCommand
+from duramen.coordinators.runtime.runtime import Runtime
+from duramen.coordinators.runtime.shard import ShardAnswer
+from duramen.inventory.directory import Directory
+from duramen.inventory.names import shard_of
+from duramen.inventory.reading import InventoryRows
+
+__all__ = ["Done", "InventoryShards"]
+
+T = TypeVar("T")
+
+Done = Callable[[Any], None]
+"""Gets the response, or why there is none."""
+
+_PATIENCE_MS: Final = 5_000
+_AGAIN_MS: Final = 20
+
+
+class InventoryShards:
+    """All shards there are. Until the first tenant is made there are none, and nothing is in them."""
+
+    def __init__(self, streams: BrokerStreams, runtime: Runtime, clock: Clock, deadlines: Deadlines) -> None:
+        self._streams = streams
+        self._runtime = runtime
+        self._clock = clock
+        self._deadlines = deadlines
+
+    @property
+    def ready(self) -> bool:
+        """Whether the stream is there."""
+        return self._streams.find(INVENTORY_STREAM) is not None
+
+    @property
+    def count(self) -> int:
+        """How many shards there are."""
+        stream = self._streams.find(INVENTORY_STREAM)
+        return 0 if stream is None else len(stream.partitions)
+
+    @property
+    def inventory_id(self) -> UUID:
+        """What the ids of topics are made with."""
+        return self._streams.get(INVENTORY_STREAM).id
+
+    def shard_of(self, namespace: int, name: bytes) -> int:
+        """The shard of a name."""
+        return shard_of(namespace, name, self.count)
+
+    def submit(self, shard: int, command: ShardCommand, done: Done) -> None:
+        """`done` gets the response once what the command came to is durable and in the rows, or an error.
+
+        Asked again while the shard is being loaded: what is refused with that was not done.
+        """
+
+        def answered(answer: ShardAnswer | DuramenError) -> None:
+            done(answer.response if isinstance(answer, ShardAnswer) else answer)
+
+        self._patiently(partial(self._runtime.submit, INVENTORY_STREAM, shard, command), answered)
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Do something after so many milliseconds."""
+        self._deadlines.at(self._clock.monotonic_ms() + delay_ms, action)
+
+    def read(self, query: Callable[[], T], done: Callable[[T | DuramenError], None]) -> None:
+        """`done` gets what `query` finds; asked again while shards are being loaded."""
+
+        def ask(answered: Callable[[T | DuramenError], None]) -> None:
+            try:
+                found: T | DuramenError = query()
+            except DuramenError as error:
+                found = error
+            answered(found)
+
+        self._patiently(ask, done)
+
+    def _patiently(self, ask: Callable[[Callable[[T], None]], None], done: Callable[[T], None]) -> None:
+        until_ms = self._clock.monotonic_ms() + _PATIENCE_MS
+
+        def answered(answer: T) -> None:
+            if isinstance(answer, CoordinatorLoading) and self._clock.monotonic_ms() < until_ms:
+                self.later(_AGAIN_MS, lambda: ask(answered))
+            else:
+                done(answer)
+
+        ask(answered)
+
+    # -- what is there ------------------------------------------------------------------------------
+
+    def rows(self) -> InventoryRows:
+        """The rows of all shards. Raises CoordinatorLoading, NotCoordinator."""
+        directory = self.directory()
+        return InventoryRows(self.each_rows(), lambda namespace: directory.namespace_by_id(namespace) is not None)
+
+    def directory(self) -> Directory:
+        """Tenants and namespaces. Raises CoordinatorLoading, NotCoordinator."""
+        if not self.ready:
+            return Directory()
+        self._runtime.check(INVENTORY_STREAM, DIRECTORY_SHARD)
+        shard: InventoryShard | None = self._runtime.loaded(INVENTORY_STREAM, DIRECTORY_SHARD)
+        if shard is None:
+            raise CoordinatorLoading("tenants are still being read")
+        return shard.directory
+
+    def position(self) -> str:
+        """How far the rows of each shard are: the first offsets that they do not have."""
+        return ",".join(str(self._runtime.applied_offset(INVENTORY_STREAM, shard)) for shard in range(self.count))
+
+    def each_rows(self) -> list[StateRows]:
+        """The rows of each shard by itself. Raises as `rows`."""
+        shards = range(self.count)
+        for shard in shards:
+            self._runtime.check(INVENTORY_STREAM, shard)
+        return [self._runtime.rows(INVENTORY_STREAM, shard) for shard in shards]

@@ -1,0 +1,380 @@
+"""The inventory: tenants, namespaces and topics made, listed, searched, renamed, moved and deleted."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Final, TypeVar
+from uuid import UUID
+
+from duramen.base import errors
+from duramen.base.errors import TopicNotFound
+from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory
+from duramen.doors.http.completions import call_back
+from duramen.doors.http.serving.problems import problem_of
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
+from duramen.doors.http.types.inventory import (
+    AccountQuery,
+    AliasWish,
+    CreatedInfo,
+    FailedName,
+    LookupWish,
+    NamespaceChange,
+    NamespaceInfo,
+    NamespaceList,
+    NamesWish,
+    PartsQuery,
+    Position,
+    TenantChange,
+    TenantInfo,
+    TenantList,
+    TopicChange,
+    TopicInfo,
+    TopicList,
+    TopicNames,
+    TopicPathInfo,
+    TopicsFound,
+    TopicsQuery,
+)
+from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
+from duramen.inventory.events import NamespacePut, TenantPut
+from duramen.inventory.names import TopicPath
+from duramen.inventory.search import PageToken, TopicQuery, check_query, page_token, read_token
+from duramen.service.authorize import Operation
+
+__all__ = ["ROUTES"]
+
+T = TypeVar("T")
+
+_LARGEST_BODY_BYTES: Final = 8 << 20
+_SCANS: Final = 5  # of a few thousand names each, for one page
+
+
+def _inventory(call: Call) -> Inventory:
+    return call.broker.inventory
+
+
+def _account(call: Call, query: AccountQuery | PartsQuery | TopicsQuery) -> str:
+    return query.account or call.broker.settings.text("inventory.account")
+
+
+async def _read(call: Call, query: Callable[[], T]) -> T:
+    return await call_back(lambda done: _inventory(call).read(query, done))
+
+
+def _path(call: Call) -> TopicPath:
+    return TopicPath(call.path["tenant"], call.path["namespace"], call.path["name"])
+
+
+def _created(call: Call, found: CreatedNames) -> CreatedInfo:
+    where = call.request.url.path
+    failed = [FailedName(problem.name, problem_of(problem.error, where)) for problem in found.problems]
+    return CreatedInfo(found.created, found.existing, failed, _inventory(call).position)
+
+
+# -- tenants ----------------------------------------------------------------------------------------
+
+
+def _tenant(call: Call, tenant: TenantPut) -> TenantInfo:
+    return TenantInfo(tenant.account, tenant.name, tenant.created_ms, tenant.labels, _inventory(call).position)
+
+
+def _page(rows: Iterator[T], name: Callable[[T], str], query: PartsQuery) -> tuple[list[T], str | None]:
+    found = list[T]()
+    for row in islice(rows, query.limit + 2):
+        if not name(row).startswith(query.prefix):
+            break
+        if name(row) > query.after:
+            found.append(row)
+    page = found[: query.limit]
+    return page, name(page[-1]) if len(found) > len(page) else None
+
+
+async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
+    account, first = _account(call, query), max(query.prefix, query.after)
+
+    def read() -> tuple[list[TenantPut], str | None]:
+        return _page(_inventory(call).tenants(account, first), lambda one: one.name, query)
+
+    page, following = await _read(call, read)
+    return TenantList([_tenant(call, one) for one in page], following, _inventory(call).position)
+
+
+async def _create_tenants(call: Call, query: AccountQuery, body: NamesWish) -> CreatedInfo:
+    account = _account(call, query)
+    found: CreatedNames = await call_back(
+        lambda done: _inventory(call).create_tenants(account, body.names, body.labels, done)
+    )
+    return _created(call, found)
+
+
+async def _found_tenant(call: Call, query: AccountQuery) -> TenantPut:
+    account = _account(call, query)
+    return await _read(call, lambda: _inventory(call).tenant(account, call.path["tenant"]))
+
+
+async def _show_tenant(call: Call, query: AccountQuery) -> TenantInfo:
+    return _tenant(call, await _found_tenant(call, query))
+
+
+async def _change_tenant(call: Call, query: AccountQuery, body: TenantChange) -> TenantInfo:
+    tenant = await _found_tenant(call, query)
+    command = UpdateTenant(tenant.id, tenant.account, body.name, body.labels)
+    return _tenant(call, await call_back(lambda done: _inventory(call).change(command, done)))
+
+
+async def _delete_tenant(call: Call, query: AccountQuery) -> Position:
+    command = DeleteTenant((await _found_tenant(call, query)).id)
+    await call_back(lambda done: _inventory(call).change(command, done))
+    return Position(_inventory(call).position)
+
+
+# -- namespaces -------------------------------------------------------------------------------------
+
+
+def _namespace(call: Call, tenant: str, namespace: NamespacePut) -> NamespaceInfo:
+    inventory = _inventory(call)
+    return NamespaceInfo(
+        tenant, namespace.name, inventory.count(namespace), namespace.created_ms, namespace.labels, inventory.position
+    )
+
+
+async def _list_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
+    account, first, inventory = _account(call, query), max(query.prefix, query.after), _inventory(call)
+
+    def read() -> NamespaceList:
+        tenant = inventory.tenant(account, call.path["tenant"])
+        page, following = _page(inventory.namespaces(tenant, first), lambda one: one.name, query)
+        found = [_namespace(call, tenant.name, one) for one in page]
+        return NamespaceList(found, following, inventory.position)
+
+    return await _read(call, read)
+
+
+async def _create_namespaces(call: Call, query: AccountQuery, body: NamesWish) -> CreatedInfo:
+    account, tenant = _account(call, query), call.path["tenant"]
+    found: CreatedNames = await call_back(
+        lambda done: _inventory(call).create_namespaces(account, tenant, body.names, body.labels, done)
+    )
+    return _created(call, found)
+
+
+async def _found_namespace(call: Call, query: AccountQuery) -> NamespacePut:
+    account, inventory = _account(call, query), _inventory(call)
+    return await _read(call, lambda: inventory.namespace(account, call.path["tenant"], call.path["namespace"]))
+
+
+async def _show_namespace(call: Call, query: AccountQuery) -> NamespaceInfo:
+    account, inventory, tenant = _account(call, query), _inventory(call), call.path["tenant"]
+    return await _read(
+        call, lambda: _namespace(call, tenant, inventory.namespace(account, tenant, call.path["namespace"]))
+    )
+
+
+async def _change_namespace(call: Call, query: AccountQuery, body: NamespaceChange) -> NamespaceInfo:
+    account, inventory = _account(call, query), _inventory(call)
+    namespace = await _found_namespace(call, query)
+    tenant = call.path["tenant"] if body.tenant is None else body.tenant
+    to = await _read(call, lambda: inventory.tenant(account, tenant))
+    command = UpdateNamespace(namespace.id, to.id, body.name, body.labels)
+    changed: NamespacePut = await call_back(lambda done: inventory.change(command, done))
+    return await _read(call, lambda: _namespace(call, to.name, changed))
+
+
+async def _delete_namespace(call: Call, query: AccountQuery) -> Position:
+    command = DeleteNamespace((await _found_namespace(call, query)).id)
+    await call_back(lambda done: _inventory(call).change(command, done))
+    return Position(_inventory(call).position)
+
+
+# -- topics -----------------------------------------------------------------------------------------
+
+
+def _path_info(path: TopicPath) -> TopicPathInfo:
+    return TopicPathInfo(*path)
+
+
+def _topic(found: FoundTopic) -> TopicInfo:
+    return TopicInfo(*found.path, found.id, found.alias)
+
+
+def _described(call: Call, found: FoundTopic) -> TopicInfo:
+    inventory, info = _inventory(call), _topic(found)
+    info.position = inventory.position
+    info.aliases = [_path_info(path) for path in inventory.aliases(found)]
+    if found.alias:
+        info.topic = _path_info(inventory.by_id(found.id).path)
+    return info
+
+
+async def _create_topics(call: Call, query: AccountQuery, body: TopicNames) -> CreatedInfo:
+    namespace = await _found_namespace(call, query)
+    found: CreatedNames = await call_back(lambda done: _inventory(call).create_topics(namespace, body.names, done))
+    return _created(call, found)
+
+
+async def _lookup(call: Call, query: AccountQuery, body: LookupWish) -> TopicsFound:
+    account, inventory, (tenant, namespace) = _account(call, query), _inventory(call), _where(call)
+    found = await _read(call, lambda: inventory.lookup(account, tenant, namespace, body.names))
+    return TopicsFound([None if one is None else _topic(one) for one in found], inventory.position)
+
+
+def _where(call: Call) -> tuple[str, str]:
+    return call.path["tenant"], call.path["namespace"]
+
+
+async def _show_topic(call: Call, query: AccountQuery) -> TopicInfo:
+    account, inventory = _account(call, query), _inventory(call)
+    return await _read(call, lambda: _described(call, inventory.find(account, _path(call))))
+
+
+async def _show_topic_by_id(call: Call) -> TopicInfo:
+    try:
+        lasting_id = UUID(call.path["id"])
+    except ValueError:
+        raise TopicNotFound(f"there is no topic with the id {call.path['id'][:40]}") from None
+    return await _read(call, lambda: _described(call, _inventory(call).by_id(lasting_id)))
+
+
+async def _change_topic(call: Call, query: AccountQuery, body: TopicChange) -> TopicInfo:
+    account, inventory, path = _account(call, query), _inventory(call), _path(call)
+    given = (body.tenant, body.namespace, body.name)
+    to = TopicPath(*(old if new is None else new for old, new in zip(path, given, strict=True)))
+    await call_back(lambda done: inventory.move_topic(account, path, to, done, keep_alias=body.keep_alias))
+    return await _read(call, lambda: _described(call, inventory.find(account, to)))
+
+
+async def _delete_topic(call: Call, query: AccountQuery) -> Position:
+    account, inventory = _account(call, query), _inventory(call)
+    await call_back(lambda done: inventory.delete_topic(account, _path(call), done))
+    return Position(inventory.position)
+
+
+async def _alias(call: Call, query: AccountQuery, body: AliasWish) -> TopicInfo:
+    account, inventory, path = _account(call, query), _inventory(call), TopicPath(*_where(call), body.name)
+    target = TopicPath(body.topic.tenant, body.topic.namespace, body.topic.name)
+    await call_back(lambda done: inventory.alias(account, path, target, done))
+    return await _read(call, lambda: _described(call, inventory.find(account, path)))
+
+
+async def _search(call: Call, query: TopicsQuery) -> TopicList:
+    account, inventory = _account(call, query), _inventory(call)
+    wanted = TopicQuery(query.prefix, query.glob, query.pattern)
+    check_query(wanted)
+    scope = f"{account}/{query.tenant}/{query.namespace}"
+    if query.namespace and not query.tenant:
+        raise errors.RequestInvalid("a namespace is given without its tenant")
+    token: PageToken | None = read_token(query.after, scope, wanted)
+    found, scans = list[TopicInfo](), 0
+    while token is not None and len(found) < query.limit and scans < _SCANS:
+        await asyncio.sleep(0)
+        scans += 1
+        left = query.limit - len(found)
+        search = partial(inventory.search, account, query.tenant, query.namespace, wanted, token, left)
+        page = await _read(call, search)
+        found += map(_topic, page.topics)
+        token = page.token
+    following = None if token is None else page_token(scope, wanted, token)
+    return TopicList(found, following, inventory.position)
+
+
+_READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator)
+_WRITING: Final = (
+    *_READING, errors.NodeStopping, errors.StorageFailed, errors.StorageFull, errors.RequestInvalid,
+)  # fmt: skip
+_TENANT: Final = (errors.TenantNotFound,)
+_NAMESPACE: Final = (*_TENANT, errors.NamespaceNotFound)
+_TOPIC: Final = (*_NAMESPACE, errors.TopicNotFound)
+_NAMING: Final = (errors.InventoryNameInvalid,)
+
+_SHOWN: Final = on_cluster(Operation.DESCRIBE)
+_MADE: Final = on_cluster(Operation.CREATE)
+_CHANGED: Final = on_cluster(Operation.ALTER)
+
+
+def _largest(_: Call) -> int:
+    return _LARGEST_BODY_BYTES
+
+
+ROUTES = (
+    HttpRoute(
+        "GET", "/v1/tenants", _list_tenants, _SHOWN, "Tenants by name, page by page", _READING,
+    ),
+    HttpRoute(
+        "POST", "/v1/tenants", _create_tenants, _MADE,
+        "Make tenants; those that are there stay as they are, and those that fail are named",
+        _WRITING, body_limit_bytes=_largest, lines="names",
+    ),
+    HttpRoute("GET", "/v1/tenants/{tenant}", _show_tenant, _SHOWN, "One tenant", (*_READING, *_TENANT)),
+    HttpRoute(
+        "PATCH", "/v1/tenants/{tenant}", _change_tenant, _CHANGED, "Give a tenant another name, or other labels",
+        (*_WRITING, *_TENANT, *_NAMING, errors.TenantExists),
+    ),
+    HttpRoute(
+        "DELETE", "/v1/tenants/{tenant}", _delete_tenant, _CHANGED,
+        "Delete a tenant with all its namespaces and topics: they are gone at once, and their rows soon",
+        (*_WRITING, *_TENANT),
+    ),
+    HttpRoute(
+        "GET", "/v1/tenants/{tenant}/namespaces", _list_namespaces, _SHOWN, "Namespaces by name, page by page",
+        (*_READING, *_TENANT),
+    ),
+    HttpRoute(
+        "POST", "/v1/tenants/{tenant}/namespaces", _create_namespaces, _MADE,
+        "Make namespaces; those that are there stay as they are, and those that fail are named",
+        (*_WRITING, *_TENANT), body_limit_bytes=_largest, lines="names",
+    ),
+    HttpRoute(
+        "GET", "/v1/tenants/{tenant}/namespaces/{namespace}", _show_namespace, _SHOWN,
+        "One namespace, and how many topics it has", (*_READING, *_NAMESPACE),
+    ),
+    HttpRoute(
+        "PATCH", "/v1/tenants/{tenant}/namespaces/{namespace}", _change_namespace, _CHANGED,
+        "Give a namespace another name, another tenant, or other labels",
+        (*_WRITING, *_NAMESPACE, *_NAMING, errors.NamespaceExists),
+    ),
+    HttpRoute(
+        "DELETE", "/v1/tenants/{tenant}/namespaces/{namespace}", _delete_namespace, _CHANGED,
+        "Delete a namespace with all its topics: they are gone at once, and their rows soon",
+        (*_WRITING, *_NAMESPACE),
+    ),
+    HttpRoute(
+        "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/topics", _create_topics, _MADE,
+        "Make topics; those that are there stay as they are, and those that fail are named",
+        (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, lines="names",
+    ),
+    HttpRoute(
+        "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/lookup", _lookup, _SHOWN,
+        "What names of a namespace lead to", (*_READING, *_NAMESPACE),
+    ),
+    HttpRoute(
+        "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/aliases", _alias, _MADE,
+        "Let a name lead to a topic",
+        (
+            *_WRITING, *_TOPIC, *_NAMING, errors.TopicAliasCycle, errors.TopicExists, errors.TopicBusy,
+        ),
+    ),
+    HttpRoute(
+        "GET", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _show_topic, _SHOWN,
+        "One topic, or what an alias leads to", (*_READING, *_TOPIC),
+    ),
+    HttpRoute(
+        "PATCH", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _change_topic, _CHANGED,
+        "Rename a topic, or move it to another namespace; its id stays",
+        (*_WRITING, *_TOPIC, *_NAMING, errors.TopicExists, errors.TopicBusy, errors.TopicIsAlias),
+    ),
+    HttpRoute(
+        "DELETE", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _delete_topic, _CHANGED,
+        "Delete a topic that has no aliases, or an alias",
+        (*_WRITING, *_TOPIC, errors.TopicHasAliases, errors.TopicBusy),
+    ),
+    HttpRoute(
+        "GET", "/v1/topics", _search, _SHOWN,
+        "Topics of a namespace, a tenant or an account by prefix, glob or pattern, page by page",
+        (*_READING, *_NAMESPACE, errors.PatternInvalid, errors.PageTokenInvalid),
+    ),
+    HttpRoute(
+        "GET", "/v1/topics/{id}", _show_topic_by_id, _SHOWN, "The topic that has an id, by the name it has now",
+        (*_READING, errors.TopicNotFound),
+    ),
+)  # fmt: skip

@@ -1,0 +1,134 @@
+"""What the events of a shard's log make of its rows. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from duramen.base.ports import StateRows
+from duramen.codec.batch import DecodedRecord
+from duramen.inventory import events
+from duramen.inventory.events import InventoryEvent, decode_event, encode_event, unpack_names
+from duramen.inventory.rows import (
+    ALIAS,
+    NEXT_IDS_KEY,
+    NEXT_KEY,
+    SEQUENCE_BYTES,
+    TOTAL,
+    alias_end,
+    alias_key,
+    body_key,
+    body_value,
+    count_key,
+    dropped_key,
+    name_key,
+    namespace_key,
+    next_ids_value,
+    pending_key,
+    place_key,
+    place_value,
+    read_next_ids,
+    tenant_key,
+)
+
+__all__ = ["changes"]
+
+
+class _Rows:
+    """Rows with what has become of them in this step."""
+
+    def __init__(self, rows: StateRows) -> None:
+        self._rows = rows
+        self.changes: dict[bytes, bytes | None] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.changes[key] if key in self.changes else self._rows.get(key)
+
+    def keys(self, first: bytes, end: bytes) -> Iterator[bytes]:
+        """Keys with `first <= key < end`, in no order."""
+        for key, _ in self._rows.scan(first, end):
+            if self.changes.get(key, b"") is not None:
+                yield key
+        yield from [key for key, value in self.changes.items() if first <= key < end and value is not None]
+
+
+class _Step:
+    def __init__(self, rows: StateRows) -> None:
+        self._rows = _Rows(rows)
+        self.changes = self._rows.changes
+
+    def take(self, event: InventoryEvent) -> None:
+        match event:
+            case events.TopicsCreated():
+                self._create(event)
+            case events.NameChanged(namespace, name, value, pending):
+                self._set_name(name_key(namespace, name), namespace, value)
+                self.changes[pending_key(namespace, name)] = pending
+            case events.TopicPlaced():
+                self._place(event)
+            case events.AliasChanged(sequence, namespace, name, there):
+                self.changes[alias_key(sequence, namespace, name)] = b"" if there else None
+            case events.NamespaceDropped(namespace):
+                self.changes[dropped_key(namespace)] = b""
+            case events.NamesRemoved(namespace, last):
+                for key in list(self._rows.keys(name_key(namespace, b""), name_key(namespace, last) + b"\x00")):
+                    self._set_name(key, namespace, None)
+            case events.NamespaceSwept(namespace):
+                self.changes[namespace_key(namespace)] = None
+            case _:
+                self._take_of_directory(event)
+
+    def _create(self, event: events.TopicsCreated) -> None:
+        names, first, prefix = unpack_names(event.body), event.first, name_key(event.namespace, b"")
+        values = [number.to_bytes(SEQUENCE_BYTES, "big") for number in range(first, first + len(names))]
+        self.changes.update(zip([prefix + name for name in names], values, strict=True))
+        last = first + len(names) - 1
+        self.changes[body_key(last)] = body_value(event.namespace, len(names), event.body)
+        self.changes[NEXT_KEY] = (last + 1).to_bytes(SEQUENCE_BYTES, "big")
+        self._count(event.namespace, len(names))
+
+    def _set_name(self, key: bytes, namespace: int, value: bytes | None) -> None:
+        more = _is_topic(value) - _is_topic(self._rows.get(key))
+        self.changes[key] = value
+        if more:
+            self._count(namespace, more)
+
+    def _count(self, namespace: int, more: int) -> None:
+        for key in (count_key(namespace), count_key(TOTAL)):
+            count = int.from_bytes(self._rows.get(key) or b"", "big") + more
+            self.changes[key] = count.to_bytes(8, "big") if count else None
+
+    def _place(self, event: events.TopicPlaced) -> None:
+        if event.name is None:
+            self.changes[place_key(event.sequence)] = place_value(0, b"")
+            for key in list(self._rows.keys(alias_key(event.sequence), alias_end(event.sequence))):
+                self.changes[key] = None
+            return
+        self.changes[place_key(event.sequence)] = place_value(event.namespace, event.name)
+        if event.alias is not None:
+            self.changes[alias_key(event.sequence, event.alias_namespace, event.alias)] = b""
+
+    def _take_of_directory(self, event: InventoryEvent) -> None:
+        tenant, namespace = read_next_ids(self._rows.get(NEXT_IDS_KEY))
+        match event:
+            case events.TenantPut():
+                self.changes[tenant_key(event.id)] = encode_event(event)
+                self.changes[NEXT_IDS_KEY] = next_ids_value(max(tenant, event.id + 1), namespace)
+            case events.NamespacePut():
+                self.changes[namespace_key(event.id)] = encode_event(event)
+                self.changes[NEXT_IDS_KEY] = next_ids_value(tenant, max(namespace, event.id + 1))
+            case events.TenantRemoved(removed):
+                self.changes[tenant_key(removed)] = None  # a namespace without a tenant is as good as removed
+            case events.NamespaceRemoved(removed):
+                self.changes[namespace_key(removed)] = encode_event(event)
+            case _:
+                raise AssertionError(event)
+
+
+def _is_topic(value: bytes | None) -> bool:
+    return value is not None and (len(value) == SEQUENCE_BYTES or not value[0] & ALIAS)
+
+
+def changes(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, bytes | None]:
+    """What records make of rows that have all before them: rows and their new values. Raises BatchCorrupt."""
+    step = _Step(rows)
+    for record in found:
+        step.take(decode_event(record))
+    return step.changes

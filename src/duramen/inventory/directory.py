@@ -1,0 +1,311 @@
+"""Tenants and namespaces in memory, and what is decided about them. Pure.
+
+Shard 0 has them all: there are tens of thousands at most, and every name of a topic begins with them.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from duramen.base.errors import (
+    InventoryNameInvalid,
+    NamespaceExists,
+    NamespaceNotFound,
+    TenantExists,
+    TenantNotFound,
+)
+from duramen.base.ports import StateRows
+from duramen.inventory.events import (
+    InventoryEvent,
+    Labels,
+    NamespacePut,
+    NamespaceRemoved,
+    NamespaceSwept,
+    TenantPut,
+    TenantRemoved,
+)
+from duramen.inventory.names import check_namespace_name, check_tenant_name
+from duramen.inventory.rows import NEXT_IDS_KEY, namespace_key, read_next_ids, tenant_key
+
+__all__ = [
+    "CreateNamespace",
+    "CreateTenant",
+    "DeleteNamespace",
+    "DeleteTenant",
+    "Directory",
+    "DirectoryCommand",
+    "NamespaceIsSwept",
+    "UpdateNamespace",
+    "UpdateTenant",
+    "check_labels",
+    "directory_keys",
+]
+
+_MOST_LABELS: Final = 64
+_LONGEST_LABEL: Final = 256
+_ROW: Final = msgspec.msgpack.Decoder(TenantPut | NamespacePut | NamespaceRemoved)
+
+
+class CreateTenant(NamedTuple):
+    """A new tenant. The response is its `TenantPut`, and whether it is new."""
+
+    account: str
+    name: str
+    labels: Labels
+    now_ms: int
+
+
+class UpdateTenant(NamedTuple):
+    """Another name, other labels; None leaves what is there."""
+
+    tenant: int
+    account: str
+    name: str | None
+    labels: Labels | None
+
+
+class DeleteTenant(NamedTuple):
+    """Remove a tenant with all it has."""
+
+    tenant: int
+
+
+class CreateNamespace(NamedTuple):
+    """A new namespace. The response is its `NamespacePut`, and whether it is new."""
+
+    tenant: int
+    name: str
+    labels: Labels
+    now_ms: int
+
+
+class UpdateNamespace(NamedTuple):
+    """Another name, another tenant, other labels; None leaves what is there. `to_tenant` is where it is then."""
+
+    namespace: int
+    to_tenant: int
+    name: str | None
+    labels: Labels | None
+
+
+class DeleteNamespace(NamedTuple):
+    """Remove a namespace with all its topics."""
+
+    namespace: int
+
+
+class NamespaceIsSwept(NamedTuple):
+    """No shard has rows of it any more."""
+
+    namespace: int
+
+
+DirectoryCommand: TypeAlias = (
+    CreateTenant | UpdateTenant | DeleteTenant | CreateNamespace | UpdateNamespace | DeleteNamespace | NamespaceIsSwept
+)
+
+
+def directory_keys(command: DirectoryCommand) -> Collection[Hashable]:
+    """Commands that share one of these are decided one after the other."""
+    match command:
+        case CreateTenant(account, name):
+            return (("tenant", account, name),)
+        case UpdateTenant(tenant, account, name):
+            return (tenant, "t"), ("tenant", account, name)
+        case DeleteTenant(tenant):
+            return ((tenant, "t"),)
+        case CreateNamespace(tenant, name):
+            return ((tenant, name),)
+        case UpdateNamespace(namespace, tenant, name):
+            return (namespace, "n"), (tenant, name)
+        case DeleteNamespace(namespace) | NamespaceIsSwept(namespace):
+            return ((namespace, "n"),)
+
+
+def check_labels(labels: Labels) -> Labels:
+    """Labels of a tenant or a namespace. Raises InventoryNameInvalid."""
+    if len(labels) > _MOST_LABELS or any(len(text) > _LONGEST_LABEL for pair in labels.items() for text in pair):
+        raise InventoryNameInvalid(
+            f"there may be {_MOST_LABELS} labels, whose names and values have {_LONGEST_LABEL} characters at most"
+        )
+    return labels
+
+
+class Directory:
+    """All tenants and namespaces."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[int, TenantPut] = {}
+        self._namespaces: dict[int, NamespacePut] = {}
+        self._tenant_ids: dict[tuple[str, str], int] = {}
+        self._namespace_ids: dict[tuple[int, str], int] = {}
+        self._tenant_names: dict[str, list[str]] = {}
+        self._namespace_names: dict[int, list[str]] = {}
+        self._next_ids = [1, 1]
+        self.removed: dict[int, None] = {}
+        """Namespaces of which shards may still have rows."""
+
+    def load(self, rows: StateRows) -> None:
+        """Take in all that rows have."""
+        self._next_ids = list(read_next_ids(rows.get(NEXT_IDS_KEY)))
+        for first in (tenant_key(0), namespace_key(0)):
+            for _, value in rows.scan(first, bytes((first[0] + 1,))):
+                self.apply(_ROW.decode(value))
+
+    # -- what there is ------------------------------------------------------------------------------
+
+    def tenant(self, account: str, name: str) -> TenantPut:
+        """A tenant by its name. Raises TenantNotFound."""
+        found = self._tenant_ids.get((account, name))
+        if found is None:
+            raise TenantNotFound(f"there is no tenant {name[:80]}")
+        return self._tenants[found]
+
+    def tenant_by_id(self, tenant: int) -> TenantPut | None:
+        """A tenant."""
+        return self._tenants.get(tenant)
+
+    def namespace(self, account: str, tenant: str, name: str) -> NamespacePut:
+        """A namespace by its names. Raises TenantNotFound, NamespaceNotFound."""
+        found = self._namespace_ids.get((self.tenant(account, tenant).id, name))
+        if found is None:
+            raise NamespaceNotFound(f"there is no namespace {tenant}/{name[:80]}")
+        return self._namespaces[found]
+
+    def namespace_by_id(self, namespace: int) -> NamespacePut | None:
+        """A namespace that is not removed."""
+        found = self._namespaces.get(namespace)
+        return found if found is not None and found.tenant in self._tenants else None
+
+    def tenants(self, account: str, first: str = "") -> Iterator[TenantPut]:
+        """Tenants of an account in the order of their names, from a name on."""
+        names = self._tenant_names.get(account, [])
+        for at in range(bisect_left(names, first), len(names)):
+            yield self._tenants[self._tenant_ids[account, names[at]]]
+
+    def namespaces(self, tenant: int, first: str = "") -> Iterator[NamespacePut]:
+        """Namespaces of a tenant in the order of their names, from a name on."""
+        names = self._namespace_names.get(tenant, [])
+        for at in range(bisect_left(names, first), len(names)):
+            yield self._namespaces[self._namespace_ids[tenant, names[at]]]
+
+    # -- deciding -----------------------------------------------------------------------------------
+
+    def decide(self, command: DirectoryCommand) -> tuple[Sequence[InventoryEvent], object]:
+        """The events of a command, and its response. Raises what it is refused with."""
+        match command:
+            case CreateTenant():
+                return self._create_tenant(command)
+            case UpdateTenant():
+                return self._update_tenant(command)
+            case CreateNamespace():
+                return self._create_namespace(command)
+            case UpdateNamespace():
+                return self._update_namespace(command)
+            case DeleteTenant(tenant):
+                return ([TenantRemoved(tenant)] if tenant in self._tenants else []), None
+            case DeleteNamespace(namespace):
+                return ([NamespaceRemoved(namespace)] if namespace in self._namespaces else []), None
+            case NamespaceIsSwept(namespace):
+                return ([NamespaceSwept(namespace)] if namespace in self.removed else []), None
+
+    def _create_tenant(self, command: CreateTenant) -> tuple[Sequence[InventoryEvent], object]:
+        check_tenant_name(command.name)
+        there = self._tenant_ids.get((command.account, command.name))
+        if there is not None:
+            return (), (self._tenants[there], False)
+        event = TenantPut(
+            self._next_ids[0], command.account, command.name, command.now_ms, check_labels(command.labels)
+        )
+        self._next_ids[0] += 1
+        return [event], (event, True)
+
+    def _update_tenant(self, command: UpdateTenant) -> tuple[Sequence[InventoryEvent], object]:
+        now = self._tenants.get(command.tenant)
+        if now is None:
+            raise TenantNotFound("the tenant is gone")
+        name = now.name if command.name is None else check_tenant_name(command.name)
+        if self._tenant_ids.get((now.account, name), now.id) != now.id:
+            raise TenantExists(f"there is a tenant {name} already")
+        labels = now.labels if command.labels is None else check_labels(command.labels)
+        event = TenantPut(now.id, now.account, name, now.created_ms, labels)
+        return ([] if event == now else [event]), event
+
+    def _create_namespace(self, command: CreateNamespace) -> tuple[Sequence[InventoryEvent], object]:
+        check_namespace_name(command.name)
+        if command.tenant not in self._tenants:
+            raise TenantNotFound("the tenant is gone")
+        there = self._namespace_ids.get((command.tenant, command.name))
+        if there is not None:
+            return (), (self._namespaces[there], False)
+        labels = check_labels(command.labels)
+        event = NamespacePut(self._next_ids[1], command.tenant, command.name, command.now_ms, labels)
+        self._next_ids[1] += 1
+        return [event], (event, True)
+
+    def _update_namespace(self, command: UpdateNamespace) -> tuple[Sequence[InventoryEvent], object]:
+        now = self.namespace_by_id(command.namespace)
+        if now is None:
+            raise NamespaceNotFound("the namespace is gone")
+        if command.to_tenant not in self._tenants:
+            raise TenantNotFound("the tenant is gone")
+        name = now.name if command.name is None else check_namespace_name(command.name)
+        if self._namespace_ids.get((command.to_tenant, name), now.id) != now.id:
+            raise NamespaceExists(f"there is a namespace {self._tenants[command.to_tenant].name}/{name} already")
+        labels = now.labels if command.labels is None else check_labels(command.labels)
+        event = NamespacePut(now.id, command.to_tenant, name, now.created_ms, labels)
+        return ([] if event == now else [event]), event
+
+    # -- applying -----------------------------------------------------------------------------------
+
+    def apply(self, event: InventoryEvent) -> None:
+        """Take in an event; those of topics change nothing here."""
+        match event:
+            case TenantPut():
+                self._forget_tenant(event.id)
+                self._tenants[event.id] = event
+                self._tenant_ids[event.account, event.name] = event.id
+                insort(self._tenant_names.setdefault(event.account, []), event.name)
+                self._next_ids[0] = max(self._next_ids[0], event.id + 1)
+            case NamespacePut():
+                self._forget_namespace(event.id)
+                self._put_namespace(event)
+            case TenantRemoved(tenant):
+                for namespace in list(self.namespaces(tenant)):
+                    self._forget_namespace(namespace.id)
+                    self.removed[namespace.id] = None
+                self._forget_tenant(tenant)
+            case NamespaceRemoved(namespace):
+                self._forget_namespace(namespace)
+                self.removed[namespace] = None
+            case NamespaceSwept(namespace):
+                self.removed.pop(namespace, None)
+            case _:
+                pass
+
+    def _put_namespace(self, event: NamespacePut) -> None:
+        self._next_ids[1] = max(self._next_ids[1], event.id + 1)
+        if event.tenant not in self._tenants:
+            self.removed[event.id] = None
+            return
+        self._namespaces[event.id] = event
+        self._namespace_ids[event.tenant, event.name] = event.id
+        insort(self._namespace_names.setdefault(event.tenant, []), event.name)
+
+    def _forget_tenant(self, tenant: int) -> None:
+        known = self._tenants.pop(tenant, None)
+        if known is not None:
+            del self._tenant_ids[known.account, known.name]
+            _remove(self._tenant_names[known.account], known.name)
+
+    def _forget_namespace(self, namespace: int) -> None:
+        known = self._namespaces.pop(namespace, None)
+        if known is not None:
+            del self._namespace_ids[known.tenant, known.name]
+            _remove(self._namespace_names[known.tenant], known.name)
+
+
+def _remove(names: list[str], name: str) -> None:
+    del names[bisect_left(names, name)]

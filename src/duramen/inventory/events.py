@@ -1,0 +1,207 @@
+"""What the records of a shard's log say: MessagePack arrays, a number for the kind of the event first. Pure.
+
+Shard 0 has the events of tenants and namespaces. A topic's names are events of the shards that these belong to, and
+where the topic is now is an event of the shard that made it. Events say what becomes of rows.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from duramen.base.errors import BatchCorrupt
+from duramen.codec.batch import DecodedRecord
+from duramen.codec.compression import compress, decompress
+from duramen.inventory.ids import TopicKey
+
+__all__ = [
+    "AliasChanged",
+    "InventoryEvent",
+    "NameChanged",
+    "NamesRemoved",
+    "NamespaceDropped",
+    "NamespacePut",
+    "NamespaceRemoved",
+    "NamespaceSwept",
+    "PendingChange",
+    "TenantPut",
+    "TenantRemoved",
+    "TopicPlaced",
+    "TopicsCreated",
+    "decode_event",
+    "decode_pending",
+    "encode_event",
+    "encode_pending",
+    "pack_names",
+    "unpack_names",
+]
+
+_ZSTD: Final = 4
+_ZSTD_LEVEL: Final = 1
+_LEAST_PACKED: Final = 4
+_RAW: Final = b"\x00"
+_PACKED: Final = b"\x01"
+_MOST_BYTES: Final = 16 << 20
+
+Labels: TypeAlias = dict[str, str]
+
+
+class _Event(msgspec.Struct, frozen=True, array_like=True):
+    """Base of the events."""
+
+
+class TenantPut(_Event, frozen=True, tag=1):
+    """A tenant is made, or is another from here on."""
+
+    id: int
+    account: str
+    name: str
+    created_ms: int
+    labels: Labels
+
+
+class NamespacePut(_Event, frozen=True, tag=2):
+    """A namespace is made, or is another from here on."""
+
+    id: int
+    tenant: int
+    name: str
+    created_ms: int
+    labels: Labels
+
+
+class TenantRemoved(_Event, frozen=True, tag=3):
+    """A tenant is gone with all its namespaces and their topics."""
+
+    id: int
+
+
+class NamespaceRemoved(_Event, frozen=True, tag=4):
+    """A namespace is gone with all its topics, whose rows are removed afterwards."""
+
+    id: int
+
+
+class NamespaceSwept(_Event, frozen=True, tag=5):
+    """No shard has rows of a removed namespace any more."""
+
+    id: int
+
+
+class TopicsCreated(_Event, frozen=True, tag=6):
+    """Topics are made: `body` has their names in order, the first of which gets the sequence `first`."""
+
+    namespace: int
+    first: int
+    count: int
+    body: bytes
+
+
+class NameChanged(_Event, frozen=True, tag=7):
+    """The row of a name is this from here on, None: it is gone; and so is what is under way with it."""
+
+    namespace: int
+    name: bytes
+    value: bytes | None
+    pending: bytes | None
+
+
+class TopicPlaced(_Event, frozen=True, tag=8):
+    """A topic of this shard has this name from here on, None: it is gone. The name before may become an alias."""
+
+    sequence: int
+    namespace: int
+    name: bytes | None
+    alias_namespace: int = 0
+    alias: bytes | None = None
+
+
+class AliasChanged(_Event, frozen=True, tag=9):
+    """A topic of this shard has an alias from here on, or has it no longer."""
+
+    sequence: int
+    namespace: int
+    name: bytes
+    there: bool
+
+
+class NamespaceDropped(_Event, frozen=True, tag=10):
+    """Nothing is made in this namespace any more."""
+
+    namespace: int
+
+
+class NamesRemoved(_Event, frozen=True, tag=11):
+    """The names of a dropped namespace are gone up to this one."""
+
+    namespace: int
+    last: bytes
+
+
+InventoryEvent: TypeAlias = (
+    TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept | TopicsCreated | NameChanged
+    | TopicPlaced | AliasChanged | NamespaceDropped | NamesRemoved
+)  # fmt: skip
+
+
+class PendingChange(msgspec.Struct, frozen=True, array_like=True):
+    """A change of several shards that is under way, as it lies beside the name that it begins at.
+
+    `kind` is `move`, `delete`, `alias` or `unalias`, and `arrive` at the name that a move leads to; `key` is the topic;
+    `namespace` and `name` are where a move leads, or has begun.
+    """
+
+    kind: str
+    shard: int
+    sequence: int
+    namespace: int = 0
+    name: bytes = b""
+    keep_alias: bool = False
+
+    @property
+    def key(self) -> TopicKey:
+        """The topic that is changed."""
+        return TopicKey(self.shard, self.sequence)
+
+
+_PENDING: Final = msgspec.msgpack.Decoder(PendingChange)
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(InventoryEvent)
+
+
+def encode_event(event: InventoryEvent) -> bytes:
+    """The value of the record."""
+    return _ENCODER.encode(event)
+
+
+def decode_event(record: DecodedRecord) -> InventoryEvent:
+    """What a record says. Raises BatchCorrupt."""
+    try:
+        event: InventoryEvent = _DECODER.decode(record.value or b"")
+    except msgspec.MsgspecError as error:
+        raise BatchCorrupt(f"the record at offset {record.offset} is no event of the inventory: {error}") from None
+    return event
+
+
+def encode_pending(change: PendingChange) -> bytes:
+    """A change that is under way as a row's value."""
+    return _ENCODER.encode(change)
+
+
+def decode_pending(value: bytes) -> PendingChange:
+    """The change that a row's value is."""
+    return _PENDING.decode(value)
+
+
+def pack_names(names: Sequence[bytes]) -> bytes:
+    """Names, in order and without line ends, as the body of an event and of a row."""
+    joined = b"\n".join(names)
+    if len(names) < _LEAST_PACKED:
+        return _RAW + joined
+    return _PACKED + compress(_ZSTD, joined, _ZSTD_LEVEL)
+
+
+def unpack_names(body: bytes) -> list[bytes]:
+    """The names of a body. Raises BatchCorrupt."""
+    data = memoryview(body)[1:]
+    return (bytes(data) if body[:1] == _RAW else decompress(_ZSTD, data, _MOST_BYTES)).split(b"\n")

@@ -1,0 +1,50 @@
+"""The lasting ids of topics: 16 bytes that name the shard that made the topic, which renaming and moving never change.
+
+    20 bits  the shard
+    68 bits  a salt of the shard: ids of another inventory are recognised
+    40 bits  the topic's sequence in the shard
+
+Pure.
+"""
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.errors import TopicNotFound
+
+__all__ = ["LARGEST_SEQUENCE", "MOST_SHARDS", "TopicKey", "topic_id", "topic_key"]
+
+_SHARD_BITS: Final = 20
+_SALT_BITS: Final = 68
+_SEQUENCE_BITS: Final = 40
+MOST_SHARDS: Final = 1 << _SHARD_BITS
+LARGEST_SEQUENCE: Final = (1 << _SEQUENCE_BITS) - 1
+
+
+class TopicKey(NamedTuple):
+    """A topic as rows know it: the shard that made it, and its sequence there."""
+
+    shard: int
+    sequence: int
+
+
+@lru_cache(1024)
+def _head(inventory: UUID, shard: int) -> int:
+    digest = blake2b(shard.to_bytes(4, "big"), digest_size=9, key=inventory.bytes).digest()
+    return (shard << _SALT_BITS) | (int.from_bytes(digest, "big") >> (72 - _SALT_BITS))
+
+
+def topic_id(inventory: UUID, key: TopicKey) -> UUID:
+    """The lasting id of a topic; `inventory` is the id of the stream that the inventory is kept in."""
+    return UUID(int=(_head(inventory, key.shard) << _SEQUENCE_BITS) | key.sequence)
+
+
+def topic_key(inventory: UUID, lasting_id: UUID, shards: int) -> TopicKey:
+    """What rows know a topic by. Raises TopicNotFound for an id of another inventory."""
+    head, sequence = lasting_id.int >> _SEQUENCE_BITS, lasting_id.int & LARGEST_SEQUENCE
+    shard = head >> _SALT_BITS
+    if shard >= shards or head != _head(inventory, shard):
+        raise TopicNotFound(f"there is no topic with the id {lasting_id}")
+    return TopicKey(shard, sequence)

@@ -1,0 +1,97 @@
+"""Names of tenants, namespaces and topics. Pure.
+
+In Kafka a topic is called `tenant.namespace.topic`, which may have 249 characters. The three limits add up to that, so
+that no renaming and no move can make a name too long. Topics may have names that Kafka cannot carry.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from duramen.base.errors import DuramenError, InventoryNameInvalid
+
+__all__ = [
+    "LONGEST_PART",
+    "LONGEST_TOPIC_BYTES",
+    "NamedProblem",
+    "TopicPath",
+    "check_namespace_name",
+    "check_tenant_name",
+    "check_topic_name",
+    "shard_of",
+    "sorted_names",
+]
+
+LONGEST_PART: Final = 63
+LONGEST_TOPIC_BYTES: Final = 121
+_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
+
+
+class TopicPath(NamedTuple):
+    """A topic by its names."""
+
+    tenant: str
+    namespace: str
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.namespace}/{self.topic}"
+
+
+class NamedProblem(NamedTuple):
+    """A name of a request, and why nothing came of it."""
+
+    name: str
+    error: DuramenError
+
+
+def _check_part(kind: str, name: str) -> str:
+    if _PART.fullmatch(name) is None or name.startswith("__"):
+        raise InventoryNameInvalid(
+            f"{name[:80]!r} is no name of a {kind}: it must be 1 to {LONGEST_PART} of a-z, A-Z, 0-9, - and _, and not"
+            " begin with __"
+        )
+    return name
+
+
+def check_tenant_name(name: str) -> str:
+    """The name of a tenant. Raises InventoryNameInvalid."""
+    return _check_part("tenant", name)
+
+
+def check_namespace_name(name: str) -> str:
+    """The name of a namespace. Raises InventoryNameInvalid."""
+    return _check_part("namespace", name)
+
+
+def check_topic_name(name: str) -> bytes:
+    """The bytes of a topic's name. Raises InventoryNameInvalid."""
+    if name and name.isprintable():
+        encoded = name.encode()
+        if len(encoded) <= LONGEST_TOPIC_BYTES:
+            return encoded
+    raise InventoryNameInvalid(
+        f"{name[:140]!r} is no name of a topic: it must be 1 to {LONGEST_TOPIC_BYTES} bytes of UTF-8, all of them"
+        " printable characters"
+    )
+
+
+def sorted_names(names: Sequence[str]) -> tuple[list[bytes], list[NamedProblem]]:
+    """The names that a topic can have, each once and in order of their bytes; and the others."""
+    text = "".join(names)
+    lengths = [*map(len, names)]
+    if names and text.isprintable() and text.isascii() and min(lengths) and max(lengths) <= LONGEST_TOPIC_BYTES:
+        return sorted(set("\n".join(names).encode().split(b"\n"))), []
+    good, bad = set[bytes](), list[NamedProblem]()
+    for name in names:
+        try:
+            good.add(check_topic_name(name))
+        except InventoryNameInvalid as error:
+            bad.append(NamedProblem(name, error))
+    return sorted(good), bad
+
+
+def shard_of(namespace: int, name: bytes, shards: int) -> int:
+    """The shard that the name of a topic belongs to."""
+    return crc32(name, namespace) % shards

@@ -1,0 +1,97 @@
+"""What names and ids lead to, and pages of names, read from the rows of all shards. Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from typing import NamedTuple
+
+from duramen.base.ports import StateRows
+from duramen.inventory.ids import TopicKey
+from duramen.inventory.names import shard_of
+from duramen.inventory.rows import (
+    ALIAS,
+    TOTAL,
+    NameRow,
+    Place,
+    alias_end,
+    alias_key,
+    count_key,
+    current_place,
+    name_end,
+    name_key,
+    name_row,
+)
+
+__all__ = ["InventoryRows", "TopicName"]
+
+
+class TopicName(NamedTuple):
+    """A name that counts: of a topic, or an alias of it."""
+
+    name: bytes
+    key: TopicKey
+    alias: bool
+
+
+class InventoryRows:
+    """The rows of all shards. `lives` says whether a namespace is there."""
+
+    def __init__(self, shards: Sequence[StateRows], lives: Callable[[int], bool]) -> None:
+        self._shards = shards
+        self._lives = lives
+
+    # -- names --------------------------------------------------------------------------------------
+
+    def find(self, namespace: int, name: bytes) -> TopicName | None:
+        """What a name leads to; None: nothing."""
+        shard = shard_of(namespace, name, len(self._shards))
+        value = self._shards[shard].get(name_key(namespace, name))
+        return None if value is None else self._counted(namespace, name, name_row(value, shard))
+
+    def _counted(self, namespace: int, name: bytes, row: NameRow) -> TopicName | None:
+        if row.flags:
+            rows = self._shards[row.key.shard]
+            if row.flags & ALIAS:
+                added = rows.get(alias_key(row.key.sequence, namespace, name)) is not None
+                counts = added and self._lives(self.place(row.key).namespace)
+            else:
+                counts = self.place(row.key) == (namespace, name)
+            if not counts:
+                return None
+        return TopicName(name, row.key, bool(row.flags & ALIAS))
+
+    def names(self, namespace: int, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, TopicName | None]]:
+        """The names with `first <= name < end` in order; with None those that do not count now."""
+        last = name_end(namespace) if end is None else name_key(namespace, end)
+        found = [
+            self._names(namespace, shard, rows.scan(name_key(namespace, first), last))
+            for shard, rows in enumerate(self._shards)
+        ]
+        yield from found[0] if len(found) == 1 else merge(*found, key=lambda one: one[0])
+
+    def _names(
+        self, namespace: int, shard: int, rows: Iterator[tuple[bytes, bytes]]
+    ) -> Iterator[tuple[bytes, TopicName | None]]:
+        skipped = len(name_key(namespace, b""))
+        for key, value in rows:
+            name = key[skipped:]
+            yield name, self._counted(namespace, name, name_row(value, shard))
+
+    def count(self, namespace: int = TOTAL) -> int:
+        """How many topics a namespace has, or all of them have."""
+        return sum(int.from_bytes(rows.get(count_key(namespace)) or b"", "big") for rows in self._shards)
+
+    # -- topics -------------------------------------------------------------------------------------
+
+    def place(self, key: TopicKey) -> Place:
+        """The name that a topic has now; one that is gone has the namespace 0. Raises TopicNotFound where none was."""
+        return current_place(self._shards[key.shard], key.sequence)
+
+    def aliases(self, key: TopicKey, most: int) -> list[Place]:
+        """Aliases of a topic, at most so many."""
+        found = list[Place]()
+        skipped = len(alias_key(key.sequence))
+        for row, _ in self._shards[key.shard].scan(alias_key(key.sequence), alias_end(key.sequence)):
+            found.append(Place(int.from_bytes(row[skipped : skipped + 4], "big"), row[skipped + 4 :]))
+            if len(found) == most:
+                break
+        return found

@@ -1,0 +1,192 @@
+"""The rows of a shard's view. Pure.
+
+    n, uint32 namespace, name       uint40 sequence; or uint8 flags, uint24 shard, uint40 sequence
+    i, uint40 last sequence         uint32 namespace, uint32 count, body: the names of topics that were made together
+    m, uint40 sequence              uint32 namespace, name: where a topic is now that is not where it was made; 0: gone
+    a, uint40 sequence, uint32 namespace, name   nothing: an alias of a topic
+    p, uint32 namespace, name       what is under way with the name (`PendingChange`)
+    c, uint32 namespace             uint64: how many topics have a name in this shard; of namespace 0: in all namespaces
+    d, uint32 namespace             nothing: it is dropped
+    q                               uint40: the next sequence
+    t, uint32 tenant                a tenant, and s, uint32 namespace: a namespace, as their events; in shard 0
+    k                               uint32, uint32: the next tenant and the next namespace; in shard 0
+
+Keys are big-endian. Topics that were made together have the last sequence for a key, so that one seek finds any.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from duramen.base.errors import TopicNotFound
+from duramen.base.ports import StateRows
+from duramen.inventory.events import unpack_names
+from duramen.inventory.ids import LARGEST_SEQUENCE, TopicKey
+
+__all__ = [
+    "ALIAS",
+    "ARRIVED",
+    "LEAVING",
+    "NEXT_IDS_KEY",
+    "NEXT_KEY",
+    "SEQUENCE_BYTES",
+    "TOTAL",
+    "NameRow",
+    "Place",
+    "alias_end",
+    "alias_key",
+    "body_key",
+    "body_value",
+    "count_key",
+    "current_place",
+    "dropped_key",
+    "name_end",
+    "name_key",
+    "name_row",
+    "name_value",
+    "namespace_key",
+    "next_ids_value",
+    "pending_key",
+    "place_key",
+    "place_value",
+    "read_next_ids",
+    "split_name",
+    "tenant_key",
+]
+
+ALIAS: Final = 1
+"""The name is an alias: its topic's own shard says whether it counts."""
+LEAVING: Final = 2
+"""A change of the name is under way: its topic's own shard says whether it has come to pass."""
+ARRIVED: Final = 4
+"""The topic was made under another name: its own shard says whether it has this one now."""
+
+SEQUENCE_BYTES: Final = 5
+TOTAL: Final = 0
+NEXT_KEY: Final = b"q"
+NEXT_IDS_KEY: Final = b"k"
+_U32: Final = struct.Struct(">I")
+_BODY: Final = struct.Struct(">II")
+_IDS: Final = struct.Struct(">II")
+
+
+class NameRow(NamedTuple):
+    """What a name leads to."""
+
+    flags: int
+    key: TopicKey
+
+
+class Place(NamedTuple):
+    """The name that a topic has now, in which namespace; namespace 0: the topic is gone."""
+
+    namespace: int
+    name: bytes
+
+
+def name_key(namespace: int, name: bytes) -> bytes:
+    """The key of a topic's name."""
+    return b"n" + _U32.pack(namespace) + name
+
+
+def name_end(namespace: int) -> bytes:
+    """Behind all names of a namespace."""
+    return b"n" + _U32.pack(namespace + 1)
+
+
+def split_name(key: bytes) -> tuple[int, bytes]:
+    """The namespace and the name in the key of a name, or of what is under way with it."""
+    return _U32.unpack_from(key, 1)[0], key[5:]
+
+
+def name_value(row: NameRow, shard: int) -> bytes:
+    """A name's row in a shard: short for the topics that the shard has made."""
+    sequence = row.key.sequence.to_bytes(SEQUENCE_BYTES, "big")
+    if not row.flags and row.key.shard == shard:
+        return sequence
+    return bytes((row.flags,)) + row.key.shard.to_bytes(3, "big") + sequence
+
+
+def name_row(value: bytes, shard: int) -> NameRow:
+    """What a name's row in a shard says."""
+    if len(value) == SEQUENCE_BYTES:
+        return NameRow(0, TopicKey(shard, int.from_bytes(value, "big")))
+    return NameRow(value[0], TopicKey(int.from_bytes(value[1:4], "big"), int.from_bytes(value[4:], "big")))
+
+
+def body_key(last: int) -> bytes:
+    """The key of topics that were made together."""
+    return b"i" + last.to_bytes(SEQUENCE_BYTES, "big")
+
+
+def body_value(namespace: int, count: int, body: bytes) -> bytes:
+    """Topics that were made together."""
+    return _BODY.pack(namespace, count) + body
+
+
+def place_key(sequence: int) -> bytes:
+    """The key of where a topic is now."""
+    return b"m" + sequence.to_bytes(SEQUENCE_BYTES, "big")
+
+
+def place_value(namespace: int, name: bytes) -> bytes:
+    """Where a topic is now."""
+    return _U32.pack(namespace) + name
+
+
+def current_place(rows: StateRows, sequence: int) -> Place:
+    """Where a topic is now, in the rows of the shard that made it. Raises TopicNotFound where it made none."""
+    value = rows.get(place_key(sequence))
+    if value is not None:
+        return Place(_U32.unpack_from(value)[0], value[4:])
+    found = next(rows.scan(body_key(sequence), body_key(LARGEST_SEQUENCE) + b"\x00"), None)
+    if found is not None:
+        namespace, count = _BODY.unpack_from(found[1])
+        at = sequence - (int.from_bytes(found[0][1:], "big") - count + 1)
+        if at >= 0:
+            return Place(namespace, unpack_names(found[1][_BODY.size :])[at])
+    raise TopicNotFound("there is no topic with this id")
+
+
+def alias_key(sequence: int, namespace: int = 0, name: bytes = b"") -> bytes:
+    """The key of an alias; without one, before all those of a topic."""
+    return b"a" + sequence.to_bytes(SEQUENCE_BYTES, "big") + (_U32.pack(namespace) + name if namespace else b"")
+
+
+def alias_end(sequence: int) -> bytes:
+    """Behind all aliases of a topic."""
+    return b"a" + (sequence + 1).to_bytes(SEQUENCE_BYTES, "big")
+
+
+def pending_key(namespace: int, name: bytes) -> bytes:
+    """The key of what is under way with a name."""
+    return b"p" + _U32.pack(namespace) + name
+
+
+def count_key(namespace: int) -> bytes:
+    """The key of the number of topics in a namespace, or of TOTAL."""
+    return b"c" + _U32.pack(namespace)
+
+
+def dropped_key(namespace: int) -> bytes:
+    """The key that is there for a dropped namespace."""
+    return b"d" + _U32.pack(namespace)
+
+
+def tenant_key(tenant: int) -> bytes:
+    """The key of a tenant."""
+    return b"t" + _U32.pack(tenant)
+
+
+def namespace_key(namespace: int) -> bytes:
+    """The key of a namespace."""
+    return b"s" + _U32.pack(namespace)
+
+
+def next_ids_value(tenant: int, namespace: int) -> bytes:
+    """The ids that the next tenant and the next namespace get."""
+    return _IDS.pack(tenant, namespace)
+
+
+def read_next_ids(value: bytes | None) -> tuple[int, int]:
+    """The ids that the next tenant and the next namespace get."""
+    return (1, 1) if value is None else _IDS.unpack(value)

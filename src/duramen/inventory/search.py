@@ -1,0 +1,130 @@
+"""Searches of names: a prefix, a glob or a regular expression, page by page. Pure.
+
+A page token is the place behind which the next page begins, and a digest of the query: names that come and go meanwhile
+shift nothing.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from duramen.base.errors import PageTokenInvalid, RequestInvalid
+from duramen.base.patterns import pattern_of
+
+__all__ = ["PageToken", "TopicQuery", "after", "check_query", "page_token", "prefix_end", "read_token"]
+
+_GLOB: Final = frozenset("*?[")
+_META: Final = frozenset("\\.+*?()|[]{}^$")
+_REPEATED: Final = frozenset("*?{")
+
+
+class TopicQuery(NamedTuple):
+    """Names that begin with `prefix` and match `glob` and `pattern`, an RE2 expression for whole names."""
+
+    prefix: str = ""
+    glob: str = ""
+    pattern: str = ""
+
+    def literal(self) -> str:
+        """What every name that is found begins with."""
+        return max(self.prefix, _literal_of_glob(self.glob), _literal_of_pattern(self.pattern), key=len)
+
+    def matcher(self) -> Callable[[str], bool] | None:
+        """Whether a name that begins with the literal is found; None: each is. Raises PatternInvalid."""
+        tests = list[Callable[[str], bool]]()
+        if self.glob:
+            tests.append(pattern_of(_glob_pattern(self.glob)))
+        if self.pattern:
+            tests.append(pattern_of(self.pattern))
+        if self.prefix and tests:
+            tests.append(lambda name: name.startswith(self.prefix))
+        if not tests:
+            return None
+        return tests[0] if len(tests) == 1 else lambda name: all(test(name) for test in tests)
+
+
+class PageToken(NamedTuple):
+    """Behind which name, in which namespace of which tenant, the next page begins."""
+
+    tenant: str = ""
+    namespace: str = ""
+    topic: str = ""
+
+
+def _literal_of_glob(glob: str) -> str:
+    return glob[: next((at for at, character in enumerate(glob) if character in _GLOB), len(glob))]
+
+
+def _literal_of_pattern(pattern: str) -> str:
+    if "|" in pattern or pattern.startswith("(?"):
+        return ""
+    end = next((at for at, character in enumerate(pattern) if character in _META), len(pattern))
+    if end < len(pattern) and pattern[end] in _REPEATED:
+        end -= 1  # the character before may come no time at all
+    return pattern[: max(end, 0)]
+
+
+def _glob_pattern(glob: str) -> str:
+    """A glob as RE2: `*` any characters, `?` one, `[...]` one of these, `[!...]` one of none of these."""
+    parts, at = list[str](), 0
+    while at < len(glob):
+        character = glob[at]
+        close = glob.find("]", at + 2) if character == "[" else -1
+        if character == "*":
+            parts.append(".*")
+        elif character == "?":
+            parts.append(".")
+        elif close > 0:
+            inside = glob[at + 1 : close].replace("\\", "\\\\").replace("[", "\\[")
+            negated = inside.startswith("!")
+            inside = inside[1:] if negated else inside
+            parts.append(f"[{'^' if negated else ''}{inside.replace('^', chr(92) + '^')}]")
+            at = close
+        else:
+            parts.append("\\" + character if character in _META else character)
+        at += 1
+    return "(?s:" + "".join(parts) + ")"
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """Behind all names that begin so; None: nothing is."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
+
+
+def after(name: bytes) -> bytes:
+    """The first name behind this one."""
+    return name + b"\x00"
+
+
+def _digest(scope: str, query: TopicQuery) -> int:
+    return crc32("\x00".join((scope, *query)).encode("utf-8", "surrogatepass"))
+
+
+def page_token(scope: str, query: TopicQuery, token: PageToken) -> str:
+    """The text of a page token of a query in a scope."""
+    return urlsafe_b64encode(msgspec.msgpack.encode((_digest(scope, query), *token))).decode().rstrip("=")
+
+
+def read_token(text: str, scope: str, query: TopicQuery) -> PageToken:
+    """The token that a text is; empty: the first page. Raises PageTokenInvalid for that of another query."""
+    if not text:
+        return PageToken()
+    try:
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        digest, *place = msgspec.msgpack.decode(urlsafe_b64decode(padded), type=tuple[int, str, str, str])
+    except (ValueError, UnicodeError, msgspec.MsgspecError):
+        raise PageTokenInvalid("that is no page token: `after` takes the `next` of the page before") from None
+    if digest != _digest(scope, query):
+        raise PageTokenInvalid("the page token is of another query: ask what was asked for the page before")
+    return PageToken(*place)
+
+
+def check_query(query: TopicQuery) -> None:
+    """Raise RequestInvalid or PatternInvalid where it cannot be asked."""
+    if max(map(len, query)) > 1000:
+        raise RequestInvalid("a prefix, a glob and a pattern have 1000 characters at most")
+    query.matcher()

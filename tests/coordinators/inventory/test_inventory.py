@@ -1,0 +1,410 @@
+"""The inventory of a node beside a model, a dict: through crashes in the middle of changes, lost rows and deletions."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from duramen.base.errors import (
+    DuramenError,
+    InventoryNameInvalid,
+    NamespaceExists,
+    NamespaceNotFound,
+    PageTokenInvalid,
+    TenantExists,
+    TenantNotFound,
+    TopicAliasCycle,
+    TopicExists,
+    TopicHasAliases,
+    TopicIsAlias,
+    TopicNotFound,
+)
+from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory
+from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
+from duramen.inventory.names import TopicPath
+from duramen.inventory.search import PageToken, TopicQuery, page_token, read_token
+from duramen.sim.broker import CallbackResult, ManualBroker
+
+ACCOUNT = "default"
+ALL = TopicQuery()
+
+
+class Node:
+    """A node with an inventory of so many shards."""
+
+    def __init__(self, seed: int = 0, shards: int = 3) -> None:
+        self.hand = ManualBroker({"inventory.shards": shards}, seed=seed)
+        self.do(self.inventory.create_tenants, ACCOUNT, ["acme", "bolt"], {})
+        for tenant in ("acme", "bolt"):
+            self.do(self.inventory.create_namespaces, ACCOUNT, tenant, ["dev", "prod"], {})
+
+    @property
+    def inventory(self) -> Inventory:
+        return self.hand.broker.inventory
+
+    def do(self, ask: Callable[..., object], *what: Any, **more: Any) -> Any:
+        answer: CallbackResult[Any] = CallbackResult()
+        ask(*what, answer, **more)
+        self.hand.settle()
+        return answer.value
+
+    def create(self, namespace: str, *names: str) -> CreatedNames:
+        created: CreatedNames = self.do(self.inventory.create_topics, self.namespace(namespace), names)
+        return created
+
+    def namespace(self, path: str) -> Any:
+        return self.inventory.namespace(ACCOUNT, *path.split("/"))
+
+    def find(self, path: str) -> FoundTopic:
+        return self.inventory.find(ACCOUNT, at(path))
+
+    def move(self, path: str, to: str, *, keep_alias: bool = False) -> None:
+        self.do(self.inventory.move_topic, ACCOUNT, at(path), at(to), keep_alias=keep_alias)
+
+    def delete(self, path: str) -> None:
+        self.do(self.inventory.delete_topic, ACCOUNT, at(path))
+
+    def alias(self, path: str, target: str) -> None:
+        self.do(self.inventory.alias, ACCOUNT, at(path), at(target))
+
+    def change(self, command: Any) -> Any:
+        return self.do(self.inventory.change, command)
+
+    def all(self, tenant: str = "", namespace: str = "", query: TopicQuery = ALL, limit: int = 3) -> list[FoundTopic]:
+        found, token = list[FoundTopic](), PageToken()
+        while True:
+            page = self.inventory.search(ACCOUNT, tenant, namespace, query, token, limit)
+            found += page.topics
+            if page.token is None:
+                return found
+            token = page.token
+
+    def names(self, **where: Any) -> list[str]:
+        return [str(one.path) for one in self.all(**where)]
+
+
+def at(path: str) -> TopicPath:
+    tenant, namespace, topic = path.split("/", 2)
+    return TopicPath(tenant, namespace, topic)
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+NAMESPACES = ("acme/dev", "acme/prod", "bolt/dev", "bolt/prod")
+
+
+class Checked:
+    """Random operations, of which the model knows all that were acknowledged: names of topics, and of aliases."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.node = Node(seed, shards=self.chance.choice((1, 3)))
+        self.topics: dict[str, UUID] = {}
+        self.aliases: dict[str, UUID] = {}
+        self.ids: set[UUID] = set()
+
+    def path(self) -> str:
+        return f"{self.chance.choice(NAMESPACES)}/topic-{self.chance.randrange(12)}"
+
+    def taken(self, path: str) -> bool:
+        return path in self.topics or path in self.aliases
+
+    def step(self) -> None:
+        chance, path, to = self.chance, self.path(), self.path()
+        what = chance.choice(("create", "create", "move", "move", "delete", "alias"))
+        expected = self.expected(what, path, to, keep := chance.random() < 0.3)
+        if expected is not None:
+            with pytest.raises(expected):
+                self.act(what, path, to, keep)
+            return
+        self.act(what, path, to, keep)
+        self.apply(what, path, to, keep)
+
+    def expected(self, what: str, path: str, to: str, keep: bool) -> type[DuramenError] | None:
+        del keep
+        if what == "create":
+            return None
+        if what == "alias":
+            if path == to:
+                return TopicAliasCycle
+            if not self.taken(to):
+                return TopicNotFound
+            same = path in self.aliases and self.aliases[path] == self.all.get(to)
+            return TopicExists if self.taken(path) and not same else None
+        if not self.taken(path):
+            return TopicNotFound
+        if what == "delete":
+            return TopicHasAliases if self.topics.get(path) in self.aliases.values() else None
+        if path in self.aliases:
+            return TopicIsAlias
+        return TopicExists if self.taken(to) else None
+
+    @property
+    def all(self) -> dict[str, UUID]:
+        return self.topics | self.aliases
+
+    def act(self, what: str, path: str, to: str, keep: bool) -> None:
+        match what:
+            case "create":
+                self.node.create(path.rpartition("/")[0], path.rpartition("/")[2], "with-it")
+            case "move":
+                self.node.move(path, to, keep_alias=keep)
+            case "delete":
+                self.node.delete(path)
+            case _:
+                self.node.alias(path, to)
+
+    def apply(self, what: str, path: str, to: str, keep: bool) -> None:
+        match what:
+            case "create":
+                for name in (path, f"{path.rpartition('/')[0]}/with-it"):
+                    if not self.taken(name):
+                        self.topics[name] = self.node.find(name).id
+                        assert self.topics[name] not in self.ids  # an id is never used twice
+                        self.ids.add(self.topics[name])
+            case "move":
+                self.topics[to] = self.topics.pop(path)
+                if keep:
+                    self.aliases[path] = self.topics[to]
+            case "delete":
+                (self.aliases if path in self.aliases else self.topics).pop(path)
+            case _:
+                self.aliases[path] = self.all[to]
+
+    def interrupt(self) -> None:
+        """A crash in the middle of a change: it has come to pass as a whole then, or not at all."""
+        chance, path, to = self.chance, self.path(), self.path()
+        what = chance.choice(("move", "move", "delete", "alias"))
+        keep = chance.random() < 0.5
+        refused = self.expected(what, path, to, keep) is not None
+        inventory, answer = self.node.inventory, CallbackResult[Any]()
+        match what:
+            case "move":
+                inventory.move_topic(ACCOUNT, at(path), at(to), answer, keep_alias=keep)
+            case "delete":
+                inventory.delete_topic(ACCOUNT, at(path), answer)
+            case _:
+                inventory.alias(ACCOUNT, at(path), at(to), answer)
+        worker = self.node.hand.worker
+        for _ in range(chance.randrange(30)):
+            worker.run_soon()
+            worker.step(chance.choice(("sync", "disk", "rows", "rows")))
+        acknowledged = answer.there and answer.error is None
+        self.crash()
+        if refused:
+            return
+        before = dict(self.topics), dict(self.aliases)
+        self.apply(what, path, to, keep)
+        if not acknowledged and self.found() != self.all:
+            self.topics, self.aliases = before
+
+    def crash(self) -> None:
+        hand = self.node.hand
+        hand.crash(self.chance.randrange(1000))
+        hand.settle()
+        hand.advance(20_000)
+
+    def trouble(self) -> None:
+        hand, do = self.node.hand, self.chance.random()
+        if do < 0.2:
+            hand.broker.coordinators.states.make_checkpoint()
+            hand.settle()
+        elif do < 0.6:
+            self.interrupt()
+        elif do < 0.8:
+            hand.restart()
+            hand.advance(20_000)
+        elif hand.rows.readable:
+            hand.rows.damage(checkpoints=0)
+            self.crash()
+
+    def found(self) -> dict[str, UUID]:
+        return {str(one.path): one.id for one in self.node.all()}
+
+    def check(self) -> None:
+        assert self.found() == self.all
+        for path, lasting_id in self.topics.items():
+            assert self.node.find(path) == FoundTopic(at(path), lasting_id, alias=False)
+            assert str(self.node.inventory.by_id(lasting_id).path) == path
+        for path in self.aliases:
+            assert self.node.find(path).alias
+        for gone in self.ids - set(self.topics.values()):
+            with pytest.raises(TopicNotFound):
+                self.node.inventory.by_id(gone)
+        for namespace in NAMESPACES:
+            counted = self.node.inventory.count(self.node.namespace(namespace))
+            assert counted == sum(path.startswith(f"{namespace}/") for path in self.topics)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_inventory_is_what_a_dict_is_through_all_that_happens_to_a_node(seed: int) -> None:
+    run = Checked(seed)
+    for _ in range(12):
+        for _ in range(run.chance.randrange(1, 14)):
+            run.step()
+        run.trouble()
+        run.check()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 300))
+def test_it_is_for_many_seeds(seed: int) -> None:
+    test_the_inventory_is_what_a_dict_is_through_all_that_happens_to_a_node(seed)
+
+
+def test_bulk_creates_are_safe_to_repeat_and_name_what_fails(node: Node) -> None:
+    names = [f"device-{number:05}/telemetry" for number in range(9000)]
+    random.Random(1).shuffle(names)
+    first = node.create("acme/prod", *names[:5000], "", "a\nb", "x" * 122, "ok")
+    assert (first.created, first.existing) == (5001, 0)
+    assert [(problem.name[:3], type(problem.error)) for problem in first.problems] == [
+        ("", InventoryNameInvalid), ("a\nb", InventoryNameInvalid), ("xxx", InventoryNameInvalid),
+    ]  # fmt: skip
+    ids = {name: node.find(f"acme/prod/{name}").id for name in names[:50]}
+    node.hand.crash(7)
+    node.hand.settle()
+    again = node.create("acme/prod", *names, "ok")
+    assert (again.created, again.existing, list(again.problems)) == (4000, 5001, [])
+    assert {name: node.find(f"acme/prod/{name}").id for name in names[:50]} == ids
+    everything = [one.path.topic for one in node.all("acme", "prod", limit=1000)]
+    assert everything == sorted([*names, "ok"])
+    assert len({one.id for one in node.all("acme", "prod", limit=1000)}) == 9001
+
+
+def test_a_topic_moves_with_its_id_and_leaves_an_alias_where_one_is_wanted(node: Node) -> None:
+    node.create("acme/dev", "a")
+    lasting_id = node.find("acme/dev/a").id
+    node.move("acme/dev/a", "bolt/prod/b")
+    with pytest.raises(TopicNotFound):
+        node.find("acme/dev/a")
+    node.move("bolt/prod/b", "acme/dev/a", keep_alias=True)
+    assert node.find("bolt/prod/b") == FoundTopic(at("bolt/prod/b"), lasting_id, alias=True)
+    found = node.find("acme/dev/a")
+    assert found == FoundTopic(at("acme/dev/a"), lasting_id, alias=False)
+    assert [str(path) for path in node.inventory.aliases(found)] == ["bolt/prod/b"]
+    with pytest.raises(TopicHasAliases):
+        node.delete("acme/dev/a")
+    node.delete("bolt/prod/b")
+    node.delete("acme/dev/a")
+    assert node.names() == []
+    node.create("acme/dev", "a")
+    assert node.find("acme/dev/a").id != lasting_id
+
+
+def test_tenants_and_namespaces_are_renamed_and_moved_with_all_they_have(node: Node) -> None:
+    node.create("acme/dev", "a")
+    lasting_id, acme, bolt = node.find("acme/dev/a").id, *(node.inventory.tenant(ACCOUNT, t) for t in ("acme", "bolt"))
+    node.change(UpdateTenant(acme.id, ACCOUNT, "apex", None))
+    assert node.find("apex/dev/a").id == lasting_id
+    with pytest.raises(TenantNotFound):
+        node.find("acme/dev/a")
+    with pytest.raises(TenantExists):
+        node.change(UpdateTenant(acme.id, ACCOUNT, "bolt", None))
+    dev = node.namespace("apex/dev")
+    with pytest.raises(NamespaceExists):
+        node.change(UpdateNamespace(dev.id, bolt.id, None, None))
+    node.change(UpdateNamespace(dev.id, bolt.id, "test", {"team": "blue"}))
+    node.hand.restart()
+    assert node.find("bolt/test/a").id == lasting_id
+    assert node.namespace("bolt/test").labels == {"team": "blue"}
+    assert str(node.inventory.by_id(lasting_id).path) == "bolt/test/a"
+    with pytest.raises(NamespaceNotFound):
+        node.find("apex/dev/a")
+
+
+def test_a_deleted_namespace_is_gone_at_once_and_its_rows_soon(node: Node) -> None:
+    node.create("acme/dev", *(f"t{number}" for number in range(5000)))
+    node.create("bolt/dev", "stays")
+    node.alias("bolt/dev/alias", "acme/dev/t1")
+    node.move("acme/dev/t2", "bolt/dev/moved")
+    lasting_id = node.find("acme/dev/t1").id
+    answer: CallbackResult[Any] = CallbackResult()
+    node.inventory.change(DeleteNamespace(node.namespace("acme/dev").id), answer)
+    while not answer.there:
+        node.hand.worker.run_soon()
+        any(node.hand.worker.step(lane) for lane in node.hand.worker.jobs)
+    with pytest.raises(NamespaceNotFound):
+        node.find("acme/dev/t1")
+    node.hand.crash(3)  # in the middle of the removal of its rows
+    node.hand.settle()
+    node.hand.advance(60_000)
+    assert node.names() == ["bolt/dev/moved", "bolt/dev/stays"]
+    with pytest.raises(TopicNotFound):
+        node.inventory.by_id(lasting_id)
+    node.delete("bolt/dev/alias")  # what it led to is gone, and so the name may be used again
+    node.do(node.inventory.create_namespaces, ACCOUNT, "acme", ["dev"], {})
+    assert node.names(tenant="acme") == []
+    node.change(DeleteTenant(node.inventory.tenant(ACCOUNT, "bolt").id))
+    node.hand.advance(60_000)
+    assert node.names() == []
+    assert node.create("acme/dev", "new").created == 1
+
+
+def test_a_search_finds_by_prefix_glob_and_pattern_in_the_order_of_names(node: Node) -> None:
+    node.create("acme/dev", "alpha-1", "alpha-2", "alphabet", "beta-1", "gamma.1")
+    node.create("bolt/prod", "alpha-1")
+    assert node.names(tenant="acme", query=TopicQuery(prefix="alpha-")) == ["acme/dev/alpha-1", "acme/dev/alpha-2"]
+    assert node.names(query=TopicQuery(glob="*-[!2]")) == ["acme/dev/alpha-1", "acme/dev/beta-1", "bolt/prod/alpha-1"]
+    assert node.names(query=TopicQuery(glob="gamma.?")) == ["acme/dev/gamma.1"]
+    assert node.names(query=TopicQuery(pattern="alp?ha.+")) == [
+        "acme/dev/alpha-1", "acme/dev/alpha-2", "acme/dev/alphabet", "bolt/prod/alpha-1",
+    ]  # fmt: skip
+    assert node.names(query=TopicQuery(prefix="b", pattern="alpha.*|beta.*")) == ["acme/dev/beta-1"]
+
+
+def test_pages_neither_repeat_nor_skip_what_stays_while_names_come_and_go(node: Node) -> None:
+    stay = [f"s{number:03}" for number in range(0, 200, 2)]
+    node.create("acme/dev", *stay, *(f"t{number}" for number in range(50)))
+    found, chance = list[str](), random.Random(4)
+    token: PageToken | None = PageToken()
+    while token is not None:
+        page = node.inventory.search(ACCOUNT, "acme", "dev", ALL, token, 7)
+        found += [one.path.topic for one in page.topics]
+        assert page.token is None or page.token.topic == found[-1]
+        token = page.token
+        node.create("acme/dev", f"s{chance.randrange(1, 200, 2):03}")
+        node.move(
+            f"acme/dev/t{chance.randrange(50)}", f"acme/dev/u{chance.random()}"
+        ) if chance.random() < 0.1 else None
+    assert found == sorted(set(found))
+    assert set(stay) <= set(found)
+
+
+def test_a_page_token_is_of_its_query_alone() -> None:
+    query = TopicQuery(prefix="a")
+    text = page_token("acme/dev", query, PageToken("acme", "dev", "ab"))
+    assert read_token(text, "acme/dev", query) == PageToken("acme", "dev", "ab")
+    for wrong in (text + "x", "!", "é", text[:-3]):
+        with pytest.raises(PageTokenInvalid):
+            read_token(wrong, "acme/dev", query)
+    for scope, other in (("acme/prod", query), ("acme/dev", TopicQuery(glob="a"))):
+        with pytest.raises(PageTokenInvalid):
+            read_token(text, scope, other)
+
+
+def test_accounts_have_tenants_of_their_own(node: Node) -> None:
+    node.do(node.inventory.create_tenants, "other", ["acme"], {})
+    node.do(node.inventory.create_namespaces, "other", "acme", ["mine"], {})
+    assert [one.name for one in node.inventory.namespaces(node.inventory.tenant("other", "acme"), "")] == ["mine"]
+    with pytest.raises(NamespaceNotFound):
+        node.namespace("acme/mine")
+
+
+def test_an_inventory_that_was_never_used_has_nothing() -> None:
+    hand = ManualBroker()
+    with pytest.raises(TenantNotFound):
+        hand.broker.inventory.find(ACCOUNT, at("a/b/c"))
+    with pytest.raises(TopicNotFound):
+        hand.broker.inventory.by_id(UUID(int=5))
+    assert hand.broker.inventory.search(ACCOUNT, "", "", ALL, PageToken(), 10).topics == []
+    assert hand.broker.inventory.position == ""
+
+
+def test_labels_are_few_and_short(node: Node) -> None:
+    created = node.do(node.inventory.create_tenants, ACCOUNT, ["big"], {"label": "x" * 257})
+    assert [type(problem.error) for problem in created.problems] == [InventoryNameInvalid]

@@ -1,0 +1,111 @@
+"""The inventory over HTTP: one and many, page by page, and errors each as what it is."""
+
+import json
+from http.client import HTTPConnection
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+from tests.doors.http.conftest import Ask
+
+from duramen.node.process import NodeProcess
+
+
+@pytest.fixture
+def tenant(ask: Ask) -> str:
+    name = f"t-{uuid4().hex[:12]}"
+    status, answer = ask("POST", "/v1/tenants", {"names": [name], "labels": {"team": "blue"}})
+    assert (status, answer["created"], answer["failed"]) == (200, 1, [])
+    assert ask("POST", f"/v1/tenants/{name}/namespaces", {"names": ["dev", "prod"]})[1]["created"] == 2
+    return name
+
+
+def test_topics_are_made_found_searched_moved_and_deleted(ask: Ask, tenant: str) -> None:
+    prod, dev = (f"/v1/tenants/{tenant}/namespaces/{namespace}" for namespace in ("prod", "dev"))
+    names = [f"device-{number:03}/telemetry" for number in range(250)]
+    status, answer = ask("POST", f"{prod}/topics", {"names": [*names, names[0], "", "a\nb"]})
+    assert (status, answer["created"], answer["existing"]) == (200, 250, 1)
+    assert [(one["name"], one["problem"]["type"]) for one in answer["failed"]] == [
+        ("", "inventory-name-invalid"), ("a\nb", "inventory-name-invalid"),
+    ]  # fmt: skip
+    assert answer["position"]
+    assert ask("GET", prod)[1]["topics"] == 250
+    one = f"{prod}/topics/{quote(names[7], safe='')}"
+    topic = ask("GET", one)[1]
+    assert (topic["tenant"], topic["namespace"], topic["name"]) == (tenant, "prod", names[7])
+    found = ask("POST", f"{prod}/lookup", {"names": [names[7], "nothing"]})[1]["topics"]
+    assert [None if one is None else one["id"] for one in found] == [topic["id"], None]
+
+    query = f"tenant={tenant}&namespace=prod&glob={quote('*-1*')}&limit=100"
+    page = ask("GET", f"/v1/topics?{query}")[1]
+    rest = ask("GET", f"/v1/topics?{query}&after={page['next']}")[1]
+    assert [one["name"] for one in page["topics"] + rest["topics"]] == [n for n in names if n.startswith("device-1")]
+
+    status, moved = ask("PATCH", one, {"namespace": "dev", "name": "seven", "keep_alias": True})
+    assert (status, moved["id"], moved["namespace"], moved["name"]) == (200, topic["id"], "dev", "seven")
+    alias = ask("GET", one)[1]
+    assert (alias["alias"], alias["topic"]["name"], alias["id"]) == (True, "seven", topic["id"])
+    assert ask("GET", f"/v1/topics/{topic['id']}")[1]["aliases"] == [
+        {"tenant": tenant, "namespace": "prod", "name": names[7]}
+    ]
+    assert ask("DELETE", f"{dev}/topics/seven")[1]["type"] == "topic-has-aliases"
+    assert ask("DELETE", one)[0] == 200
+    assert ask("DELETE", f"{dev}/topics/seven")[0] == 200
+    assert ask("GET", f"/v1/topics/{topic['id']}")[1]["type"] == "topic-not-found"
+    wish = {"name": "x", "topic": {"tenant": tenant, "namespace": "prod", "name": names[1]}}
+    assert ask("POST", f"{dev}/aliases", wish)[1]["alias"] is True
+    status, namespace = ask("PATCH", dev, {"name": "test", "labels": {"a": "b"}})
+    assert (status, namespace["name"], namespace["labels"]) == (200, "test", {"a": "b"})
+    assert ask("DELETE", f"/v1/tenants/{tenant}")[0] == 200
+    assert ask("GET", prod)[1]["type"] == "tenant-not-found"
+
+
+def test_a_bulk_request_comes_as_lines_too(ask: Ask, tenant: str, node: NodeProcess) -> None:
+    lines = b"".join(json.dumps(f"topic-{number}").encode() + b"\n" for number in range(20_000))
+    host, _, port = node.http.rpartition(":")
+    connection = HTTPConnection(host, int(port))
+    path = f"/v1/tenants/{tenant}/namespaces/dev/topics"
+    connection.request("POST", path, lines, {"Content-Type": "application/x-ndjson"})
+    assert json.load(connection.getresponse())["created"] == 20_000
+    connection.close()
+    assert ask("GET", f"/v1/tenants/{tenant}/namespaces/dev")[1]["topics"] == 20_000
+
+
+def test_each_error_says_what_it_is(ask: Ask, tenant: str) -> None:
+    dev = f"/v1/tenants/{tenant}/namespaces/dev"
+    ask("POST", f"{dev}/topics", {"names": ["a", "b"]})
+    same = {"tenant": tenant, "namespace": "dev", "name": "a"}
+    for method, path, body, status, problem in (
+        ("GET", "/v1/tenants/none", None, 404, "tenant-not-found"),
+        ("GET", f"/v1/tenants/{tenant}/namespaces/none", None, 404, "namespace-not-found"),
+        ("GET", f"{dev}/topics/none", None, 404, "topic-not-found"),
+        ("PATCH", f"{dev}/topics/none", {"name": "c"}, 404, "topic-not-found"),
+        ("DELETE", f"{dev}/topics/none", None, 404, "topic-not-found"),
+        ("GET", "/v1/topics/7", None, 404, "topic-not-found"),
+        ("GET", f"/v1/topics/{uuid4()}", None, 404, "topic-not-found"),
+        ("PATCH", f"{dev}/topics/a", {"name": "b"}, 409, "topic-exists"),
+        ("PATCH", f"{dev}/topics/a", {"name": "x" * 122}, 400, "inventory-name-invalid"),
+        ("PATCH", f"{dev}/topics/a", {"namespace": "none"}, 404, "namespace-not-found"),
+        ("POST", f"{dev}/aliases", {"name": "a", "topic": same}, 409, "topic-alias-cycle"),
+        ("POST", f"{dev}/aliases", {"name": "b", "topic": same}, 409, "topic-exists"),
+        ("PATCH", dev, {"name": "prod"}, 409, "namespace-exists"),
+        ("PATCH", dev, {"name": "a.b"}, 400, "inventory-name-invalid"),
+        ("PATCH", f"/v1/tenants/{tenant}", {"name": ""}, 400, "inventory-name-invalid"),
+        ("GET", "/v1/topics?pattern=(", None, 400, "pattern-invalid"),
+        ("GET", "/v1/topics?namespace=dev", None, 400, "request-invalid"),
+        ("GET", "/v1/topics?after=abc", None, 400, "page-token-invalid"),
+        ("GET", "/v1/tenants?account=none", None, 200, None),
+    ):
+        answered, answer = ask(method, path, body)
+        assert (answered, answer.get("type")) == (status, problem), (method, path)
+    ask("POST", f"{dev}/aliases", {"name": "c", "topic": same})
+    assert ask("PATCH", f"{dev}/topics/c", {"name": "d"})[1]["type"] == "topic-is-alias"
+
+
+def test_tenants_and_namespaces_are_listed_page_by_page(ask: Ask, tenant: str) -> None:
+    page = ask("GET", f"/v1/tenants/{tenant}/namespaces?limit=1")[1]
+    rest = ask("GET", f"/v1/tenants/{tenant}/namespaces?limit=1&after={page['next']}")[1]
+    assert [one["name"] for one in page["namespaces"] + rest["namespaces"]] == ["dev", "prod"]
+    assert rest["next"] is None
+    listed = ask("GET", f"/v1/tenants?prefix={tenant}")[1]["tenants"]
+    assert [(one["name"], one["labels"]) for one in listed] == [(tenant, {"team": "blue"})]
