@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from duramen import aio, errors, spark, testing
     from duramen.client.api.client import Client, connect
     from duramen.client.api.group_snapshots import GroupSnapshot
+    from duramen.client.api.inventory import Inventory
+    from duramen.client.api.inventory_requests import CreatedNames, NamespaceInfo, TenantInfo, TopicInfo, TopicPage
     from duramen.client.api.joint_snapshots import JointSnapshot
     from duramen.client.api.queues import QueueEntry, QueuePage, Queues
     from duramen.client.api.records import Batch, NewRecord, Place, Record
@@ -39,12 +41,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Client",
+    "CreatedNames",
     "GroupDetails",
     "GroupInfo",
     "GroupMember",
     "GroupOffset",
     "GroupSnapshot",
+    "Inventory",
     "JointSnapshot",
+    "NamespaceInfo",
     "NewRecord",
     "NodeInfo",
     "OffsetChange",
@@ -57,6 +62,9 @@ __all__ = [
     "Snapshot",
     "SpaceInfo",
     "StreamInfo",
+    "TenantInfo",
+    "TopicInfo",
+    "TopicPage",
     "__version__",
     "aio",
     "connect",
@@ -78,6 +86,8 @@ _HOMES: Final = (
         "SpaceInfo": "spaces",
     }
     | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
+    | {"Inventory": "inventory"}
+    | dict.fromkeys(("CreatedNames", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory_requests")
     | dict.fromkeys(("QueueEntry", "QueuePage", "Queues"), "queues")
 )
 

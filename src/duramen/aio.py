@@ -24,6 +24,7 @@ from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.group_snapshots import AsyncGroupSnapshot as GroupSnapshot
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets
 from duramen.client.api.http import Config, Program, Question
+from duramen.client.api.inventory import AsyncInventory as Inventory
 from duramen.client.api.joint_snapshots import AsyncJointSnapshot as JointSnapshot
 from duramen.client.api.joint_snapshots import joint_positions
 from duramen.client.api.leases import find_lease
@@ -46,7 +47,18 @@ from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES
 from duramen.client.http import HttpExchange as Exchange
 from duramen.client.http import HttpNode as Server
 
-__all__ = ["Client", "GroupSnapshot", "Groups", "JointSnapshot", "Queues", "Snapshot", "Spaces", "Streams", "connect"]
+__all__ = [
+    "Client",
+    "GroupSnapshot",
+    "Groups",
+    "Inventory",
+    "JointSnapshot",
+    "Queues",
+    "Snapshot",
+    "Spaces",
+    "Streams",
+    "connect",
+]
 
 _T = TypeVar("_T")
 
@@ -107,6 +119,8 @@ class Client:
         """Streams: create, list, describe, alter, delete."""
         self.groups = Groups(self)
         """Consumer groups: list, describe, reset, delete."""
+        self.inventory = Inventory(self.run)
+        """The inventory: tenants, namespaces and topics."""
         self.spaces = Spaces(self.run)
         """Queue spaces: create, list, describe, delete."""
 

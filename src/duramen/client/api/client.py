@@ -13,6 +13,7 @@ from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets, GroupSnapshot
 from duramen.client.api.http import Config, Program, Question
+from duramen.client.api.inventory import Inventory
 from duramen.client.api.joint_snapshots import JointSnapshot, joint_positions
 from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
@@ -27,7 +28,18 @@ from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetC
 from duramen.client.api.writer import ProduceJob, RecordWriter, codec_of
 from duramen.client.http import HttpNode
 
-__all__ = ["Client", "GroupSnapshot", "Groups", "JointSnapshot", "Queues", "Snapshot", "Spaces", "Streams", "connect"]
+__all__ = [
+    "Client",
+    "GroupSnapshot",
+    "Groups",
+    "Inventory",
+    "JointSnapshot",
+    "Queues",
+    "Snapshot",
+    "Spaces",
+    "Streams",
+    "connect",
+]
 
 _T = TypeVar("_T")
 
@@ -68,6 +80,8 @@ class Client:
         """Streams: create, list, describe, alter, delete."""
         self.groups = Groups(self)
         """Consumer groups: list, describe, reset, delete."""
+        self.inventory = Inventory(self.run)
+        """The inventory: tenants, namespaces and topics."""
         self.spaces = Spaces(self.run)
         """Queue spaces: create, list, describe, delete."""
 

@@ -1,0 +1,282 @@
+"""What both clients ask of the inventory over HTTP, and what they get. Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.client.api.arguments import flag, refused, text, whole
+from duramen.client.api.http import Program, Question
+from duramen.client.api.values import value_of
+from duramen.client.http import path_of, problem_of
+
+__all__ = [
+    "MOST_TOPICS", "TENANTS", "CreatedNames", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage", "create_names",
+    "delete_path", "get_namespace", "get_tenant", "get_topic", "get_topic_by_id", "list_namespaces", "list_tenants",
+    "lookup", "make_alias", "move_topic", "namespace_path", "query", "search", "tenant_path", "topic_path",
+    "update_namespace", "update_tenant",
+]  # fmt: skip
+
+_NAMES_AT_ONCE: Final = 20_000
+_LOOKUPS_AT_ONCE: Final = 1000
+MOST_TOPICS: Final = 1000
+"""Those of one page."""
+
+TENANTS: Final = "/v1/tenants"
+
+
+class TenantInfo(msgspec.Struct, frozen=True):
+    """A tenant; `position` is, as in all answers, how far each shard's view was.
+
+    >>> client.inventory.create_tenants(["acme"], labels={"team": "blue"})
+    CreatedNames(...)
+    >>> client.inventory.tenant("acme").labels
+    {'team': 'blue'}
+    """
+
+    account: str
+    name: str
+    created_at_ms: int
+    labels: dict[str, str]
+    position: str = ""
+
+
+class NamespaceInfo(msgspec.Struct, frozen=True):
+    """A namespace, and how many topics it has.
+
+    >>> client.inventory.create_tenants(["umbra"])
+    CreatedNames(...)
+    >>> client.inventory.create_namespaces("umbra", ["prod"])
+    CreatedNames(...)
+    >>> client.inventory.namespace("umbra/prod").topics
+    0
+    """
+
+    tenant: str
+    name: str
+    topics: int
+    created_at_ms: int
+    labels: dict[str, str]
+    position: str = ""
+
+
+class TopicInfo(msgspec.Struct, frozen=True):
+    """A name that leads to a topic. `id` is the topic's for ever; `alias`: it is not the topic's own name.
+
+    `aliases` are the first hundred names that lead to the topic, and `topic` is where an alias leads, both of a topic
+    that was asked for by itself.
+
+    >>> TopicInfo("acme", "prod", "device-1", "00000614-fc2b-6060-2832-c90000000000").path
+    'acme/prod/device-1'
+    """
+
+    tenant: str
+    namespace: str
+    name: str
+    id: str
+    alias: bool = False
+    topic: dict[str, str] | None = None
+    aliases: list[dict[str, str]] = []
+    position: str = ""
+
+    @property
+    def path(self) -> str:
+        """TENANT/NAMESPACE/TOPIC.
+
+        >>> TopicInfo("acme", "prod", "a/b", "00000614-fc2b-6060-2832-c90000000000").path
+        'acme/prod/a/b'
+        """
+        return f"{self.tenant}/{self.namespace}/{self.name}"
+
+
+class CreatedNames(NamedTuple):
+    """What became of names: how many are new, how many were there, and which failed, with the reason.
+
+    >>> client.inventory.create_tenants(["once", "once", "not this one"]).failed.keys()
+    dict_keys(['not this one'])
+    """
+
+    created: int
+    existing: int
+    failed: Mapping[str, DuramenError]
+    position: str = ""
+
+
+class TopicPage(NamedTuple):
+    """Topics in the order of their names, and what comes `after` for the next page; None on the last.
+
+    >>> TopicPage([], None).next is None
+    True
+    """
+
+    topics: Sequence[TopicInfo]
+    next: str | None
+    position: str = ""
+
+
+def _batched(names: Iterable[str], size: int) -> Iterator[list[str]]:
+    left = iter(names)
+    while some := list(islice(left, size)):
+        yield some
+
+
+def query(account: str, **more: object) -> str:
+    """The query of a path, of what is given."""
+    asked = {name: value for name, value in {"account": text("account", account), **more}.items() if value}
+    return f"?{urlencode(asked)}" if asked else ""
+
+
+def tenant_path(tenant: str) -> str:
+    """The path of a tenant."""
+    return path_of("tenants", text("tenant", tenant))
+
+
+def namespace_path(namespace: str) -> str:
+    """The path of the namespace TENANT/NAMESPACE."""
+    tenant, slash, name = text("namespace", namespace).partition("/")
+    if not slash or "/" in name:
+        raise refused("namespace", namespace, "TENANT/NAMESPACE")
+    return f"{tenant_path(tenant)}/namespaces/{quote(name, safe='')}"
+
+
+def _parts(path: str) -> tuple[str, str, str]:
+    parts = text("topic", path).split("/", 2)
+    if len(parts) != 3:
+        raise refused("topic", path, "TENANT/NAMESPACE/TOPIC")
+    return parts[0], parts[1], parts[2]
+
+
+def topic_path(path: str) -> str:
+    """The path of the topic TENANT/NAMESPACE/TOPIC."""
+    tenant, namespace, name = _parts(path)
+    return f"{namespace_path(f'{tenant}/{namespace}')}/topics/{quote(name, safe='')}"
+
+
+def _path_wish(path: str) -> dict[str, str]:
+    return dict(zip(("tenant", "namespace", "name"), _parts(path), strict=True))
+
+
+def create_names(
+    path: str, names: Iterable[str], labels: Mapping[str, str] | None, progress: Callable[[int], object] | None
+) -> Program[CreatedNames]:
+    """Make tenants, namespaces or topics, so many at a time."""
+    if isinstance(names, str):
+        raise RequestInvalid("names are given in a list: write [name] for a single one")
+    created, existing, failed, position = 0, 0, dict[str, DuramenError](), ""
+    more: dict[str, object] = {} if labels is None else {"labels": dict(labels)}
+    for some in _batched(names, _NAMES_AT_ONCE):
+        wish = {"names": [name if type(name) is str else text("name", name) for name in some], **more}
+        answer = value_of((yield Question("POST", path, wish)), dict[str, Any])
+        created += value_of(answer.get("created"), int)
+        existing += value_of(answer.get("existing"), int)
+        position = value_of(answer.get("position"), str)
+        failed |= {one["name"]: problem_of(one["problem"]) for one in answer.get("failed", [])}
+        if progress is not None:
+            progress(len(some))
+    return CreatedNames(created, existing, failed, position)
+
+
+def _listed(path: str, key: str, account: str, prefix: str) -> Program[list[dict[str, Any]]]:
+    found, after = list[dict[str, Any]](), ""
+    while True:
+        asked = query(account, prefix=text("prefix", prefix), after=after)
+        page = value_of((yield Question("GET", path + asked)), dict[str, Any])
+        found += value_of(page.get(key, []), list[dict[str, Any]])
+        after = page.get("next") or ""
+        if not after:
+            return found
+
+
+def list_tenants(account: str, prefix: str) -> Program[list[TenantInfo]]:
+    """Tenants by name."""
+    return value_of((yield from _listed(TENANTS, "tenants", account, prefix)), list[TenantInfo])
+
+
+def list_namespaces(account: str, tenant: str, prefix: str) -> Program[list[NamespaceInfo]]:
+    """Namespaces by name."""
+    rows = yield from _listed(f"{tenant_path(tenant)}/namespaces", "namespaces", account, prefix)
+    return value_of(rows, list[NamespaceInfo])
+
+
+def get_tenant(account: str, tenant: str) -> Program[TenantInfo]:
+    """A tenant."""
+    return value_of((yield Question("GET", tenant_path(tenant) + query(account))), TenantInfo)
+
+
+def get_namespace(account: str, namespace: str) -> Program[NamespaceInfo]:
+    """A namespace."""
+    return value_of((yield Question("GET", namespace_path(namespace) + query(account))), NamespaceInfo)
+
+
+def update_tenant(account: str, tenant: str, name: str | None, labels: Mapping[str, str] | None) -> Program[TenantInfo]:
+    """Give a tenant another name, or other labels."""
+    wish = {"name": name, "labels": None if labels is None else dict(labels)}
+    return value_of((yield Question("PATCH", tenant_path(tenant) + query(account), wish)), TenantInfo)
+
+
+def update_namespace(
+    account: str, namespace: str, to: str | None, labels: Mapping[str, str] | None
+) -> Program[NamespaceInfo]:
+    """Give a namespace other names, or other labels."""
+    wish: dict[str, object] = {"labels": None if labels is None else dict(labels)}
+    if to is not None:
+        namespace_path(to)
+        wish["tenant"], _, wish["name"] = to.partition("/")
+    return value_of((yield Question("PATCH", namespace_path(namespace) + query(account), wish)), NamespaceInfo)
+
+
+def delete_path(account: str, path: str) -> Program[None]:
+    """Remove what is at a path."""
+    yield Question("DELETE", path + query(account))
+
+
+def get_topic(account: str, path: str) -> Program[TopicInfo]:
+    """A topic."""
+    return value_of((yield Question("GET", topic_path(path) + query(account))), TopicInfo)
+
+
+def get_topic_by_id(lasting_id: str) -> Program[TopicInfo]:
+    """A topic by its id."""
+    return value_of((yield Question("GET", path_of("topics", text("id", str(lasting_id))))), TopicInfo)
+
+
+def lookup(account: str, namespace: str, names: Iterable[str]) -> Program[list[TopicInfo | None]]:
+    """What names lead to."""
+    found = list[TopicInfo | None]()
+    for some in _batched(names, _LOOKUPS_AT_ONCE):
+        wish = {"names": [text("name", name) for name in some]}
+        answer = yield Question("POST", f"{namespace_path(namespace)}/lookup{query(account)}", wish)
+        found += value_of(value_of(answer, dict[str, Any]).get("topics"), list[TopicInfo | None])
+    return found
+
+
+def move_topic(account: str, path: str, to: str, *, keep_alias: bool) -> Program[TopicInfo]:
+    """Give a topic another path."""
+    wish = {**_path_wish(to), "keep_alias": flag("keep_alias", keep_alias)}
+    return value_of((yield Question("PATCH", topic_path(path) + query(account), wish)), TopicInfo)
+
+
+def make_alias(account: str, path: str, topic: str) -> Program[TopicInfo]:
+    """Let a name lead to a topic."""
+    tenant, namespace, name = _parts(path)
+    wish = {"name": name, "topic": _path_wish(topic)}
+    question = Question("POST", f"{namespace_path(f'{tenant}/{namespace}')}/aliases{query(account)}", wish)
+    return value_of((yield question), TopicInfo)
+
+
+def search(
+    account: str, scope: str, prefix: str, glob: str, pattern: str, after: str, limit: int
+) -> Program[TopicPage]:
+    """A page of topics."""
+    tenant, _, namespace = text("scope", scope).partition("/")
+    asked = query(
+        account, tenant=tenant, namespace=namespace, prefix=text("prefix", prefix), glob=text("glob", glob),
+        pattern=text("pattern", pattern), after=text("after", after), limit=whole("limit", limit, 1, MOST_TOPICS),
+    )  # fmt: skip
+    answer = value_of((yield Question("GET", f"/v1/topics{asked}")), dict[str, Any])
+    return TopicPage(
+        value_of(answer.get("topics"), list[TopicInfo]), answer.get("next"), value_of(answer.get("position"), str)
+    )
