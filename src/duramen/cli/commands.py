@@ -20,7 +20,13 @@ __all__ = ["COMPLETION_VARIABLE", "NAME", "cli", "run"]
 _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("duramen.cli.serve", "Start a node."),
     "config": ("duramen.cli.config", "Show a node's settings and where they come from; check a file of them."),
-    "stream": ("duramen.cli.streams.stream", "Create, list, describe, change and delete streams (also: topic)."),
+    "stream": ("duramen.cli.streams.stream", "Create, list, describe, change and delete streams."),
+    "tenant": ("duramen.cli.inventory.tenant", "Tenants of the inventory: owners of namespaces."),
+    "namespace": ("duramen.cli.inventory.namespace", "Namespaces of the inventory: sets of topics."),
+    "topic": (
+        "duramen.cli.inventory.topic",
+        "Topics of the inventory, millions of them; streams too.",
+    ),
     "snapshot": ("duramen.cli.snapshot", "Read keyed streams as they are or were: each key once."),
     "queue": ("duramen.cli.queue", "Create, list, describe and delete queue spaces."),
     "group": ("duramen.cli.group", "List, describe, reset and delete consumer groups."),
@@ -40,7 +46,6 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "completion": ("duramen.cli.completion", "Print the script that lets a shell complete commands."),
     "version": ("duramen.cli.version", "Print the version."),
 }
-_ALIASES: Final[Mapping[str, str]] = {"topic": "stream"}
 
 NAME: Final = "duramen"
 COMPLETION_VARIABLE: Final = "_DURAMEN_COMPLETE"
@@ -60,7 +65,7 @@ class _Commands(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
-        known = _COMMANDS.get(_ALIASES.get(name, name))
+        known = _COMMANDS.get(name)
         if known is None:
             return None
         command: click.Command = importlib.import_module(known[0]).command

@@ -28,7 +28,7 @@ def _counted(count: int) -> str:
 
 @click.group("stream")
 def command() -> None:
-    """Create, list, describe, change and delete streams. A stream is a Kafka topic: `duramen topic` is the same."""
+    """Create, list, describe, change and delete streams. A stream is a Kafka topic: `duramen topic` takes it too."""
 
 
 @command.command("create")

@@ -121,18 +121,7 @@ class Client:
     def run(self, program: Program[_T]) -> _T:
         """Ask what a program of `face.asking` asks."""
         self._check()
-        try:
-            question = next(program)
-            while True:
-                try:
-                    answer = self._ask(question)
-                except DuramenError as error:
-                    question = program.throw(error)
-                else:
-                    question = program.send(answer)
-        except StopIteration as end:
-            result: _T = end.value
-            return result
+        return asking.answered(program, self._ask)
 
     def _ask(self, question: Question) -> Any:
         server = HttpNode(question.server) if question.server else self._server

@@ -4,12 +4,12 @@ A program is a generator that yields questions and is sent the JSON that comes b
 instead; what it returns is the result.
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
-from duramen.base.errors import NotCoordinator
+from duramen.base.errors import DuramenError, NotCoordinator
 from duramen.client.api.arguments import INT32_MAX, checked_names, flag, text, whole
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, value_of
 from duramen.client.http import path_of
@@ -18,6 +18,7 @@ __all__ = [
     "Config",
     "Program",
     "Question",
+    "answered",
     "delete_group",
     "describe_group",
     "doors",
@@ -48,6 +49,22 @@ class Question(NamedTuple):
 
 
 Program: TypeAlias = Generator[Question, Any, _T]
+
+
+def answered(program: Program[_T], ask: Callable[[Question], Any]) -> _T:
+    """What a program comes to whose questions `ask` answers, one after the other."""
+    try:
+        question = next(program)
+        while True:
+            try:
+                answer = ask(question)
+            except DuramenError as error:
+                question = program.throw(error)
+            else:
+                question = program.send(answer)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
 
 
 def listed(collection: str, server: str = "", **query: str) -> Program[list[dict[str, Any]]]:

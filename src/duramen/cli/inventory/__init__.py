@@ -1,0 +1,1 @@
+"""`duramen tenant`, `duramen namespace` and `duramen topic`: the inventory through a node's HTTP door."""

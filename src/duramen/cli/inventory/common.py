@@ -1,0 +1,115 @@
+"""What the commands of the inventory share: the client, options, names from files, and what became of names."""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Final, TypeVar
+
+import click
+import msgspec
+
+from duramen.base.errors import InputInvalid
+from duramen.cli.output import JSON, print_json
+from duramen.cli.server import NodeAddress
+from duramen.cli.streams.pairs import pairs
+from duramen.client.api.http import Program, Question, answered
+from duramen.client.api.inventory import Inventory
+from duramen.client.api.inventory_requests import CreatedNames
+
+__all__ = [
+    "account_option", "counted", "inventory_of", "labels_option", "lines_of", "names_from",
+    "namespace_argument", "print_created", "print_labels",
+]  # fmt: skip
+
+_F = TypeVar("_F", bound=Callable[..., object])
+_T = TypeVar("_T")
+_CHUNK_BYTES: Final = 1 << 20
+_SHOWN: Final = 20
+
+
+def inventory_of(server: NodeAddress) -> Inventory:
+    """The inventory of a node."""
+
+    def ask(question: Question) -> object:
+        return server.ask(question.method, question.path, question.document)
+
+    def run(program: Program[_T]) -> _T:
+        return answered(program, ask)
+
+    return Inventory(run)
+
+
+def account_option(function: _F) -> _F:
+    """The option `--account`."""
+    return click.option(
+        "--account", metavar="NAME", default="", help="Whose tenants [default: inventory.account of the node]"
+    )(function)
+
+
+def labels_option(function: _F) -> _F:
+    """The option `--label`, which the command gets as `labels`."""
+    return click.option(
+        "--label", "labels", metavar="KEY=VALUE", multiple=True, callback=pairs, help="A label; may be repeated."
+    )(function)
+
+
+def namespace_argument(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """The callback of an argument TENANT/NAMESPACE."""
+    if value.count("/") != 1:
+        raise click.BadParameter(f"{value!r} is not TENANT/NAMESPACE")
+    return value
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of something."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def print_labels(labels: dict[str, str]) -> None:
+    """Labels, a line each."""
+    for name, value in sorted(labels.items()):
+        click.echo(f"  {name}={value}")
+
+
+def print_created(created: CreatedNames, noun: str, format_: str) -> None:
+    """What became of names; the command ends with 1 where some failed."""
+    failed = [{"name": name, "error": error.id, "message": str(error)} for name, error in created.failed.items()]
+    if format_ == JSON:
+        print_json({"created": created.created, "existing": created.existing, "failed": failed})
+    else:
+        there = f"; {created.existing:,} exist already" if created.existing else ""
+        click.echo(f"{counted(created.created, noun)} created{there}.")
+        for one in failed[:_SHOWN]:
+            click.echo(f"duramen: {one['message']} [{one['error']}]", err=True)
+        if len(failed) > _SHOWN:
+            click.echo(f"duramen: {len(failed) - _SHOWN:,} more failed; --format json names all", err=True)
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+def names_from(file: IO[bytes], *, ndjson: bool) -> Iterator[str]:
+    """The names of a file, one a line; with `ndjson` JSON, a string or an object with the name as `name`.
+
+    Raises InputInvalid.
+    """
+    decoder = msgspec.json.Decoder(str | dict[str, object])
+    for number, line in enumerate(file, 1):
+        stripped = line.rstrip(b"\r\n")
+        if not stripped:
+            continue
+        try:
+            found = decoder.decode(stripped) if ndjson else stripped.decode()
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputInvalid(f"line {number} has no name: {error}") from None
+        name = found.get("name") if isinstance(found, dict) else found
+        if not isinstance(name, str):
+            raise InputInvalid(f"line {number} has no name: an object needs the field `name`, a string")
+        yield name
+
+
+def lines_of(file: IO[bytes]) -> int | None:
+    """How many lines a file has; None where it can be read only once."""
+    if file is sys.stdin.buffer or not file.seekable():
+        return None
+    count = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_CHUNK_BYTES), b""))
+    file.seek(0)
+    return count

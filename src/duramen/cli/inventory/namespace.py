@@ -1,0 +1,143 @@
+"""`duramen namespace`: namespaces of the inventory."""
+
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from duramen.cli.confirmation import confirm, yes_option
+from duramen.cli.inventory.common import (
+    account_option,
+    counted,
+    inventory_of,
+    labels_option,
+    namespace_argument,
+    print_created,
+    print_labels,
+)
+from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
+from duramen.cli.server import NodeAddress, server_option
+from duramen.cli.tables import plain
+from duramen.client.api.inventory_requests import CreatedNames, NamespaceInfo
+
+__all__ = ["command"]
+
+
+@click.group("namespace")
+def command() -> None:
+    """Create, list, describe, change, move and delete namespaces: sets of topics of a tenant."""
+
+
+def _print(namespace: NamespaceInfo, format_: str) -> None:
+    if format_ == JSON:
+        print_json(msgspec.to_builtins(namespace))
+        return
+    click.echo(f"Namespace {namespace.tenant}/{namespace.name}: {counted(namespace.topics, 'topic')}")
+    print_labels(namespace.labels)
+
+
+def _all_named(_context: click.Context, _parameter: click.Parameter, value: Sequence[str]) -> Sequence[str]:
+    return [namespace_argument(_context, _parameter, one) for one in value]
+
+
+@command.command("create")
+@click.argument("names", metavar="TENANT/NAME...", nargs=-1, required=True, callback=_all_named)
+@labels_option
+@account_option
+@format_option
+@server_option
+def _create(names: Sequence[str], labels: dict[str, str], account: str, format_: str, server: NodeAddress) -> None:
+    """Create namespaces; those that are there stay as they are."""
+    by_tenant: dict[str, list[str]] = {}
+    for name in names:
+        tenant, _, namespace = name.partition("/")
+        by_tenant.setdefault(tenant, []).append(namespace)
+    inventory, created = inventory_of(server), CreatedNames(0, 0, {})
+    for tenant, some in by_tenant.items():
+        made = inventory.create_namespaces(tenant, some, labels=labels, account=account)
+        failed = {f"{tenant}/{name}": error for name, error in made.failed.items()}
+        created = CreatedNames(
+            created.created + made.created, created.existing + made.existing, {**created.failed, **failed}
+        )
+    print_created(created, "namespace", format_)
+
+
+@command.command("list")
+@click.argument("tenant")
+@click.option("--prefix", metavar="TEXT", default="", help="Only those whose names begin like this.")
+@account_option
+@format_option
+@server_option
+def _list(tenant: str, prefix: str, account: str, format_: str, server: NodeAddress) -> None:
+    """List the namespaces of TENANT by name."""
+    namespaces = inventory_of(server).namespaces(tenant, prefix=prefix, account=account)
+    if format_ == JSON:
+        print_json(msgspec.to_builtins(namespaces))
+    elif namespaces:
+        rows = [(f"{one.tenant}/{one.name}", f"{one.topics:,}") for one in namespaces]
+        print_table(("NAMESPACE", "TOPICS"), rows, right=(1,))
+    else:
+        click.echo("There are no namespaces like this; `duramen namespace create TENANT/NAME` makes one.", err=True)
+
+
+@command.command("describe")
+@click.argument("name", metavar="TENANT/NAME", callback=namespace_argument)
+@account_option
+@format_option
+@server_option
+def _describe(name: str, account: str, format_: str, server: NodeAddress) -> None:
+    """Show a namespace, and how many topics it has."""
+    _print(inventory_of(server).namespace(name, account=account), format_)
+
+
+@command.command("update")
+@click.argument("name", metavar="TENANT/NAME", callback=namespace_argument)
+@labels_option
+@account_option
+@format_option
+@server_option
+def _update(name: str, labels: dict[str, str], account: str, format_: str, server: NodeAddress) -> None:
+    """Give a namespace these labels in place of those that it has."""
+    _print(inventory_of(server).update_namespace(name, labels=labels, account=account), format_)
+
+
+@command.command("rename")
+@click.argument("name", metavar="TENANT/NAME", callback=namespace_argument)
+@click.argument("new_name")
+@account_option
+@format_option
+@server_option
+def _rename(name: str, new_name: str, account: str, format_: str, server: NodeAddress) -> None:
+    """Give a namespace another name; its topics keep their ids."""
+    to = f"{name.partition('/')[0]}/{new_name}"
+    _print(inventory_of(server).update_namespace(name, to=to, account=account), format_)
+
+
+@command.command("move")
+@click.argument("name", metavar="TENANT/NAME", callback=namespace_argument)
+@click.argument("to", metavar="TO_TENANT/TO_NAME", callback=namespace_argument)
+@account_option
+@format_option
+@server_option
+def _move(name: str, to: str, account: str, format_: str, server: NodeAddress) -> None:
+    """Move a namespace to another tenant with all its topics, which keep their ids."""
+    _print(inventory_of(server).update_namespace(name, to=to, account=account), format_)
+
+
+@command.command("delete")
+@click.argument("names", metavar="TENANT/NAME...", nargs=-1, required=True, callback=_all_named)
+@yes_option
+@account_option
+@format_option
+@server_option
+def _delete(names: Sequence[str], yes: bool, account: str, format_: str, server: NodeAddress) -> None:
+    """Delete namespaces with all topics in them. JSON is a line for each that is deleted."""
+    inventory = inventory_of(server)
+    topics = sum(inventory.namespace(name, account=account).topics for name in names)
+    confirm(f"Delete {', '.join(map(plain, names))} with {counted(topics, 'topic')}?", yes=yes)
+    for name in names:
+        inventory.delete_namespace(name, account=account)
+        if format_ == JSON:
+            print_json_line({"deleted": name})
+        else:
+            click.echo(f"Namespace {plain(name)} deleted.")

@@ -1,0 +1,231 @@
+"""`duramen topic`: topics of the inventory; for a name without a slash, the commands of `duramen stream`."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import IO, Final
+
+import click
+import msgspec
+
+from duramen.cli.confirmation import confirm, yes_option
+from duramen.cli.inventory.common import (
+    account_option,
+    counted,
+    inventory_of,
+    lines_of,
+    names_from,
+    namespace_argument,
+    print_created,
+)
+from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
+from duramen.cli.progress import Bar
+from duramen.cli.server import NodeAddress, server_option
+from duramen.cli.streams.stream import command as streams
+from duramen.cli.tables import plain
+from duramen.client.api.inventory_requests import CreatedNames, TopicInfo
+
+__all__ = ["command"]
+
+_MOST_LISTED: Final = 1000
+
+
+class _Topics(click.Group):
+    """Commands on topics of the inventory, and those on streams for words without a slash."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        own = super().list_commands(ctx)
+        return own + [name for name in streams.list_commands(ctx) if name not in own]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        return super().get_command(ctx, name) or streams.get_command(ctx, name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, found, rest = super().resolve_command(ctx, args)
+        of_streams = None if name is None else streams.get_command(ctx, name)
+        helps = any(word in ("-h", "--help") for word in rest)
+        if of_streams is None or helps or any("/" in word for word in rest):
+            return name, found, rest
+        return name, of_streams, rest
+
+
+@click.group("topic", cls=_Topics)
+def command() -> None:
+    """Create, list, search, rename, move and delete topics of the inventory: TENANT/NAMESPACE/TOPIC.
+
+    A name without slashes is that of a stream, which is a Kafka topic too: `duramen stream` has its commands.
+    """
+
+
+def _split(path: str) -> tuple[str, str]:
+    tenant, _, rest = path.partition("/")
+    namespace, slash, name = rest.partition("/")
+    if not slash:
+        raise click.BadParameter(f"{path!r} is not TENANT/NAMESPACE/TOPIC")
+    return f"{tenant}/{namespace}", name
+
+
+def _topic_argument(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    _split(value)
+    return value
+
+
+def _print(topic: TopicInfo, format_: str) -> None:
+    if format_ == JSON:
+        print_json(msgspec.to_builtins(topic))
+        return
+    click.echo(f"{'Alias' if topic.alias else 'Topic'} {plain(topic.path)}: {topic.id}")
+    if topic.topic is not None:
+        click.echo(f"  leads to {plain('/'.join(topic.topic.values()))}")
+    for one in topic.aliases:
+        click.echo(f"  alias {plain('/'.join(one.values()))}")
+
+
+@command.command("create")
+@click.argument("names", metavar="TENANT/NAMESPACE[/TOPIC]...", nargs=-1, required=True)
+@click.option(
+    "--file", "file", type=click.File("rb"), metavar="FILE",
+    help="Create the topics of the namespace whose names are the lines of FILE; - is standard input.",
+)  # fmt: skip
+@click.option("--ndjson", is_flag=True, help="The lines of FILE are JSON: strings, or objects with the field `name`.")
+@account_option
+@format_option
+@server_option
+def _create(
+    names: Sequence[str], file: IO[bytes] | None, ndjson: bool, account: str, format_: str, server: NodeAddress
+) -> None:
+    """Create topics; those that are there stay as they are, so that it is safe to repeat.
+
+    Those that fail are named, and the others are created. One event makes thousands of topics: --file takes millions.
+    """
+    inventory = inventory_of(server)
+    if file is not None:
+        if len(names) != 1:
+            raise click.UsageError("with --file one namespace is given, TENANT/NAMESPACE")
+        namespace = namespace_argument(click.get_current_context(), click.Argument(["names"]), names[0])
+        with Bar(f"creating topics of {namespace}", lines_of(file)) as bar:
+            created = inventory.create_topics(
+                namespace, names_from(file, ndjson=ndjson), progress=bar.advance, account=account
+            )
+    else:
+        by_namespace: dict[str, list[str]] = {}
+        for path in names:
+            namespace, name = _split(path)
+            by_namespace.setdefault(namespace, []).append(name)
+        created = CreatedNames(0, 0, {})
+        for namespace, some in by_namespace.items():
+            made = inventory.create_topics(namespace, some, account=account)
+            created = CreatedNames(
+                created.created + made.created, created.existing + made.existing, {**created.failed, **made.failed}
+            )
+    print_created(created, "topic", format_)
+
+
+@command.command("list")
+@click.argument("namespace", metavar="TENANT/NAMESPACE", callback=namespace_argument)
+@click.option("--limit", type=click.IntRange(1), default=_MOST_LISTED, show_default=True, help="The most topics.")
+@account_option
+@format_option
+@server_option
+def _list(namespace: str, limit: int, account: str, format_: str, server: NodeAddress) -> None:
+    """List topics and aliases of a namespace by name."""
+    _found(server, namespace, {}, limit, account, format_)
+
+
+@command.command("search")
+@click.argument("scope", metavar="[TENANT[/NAMESPACE]]", default="")
+@click.option("--prefix", metavar="TEXT", default="", help="Only those whose names begin like this.")
+@click.option("--glob", metavar="GLOB", default="", help="Only those that match: `*`, `?`, `[abc]`, `[!abc]`.")
+@click.option("--pattern", metavar="RE2", default="", help="Only those whose whole names match this expression.")
+@click.option("--limit", type=click.IntRange(1), default=_MOST_LISTED, show_default=True, help="The most topics.")
+@account_option
+@format_option
+@server_option
+def _search(
+    scope: str, prefix: str, glob: str, pattern: str, limit: int, account: str, format_: str, server: NodeAddress
+) -> None:
+    """Find topics and aliases of a namespace, of a tenant or of all, in the order of their names."""
+    _found(server, scope, {"prefix": prefix, "glob": glob, "pattern": pattern}, limit, account, format_)
+
+
+def _found(server: NodeAddress, scope: str, query: dict[str, str], limit: int, account: str, format_: str) -> None:
+    topics = list(islice(inventory_of(server).search(scope, **query, account=account), limit))
+    if format_ == JSON:
+        print_json(msgspec.to_builtins(topics))
+    elif topics:
+        print_table(("TOPIC", "ID"), [(one.path + (" (alias)" if one.alias else ""), one.id) for one in topics])
+    else:
+        click.echo("There are no topics like this.", err=True)
+    if len(topics) == limit and format_ != JSON:
+        click.echo(f"These are the first {counted(limit, 'topic')}; --limit shows more.", err=True)
+
+
+@command.command("describe")
+@click.argument("name", metavar="TENANT/NAMESPACE/TOPIC", callback=_topic_argument)
+@account_option
+@format_option
+@server_option
+def _describe(name: str, account: str, format_: str, server: NodeAddress) -> None:
+    """Show a topic with its id and its aliases, or where an alias leads."""
+    _print(inventory_of(server).topic(name, account=account), format_)
+
+
+def _keep_alias(function: click.decorators.FC) -> click.decorators.FC:
+    return click.option("--keep-alias", is_flag=True, help="Let the old name lead to the topic.")(function)
+
+
+@command.command("rename")
+@click.argument("name", metavar="TENANT/NAMESPACE/TOPIC", callback=_topic_argument)
+@click.argument("new_name")
+@_keep_alias
+@account_option
+@format_option
+@server_option
+def _rename(name: str, new_name: str, keep_alias: bool, account: str, format_: str, server: NodeAddress) -> None:
+    """Give a topic another name in its namespace; its id stays."""
+    to = f"{_split(name)[0]}/{new_name}"
+    _print(inventory_of(server).move_topic(name, to, keep_alias=keep_alias, account=account), format_)
+
+
+@command.command("move")
+@click.argument("name", metavar="TENANT/NAMESPACE/TOPIC", callback=_topic_argument)
+@click.argument("to", metavar="TO_TENANT/TO_NAMESPACE/TO_TOPIC", callback=_topic_argument)
+@_keep_alias
+@account_option
+@format_option
+@server_option
+def _move(name: str, to: str, keep_alias: bool, account: str, format_: str, server: NodeAddress) -> None:
+    """Move a topic to another namespace; its id stays."""
+    _print(inventory_of(server).move_topic(name, to, keep_alias=keep_alias, account=account), format_)
+
+
+@command.command("alias")
+@click.argument("alias", metavar="TENANT/NAMESPACE/ALIAS", callback=_topic_argument)
+@click.argument("topic", metavar="TENANT/NAMESPACE/TOPIC", callback=_topic_argument)
+@account_option
+@format_option
+@server_option
+def _alias(alias: str, topic: str, account: str, format_: str, server: NodeAddress) -> None:
+    """Let a name lead to a topic, whatever that is called later."""
+    _print(inventory_of(server).alias(alias, topic, account=account), format_)
+
+
+@command.command("delete")
+@click.argument("names", metavar="TENANT/NAMESPACE/TOPIC...", nargs=-1, required=True)
+@yes_option
+@account_option
+@format_option
+@server_option
+def _delete(names: Sequence[str], yes: bool, account: str, format_: str, server: NodeAddress) -> None:
+    """Delete topics that have no aliases, or aliases. JSON is a line for each that is deleted."""
+    inventory = inventory_of(server)
+    for name in names:
+        inventory.topic(name, account=account)
+    confirm(f"Delete {', '.join(map(plain, names))}?", yes=yes)
+    for name in names:
+        inventory.delete_topic(name, account=account)
+        if format_ == JSON:
+            print_json_line({"deleted": name})
+        else:
+            click.echo(f"Topic {plain(name)} deleted.")

@@ -1,0 +1,68 @@
+"""`duramen tenant`, `namespace` and `topic`: what a user sees of them, and what becomes of names that fail."""
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from tests.cli.command import Run
+
+
+@pytest.fixture
+def tenant(duramen: Run) -> str:
+    name = f"t-{uuid4().hex[:12]}"
+    assert duramen("tenant", "create", name, "--label", "team=blue").out == "1 tenant created.\n"
+    assert duramen("namespace", "create", f"{name}/prod", f"{name}/dev").out == "2 namespaces created.\n"
+    return name
+
+
+def test_topics_are_created_from_a_file_and_what_fails_is_named(duramen: Run, tenant: str, tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("".join(f"device-{number:05}/telemetry\n" for number in range(30_000)) + f"{'x' * 122}\n")
+    created = duramen("topic", "create", f"{tenant}/prod", "--file", str(names))
+    assert (created.code, created.out) == (1, "30,000 topics created.\n")
+    assert "[inventory-name-invalid]" in created.err
+    again = duramen("topic", "create", f"{tenant}/prod", "--file", str(names), "--format", "json")
+    answer = json.loads(again.out)
+    assert (answer["created"], answer["existing"], len(answer["failed"])) == (0, 30_000, 1)
+    lines = b'"a"\n{"name": "b", "more": 1}\n'
+    assert duramen("topic", "create", f"{tenant}/dev", "--file", "-", "--ndjson", stdin=lines).code == 0
+    wrong = duramen("topic", "create", f"{tenant}/dev", "--file", "-", "--ndjson", stdin=b"7\n")
+    assert wrong.code == 1
+    assert "line 1" in wrong.err
+    assert f"Namespace {tenant}/prod: 30,000 topics" in duramen("namespace", "describe", f"{tenant}/prod").out
+
+
+def test_topics_are_found_renamed_moved_aliased_and_deleted(duramen: Run, tenant: str) -> None:
+    assert duramen("topic", "create", f"{tenant}/dev/a/b", f"{tenant}/dev/ac", f"{tenant}/prod/d").code == 0
+    found = json.loads(duramen("topic", "search", tenant, "--glob", "a*", "--format", "json").out)
+    assert [one["name"] for one in found] == ["a/b", "ac"]
+    renamed = duramen("topic", "rename", f"{tenant}/dev/a/b", "new", "--keep-alias")
+    assert renamed.out.splitlines()[1] == f"  alias {tenant}/dev/a/b"
+    moved = duramen("topic", "move", f"{tenant}/dev/new", f"{tenant}/prod/new")
+    assert moved.out.startswith(f"Topic {tenant}/prod/new: {found[0]['id']}")
+    assert f"leads to {tenant}/prod/new" in duramen("topic", "describe", f"{tenant}/dev/a/b").out
+    assert duramen("topic", "alias", f"{tenant}/dev/x", f"{tenant}/prod/d").code == 0
+    refused = duramen("topic", "delete", f"{tenant}/prod/d", "--yes")
+    assert (refused.code, "[topic-has-aliases]" in refused.err) == (1, True)
+    assert duramen("topic", "delete", f"{tenant}/dev/x", f"{tenant}/prod/d", "--yes").code == 0
+    assert duramen("topic", "list", f"{tenant}/prod").out.splitlines()[1].split() == [
+        f"{tenant}/prod/new", found[0]["id"],
+    ]  # fmt: skip
+
+
+def test_tenants_and_namespaces_are_listed_renamed_and_deleted(duramen: Run, tenant: str) -> None:
+    assert duramen("namespace", "rename", f"{tenant}/dev", "test").code == 0
+    assert duramen("tenant", "rename", tenant, f"{tenant}-2").code == 0
+    assert duramen("tenant", "update", f"{tenant}-2", "--label", "team=red").code == 0
+    listed = json.loads(duramen("tenant", "list", "--prefix", tenant, "--format", "json").out)
+    assert [(one["name"], one["labels"]) for one in listed] == [(f"{tenant}-2", {"team": "red"})]
+    assert [line.split()[0] for line in duramen("namespace", "list", f"{tenant}-2").out.splitlines()[1:]] == [
+        f"{tenant}-2/prod", f"{tenant}-2/test",
+    ]  # fmt: skip
+    assert duramen("namespace", "delete", f"{tenant}-2/test", "--yes").code == 0
+    assert (
+        duramen("tenant", "delete", f"{tenant}-2", "--yes", "--format", "json").out == f'{{"deleted": "{tenant}-2"}}\n'
+    )
+    gone = duramen("tenant", "describe", f"{tenant}-2")
+    assert (gone.code, "[tenant-not-found]" in gone.err) == (1, True)
