@@ -6,9 +6,11 @@ import weakref
 from collections.abc import Iterable, Iterator
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     Checkpoint,
+    DBCompressionType,
     Options,
     Rdict,
     RdictIter,
@@ -21,7 +23,9 @@ from duramen.base.errors import StorageFailed
 
 __all__ = ["RocksStateStore", "RocksViewStore"]
 
+_KIB = 1024
 _MIB = 1024 * 1024
+_FILTER_BITS = 10
 _UNFINISHED = ".unfinished"
 _NO_WAL = "disable_wal"  # an attribute, although the binding's stub says that it is a method
 
@@ -30,8 +34,18 @@ def _opened(path: str, cache_bytes: int) -> Rdict:
     # Small: a node keeps one or a few of these beside everything else, within its memory limit.
     table = BlockBasedOptions()
     table.set_block_cache(Cache(cache_bytes))
+    table.set_block_size(4 * _KIB)
+    # Filters and indexes are in the cache too, a part at a time, so that they grow within the limit.
+    table.set_bloom_filter(_FILTER_BITS, block_based=False)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(4 * _KIB)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_top_level_index_and_filter(True)
+    table.set_format_version(5)
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(table)
+    options.set_compression_type(DBCompressionType.lz4())
     options.create_if_missing(True)
     options.set_write_buffer_size(4 * _MIB)
     options.set_max_write_buffer_number(2)

@@ -16,6 +16,7 @@ __all__ = [
     "LONGEST_TOPIC_BYTES",
     "NamedProblem",
     "TopicPath",
+    "by_shard",
     "check_namespace_name",
     "check_tenant_name",
     "check_topic_name",
@@ -90,6 +91,14 @@ def sorted_names(names: Sequence[str]) -> tuple[list[bytes], list[NamedProblem]]
         except InventoryNameInvalid as error:
             bad.append(NamedProblem(name, error))
     return sorted(good), bad
+
+
+def by_shard(namespace: int, names: Sequence[bytes], shards: int) -> list[list[bytes]]:
+    """Names by the shards that they belong to, each in the order that they have."""
+    found = [list[bytes]() for _ in range(shards)]
+    for name in names:  # as in `shard_of`
+        found[crc32(name, namespace) % shards].append(name)
+    return found
 
 
 def shard_of(namespace: int, name: bytes, shards: int) -> int:

@@ -16,9 +16,11 @@ _ROWS: Final = "rows"
 class CoordinatorRows:
     """One store for all kinds, which is opened when there is a shard whose state is rows."""
 
-    def __init__(self, data_dir: Path, report: Callable[[str], None]) -> None:
+    def __init__(self, data_dir: Path, report: Callable[[str], None], cache_bytes: int) -> None:
+        """Blocks of rows, and what they are found by, are kept in memory up to `cache_bytes`."""
         self._directory = data_dir / _DIRECTORY
         self._report = report
+        self._cache_bytes = cache_bytes
         self._rows: RocksStateStore | None = None
 
     def open(self) -> RocksStateStore:
@@ -26,11 +28,11 @@ class CoordinatorRows:
         self._directory.mkdir(exist_ok=True)
         path = str(self._directory / _ROWS)
         try:
-            self._rows = RocksStateStore(path)
+            self._rows = RocksStateStore(path, self._cache_bytes)
         except StorageFailed as error:
             self._report(f"{error}; its rows come from a checkpoint or from their logs")
             RocksStateStore.destroy(path)
-            self._rows = RocksStateStore(path)
+            self._rows = RocksStateStore(path, self._cache_bytes)
         return self._rows
 
     def close(self) -> None:

@@ -66,6 +66,7 @@ _OPEN_SEGMENTS: Final = 512
 _DESCRIPTORS_A_SEGMENT: Final = 4  # its two files; and as much again for connections and what jobs have open
 _WAL_FILES: Final = 4  # at least so many: while some are copied into segments, others take appends
 _SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
+_ROWS_SHARE: Final = 8  # blocks of coordinators' rows may take an eighth of memory.limit.bytes
 _ADDRESSES: Final = "addresses.json"
 _RUN: Final = "run"
 _OLD_VIEWS: Final = "views"  # of versions before: what coordinators keep is made anew from their logs
@@ -292,7 +293,8 @@ class NodeAssembly:
 
     def _make_broker(self, store: Store, directory: DataDirectory, membership: "ClusterMember | None") -> Broker:
         shutil.rmtree(self.data_dir / _OLD_VIEWS, ignore_errors=True)
-        self._rows = CoordinatorRows(self.data_dir, _report)
+        cache_bytes = self.settings.integer("memory.limit.bytes") // _ROWS_SHARE
+        self._rows = CoordinatorRows(self.data_dir, _report, cache_bytes)
         ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._rows.open)
         return Broker(
             ports, self._deadlines, store, self.settings, self._metrics,

@@ -21,7 +21,7 @@ from duramen.inventory.directory import (
 from duramen.inventory.events import Labels, NamespacePut, TenantPut
 from duramen.inventory.ids import TopicKey, topic_id, topic_key
 from duramen.inventory.machine import MOST_NAMES, BeginChange, Created, CreateTopics, DropNamespace, SweepNamespace
-from duramen.inventory.names import NamedProblem, TopicPath, check_topic_name, sorted_names
+from duramen.inventory.names import NamedProblem, TopicPath, by_shard, check_topic_name, sorted_names
 from duramen.inventory.reading import InventoryRows
 from duramen.inventory.rows import Place
 from duramen.inventory.search import PageToken, TopicQuery, after, prefix_end
@@ -186,12 +186,9 @@ class Inventory:
     def create_topics(self, namespace: NamespacePut, names: Sequence[str], done: Done) -> None:
         """Make topics; `done` gets `CreatedNames`. Those that are there stay, and so do aliases."""
         good, problems = sorted_names(names)
-        by_shard: dict[int, list[bytes]] = {}
-        for name in good:
-            by_shard.setdefault(self._shards.shard_of(namespace.id, name), []).append(name)
         commands = [
             (shard, CreateTopics(namespace.id, of_shard[at : at + MOST_NAMES]))
-            for shard, of_shard in by_shard.items()
+            for shard, of_shard in enumerate(by_shard(namespace.id, good, self._shards.count))
             for at in range(0, len(of_shard), MOST_NAMES)
         ]
         gathered = _Gathered(len(commands), done, problems, len(names) - len(good) - len(problems))
