@@ -5,7 +5,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Maturin would fetch a Rust toolchain by itself where there is none.
 export MATURIN_NO_INSTALL_RUST=1
-.PHONY: help install native demo demo-cluster test test-long compat sim lint format bench bench-spark docs reference wheel lock clean
+.PHONY: help install native demo demo-cluster demo-inventory test test-long compat sim lint format bench bench-spark docs reference wheel lock clean
 # About; what goes on for a fixed time or number of seeds is most of it.
 LONG_MINUTES := cluster 95, sim 70, spark 40, controller 30, replication 15, hostile 13, compat 10, faults 10, raft 10, \
   consistency 8, broker 5
@@ -32,6 +32,9 @@ demo: install  ## 336,776 flights from NATS through the log to Kafka consumers a
 
 demo-cluster: install  ## the flights through three nodes, one of them killed and another paused while they flow
 	@$(BIN)/python -m duramen.demo.cluster $(DEMO)
+
+demo-inventory: install  ## TOPICS=1000000 topics in one node's inventory, searched, renamed, moved, killed and checked
+	@$(BIN)/python -m duramen.demo.inventory $(if $(TOPICS),--topics $(TOPICS)) $(DEMO)
 
 test: install  ## every test that `main` has to pass, JOBS=2 files of them at once (about 12 minutes on 2 cores)
 	@$(BIN)/python tools/kcat.py
@@ -83,4 +86,4 @@ lock: install  ## resolve the dependencies anew
 	@$(BIN)/python tools/lock.py
 
 clean:  ## remove .venv and everything that tools leave behind
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist duramen-demo duramen-demo-cluster
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist duramen-demo duramen-demo-cluster duramen-demo-inventory

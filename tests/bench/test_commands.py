@@ -162,6 +162,15 @@ def test_keyed(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_inventory(tmp_path: Path) -> None:
+    ran = _bench(tmp_path, "inventory", "--topics", "20000")
+    assert ran.returncode == 0, ran.stderr
+    document = _document(tmp_path / "duramen-bench" / "inventory.json")
+    assert document["settings"]["topics"] == 20_000
+    assert all(target["measured"] for target in document["targets"])
+
+
+@pytest.mark.long
 def test_native(tmp_path: Path) -> None:
     ran = _bench(tmp_path, "native", "--rounds", "1", "--scale", "0.01")
     assert ran.returncode == 0, ran.stderr

@@ -19,6 +19,12 @@ def demo_cluster(tmp_path: Path) -> Iterator[Callable[..., Started]]:
     yield from _starting(tmp_path / "demo", "duramen.demo.cluster")
 
 
+@pytest.fixture
+def demo_inventory(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    """The same of the inventory's."""
+    yield from _starting(tmp_path / "demo", "duramen.demo.inventory")
+
+
 def _starting(directory: Path, module: str) -> Iterator[Callable[..., Started]]:
     started: list[Started] = []
 

@@ -337,6 +337,19 @@ def _keyed(output: Path, rounds: int, scale: float, quick: bool, format_: str) -
     measure_keyed(output, rounds=rounds, scale=scale, as_json=format_ == JSON)
 
 
+@command.command("inventory", short_help="An inventory of many topics.")
+@click.option("--topics", type=click.IntRange(10_000), default=1_000_000, show_default=True,
+              help="How many topics are loaded; 100 million take about 6 GB of disk.")  # fmt: skip
+@_output
+@format_option
+def _inventory(output: Path, topics: int, format_: str) -> None:
+    """An inventory on one node: load, bytes a topic, lookups, pages, and a restart after kill -9."""
+    _check(output)
+    from duramen.bench.inventory import measure_inventory
+
+    measure_inventory(output, topics=topics, as_json=format_ == JSON)
+
+
 @command.command("spark", short_help="Spark, beside its own Kafka source.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(["reading", "events", "tables", "memory"]),
               default=("reading", "events", "tables"), show_default=True,
