@@ -1,7 +1,7 @@
 """The inventory of a node beside a model, a dict: through crashes in the middle of changes, lost rows and deletions."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,9 +21,14 @@ from duramen.base.errors import (
     TopicIsAlias,
     TopicNotFound,
 )
+from duramen.base.ports import StateRows
+from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory
+from duramen.inventory.changes import changes
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
+from duramen.inventory.machine import EndChange, TopicShardState
 from duramen.inventory.names import TopicPath
+from duramen.inventory.rows import SEQUENCE_BYTES, NameRow
 from duramen.inventory.search import PageToken, TopicQuery, page_token, read_token
 from duramen.sim.broker import CallbackResult, ManualBroker
 
@@ -408,3 +413,44 @@ def test_an_inventory_that_was_never_used_has_nothing() -> None:
 def test_labels_are_few_and_short(node: Node) -> None:
     created = node.do(node.inventory.create_tenants, ACCOUNT, ["big"], {"label": "x" * 257})
     assert [type(problem.error) for problem in created.problems] == [InventoryNameInvalid]
+
+
+def _kept_row(self: TopicShardState, command: object, rows: StateRows) -> object:
+    """The name that a topic had before stays when a change of it ends."""
+    if isinstance(command, EndChange) and command.row is None:
+        command = command._replace(row=NameRow(0, command.pending.key))
+    return DECIDE(self, command, rows)
+
+
+def _new_ids(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, bytes | None]:
+    """A bulk event is applied twice, and the topics get other ids the second time."""
+    made = dict(changes(found, rows))
+    for key, value in list(made.items()):
+        if key[:1] == b"n" and value is not None and len(value) == SEQUENCE_BYTES and len(made) > 5:
+            made[key] = (int.from_bytes(value, "big") + 1).to_bytes(SEQUENCE_BYTES, "big")
+    return made
+
+
+def _skipping(name: bytes) -> bytes:
+    """The next page begins a name too late."""
+    return name[:-1] + bytes((name[-1] + 1,))
+
+
+DECIDE: Any = TopicShardState.decide
+PLANTED: dict[str, tuple[str, Any]] = {
+    "a moved topic that its old name reaches": (f"{TopicShardState.__module__}.TopicShardState.decide", _kept_row),
+    "a bulk event applied twice with new ids": ("duramen.coordinators.inventory.shard.changes", _new_ids),
+    "a page that skips a name": ("duramen.coordinators.inventory.inventory.after", _skipping),
+}
+
+
+def _runs() -> None:
+    for seed in range(20):
+        test_the_inventory_is_what_a_dict_is_through_all_that_happens_to_a_node(seed)
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*PLANTED[bug])
+    with pytest.raises((AssertionError, DuramenError, pytest.fail.Exception)):
+        _runs()

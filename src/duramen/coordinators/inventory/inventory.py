@@ -66,10 +66,13 @@ class Inventory:
         self._ensure = ensure
         self._changes = Changes(shards)
         self._sweeping = False
+        self._ticks = False
 
     def start(self) -> None:
-        """From time to time take up what was interrupted."""
-        self._tick()
+        """From now on take up from time to time what was interrupted, once there is an inventory."""
+        if self._shards.ready and not self._ticks:
+            self._ticks = True
+            self._tick()
 
     def _tick(self) -> None:
         self._shards.later(_RESUME_MS, self._tick)
@@ -103,6 +106,7 @@ class Inventory:
             if error is not None:
                 done(error)
             else:
+                self.start()
                 self._create([CreateTenant(account, name, labels, now_ms) for name in names], done)
 
         self._ensure(ensured)
