@@ -49,6 +49,8 @@ KNOWN: Final = {
     "id": ["g", "1", "2"],
     "partition": ["0", "2", "-1"],
     "lease": ["l"],
+    "tenant": ["t", "u"],
+    "namespace": ["n", "o"],
 }
 CHECKED: Final = (
     "status_code_conformance", "content_type_conformance", "response_headers_conformance",
@@ -71,11 +73,14 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture
 def send(fuzzed: NodeProcess) -> Ask:
-    """Asks that node, which has the stream `s` with some records, and the queue space `m`."""
+    """Asks that node, which has the stream `s` with some records, the queue space `m` and an inventory."""
     ask = asking(fuzzed.http)
     ask("POST", "/v1/streams", {"name": "s", "partitions": 3})
     ask("POST", "/v1/spaces", {"name": "m", "shards": 2})
     ask("POST", "/v1/spaces/m/entries", {"entries": [{"queue": "q", "value": "v"}] * 3})
+    ask("POST", "/v1/tenants", {"names": ["t", "u"]})
+    ask("POST", "/v1/tenants/t/namespaces", {"names": ["n", "o"]})
+    ask("POST", "/v1/tenants/t/namespaces/n/topics", {"names": ["s", "m"]})
     ask("POST", "/v1/streams/s/records", {"records": [{"value": "v", "key": "k"}] * 3})
     return ask
 
