@@ -1,6 +1,8 @@
 """What the events of a shard's log make of its rows. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
@@ -29,6 +31,8 @@ from duramen.inventory.rows import (
 )
 
 __all__ = ["changes"]
+
+_sequence_value: Final = partial(int.to_bytes, length=SEQUENCE_BYTES, byteorder="big")
 
 
 class _Rows:
@@ -77,8 +81,8 @@ class _Step:
 
     def _create(self, event: events.TopicsCreated) -> None:
         names, first, prefix = unpack_names(event.body), event.first, name_key(event.namespace, b"")
-        values = [number.to_bytes(SEQUENCE_BYTES, "big") for number in range(first, first + len(names))]
-        self.changes.update(zip([prefix + name for name in names], values, strict=True))
+        values = map(_sequence_value, range(first, first + len(names)))
+        self.changes.update(zip(map(prefix.__add__, names), values, strict=True))
         last = first + len(names) - 1
         self.changes[body_key(last)] = body_value(event.namespace, len(names), event.body)
         self.changes[NEXT_KEY] = (last + 1).to_bytes(SEQUENCE_BYTES, "big")

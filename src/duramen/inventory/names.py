@@ -6,6 +6,8 @@ that no renaming and no move can make a name too long. Topics may have names tha
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise, repeat, starmap
+from operator import lt
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -83,7 +85,9 @@ def sorted_names(names: Sequence[str]) -> tuple[list[bytes], list[NamedProblem]]
     text = "".join(names)
     lengths = [*map(len, names)]
     if names and text.isprintable() and text.isascii() and min(lengths) and max(lengths) <= LONGEST_TOPIC_BYTES:
-        return sorted(set("\n".join(names).encode().split(b"\n"))), []
+        found = "\n".join(names).encode().split(b"\n")
+        ordered = all(starmap(lt, pairwise(found)))
+        return found if ordered else sorted(set(found)), []
     good, bad = set[bytes](), list[NamedProblem]()
     for name in names:
         try:
@@ -96,8 +100,8 @@ def sorted_names(names: Sequence[str]) -> tuple[list[bytes], list[NamedProblem]]
 def by_shard(namespace: int, names: Sequence[bytes], shards: int) -> list[list[bytes]]:
     """Names by the shards that they belong to, each in the order that they have."""
     found = [list[bytes]() for _ in range(shards)]
-    for name in names:  # as in `shard_of`
-        found[crc32(name, namespace) % shards].append(name)
+    for name, digest in zip(names, map(crc32, names, repeat(namespace)), strict=False):  # as in `shard_of`
+        found[digest % shards].append(name)
     return found
 
 

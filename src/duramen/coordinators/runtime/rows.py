@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from itertools import chain
+from typing import Final, NamedTuple, TypeVar, cast
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFailed
 from duramen.base.ids import Position
@@ -293,9 +294,11 @@ class RowStates:
                 new = unapplied(found, base.offset)
                 changes = kind.changes(new, rows)
             stored, prefix = StoredState(epoch, next_offset, generation), row_prefix(log_id, generation)
-            puts = [(prefix + key, value) for key, value in changes.items() if value is not None]
-            puts.append(position_row(log_id, stored))
-            self._rows.write(puts, [prefix + key for key, value in changes.items() if value is None])
+            deleted = [key for key, value in changes.items() if value is None] if None in changes.values() else []
+            kept = {key: value for key, value in changes.items() if value is not None} if deleted else changes
+            # Rows may be many: prefixes are added without a step of Python for each.
+            puts = zip(map(prefix.__add__, kept), cast("Iterable[bytes]", kept.values()), strict=True)
+            self._rows.write(chain(puts, (position_row(log_id, stored),)), map(prefix.__add__, deleted))
             return stored
 
         def applied(error: DuramenError | None) -> None:
