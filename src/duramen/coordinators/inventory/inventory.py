@@ -29,7 +29,7 @@ from duramen.inventory.search import PageToken, TopicQuery, after, prefix_end
 __all__ = ["CreatedNames", "FoundTopic", "Inventory", "TopicPage"]
 
 _RESUME_MS: Final = 5_000
-_SCANNED: Final = 5_000
+_SCANNED: Final = 2_000
 _NAMESPACE_COST: Final = 20  # names that cost as much as beginning with a namespace
 _ALIASES_SHOWN: Final = 100
 
