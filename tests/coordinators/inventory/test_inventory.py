@@ -24,6 +24,7 @@ from duramen.base.errors import (
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory
+from duramen.coordinators.inventory.shard import INVENTORY_STREAM, inventory_kind
 from duramen.inventory.changes import changes
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
 from duramen.inventory.machine import EndChange, TopicShardState
@@ -39,8 +40,9 @@ ALL = TopicQuery()
 class Node:
     """A node with an inventory of so many shards."""
 
-    def __init__(self, seed: int = 0, shards: int = 3) -> None:
-        self.hand = ManualBroker({"inventory.shards": shards}, seed=seed)
+    def __init__(self, seed: int = 0, shards: int = 3, checkpoint_records: int = 100_000) -> None:
+        kinds = (inventory_kind(checkpoint_records),)
+        self.hand = ManualBroker({"inventory.shards": shards}, seed=seed, kinds=kinds)
         self.do(self.inventory.create_tenants, ACCOUNT, ["acme", "bolt"], {})
         for tenant in ("acme", "bolt"):
             self.do(self.inventory.create_namespaces, ACCOUNT, tenant, ["dev", "prod"], {})
@@ -108,7 +110,7 @@ class Checked:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.node = Node(seed, shards=self.chance.choice((1, 3)))
+        self.node = Node(seed, shards=self.chance.choice((1, 3)), checkpoint_records=10)
         self.topics: dict[str, UUID] = {}
         self.aliases: dict[str, UUID] = {}
         self.ids: set[UUID] = set()
@@ -254,6 +256,8 @@ def test_the_inventory_is_what_a_dict_is_through_all_that_happens_to_a_node(seed
             run.step()
         run.trouble()
         run.check()
+    partitions = run.node.hand.broker.streams.get(INVENTORY_STREAM).partitions
+    assert max(partition.log.start_offset for partition in partitions) > 0  # it is cut below checkpoints
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ from duramen.base.errors import (
     DuramenError,
     NotCoordinator,
     NotEnoughReplicasAfterAppend,
+    OutcomeUnknown,
     StorageFailed,
     TopicBusy,
 )
@@ -171,7 +172,7 @@ class _Change:
     ) -> None:
         def answered(answer: object) -> None:
             if isinstance(answer, _UNKNOWN):
-                self._done(answer)
+                self._done(OutcomeUnknown(f"the change is under way, and goes on when that is possible: {answer}"))
             elif isinstance(answer, DuramenError):
                 refused(answer)
             else:

@@ -286,6 +286,7 @@ _TENANT: Final = (errors.TenantNotFound,)
 _NAMESPACE: Final = (*_TENANT, errors.NamespaceNotFound)
 _TOPIC: Final = (*_NAMESPACE, errors.TopicNotFound)
 _NAMING: Final = (errors.InventoryNameInvalid,)
+_CHANGING: Final = (*_WRITING, *_TOPIC, errors.TopicBusy, errors.OutcomeUnknown)
 
 _SHOWN: Final = on_cluster(Operation.DESCRIBE)
 _MADE: Final = on_cluster(Operation.CREATE)
@@ -350,9 +351,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/aliases", _alias, _MADE,
         "Let a name lead to a topic",
-        (
-            *_WRITING, *_TOPIC, *_NAMING, errors.TopicAliasCycle, errors.TopicExists, errors.TopicBusy,
-        ),
+        (*_CHANGING, *_NAMING, errors.TopicAliasCycle, errors.TopicExists),
     ),
     HttpRoute(
         "GET", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _show_topic, _SHOWN,
@@ -361,12 +360,12 @@ ROUTES = (
     HttpRoute(
         "PATCH", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _change_topic, _CHANGED,
         "Rename a topic, or move it to another namespace; its id stays",
-        (*_WRITING, *_TOPIC, *_NAMING, errors.TopicExists, errors.TopicBusy, errors.TopicIsAlias),
+        (*_CHANGING, *_NAMING, errors.TopicExists, errors.TopicIsAlias),
     ),
     HttpRoute(
         "DELETE", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _delete_topic, _CHANGED,
         "Delete a topic that has no aliases, or an alias",
-        (*_WRITING, *_TOPIC, errors.TopicHasAliases, errors.TopicBusy),
+        (*_CHANGING, errors.TopicHasAliases),
     ),
     HttpRoute(
         "GET", "/v1/topics", _search, _SHOWN,
