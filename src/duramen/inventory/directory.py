@@ -45,6 +45,8 @@ __all__ = [
 
 _MOST_LABELS: Final = 64
 _LONGEST_LABEL: Final = 256
+_MOVES: Final = "moves"
+"""In turn with each other: a namespace leaves a tenant before that is deleted, or not at all."""
 _ROW: Final = msgspec.msgpack.Decoder(TenantPut | NamespacePut | NamespaceRemoved)
 
 
@@ -115,11 +117,11 @@ def directory_keys(command: DirectoryCommand) -> Collection[Hashable]:
         case UpdateTenant(tenant, account, name):
             return (tenant, "t"), ("tenant", account, name)
         case DeleteTenant(tenant):
-            return ((tenant, "t"),)
+            return (tenant, "t"), _MOVES
         case CreateNamespace(tenant, name):
             return ((tenant, name),)
         case UpdateNamespace(namespace, tenant, name):
-            return (namespace, "n"), (tenant, name)
+            return (namespace, "n"), (tenant, name), _MOVES
         case DeleteNamespace(namespace) | NamespaceIsSwept(namespace):
             return ((namespace, "n"),)
 

@@ -326,6 +326,26 @@ def test_tenants_and_namespaces_are_renamed_and_moved_with_all_they_have(node: N
         node.find("apex/dev/a")
 
 
+@pytest.mark.parametrize("deleted_first", [True, False])
+def test_a_namespace_leaves_a_tenant_before_it_is_deleted_or_not_at_all(node: Node, deleted_first: bool) -> None:
+    node.create("acme/dev", "a")
+    acme, bolt = (node.inventory.tenant(ACCOUNT, name) for name in ("acme", "bolt"))
+    commands: list[Any] = [
+        DeleteTenant(acme.id),
+        UpdateNamespace(node.namespace("acme/dev").id, bolt.id, "moved", None),
+    ]
+    answers: list[CallbackResult[Any]] = [CallbackResult(), CallbackResult()]
+    for place in (0, 1) if deleted_first else (1, 0):
+        node.inventory.change(commands[place], answers[place])
+    node.hand.settle()
+    node.hand.advance(60_000)
+    assert answers[0].error is None
+    assert isinstance(answers[1].error, NamespaceNotFound) == deleted_first
+    for _ in range(2):
+        assert node.names() == ([] if deleted_first else ["bolt/moved/a"])
+        node.hand.restart()
+
+
 def test_a_deleted_namespace_is_gone_at_once_and_its_rows_soon(node: Node) -> None:
     node.create("acme/dev", *(f"t{number}" for number in range(5000)))
     node.create("bolt/dev", "stays")
@@ -352,6 +372,20 @@ def test_a_deleted_namespace_is_gone_at_once_and_its_rows_soon(node: Node) -> No
     node.hand.advance(60_000)
     assert node.names() == []
     assert node.create("acme/dev", "new").created == 1
+
+
+def test_an_alias_goes_with_its_namespace_and_holds_its_topic_no_longer(node: Node) -> None:
+    node.create("acme/dev", "a")
+    node.alias("bolt/dev/x", "acme/dev/a")
+    node.alias("bolt/prod/y", "acme/dev/a")
+    node.change(DeleteNamespace(node.namespace("bolt/dev").id))
+    node.hand.advance(60_000)
+    with pytest.raises(TopicHasAliases):
+        node.delete("acme/dev/a")
+    assert [str(path) for path in node.inventory.aliases(node.find("acme/dev/a"))] == ["bolt/prod/y"]
+    node.change(DeleteTenant(node.inventory.tenant(ACCOUNT, "bolt").id))
+    node.delete("acme/dev/a")
+    assert node.names() == []
 
 
 def test_a_search_finds_by_prefix_glob_and_pattern_in_the_order_of_names(node: Node) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, TopicAliasCycle, TopicNotFound
+from duramen.base.errors import DuramenError, TopicAliasCycle, TopicHasAliases, TopicNotFound
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.changing import Changes
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
@@ -20,7 +20,15 @@ from duramen.inventory.directory import (
 )
 from duramen.inventory.events import Labels, NamespacePut, TenantPut
 from duramen.inventory.ids import TopicKey, topic_id, topic_key
-from duramen.inventory.machine import MOST_NAMES, BeginChange, Created, CreateTopics, DropNamespace, SweepNamespace
+from duramen.inventory.machine import (
+    MOST_NAMES,
+    BeginChange,
+    Created,
+    CreateTopics,
+    DropNamespace,
+    RemoveAlias,
+    SweepNamespace,
+)
 from duramen.inventory.names import NamedProblem, TopicPath, by_shard, check_topic_name, sorted_names
 from duramen.inventory.reading import InventoryRows
 from duramen.inventory.rows import Place
@@ -32,6 +40,7 @@ _RESUME_MS: Final = 5_000
 _SCANNED: Final = 2_000
 _NAMESPACE_COST: Final = 20  # names that cost as much as beginning with a namespace
 _ALIASES_SHOWN: Final = 100
+_ALIASES_FORGOTTEN: Final = 1000
 
 
 class CreatedNames(NamedTuple):
@@ -265,6 +274,15 @@ class Inventory:
     def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
         """Remove a topic, or an alias. Raises TopicHasAliases where it has some."""
 
+        def ended(error: DuramenError | None) -> None:
+            if isinstance(error, TopicHasAliases):
+                self._forget_aliases(account, path, error, done)
+            else:
+                done(error)
+
+        self._delete(account, path, ended)
+
+    def _delete(self, account: str, path: TopicPath, done: Done) -> None:
         def found(answer: BeginChange | DuramenError) -> None:
             if isinstance(answer, DuramenError):
                 done(answer)
@@ -276,6 +294,29 @@ class Inventory:
             return BeginChange(namespace.id, path.topic.encode(errors="replace"), "delete")
 
         self.read(begin, found)
+
+    def _forget_aliases(self, account: str, path: TopicPath, error: DuramenError, done: Done) -> None:
+        """Delete a topic of which all aliases were in namespaces that are gone: nothing has told its shard so."""
+        try:
+            key = self._key(self.find(account, path))
+            places = self._shards.rows().aliases(key, _ALIASES_FORGOTTEN)
+            lost = [place for place in places if self._path(place) is None]
+        except DuramenError as failed:
+            done(failed)
+            return
+        if len(lost) < len(places) or not lost:
+            done(error)
+            return
+        left = len(lost)
+
+        def forgotten(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._delete(account, path, done)
+
+        for place in lost:
+            self._shards.submit(key.shard, RemoveAlias(key.sequence, *place), forgotten)
 
     def alias(self, account: str, path: TopicPath, target: TopicPath, done: Done) -> None:
         """Let a name lead to the topic that another leads to. Raises TopicAliasCycle."""
