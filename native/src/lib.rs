@@ -1,8 +1,9 @@
-//! Record batches to Arrow and back, the key scan, and views of keyed streams: the loops that run once per record.
+//! Record batches to Arrow and back, the key scan, views of keyed streams and runs of queues: the loops that run once
+//! per record.
 //!
-//! Each function has a twin in `duramen.spark` or `duramen.keyed`, written in Python, which is its reference. What is
-//! here knows no Python but in `buffers`, `python` and `views`, and no pointers but in `buffers` and `python`; `prefetch`
-//! gives the processor a hint.
+//! Each function has a twin in `duramen.spark`, `duramen.keyed`, `duramen.queues` or `duramen.codec`, written in Python,
+//! which is its reference. What is here knows no Python but in `buffers`, `python`, `shards` and `views`, and no pointers
+//! but in `buffers` and `python`; `prefetch` gives the processor a hint.
 
 pub mod batches;
 pub mod binary;
@@ -19,6 +20,7 @@ pub mod portions;
 pub mod prefetch;
 pub mod records;
 pub mod refused;
+pub mod runs;
 pub mod siphash;
 pub mod supersedes;
 pub mod varint;
@@ -28,6 +30,8 @@ pub mod visible;
 mod buffers;
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod shards;
 #[cfg(feature = "python")]
 mod views;
 

@@ -12,7 +12,7 @@ const PORTION_RECORDS: usize = 16 * 1024;
 /// Arrow's offsets have 31 bits.
 const LARGEST_PORTION_BYTES: usize = 1 << 30;
 /// So that every record's offset is a 64-bit number.
-const LARGEST_OFFSET: i64 = i64::MAX - (1 << 31) + 1;
+pub const LARGEST_OFFSET: i64 = i64::MAX - (1 << 31) + 1;
 const SMALLEST_RECORD_BYTES: usize = 7;
 
 /// Goes through the batches from `position` on that may hold offsets in `[first, end)`, as many as make one array.

@@ -10,17 +10,17 @@ StreamInfo(...)
 ['A1', 'B7']
 """
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar, overload
+from typing import Self, TypeVar, overload
 
 from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid
 from duramen.client.api import http as asking
 from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
+from duramen.client.api.asking import AsyncDoor as Door
 from duramen.client.api.group_snapshots import AsyncGroupSnapshot as GroupSnapshot
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets
 from duramen.client.api.http import Config, Program, Question
@@ -43,8 +43,6 @@ from duramen.client.api.thread import OwnThread
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
 from duramen.client.api.writer import ProduceJob as Job
 from duramen.client.api.writer import codec_of
-from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES
-from duramen.client.http import HttpExchange as Exchange
 from duramen.client.http import HttpNode as Server
 
 __all__ = [
@@ -76,28 +74,6 @@ async def connect(server: str | None = None, *, timeout_s: float = 30.0, compres
     return client
 
 
-async def _ask(server: Server, question: Question) -> Any:
-    """Ask over HTTP. Raises ServerUnreachable, or the error that the node answered with."""
-    if question.server:
-        server = Server(question.server)
-    exchange = Exchange(server.address, question.method, question.path, question.document, question.accept)
-    try:
-        async with asyncio.timeout(HTTP_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(server.host.strip("[]"), server.port)
-    except (OSError, ValueError) as error:
-        raise server.unreachable(error) from None
-    try:
-        async with asyncio.timeout(HTTP_TIMEOUT_S):
-            writer.write(exchange.question)
-            while not exchange.take(await reader.read(RECEIVE_BYTES)):
-                pass
-    except OSError as error:
-        raise exchange.lost(error) from None
-    finally:
-        writer.close()
-    return exchange.content() if question.accept else exchange.answer()
-
-
 class Client:
     """What a node does. Made by `connect`; tasks of one event loop may share it.
 
@@ -109,6 +85,7 @@ class Client:
     def __init__(self, server: Server, *, timeout_s: float, codec: int) -> None:
         """To be opened before it is used, as `connect` does."""
         self._server = server
+        self._door = Door(server)
         self._timeout_s = timeout_s
         self._codec = codec
         self._kafka = ""
@@ -126,7 +103,7 @@ class Client:
 
     async def open(self) -> None:
         """Ask the node for its addresses. Raises ServerUnreachable."""
-        self._kafka = self._server.kafka_of(await _ask(self._server, Question("GET", "/v1/node")))
+        self._kafka = self._server.kafka_of(await self._door.ask(Question("GET", "/v1/node")))
 
     @property
     def server(self) -> str:
@@ -147,6 +124,7 @@ class Client:
         duramen.base.errors.ClientClosed: the client is closed: connect again
         """
         self._closed = True
+        self._door.close()
         for reader in self._readers:
             reader.interrupt.set()
         writing, self._writing = self._writing, None
@@ -170,7 +148,7 @@ class Client:
             question = next(program)
             while True:
                 try:
-                    answer = await _ask(self._server, question)
+                    answer = await self._door.ask(question)
                 except DuramenError as error:
                     question = program.throw(error)
                 else:

@@ -110,3 +110,30 @@ def test_where_the_kafka_door_is(node: NodeProcess) -> None:
     assert somewhere.kafka_of({"addresses": {"kafka": "0.0.0.0:9092"}}) == "10.0.0.1:9092"
     assert somewhere.kafka_of({"addresses": {"kafka": "[::]:9092"}}) == "10.0.0.1:9092"
     assert somewhere.kafka_of({"addresses": {"kafka": "kafka.example:9092"}}) == "kafka.example:9092"
+
+
+def test_questions_share_a_connection_until_the_node_closes_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        heads, connections = list[bytes](), list[int]()
+
+        def answer() -> None:
+            for number in range(2):
+                connection, _ = listener.accept()
+                with connection:
+                    for _ in range(2):
+                        heads.append(connection.recv(10_000))
+                        connections.append(number)
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        server = HttpNode(f"127.0.0.1:{listener.getsockname()[1]}", keep=True)
+        assert [server.get("/v1/node") for _ in range(2)] == [{}, {}]
+        while connections != [0, 0]:
+            thread.join(0.01)
+        thread.join(0.2)  # the connection is closed: the next question needs another
+        assert [server.get("/v1/node") for _ in range(2)] == [{}, {}]
+        server.close()
+        thread.join()
+    assert connections == [0, 0, 1, 1]
+    assert not any(b"Connection: close" in head for head in heads)

@@ -17,11 +17,13 @@ from duramen.base.errors import (
 )
 from duramen.base.ids import Position
 from duramen.codec.batch import encode, header
+from duramen.codec.queue_entries import entry_fields
 from duramen.queues.changes import changes
 from duramen.queues.machine import Delete, Edit, Enqueue, Queue, QueueCommand, Replace, records_for
 from duramen.queues.names import hash_by
 from duramen.queues.operations import NewEntry, delete_record, edit_record
-from duramen.queues.reading import EntryFinder, Retrieved, Where, retrieve
+from duramen.queues.positions import position_text
+from duramen.queues.reading import EntryFinder, Retrieved, Where, retrieve, retrieve_batches
 from duramen.queues.rows import POSITION_KEY, HistoryRange
 from duramen.sim.machine.views import MemoryViewStore
 
@@ -128,7 +130,17 @@ class Shard:
     # -- what has to be -----------------------------------------------------------------------------
 
     def read(self, name: bytes, where: Where, limit: int = ALL, max_bytes: int = ALL) -> Retrieved:
-        return retrieve(self.rows, HASH(name), where, limit, max_bytes)
+        try:
+            found = retrieve(self.rows, HASH(name), where, limit, max_bytes)
+        except DuramenError as error:
+            with pytest.raises(type(error)):
+                retrieve_batches(self.rows, queue(name), where, limit, max_bytes)
+            raise
+        batches = retrieve_batches(self.rows, queue(name), where, limit, max_bytes)
+        fields = zip(*entry_fields(b"".join(batches.batches)), strict=True)
+        assert list(fields) == [(position_text(one.position), *one[1:]) for one in found.entries]
+        assert batches.next == found.next
+        return found
 
     def check(self) -> None:
         self.apply(len(self.log))

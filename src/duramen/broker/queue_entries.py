@@ -5,9 +5,9 @@ from typing import Final
 from duramen.base.errors import BatchInvalid
 from duramen.codec.batch import DecodedRecord, records
 from duramen.codec.partitioner import partition_of
-from duramen.codec.plain import keyed_records
+from duramen.codec.queue_entries import KEY_HEADER, RESERVED_PREFIX
 from duramen.queues.names import name_problem
-from duramen.queues.operations import RESERVED_PREFIX
+from duramen.queues.splitting import newest_entry
 
 __all__ = ["check_entries"]
 
@@ -17,9 +17,9 @@ _SHOWN_RECORDS: Final = 1000
 
 def check_entries(batch: bytearray | memoryview, space: str, shard: int, shards: int, decoded_limit_bytes: int) -> int:
     """The largest timestamp of a batch whose records are all entries of queues of the shard. Raises BatchInvalid."""
-    entries = keyed_records(batch, verify=False)
-    if entries is not None and not any(_problem(key, shard, shards) for key in {entry[2] for entry in entries}):
-        return max((entry[1] for entry in entries), default=_NO_TIMESTAMP)
+    plain = newest_entry(batch, shard, shards, decoded_limit_bytes)
+    if plain is not None:
+        return plain
     newest, wrong, known = _NO_TIMESTAMP, list[tuple[int, str]](), dict[bytes | None, str]()
     for place, record in enumerate(records(batch, verify=False, limit_bytes=decoded_limit_bytes)):
         newest = max(newest, record.timestamp)
@@ -51,5 +51,6 @@ def _problem(key: bytes | None, shard: int, shards: int) -> str:
 
 
 def _reserved(record: DecodedRecord) -> str:
-    name = next((name for name, _ in record.headers if name.startswith(RESERVED_PREFIX)), None)
+    reserved = (name for name, _ in record.headers if name.startswith(RESERVED_PREFIX) and name != KEY_HEADER)
+    name = next(reserved, None)
     return "" if name is None else f"the header {name[:40]!r} is for operations on queues"

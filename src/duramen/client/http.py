@@ -1,4 +1,4 @@
-"""A node's HTTP door: one question a connection, JSON both ways, errors as the classes that they stand for.
+"""A node's HTTP door: questions in JSON or bytes, errors as the classes that they stand for.
 
 `HttpExchange` is the exchange of bytes without any socket. `HttpNode` drives it with a blocking one.
 """
@@ -7,9 +7,11 @@ import ipaddress
 import json
 import os
 import socket
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import h11
@@ -23,6 +25,8 @@ __all__ = [
     "RECEIVE_BYTES",
     "HttpExchange",
     "HttpNode",
+    "IdleConnections",
+    "Wish",
     "path_of",
     "problem_of",
     "server_address",
@@ -33,6 +37,49 @@ DEFAULT_SERVER: Final = "127.0.0.1:9644"
 HTTP_TIMEOUT_S: Final = 30.0
 RECEIVE_BYTES: Final = 256 * 1024
 _LARGEST_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_KEPT_S: Final = 2.0  # less than a node waits for the next question on a connection
+_Connection = TypeVar("_Connection")
+
+
+class Wish(NamedTuple):
+    """A body that is no JSON document, and its media type."""
+
+    content: bytes
+    type: str
+
+
+class IdleConnections(Generic[_Connection]):
+    """Connections that a node keeps open for the next question."""
+
+    def __init__(self, close: Callable[[_Connection], None], is_open: Callable[[_Connection], bool]) -> None:
+        self._close = close
+        self._is_open = is_open
+        self._kept: deque[tuple[_Connection, float]] = deque()
+        self._over = False
+
+    def take(self) -> _Connection | None:
+        """The one that was used last; None where there is none that can be used still."""
+        while self._kept:
+            try:
+                connection, since_s = self._kept.pop()
+            except IndexError:
+                break  # another thread took it
+            if time.monotonic() - since_s < _KEPT_S and self._is_open(connection):
+                return connection
+            self._close(connection)
+        return None
+
+    def give(self, connection: _Connection) -> None:
+        """Keep it for the next question."""
+        self._kept.append((connection, time.monotonic()))
+        if self._over:
+            self.close()
+
+    def close(self) -> None:
+        """Close all of them, and those that are given from here on."""
+        self._over = True
+        while self._kept:
+            self._close(self._kept.pop()[0])
 
 
 def _classes(base: type[DuramenError]) -> dict[str, type[DuramenError]]:
@@ -64,19 +111,30 @@ class HttpExchange:
         address: str,
         method: str,
         path: str,
-        document: Mapping[str, object] | None = None,
+        document: Mapping[str, object] | Wish | None = None,
         accept: str = "",
+        *,
+        keep: bool = False,
     ) -> None:
-        """`address` is HOST:PORT; `path` is quoted. Raises RequestInvalid for a path that HTTP cannot carry."""
+        """`address` is HOST:PORT; `path` is quoted; with `keep` the connection is to be used again.
+
+        Raises RequestInvalid for a path that HTTP cannot carry.
+        """
         self._address = address
         self._what = f"{method} {path}"
         self._status = 0
         self._content = bytearray()
         self._connection = h11.Connection(h11.CLIENT)
-        body = b"" if document is None else json.dumps(document).encode()
-        headers = [("Host", address), ("Connection", "close"), ("Content-Length", str(len(body)))]
+        self._headers: list[tuple[bytes, bytes]] = []
+        if isinstance(document, Wish):
+            body, type_ = document
+        else:
+            body, type_ = b"" if document is None else json.dumps(document).encode(), "application/json"
+        headers = [("Host", address), ("Content-Length", str(len(body)))]
+        if not keep:
+            headers.append(("Connection", "close"))
         if document is not None:
-            headers.append(("Content-Type", "application/json"))
+            headers.append(("Content-Type", type_))
         if accept:
             headers.append(("Accept", accept))
         try:
@@ -100,7 +158,7 @@ class HttpExchange:
         while True:
             event = self._connection.next_event()
             if isinstance(event, h11.Response):
-                self._status = event.status_code
+                self._status, self._headers = event.status_code, list(event.headers)
             elif isinstance(event, h11.Data):
                 self._content += event.data
                 if len(self._content) > _LARGEST_ANSWER_BYTES:
@@ -109,6 +167,16 @@ class HttpExchange:
                 return True
             elif event is h11.NEED_DATA:
                 return False
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether another question may be asked on the connection, once all is there."""
+        return self._connection.our_state is h11.DONE and self._connection.their_state is h11.DONE
+
+    def header(self, name: str) -> str:
+        """A header of the answer; empty where it has none of that name."""
+        wanted = name.lower().encode()
+        return next((value.decode("latin-1") for found, value in self._headers if found == wanted), "")
 
     def content(self) -> bytes:
         """The answer's bytes. Raises the error that the node answered with."""
@@ -171,8 +239,11 @@ def why(error: Exception) -> str:
 class HttpNode:
     """A node's HTTP door. Every call may raise ServerUnreachable, or the error that the node answered with."""
 
-    def __init__(self, address: str, *, option: str = "server") -> None:
-        """`option` is how the user names another address. Raises SettingInvalid for what is not HOST:PORT."""
+    def __init__(self, address: str, *, option: str = "server", keep: bool = False) -> None:
+        """`option` is how the user names another address; with `keep` connections are kept until `close`.
+
+        Raises SettingInvalid for what is not HOST:PORT.
+        """
         host, colon, port = address.removeprefix("http://").rstrip("/").rpartition(":")
         if not colon or not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
             raise SettingInvalid(f"{option}: {address!r} does not fit; it must be HOST:PORT such as {DEFAULT_SERVER}")
@@ -180,6 +251,12 @@ class HttpNode:
         self.address = f"{host}:{port}"
         self.port = int(port)
         self._option = option
+        self._idle = IdleConnections(socket.socket.close, _is_open) if keep else None
+
+    def close(self) -> None:
+        """Close the connections that are kept; what is asked later has one of its own."""
+        if self._idle is not None:
+            self._idle.close()
 
     def get(self, path: str, timeout_s: float = HTTP_TIMEOUT_S) -> Any:
         """What is at `path`."""
@@ -192,6 +269,12 @@ class HttpNode:
     def content(self, path: str, accept: str) -> bytes:
         """The bytes that are at `path` in a format."""
         return self._exchange("GET", path, None, HTTP_TIMEOUT_S, accept).content()
+
+    def exchange(
+        self, method: str, path: str, document: Mapping[str, object] | Wish | None = None, accept: str = ""
+    ) -> HttpExchange:
+        """Any question, and its answer with its headers."""
+        return self._exchange(method, path, document, HTTP_TIMEOUT_S, accept)
 
     def listed(self, path: str, key: str) -> Iterator[Any]:
         """The members of a list that the node gives a page at a time, under `key`."""
@@ -255,22 +338,38 @@ class HttpNode:
         return self._exchange(method, path, document, timeout_s).answer()
 
     def _exchange(
-        self, method: str, path: str, document: Mapping[str, object] | None, timeout_s: float, accept: str = ""
+        self, method: str, path: str, document: Mapping[str, object] | Wish | None, timeout_s: float, accept: str = ""
     ) -> HttpExchange:
-        exchange = HttpExchange(self.address, method, path, document, accept)
+        idle = self._idle
+        exchange = HttpExchange(self.address, method, path, document, accept, keep=idle is not None)
+        connection = idle.take() if idle is not None else None
+        if connection is None:
+            connection = self._connect(timeout_s)
+        try:
+            connection.settimeout(timeout_s)
+            connection.sendall(exchange.question)
+            while not exchange.take(connection.recv(RECEIVE_BYTES)):
+                pass
+        except OSError as error:
+            connection.close()
+            raise exchange.lost(error) from None
+        except BaseException:
+            connection.close()
+            raise
+        if idle is not None and exchange.is_reusable:
+            idle.give(connection)
+        else:
+            connection.close()
+        return exchange
+
+    def _connect(self, timeout_s: float) -> socket.socket:
         # Never through a proxy: the node is near.
         try:
             connection = socket.create_connection((self.host.strip("[]"), self.port), timeout_s)
         except (OSError, ValueError) as error:
             raise self.unreachable(error) from None
-        with connection:
-            try:
-                connection.sendall(exchange.question)
-                while not exchange.take(connection.recv(RECEIVE_BYTES)):
-                    pass
-            except OSError as error:
-                raise exchange.lost(error) from None
-        return exchange
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
     def unreachable(self, error: Exception) -> ServerUnreachable:
         """The error where nothing can be connected to."""
@@ -278,3 +377,15 @@ class HttpNode:
             f"no node answers at {self.address} ({why(error)}); start one with `duramen serve`,"
             f" or name another with {self._option}"
         )
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Whether nothing came on a connection that waits: neither its end nor what nobody asked for."""
+    connection.setblocking(False)
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -38,6 +38,7 @@ __all__ = [
     "CRC_START",
     "DELETE_HORIZON",
     "HEADER_BYTES",
+    "LARGEST_BASE_OFFSET",
     "LENGTH_END",
     "MAX_DECOMPRESSED_BYTES",
     "TRANSACTIONAL",
@@ -75,7 +76,7 @@ DELETE_HORIZON: Final = 0x40
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 _SMALLEST_RECORD_BYTES = 7
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-_LARGEST_BASE_OFFSET = (1 << 63) - (1 << 31)  # so that every record's offset is a 64-bit number
+LARGEST_BASE_OFFSET: Final = (1 << 63) - (1 << 31)  # so that every record's offset is a 64-bit number
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")  # as many fields as Header has, which `tuple.__new__` does not check
 _INT64 = struct.Struct(">q")
@@ -292,7 +293,7 @@ def checked_body(buffer: memoryview, position: int, head: Header) -> tuple[Buffe
         raise BatchCorrupt(f"record batches have the magic 2; the one at offset {head.base_offset} has {head.magic}")
     if crc32c(buffer[position + CRC_START : end]) != head.crc:
         raise BatchCorrupt(f"the record batch at offset {head.base_offset} does not match its CRC")
-    if head.records < 0 or not 0 <= head.base_offset < _LARGEST_BASE_OFFSET:
+    if head.records < 0 or not 0 <= head.base_offset < LARGEST_BASE_OFFSET:
         raise BatchCorrupt(f"the record batch at offset {head.base_offset} has {head.records} records")
     codec = head.attributes & CODEC_MASK
     if not codec:

@@ -6,12 +6,23 @@ of which a start reads tens of thousands. Those of a key and a value are what mo
 
 from typing import Final
 
+from duramen.base.errors import BatchCorrupt
 from duramen.base.ports import Buffer
-from duramen.codec.batch import APPEND_TIME, CODEC_MASK, CRC_START, HEADER_BYTES, header
+from duramen.codec.batch import (
+    APPEND_TIME,
+    CODEC_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER_BYTES,
+    LARGEST_BASE_OFFSET,
+    MAX_DECOMPRESSED_BYTES,
+    header,
+    records,
+)
 from duramen.codec.crc import crc32c
 from duramen.codec.varint import read_varint
 
-__all__ = ["KeyedRecord", "keyed_records", "plain_values"]
+__all__ = ["KeyedRecord", "keyed_records", "plain_entries", "plain_values"]
 
 KeyedRecord = tuple[int, int, bytes, bytes | None]
 """Offset, timestamp, key and value."""
@@ -20,6 +31,7 @@ _SHORT: Final = tuple(byte < 0x80 and not byte & 1 for byte in range(256))  # va
 _FURTHEST: Final = 1 << 62  # two such numbers together have 64 bits
 
 _MAGIC: Final = 2
+_NO_TIME: Final = -(1 << 63)
 _NO_KEY: Final = 1  # the length -1
 
 
@@ -84,3 +96,26 @@ def keyed_records(batch: Buffer, *, verify: bool) -> list[KeyedRecord] | None:
     except (ValueError, IndexError):
         return None
     return rows if at == len(data) and previous <= found.last_offset_delta else None
+
+
+def plain_entries(
+    batch: Buffer, *, verify: bool, limit_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> list[KeyedRecord] | None:
+    """As `keyed_records`, of compressed batches too; None also for a control batch."""
+    try:
+        head = header(batch)
+        if head.size != len(batch) or head.attributes & CONTROL:
+            return None
+        if head.records < 0 or not 0 <= head.base_offset < LARGEST_BASE_OFFSET:
+            return None
+        found = keyed_records(batch, verify=verify)
+        if found is not None:
+            return found
+        rows = list[KeyedRecord]()
+        for record in records(batch, verify=verify, limit_bytes=limit_bytes):
+            if record.key is None or record.headers or record.timestamp == _NO_TIME:
+                return None
+            rows.append((record.offset, record.timestamp, record.key, record.value))
+    except BatchCorrupt:
+        return None
+    return rows

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from duramen.base.errors import BatchCorrupt
 from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
-from duramen.codec.batch import CONTROL, DecodedRecord, batches, records
+from duramen.codec.batch import CONTROL, LARGEST_BASE_OFFSET, DecodedRecord, batches, records
 
 __all__ = [
     "BATCHES_TYPE",
@@ -34,7 +34,6 @@ NEXT_OFFSET_HEADER: Final = "Duramen-Next-Offset"
 """Where to go on, in an answer that is no JSON document; absent where these were the last."""
 
 _MAGIC: Final = b"DURPAG01"
-_LARGEST_BASE_OFFSET: Final = (1 << 63) - (1 << 31)
 _NO_TIME: Final = -(1 << 63)
 _HEAD: Final = struct.Struct(">8sqqqI")
 
@@ -97,7 +96,7 @@ def plain_fields(page: ShownPage) -> ShownFields:
     for at, head in batches(view):
         if head.attributes & CONTROL:
             continue
-        if head.records < 0 or not 0 <= head.base_offset < _LARGEST_BASE_OFFSET:
+        if head.records < 0 or not 0 <= head.base_offset < LARGEST_BASE_OFFSET:
             raise BatchCorrupt(f"the record batch at offset {head.base_offset} has {head.records} records")
         for record in records(view[at : at + head.size]):
             if record.timestamp == _NO_TIME:

@@ -18,6 +18,9 @@ class MetadataFeature(IntEnum):
     METHOD_TABLE = 3
     """Nodes ask each other in the encoding of the table of methods (docs/adr/rpc.md)."""
 
+    QUEUES = 5
+    """Streams may be queue spaces, and nodes ask each other about their shards (docs/adr/light-queues.md)."""
+
 
 LEAST_LEVEL: Final[int] = MetadataFeature.CLUSTER
 """The lowest level of a cluster in which nodes of this version take part."""

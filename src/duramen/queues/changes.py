@@ -11,7 +11,6 @@ from typing import Final
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord, header, records
-from duramen.codec.plain import KeyedRecord, keyed_records
 from duramen.queues.names import HASH_BYTES, HashName, name_problem
 from duramen.queues.operations import Operation, entry_parts, operation_of
 from duramen.queues.rows import (
@@ -30,9 +29,11 @@ from duramen.queues.rows import (
     state_key,
     state_of,
     state_value,
+    with_overlay,
     with_range,
 )
-from duramen.queues.runs import Body, Run, body_of, body_with, runs, single_run
+from duramen.queues.runs import RUN_BYTES, Body, Run, body_of, runs, single_run
+from duramen.queues.splitting import NamedRun, split_runs
 
 __all__ = ["changes"]
 
@@ -110,13 +111,16 @@ class _Step:
             self._rows.put(epoch_key(leader_epoch), offset.to_bytes(8, "big"))
         self._epoch = leader_epoch
 
-    def take_entries(self, found: Sequence[KeyedRecord], offset: int) -> None:
-        """Entries without key and headers, of which those from an offset on are new."""
-        queues = self._queues
-        for at, timestamp, name, value in found:
-            pending = queues.get(name) or self._pending(name)
-            if at >= offset and pending is not None:
-                pending.entries.append((at, body_of(timestamp, value)))
+    def take_runs(self, found: Sequence[NamedRun]) -> None:
+        """Runs of entries that are new."""
+        name, queue = b"", b""
+        for other, last, run in found:
+            if other != name:
+                name, queue = other, self._hash(other)
+                self._rows.put(name_key(queue), name)
+                if name in self._queues:
+                    self._flush_entries(self._queues[name])  # no run lies across another
+            self._rows.put(run_key(queue, last), run)
 
     def _pending(self, name: bytes) -> _Pending | None:
         """A queue that is new in this step; None for a name that no door lets in."""
@@ -201,7 +205,7 @@ class _Step:
             for at, overlay in new.items():
                 self._rows.put(overlay_key(queue, at), overlay_value(overlay))
             return
-        bodies = [(offset, _merged(body, merged.get(offset))) for offset, body in run.bodies()]
+        bodies = [(offset, with_overlay(body, merged.get(offset))) for offset, body in run.bodies()]
         if any(body for _, body in bodies):
             self._rows.put(run_key(queue, run.last), next(runs(bodies, run.leader_epoch, 1 << 40))[1])
         else:
@@ -230,25 +234,21 @@ class _Step:
         self._rows.put(state_key(queue), state_value(with_range(state_of(self._rows, queue), taken)))
 
 
-def _merged(body: bytes, overlay: Overlay | None) -> bytes:
-    if overlay is None or not body:
-        return body
-    return b"" if overlay.deleted else body_with(body, overlay.version, overlay.value)
-
-
 def changes(found: Sequence[bytes], offset: int, rows: StateRows, hash_name: HashName) -> Mapping[bytes, bytes | None]:
     """What the records of whole batches make of rows that have all before `offset`: rows and their new values."""
     step = _Step(rows, hash_name)
-    next_offset = offset
-    for batch in found:
-        head = header(batch)
+    next_offset, at = offset, 0
+    while at < len(found):
+        head = header(found[at])
         step.begin(head.leader_epoch, max(offset, head.base_offset))
-        entries = keyed_records(batch, verify=True)
-        if entries is not None:
-            step.take_entries(entries, offset)
+        taken, new = split_runs(found, at, offset, RUN_BYTES)
+        if taken:
+            step.take_runs(new)
         else:
-            for record in records(batch):
+            taken = 1
+            for record in records(found[at]):
                 if record.offset >= offset:
                     step.take(record)
-        next_offset = max(next_offset, head.next_offset)
+        at += taken
+        next_offset = max(next_offset, header(found[at - 1]).next_offset)
     return step.finish(next_offset)

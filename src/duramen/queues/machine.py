@@ -14,7 +14,7 @@ from duramen.codec.batch import BatchInput
 from duramen.queues.operations import NewEntry, delete_record, edit_record, entry_record, replace_record
 from duramen.queues.positions import position_text
 from duramen.queues.reading import EntryFinder, Where, resolve_start
-from duramen.queues.rows import state_of
+from duramen.queues.rows import Queue, state_of
 
 __all__ = ["MOST_ENTRIES", "Delete", "Edit", "Enqueue", "Queue", "QueueCommand", "Replace", "check_size", "records_for"]
 
@@ -30,13 +30,6 @@ class Enqueue(NamedTuple):
     """Entries, each for a queue of the shard."""
 
     entries: Sequence[tuple[bytes, NewEntry]]
-
-
-class Queue(NamedTuple):
-    """A queue by its name, and the hash of that."""
-
-    name: bytes
-    hash: bytes
 
 
 class Edit(NamedTuple):

@@ -5,10 +5,10 @@ from hashlib import blake2b
 from typing import Final
 
 from duramen.base.errors import QueueNameInvalid
+from duramen.codec.queue_entries import LONGEST_NAME_BYTES
 
-__all__ = ["HASH_BYTES", "LONGEST_NAME_BYTES", "HashName", "check_name", "hash_by", "name_problem"]
+__all__ = ["HASH_BYTES", "HashName", "check_name", "hash_by", "name_problem"]
 
-LONGEST_NAME_BYTES: Final = 255
 HASH_BYTES: Final = 16
 
 HashName = Callable[[bytes], bytes]

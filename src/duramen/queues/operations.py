@@ -1,9 +1,10 @@
 """What the records of a shard's log say. Pure.
 
-The key of each is the queue's name. A record without the header `duramen-queue-op` is an entry. Producers may not write
-these headers:
+The key of each is the queue's name. A record without the header `duramen-queue-op` is an entry:
 
     duramen-queue-key     the key of an entry that has one
+
+Producers may not write these headers:
 
     duramen-queue-op      edit, delete or replace
     duramen-queue-at      EPOCH.OFFSET: of the entry that is edited or deleted, or from which on entries are taken back
@@ -19,10 +20,10 @@ from typing import Final, Literal, NamedTuple
 from duramen.base.errors import RequestInvalid
 from duramen.base.ids import Position
 from duramen.codec.batch import BatchInput, DecodedRecord
+from duramen.codec.queue_entries import KEY_HEADER, RESERVED_PREFIX
 from duramen.queues.positions import parse_position, position_text
 
 __all__ = [
-    "RESERVED_PREFIX",
     "Headers",
     "NewEntry",
     "Operation",
@@ -34,8 +35,6 @@ __all__ = [
     "replace_record",
 ]
 
-RESERVED_PREFIX: Final = b"duramen-queue-"
-_KEY: Final = RESERVED_PREFIX + b"key"
 _OP: Final = RESERVED_PREFIX + b"op"
 _AT: Final = RESERVED_PREFIX + b"at"
 _BY: Final = RESERVED_PREFIX + b"by"
@@ -81,13 +80,13 @@ def operation_of(record: DecodedRecord) -> Operation | None:
 
 def entry_parts(record: DecodedRecord) -> tuple[bytes | None, Headers]:
     """The key of an entry, and its headers."""
-    key = next((value for name, value in record.headers if name == _KEY), None)
+    key = next((value for name, value in record.headers if name == KEY_HEADER), None)
     return key, tuple(one for one in record.headers if not one[0].startswith(RESERVED_PREFIX))
 
 
 def entry_record(queue: bytes, entry: NewEntry, now_ms: int) -> BatchInput:
     """An entry."""
-    headers = entry.headers if entry.key is None else ((_KEY, entry.key), *entry.headers)
+    headers = entry.headers if entry.key is None else ((KEY_HEADER, entry.key), *entry.headers)
     return BatchInput(now_ms if entry.timestamp is None else entry.timestamp, queue, entry.value, headers)
 
 

@@ -6,15 +6,17 @@ it nothing.
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from duramen.base.errors import QueueEntryGone, QueueHistoryRewritten, QueuePositionFuture, QueuePositionUnknown
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
+from duramen.queues.answers import entry_size, run_records
 from duramen.queues.positions import FIRST, position_text
 from duramen.queues.rows import (
     HistoryRange,
     Overlay,
+    Queue,
     QueueState,
     epoch_of,
     number_of,
@@ -24,16 +26,14 @@ from duramen.queues.rows import (
     queue_end,
     run_key,
     state_of,
+    with_overlay,
 )
-from duramen.queues.runs import QueueEntry, Run, entry_of
+from duramen.queues.runs import QueueEntry, Run, entry_of, leader_epoch_of, runs
 
-__all__ = ["EntryFinder", "Retrieved", "Where", "resolve_start", "retrieve"]
+__all__ = ["EntryFinder", "Retrieved", "RetrievedBatches", "Where", "resolve_start", "retrieve", "retrieve_batches"]
 
 Where = Position | Literal["start", "end"]
 """From where on a queue is read."""
-
-_OVERHEAD: Final = 64
-"""What an entry counts beside its key, value and headers."""
 
 
 class Retrieved(NamedTuple):
@@ -41,6 +41,23 @@ class Retrieved(NamedTuple):
 
     entries: list[QueueEntry]
     next: Position
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was found."""
+        return not self.entries
+
+
+class RetrievedBatches(NamedTuple):
+    """As `Retrieved`; the entries are record batches."""
+
+    batches: list[bytes]
+    next: Position
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was found."""
+        return not self.batches
 
 
 def retrieve(rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes: int) -> Retrieved:
@@ -54,12 +71,36 @@ def retrieve(rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes:
     if where == "end":
         return Retrieved(found, following)
     for entry in _entries(rows, queue, max(start.offset, state.head)):
-        size += _size(entry)
+        size += entry_size(entry)
         if len(found) >= limit or (found and size > max_bytes):
             break
         found.append(entry)
         following = Position(entry.position.leader_epoch, entry.position.offset + 1)
     return Retrieved(found, following)
+
+
+def retrieve_batches(rows: StateRows, queue: Queue, where: Where, limit: int, max_bytes: int) -> RetrievedBatches:
+    """As `retrieve`; what an entry counts in them is what it counts there."""
+    name, hashed = queue
+    state = state_of(rows, hashed)
+    following = resolve_start(rows, state, where)
+    found = list[bytes]()
+    if where == "end":
+        return RetrievedBatches(found, following)
+    start = max(following.offset, state.head)
+    over = _Overlays(rows, hashed, start)
+    for key, data in rows.scan(run_key(hashed, start), queue_end(b"r", hashed)):
+        run, more = over.applied(data, start, number_of(key)), True
+        while more:
+            part = run_records(run, name, start, limit, max_bytes, any_first=not found)
+            if part.entries:
+                found.append(part.batch)
+                start, limit, max_bytes = part.last + 1, limit - part.entries, max_bytes - part.size
+                following = Position(leader_epoch_of(run), start)
+            elif part.more:
+                return RetrievedBatches(found, following)
+            more = part.more
+    return RetrievedBatches(found, following)
 
 
 def resolve_start(rows: StateRows, state: QueueState, where: Where) -> Position:
@@ -175,14 +216,21 @@ class _Overlays:
         self._rows = rows.scan(overlay_key(queue, start), queue_end(b"o", queue))
         self._next = next(self._rows, None)
 
+    def applied(self, run: bytes, start: int, last: int) -> bytes:
+        """A run that ends at `last` as it is with its overlays from `start` on."""
+        found: dict[int, Overlay] = {}
+        while self._next is not None and (offset := number_of(self._next[0])) <= last:
+            found[offset] = overlay_of(self._next[1])
+            self._next = next(self._rows, None)
+        if not found:
+            return run
+        old = Run(run)
+        bodies = [(offset, with_overlay(body, found.get(offset))) for offset, body in old.bodies() if offset >= start]
+        return next(runs(bodies, old.leader_epoch, 1 << 40))[1]
+
     def at(self, offset: int) -> Overlay | None:
         while self._next is not None and number_of(self._next[0]) < offset:
             self._next = next(self._rows, None)
         if self._next is None or number_of(self._next[0]) != offset:
             return None
         return overlay_of(self._next[1])
-
-
-def _size(entry: QueueEntry) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in entry.headers)
-    return _OVERHEAD + len(entry.key or b"") + len(entry.value or b"") + headers

@@ -19,12 +19,14 @@ import msgspec
 
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
+from duramen.queues.runs import body_with
 
 __all__ = [
     "EMPTY_STATE",
     "POSITION_KEY",
     "HistoryRange",
     "Overlay",
+    "Queue",
     "QueueState",
     "epoch_key",
     "epoch_of",
@@ -41,6 +43,7 @@ __all__ = [
     "state_key",
     "state_of",
     "state_value",
+    "with_overlay",
     "with_range",
 ]
 
@@ -51,6 +54,13 @@ _POSITION: Final = struct.Struct(">IQ")
 _OVERLAY: Final = struct.Struct(">Qb")
 _DELETED, _NULL, _VALUE = -1, 0, 1
 _MOST_RANGES: Final = 100
+
+
+class Queue(NamedTuple):
+    """A queue by its name, and the hash of that."""
+
+    name: bytes
+    hash: bytes
 
 
 class HistoryRange(NamedTuple):
@@ -135,6 +145,13 @@ def overlay_of(value: bytes) -> Overlay:
     """The overlay that a row's value is."""
     version, kind = _OVERLAY.unpack_from(value)
     return Overlay(version, kind == _DELETED, value[_OVERLAY.size :] if kind == _VALUE else None)
+
+
+def with_overlay(body: bytes, overlay: Overlay | None) -> bytes:
+    """The body of an entry with what was made of it; empty where it is deleted."""
+    if overlay is None or not body:
+        return body
+    return b"" if overlay.deleted else body_with(body, overlay.version, overlay.value)
 
 
 def overlays(rows: StateRows, queue: bytes, first: int, last: int) -> Iterator[tuple[int, Overlay]]:

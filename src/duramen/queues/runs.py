@@ -14,7 +14,10 @@ from typing import Final, NamedTuple
 
 from duramen.base.ids import Position
 
-__all__ = ["RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "entry_of", "runs", "single_run"]
+__all__ = [
+    "RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "entry_of", "leader_epoch_of", "runs",
+    "single_run",
+]  # fmt: skip
 
 RUN_BYTES: Final = 16 << 10
 """What the bodies of a run have at most, unless it is of a single entry."""
@@ -100,6 +103,12 @@ def body_with(body: bytes, version: int, value: bytes | None) -> bytes:
     """A body with another value, which it has from an operation at the offset `version` on."""
     old = entry_of(Position(0, 0), body)
     return _body(old.timestamp, version, old.key, value, old.headers)
+
+
+def leader_epoch_of(run: bytes) -> int:
+    """The leader epoch of the entries of a run."""
+    found: int = _RUN.unpack_from(run)[1]
+    return found
 
 
 class Run:

@@ -32,6 +32,7 @@ from duramen.metadata.events import (
     StreamCreated,
     StreamDeleted,
 )
+from duramen.metadata.features import MetadataFeature
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import Entity, StreamState
 from duramen.replication.replication_wait import ReplicationWaitOutcome
@@ -212,8 +213,12 @@ class Broker(BrokerParts):
 
     def _check_wish(self, wish: Definition) -> None:
         self.views.check_config(wish.config)
-        if wish.config.get(KIND) == QUEUES and not self.alone:
-            raise ConfigInvalid(f"kind=queues is for standalone nodes so far: {wish.name} cannot be made on a cluster")
+        too_old = not self.alone and self.metadata_state.feature_level < MetadataFeature.QUEUES
+        if wish.config.get(KIND) == QUEUES and too_old:
+            raise ConfigInvalid(
+                f"{wish.name} cannot be made: kind=queues needs all nodes of the cluster to be of this version, and"
+                " the cluster to be upgraded (duramen cluster upgrade)"
+            )
 
     def _creation(
         self, wish: Definition, replication_factor: int | None, assignment: Assignment | None, *, idempotent: bool

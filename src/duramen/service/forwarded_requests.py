@@ -16,14 +16,17 @@ from duramen.rpc.methods import Method
 __all__ = [
     "APPEND",
     "CHANGE_GROUP",
+    "CHANGE_QUEUES",
     "DELETE_ALL_RECORDS",
     "DELETE_RECORDS",
     "MOST_BATCHES",
     "READ",
+    "READ_QUEUES",
     "SHOW_GROUP",
     "AppendRequest",
     "AppendResponse",
     "AppendResult",
+    "AskQueues",
     "Bytes",
     "Delete",
     "DeleteRecordsResponse",
@@ -81,6 +84,18 @@ class Manage(msgspec.Struct, frozen=True, array_like=True, tag="manage"):
 
     what: Literal["show", "move", "delete"]
     group_id: str
+    wish: bytes
+
+
+class AskQueues(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of a shard is to put entries into queues, to change what is in one, or to read some.
+
+    The wish is a record batch to put, else MessagePack, as is the answer.
+    """
+
+    what: Literal["put", "change", "read"]
+    stream_id: _Id
+    partition: _Index
     wish: bytes
 
 
@@ -142,6 +157,9 @@ DELETE_ALL_RECORDS: Final = Method(
 )
 SHOW_GROUP: Final = Method("show-group", Manage, Managed, idempotent=True, deadline_ms=_LONGEST_WAIT_MS)
 CHANGE_GROUP: Final = Method("change-group", Manage, Managed, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
+
+READ_QUEUES: Final = Method("read-queues", AskQueues, Managed, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
+CHANGE_QUEUES: Final = Method("change-queues", AskQueues, Managed, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
 
 
 def method_of(request: AppendRequest | Read | Delete | Manage) -> Method[Any, Any]:

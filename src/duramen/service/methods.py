@@ -19,9 +19,11 @@ from duramen.rpc.wire import TableWire, Wires
 from duramen.service.forwarded_requests import (
     APPEND,
     CHANGE_GROUP,
+    CHANGE_QUEUES,
     DELETE_ALL_RECORDS,
     DELETE_RECORDS,
     READ,
+    READ_QUEUES,
     SHOW_GROUP,
 )
 from duramen.service.old_wire import OldWire
@@ -35,6 +37,7 @@ TABLE: Final = MethodTable(
         APPEND, READ, DELETE_RECORDS, DELETE_ALL_RECORDS, SHOW_GROUP, CHANGE_GROUP,
         READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE, DROP,
         FETCH_ROWS,
+        READ_QUEUES, CHANGE_QUEUES,
         *CONTROL,
     ]
 )  # fmt: skip

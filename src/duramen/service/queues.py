@@ -6,42 +6,101 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from duramen.base.catalogue_queues import KIND, QUEUES
 from duramen.base.errors import (
+    BatchInvalid,
     CoordinatorLoading,
     DuramenError,
+    NodeStopping,
     NotCoordinator,
     NotEnoughReplicasAfterAppend,
+    NotLeader,
+    OutcomeUnknown,
+    QueueBatchTooLarge,
+    QueueNameInvalid,
     QueueSpaceNotFound,
     StorageFailed,
 )
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
+from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
+from duramen.codec.batch import check, header, records
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.coordinators.runtime.shard import ShardAnswer
-from duramen.queues.machine import Enqueue, Queue, QueueCommand, check_size
+from duramen.queues.machine import MOST_ENTRIES, Enqueue, Queue, QueueCommand, check_size
+from duramen.queues.names import name_problem
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import FIRST
-from duramen.queues.reading import Retrieved, Where, retrieve
+from duramen.queues.reading import Retrieved, RetrievedBatches, Where, retrieve, retrieve_batches
+from duramen.queues.splitting import split_shards
+from duramen.service.appending import append
 from duramen.service.broker import Broker
+from duramen.service.forwarded_requests import AppendResult
 
-__all__ = ["UNKNOWN", "Enqueued", "Found", "QueueRequests", "Read", "queue_of", "space_of"]
+__all__ = [
+    "UNKNOWN",
+    "Enqueued",
+    "Found",
+    "FoundDone",
+    "LocalShards",
+    "PositionDone",
+    "QueueRequests",
+    "Read",
+    "ReadLimits",
+    "Shards",
+    "cut_to",
+    "queue_of",
+    "space_of",
+]
 
 _T = TypeVar("_T")
 
 _PATIENCE_MS: Final = 5_000
 _AGAIN_MS: Final = 20
 
-UNKNOWN: Final = (NotCoordinator, NotEnoughReplicasAfterAppend, StorageFailed)
+UNKNOWN: Final = (NotCoordinator, NotEnoughReplicasAfterAppend, OutcomeUnknown, StorageFailed)
 """An operation may be in the log, and count or not."""
 
 
 class Enqueued(NamedTuple):
-    """What became of entries: the position of each, or why it has none; `unknown` are those that may be there."""
+    """What became of so many entries: of each shard their numbers, and the position of the first one or why not."""
 
-    positions: list[Position | None]
-    error: DuramenError | None
-    unknown: list[int]
+    entries: int
+    numbers: Mapping[int, Sequence[int]]
+    answers: Mapping[int, Position | DuramenError]
+
+    def each(self, make: Callable[[int, int], _T]) -> list[_T | None]:
+        """What is made of the leader epoch and the offset of each entry; None where it is not known to be there."""
+        found: list[_T | None] = [None] * self.entries
+        for shard, numbers in self.numbers.items():
+            answer = self.answers[shard]
+            if isinstance(answer, Position):
+                epoch, offset = answer
+                for place, number in enumerate(numbers, offset):
+                    found[number] = make(epoch, place)
+        return found
+
+    @property
+    def positions(self) -> list[Position | None]:
+        """The position of each."""
+        return self.each(Position)
+
+    @property
+    def shards(self) -> Mapping[int, int]:
+        """The shard of each."""
+        return {number: shard for shard, numbers in self.numbers.items() for number in numbers}
+
+    @property
+    def error(self) -> DuramenError | None:
+        """Why some are not there; first one that says that its outcome is not known."""
+        found = [answer for answer in self.answers.values() if isinstance(answer, DuramenError)]
+        return min(found, key=lambda one: not isinstance(one, UNKNOWN), default=None)
+
+    @property
+    def unknown(self) -> list[int]:
+        """Those that may be there."""
+        shards = [shard for shard, answer in self.answers.items() if isinstance(answer, UNKNOWN)]
+        return sorted(number for shard in shards for number in self.numbers[shard])
 
 
 class Read(NamedTuple):
@@ -51,12 +110,18 @@ class Read(NamedTuple):
     where: Where
 
 
-Found = Retrieved | DuramenError
+class ReadLimits(NamedTuple):
+    """The most entries in all, the most bytes of a queue, and how long the first entry is waited for."""
+
+    entries: int
+    max_bytes: int
+    wait_ms: int
+
+
+Found = Retrieved | RetrievedBatches | DuramenError
 """What is in a queue, or why it cannot be read from there on."""
-
-
-class _Done(Protocol):
-    def __call__(self, answer: Position | DuramenError, /) -> None: ...
+FoundDone = Callable[[Mapping[bytes, Found]], None]
+PositionDone = Callable[[Position | DuramenError], None]
 
 
 def space_of(stream: Stream | None, name: str) -> Stream:
@@ -86,11 +151,75 @@ def _patiently(broker: Broker, ask: Callable[[Callable[[_T], None]], None], done
     ask(answered)
 
 
-class QueueRequests:
-    """The queues of a node."""
+def _unknown(error: DuramenError) -> DuramenError:
+    """Of an operation that may have been done: an error that says so, after which nobody does it again."""
+    return error if isinstance(error, UNKNOWN) else OutcomeUnknown(f"whether it was done is not known: {error}")
+
+
+class Shards(Protocol):
+    """The shards of spaces, wherever they are led. Each `done` gets an outcome once."""
+
+    def submit(self, partition: Partition, command: QueueCommand, done: PositionDone) -> None:
+        """Do what is decided on the rows of a shard, or put entries in: `done` gets the first record's position."""
+
+    def append(self, partition: Partition, batch: bytearray, done: PositionDone) -> None:
+        """Append a batch of entries, which is the log's from here on: `done` gets the position of its first."""
+
+    def retrieve(
+        self, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone, *, batches: bool
+    ) -> Callable[[], None]:
+        """Read queues; returns what ends it. With `batches` what is found may be record batches."""
+
+
+class LocalShards:
+    """Those that this node leads: all there are, where it is alone."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+
+    def submit(self, partition: Partition, command: QueueCommand, done: PositionDone) -> None:
+        """As `Shards`. Ends with NotLeader where another node is to be asked; NotCoordinator: it may have been done."""
+        begun = False
+
+        def answered(answer: ShardAnswer | DuramenError) -> None:
+            if isinstance(answer, NotCoordinator) and not begun:
+                done(NotLeader(str(answer)))
+            elif isinstance(answer, DuramenError):
+                done(_unknown(answer) if begun and isinstance(answer, NodeStopping) else answer)
+            else:
+                offset = answer.first_offset
+                done(Position(partition.log.takeovers.epoch_at(offset), offset))
+
+        submit = partial(self._broker.coordinators.submit, partition.stream.name, partition.index, command)
+        _patiently(self._broker, submit, answered)
+        begun = True
+
+    def append(self, partition: Partition, batch: bytearray, done: PositionDone) -> None:
+        """As `Shards`. Ends with NotLeader where another node is to be asked."""
+
+        def appended(fate: AppendResult) -> None:
+            error, offset = fate.error, fate.base_offset
+            if error is None:
+                done(Position(partition.log.takeovers.epoch_at(offset), offset))
+            else:
+                done(_unknown(error) if fate.unknown else error)
+
+        append(partition, batch, appended)
+
+    def retrieve(
+        self, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone, *, batches: bool
+    ) -> Callable[[], None]:
+        """As `Shards`."""
+        poll = _Poll(self._broker, space, reads, limits, done, batches=batches)
+        poll.begin()
+        return poll.end
+
+
+class QueueRequests:
+    """The queues of a node, or of its cluster."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
 
     def enqueue(
         self, space: Stream, entries: Sequence[tuple[bytes, NewEntry]], done: Callable[[Enqueued], None]
@@ -107,79 +236,98 @@ class QueueRequests:
             check_size(command, space.max_message_bytes)
         found = _Gathered(len(entries), by_shard, done)
         for shard, command in commands.items():
-            self._submit(space, shard, command, partial(found.answered, shard))
+            self._shards.submit(space.partition(shard), command, partial(found.answered, shard))
 
-    def shard_of(self, space: Stream, queue: bytes) -> int:
-        """The shard that a queue is in."""
-        return partition_of(queue, space.shards)
+    def enqueue_batch(self, space: Stream, batch: bytearray, done: Callable[[Enqueued], None]) -> None:
+        """As `enqueue`, of entries that come as a producer's batch, which is the log's from here on.
 
-    def submit(self, space: Stream, queue: Queue, command: QueueCommand, done: _Done) -> None:
+        Where all are of one shard it is stored as it is. Raises QueueBatchTooLarge, BatchCorrupt, BatchInvalid.
+        """
+        count, most = check(batch).records, space.max_message_bytes
+        if count > MOST_ENTRIES or len(batch) > most:
+            raise QueueBatchTooLarge(
+                f"it has {count} entries and {len(batch)} bytes; a request has {MOST_ENTRIES} entries at most, and"
+                f" max.message.bytes of the space is {most}"
+            )
+        key = next(records(batch, verify=False, limit_bytes=space.decoded_limit_bytes)).key
+        partition = space.partition(0 if key is None else partition_of(key, space.shards))
+
+        def stored(answer: Position | DuramenError) -> None:
+            if isinstance(answer, BatchInvalid):
+                self._enqueue_apart(space, batch, answer, done)
+            else:
+                _Gathered(count, {partition.index: range(count)}, done).answered(partition.index, answer)
+
+        self._shards.append(partition, batch, stored)
+
+    def _enqueue_apart(
+        self, space: Stream, batch: bytearray, refused: BatchInvalid, done: Callable[[Enqueued], None]
+    ) -> None:
+        """Entries that no shard may have all of: each shard gets its own, or they are wrong."""
+        parts = split_shards(batch, space.shards, space.decoded_limit_bytes)
+        count = header(batch).records
+        if parts is None or len(parts) < 2:
+            done(Enqueued(count, {-1: range(count)}, {-1: _why_refused(batch, space, refused)}))
+            return
+        found = _Gathered(count, {shard: places for shard, _, places in parts}, done)
+        for shard, part, _ in parts:
+            self._shards.append(space.partition(shard), bytearray(part), partial(found.answered, shard))
+
+    def submit(self, space: Stream, queue: Queue, command: QueueCommand, done: PositionDone) -> None:
         """Edit, delete or replace: `done` gets the position of the operation's record. Raises QueueBatchTooLarge."""
         check_size(command, space.max_message_bytes)
-        self._submit(space, partition_of(queue.name, space.shards), command, done)
-
-    def _submit(self, space: Stream, shard: int, command: QueueCommand, done: _Done) -> None:
-        partition = space.partition(shard)
-
-        def answered(answer: ShardAnswer | DuramenError) -> None:
-            if isinstance(answer, DuramenError):
-                done(answer)
-            else:
-                offset = answer.first_offset
-                done(Position(partition.log.takeovers.epoch_at(offset), offset))
-
-        _patiently(self._broker, partial(self._broker.coordinators.submit, space.name, shard, command), answered)
+        self._shards.submit(space.partition(partition_of(queue.name, space.shards)), command, done)
 
     def retrieve(
-        self, space: Stream, reads: Sequence[Read], limit: int, max_bytes: int, wait_ms: int,
-        done: Callable[[Mapping[bytes, Found]], None],
-    ) -> Callable[[], None]:  # fmt: skip
-        """What is in queues from positions on, `limit` entries in all; where nothing is, wait for the first of them.
+        self, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone, *, batches: bool = False
+    ) -> Callable[[], None]:
+        """What is in queues from positions on; where nothing is, wait for the first entry.
 
-        Returns what ends it: nobody waits any more.
+        With `batches` of a single queue, as record batches. Returns what ends it: nobody waits any more.
         """
-        poll = _Poll(self._broker, space, reads, limit, max_bytes, done)
-        poll.begin(wait_ms)
-        return poll.end
+        return self._shards.retrieve(space, reads, limits, done, batches=batches)
+
+
+def _why_refused(batch: bytearray, space: Stream, refused: BatchInvalid) -> DuramenError:
+    """Why entries are refused: QueueNameInvalid where that is so, or what is known already."""
+    try:
+        for place, record in enumerate(records(batch, verify=False, limit_bytes=space.decoded_limit_bytes)):
+            problem = name_problem(record.key)
+            if problem:
+                return QueueNameInvalid(f"entry {place}: {problem}")
+    except DuramenError as error:
+        return error
+    return refused
 
 
 class _Gathered:
     """The answers of several shards."""
 
     def __init__(self, count: int, by_shard: Mapping[int, Sequence[int]], done: Callable[[Enqueued], None]) -> None:
-        self._positions: list[Position | None] = [None] * count
+        self._count = count
         self._by_shard = by_shard
-        self._left = len(by_shard)
-        self._errors: list[DuramenError] = []
-        self._unknown: list[int] = []
+        self._answers: dict[int, Position | DuramenError] = {}
         self._done = done
 
     def answered(self, shard: int, answer: Position | DuramenError) -> None:
-        if isinstance(answer, Position):
-            for place, number in enumerate(self._by_shard[shard]):
-                self._positions[number] = Position(answer.leader_epoch, answer.offset + place)
-        else:
-            # One that says that its outcome is not known comes first.
-            unknown = isinstance(answer, UNKNOWN)
-            self._errors.insert(0 if unknown else len(self._errors), answer)
-            self._unknown += self._by_shard[shard] if unknown else ()
-        self._left -= 1
-        if not self._left:
-            self._done(Enqueued(self._positions, next(iter(self._errors), None), sorted(self._unknown)))
+        """What became of the entries of a shard."""
+        self._answers[shard] = answer
+        if len(self._answers) == len(self._by_shard):
+            self._done(Enqueued(self._count, self._by_shard, self._answers))
 
 
 class _Poll:
     """Queues that are read together, once, or once more when something happens to one of them."""
 
     def __init__(
-        self, broker: Broker, space: Stream, reads: Sequence[Read], limit: int, max_bytes: int,
-        done: Callable[[Mapping[bytes, Found]], None],
+        self, broker: Broker, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone,
+        *, batches: bool,
     ) -> None:  # fmt: skip
         self._broker = broker
+        self._batches = batches
         self._space = space
         self._reads = {read.queue: read.where for read in reads}
-        self._limit = limit
-        self._max_bytes = max_bytes
+        self._limit, self._max_bytes, self._wait_ms = limits
         self._done = done
         self._hash = hash_of(space.id)
         self._found: dict[bytes, Found] = {}
@@ -191,10 +339,10 @@ class _Poll:
         self._leave: list[Callable[[], None]] = []
         self._cancel: Callable[[], None] = lambda: None
 
-    def begin(self, wait_ms: int) -> None:
-        if wait_ms:
+    def begin(self) -> None:
+        if self._wait_ms:
             self._waits = True
-            self._cancel = self._broker.later(wait_ms, self._late).cancel
+            self._cancel = self._broker.later(self._wait_ms, self._late).cancel
         self._read_all()
 
     def end(self) -> None:
@@ -226,10 +374,15 @@ class _Poll:
             )  # fmt: skip
             _patiently(self._broker, read, partial(self._got, self._round, queue))
 
-    def _query(self, queue: bytes, where: Where, shard: QueueShard, rows: StateRows) -> Retrieved:
+    def _query(self, queue: bytes, where: Where, shard: QueueShard, rows: StateRows) -> Retrieved | RetrievedBatches:
         hashed = self._hash(queue)
-        found = retrieve(rows, hashed, where, self._limit, self._max_bytes)
-        if not found.entries and not self._over:
+        if self._batches:
+            found: Retrieved | RetrievedBatches = retrieve_batches(
+                rows, Queue(queue, hashed), where, self._limit, self._max_bytes
+            )
+        else:
+            found = retrieve(rows, hashed, where, self._limit, self._max_bytes)
+        if found.is_empty and not self._over:
             self._leave.append(shard.wait(hashed, self._wake))  # in the turn of the read: nothing comes between
         return found
 
@@ -237,12 +390,12 @@ class _Poll:
         if self._over or number != self._round:
             return
         here = self._found[queue] = cast("Found", found)
-        if isinstance(here, Retrieved) and self._reads[queue] == "end":
+        if not isinstance(here, DuramenError) and self._reads[queue] == "end":
             self._reads[queue] = here.next  # what is put in from now on is read
         self._left -= 1
         if self._left:
             return
-        if not self._waits or any(isinstance(one, DuramenError) or one.entries for one in self._found.values()):
+        if not self._waits or any(isinstance(one, DuramenError) or not one.is_empty for one in self._found.values()):
             self._answer()
         elif self._woken:
             self._read_all()
@@ -256,22 +409,23 @@ class _Poll:
     def _answer(self) -> None:
         if not self._over:
             self.end()
-            self._done(self._cut())
+            self._done(cut_to(self._found, self._reads, self._limit))
 
-    def _cut(self) -> Mapping[bytes, Found]:
-        """So many entries in all: a queue of which too many were found is read on."""
-        left, cut = self._limit, dict[bytes, Found]()
-        for queue, one in self._found.items():
-            if isinstance(one, DuramenError) or len(one.entries) <= left:
-                cut[queue] = one
-                left -= 0 if isinstance(one, DuramenError) else len(one.entries)
-                continue
-            entries = one.entries[:left]
-            last = entries[-1].position if entries else None
-            following = _start(self._reads[queue]) if last is None else Position(last.leader_epoch, last.offset + 1)
-            cut[queue] = Retrieved(entries, following)
-            left = 0
-        return cut
+
+def cut_to(found: Mapping[bytes, Found], reads: Mapping[bytes, Where], limit: int) -> Mapping[bytes, Found]:
+    """So many entries in all: a queue of which too many were found is read on."""
+    left, cut = limit, dict[bytes, Found]()
+    for queue, one in found.items():
+        if not isinstance(one, Retrieved) or len(one.entries) <= left:
+            cut[queue] = one
+            left -= len(one.entries) if isinstance(one, Retrieved) else 0
+            continue
+        entries = one.entries[:left]
+        last = entries[-1].position if entries else None
+        following = _start(reads[queue]) if last is None else Position(last.leader_epoch, last.offset + 1)
+        cut[queue] = Retrieved(entries, following)
+        left = 0
+    return cut
 
 
 def _start(where: Where) -> Position:

@@ -28,7 +28,7 @@ from duramen.queues.operations import NewEntry
 from duramen.queues.positions import position_text
 from duramen.queues.reading import Retrieved, Where
 from duramen.queues.runs import QueueEntry
-from duramen.service.queues import Enqueued, QueueRequests, Read, queue_of, space_of
+from duramen.service.queues import Enqueued, LocalShards, QueueRequests, Read, ReadLimits, queue_of, space_of
 from duramen.sim.broker import CallbackResult, ManualBroker
 
 SPACE = "mail"
@@ -51,7 +51,7 @@ class Space:
 
     @property
     def requests(self) -> QueueRequests:
-        return QueueRequests(self.hand.broker)
+        return QueueRequests(LocalShards(self.hand.broker))
 
     def put(self, *entries: tuple[bytes, bytes]) -> list[Position]:
         answer: CallbackResult[Enqueued] = CallbackResult()
@@ -70,7 +70,7 @@ class Space:
 
     def poll(self, *reads: Read, limit: int = 1000, wait_ms: int = 0) -> CallbackResult[dict[bytes, Any]]:
         answer: CallbackResult[dict[bytes, Any]] = CallbackResult()
-        self.requests.retrieve(self.stream, reads, limit, 1 << 20, wait_ms, answer)
+        self.requests.retrieve(self.stream, reads, ReadLimits(limit, 1 << 20, wait_ms), answer)
         self.hand.settle()
         return answer
 

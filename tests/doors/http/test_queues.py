@@ -11,6 +11,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from tests.doors.http.conftest import Ask
 
+from duramen.codec.batch import BatchInput, encode
+from duramen.codec.queue_entries import KEY_HEADER, entry_fields
+from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.node.process import NodeProcess
 
 
@@ -73,6 +76,38 @@ def test_lines_go_in_and_come_out(node: NodeProcess, ask: Ask, path: str) -> Non
     found = [json.loads(line)["value"] for line in answer.read().splitlines()]
     assert found == ["0", "1"]
     assert values(ask, path, f"queue=ann&from={answer.headers['Duramen-Next']}") == ["2"]
+    connection.close()
+
+
+def test_record_batches_go_in_and_come_out(node: NodeProcess, ask: Ask, path: str) -> None:
+    connection = HTTPConnection(node.http, timeout=60)
+
+    def send(*records: BatchInput) -> tuple[int, Any]:
+        connection.request("POST", f"{path}/entries", encode(records), {"Content-Type": BATCHES_TYPE})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    queues = [f"user-{number}" for number in range(20)]
+    new = [BatchInput(5, name.encode(), b"%d" % turn) for turn in range(2) for name in queues]
+    status, answer = send(*new, BatchInput(6, b"ann", b"\xff", ((KEY_HEADER, b"k"), (b"h", None))))
+    assert (status, len(answer["positions"])) == (200, len(new) + 1)
+    for name in queues:
+        assert values(ask, path, f"queue={name}") == ["0", "1"]
+    at = answer["positions"][-1]
+    wish = {"queue": "ann", "entries": [{"position": at, "value": "new"}]}
+    version = ask("POST", f"{path}/edit", wish)[1]["versions"][0]
+    connection.request("GET", f"{path}/entries?queue=ann", headers={"Accept": BATCHES_TYPE})
+    found = connection.getresponse()
+    following, fields = found.headers["Duramen-Next"], entry_fields(found.read())
+    assert list(zip(*fields, strict=True)) == [(at, version, 6, b"k", b"new", ((b"h", None),))]
+    connection.request("GET", f"{path}/entries?queue=ann&from={following}", headers={"Accept": BATCHES_TYPE})
+    assert connection.getresponse().read() == b""
+
+    sound = BatchInput(5, b"ann", b"v")
+    assert send(sound, BatchInput(5, b"", b"v"))[1]["type"] == "queue-name-invalid"
+    assert send(sound, BatchInput(5, b"ann", b"v", ((b"duramen-queue-op", b"delete"),)))[1]["type"] == "batch-invalid"
+    assert send(BatchInput(5, b"ann", bytes(2_000_000)))[1]["type"] == "queue-batch-too-large"
+    assert values(ask, path, "queue=ann") == ["new"]
     connection.close()
 
 

@@ -53,7 +53,7 @@ def text(name: str, value: object) -> str:
 
 def server_of(value: object) -> HttpNode:
     """The node to ask: HOST:PORT, or what the environment says. Raises SettingInvalid for text that is neither."""
-    return HttpNode(server_address(None if value is None else text("server", value)))
+    return HttpNode(server_address(None if value is None else text("server", value)), keep=True)
 
 
 def whole(name: str, value: object, low: int, high: int) -> int:

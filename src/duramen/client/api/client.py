@@ -104,6 +104,7 @@ class Client:
         duramen.base.errors.ClientClosed: the client is closed: connect again
         """
         self._closed = True
+        self._server.close()
         self._writer.interrupt.set()
         with self._lock:
             self._writer.close()
@@ -125,9 +126,8 @@ class Client:
 
     def _ask(self, question: Question) -> Any:
         server = HttpNode(question.server) if question.server else self._server
-        if question.accept:
-            return server.content(question.path, question.accept)
-        return server.ask(question.method, question.path, question.document)
+        exchange = server.exchange(question.method, question.path, question.document, question.accept)
+        return question.answer_of(exchange)
 
     def node(self) -> NodeInfo:
         """The node that answers. Raises ServerUnreachable.

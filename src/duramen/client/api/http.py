@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from duramen.base.errors import DuramenError, NotCoordinator
 from duramen.client.api.arguments import INT32_MAX, checked_names, flag, text, whole
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, value_of
-from duramen.client.http import path_of
+from duramen.client.http import HttpExchange, Wish, path_of
 
 __all__ = [
     "Config",
@@ -38,14 +38,21 @@ Config: TypeAlias = Mapping[str, str | int | float | bool]
 class Question(NamedTuple):
     """What is asked over HTTP, of the node at `server`; empty: of the client's own.
 
-    With `accept`, a media type, the answer is not JSON but bytes.
+    With `accept`, a media type, the answer is not JSON but bytes; with a `header` too, these and the header's value.
     """
 
     method: str
     path: str
-    document: Mapping[str, object] | None = None
+    document: Mapping[str, object] | Wish | None = None
     server: str = ""
     accept: str = ""
+    header: str = ""
+
+    def answer_of(self, exchange: HttpExchange) -> Any:
+        """What is asked for. Raises the error that the node answered with."""
+        if self.header:
+            return exchange.content(), exchange.header(self.header)
+        return exchange.content() if self.accept else exchange.answer()
 
 
 Program: TypeAlias = Generator[Question, Any, _T]

@@ -1,18 +1,23 @@
 """Queues over HTTP, as both clients use them. Pure but for the classes that have a client."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
-from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable
+from duramen.base.errors import BatchCorrupt, DuramenError, RequestInvalid, ServerUnreachable
 from duramen.client.api.arguments import INT64_MAX, refused, seconds, text, whole
 from duramen.client.api.http import Program, Question
+from duramen.client.api.joined_enqueues import JoinedEnqueues
 from duramen.client.api.records import Encodable, NewRecord, Record, Writable, encodable
 from duramen.client.api.values import value_of
-from duramen.client.http import path_of, problem_of
+from duramen.client.http import Wish, path_of, problem_of
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.jsonbytes import bytes_of, json_of
+from duramen.codec.queue_entries import KEY_HEADER, NEXT_HEADER, encode_entries, entry_fields
+from duramen.codec.shown_batches import BATCHES_TYPE
 
 __all__ = ["AsyncQueues", "QueueEntry", "QueuePage", "Queues"]
 
@@ -20,7 +25,7 @@ _T = TypeVar("_T")
 
 _LONGEST_WAIT_MS: Final = 20_000  # of one request: then it is asked again
 _MOST_ENTRIES: Final = 10_000
-_PAGE_ENTRIES: Final = 1000
+_PAGE_ENTRIES: Final = 10_000
 
 
 class QueueEntry(msgspec.Struct, frozen=True):
@@ -97,15 +102,41 @@ def _check_tuple(what: str, one: object, most: int, expected: str) -> None:
 def enqueue(space: str, entries: Iterable[tuple[str, Writable]]) -> Program[list[str]]:
     """Put entries into queues; their positions."""
     pairs = list(entries)
+    if not pairs:
+        return []
+    batch = encode_entries(pairs, _now_ms())
+    return (yield from _put(space, bytes(encode(inputs_of(pairs))) if batch is None else batch))
+
+
+def enqueue_inputs(space: str, new: Sequence[BatchInput]) -> Program[list[str]]:
+    """Put entries into queues, the keys of these records."""
+    return (yield from _put(space, bytes(encode(new))))
+
+
+def _put(space: str, batch: bytes) -> Program[list[str]]:
+    return _positions((yield Question("POST", _path(space, "/entries"), Wish(batch, BATCHES_TYPE))))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def inputs_of(entries: Iterable[tuple[str, Writable]]) -> list[BatchInput]:
+    """Entries as the records that they are sent as. Raises RequestInvalid."""
+    pairs = list(entries)
     for pair in pairs:
         _check_tuple("an entry", pair, 2, "(queue, value)")
-    wishes = _wishes([value for _, value in pairs])
-    for (queue, _), wish in zip(pairs, wishes, strict=True):
-        wish["queue"] = text("queue", queue)
-    if not wishes:
-        return []
-    answer = yield Question("POST", _path(space, "/entries"), {"entries": wishes})
-    return _positions(answer)
+    return list(_inputs(pairs))
+
+
+def _inputs(pairs: Sequence[tuple[str, Writable]]) -> Iterator[BatchInput]:
+    now_ms, names = _now_ms(), dict[str, bytes]()
+    for (queue, _), entry in zip(pairs, encodable([value for _, value in pairs], None), strict=True):
+        name = names.get(queue)
+        if name is None:
+            name = names[queue] = text("queue", queue).encode()
+        headers = entry.headers if entry.key is None else ((KEY_HEADER, entry.key), *entry.headers)
+        yield BatchInput(now_ms if entry.timestamp_ms is None else entry.timestamp_ms, name, entry.value, headers)
 
 
 def _positions(answer: object) -> list[str]:
@@ -128,7 +159,8 @@ def retrieve(space: str, queue: str, start: str, limit: int, wait_s: float) -> P
     path = _path(space, "/entries")
     while True:
         wait_ms = min(left_ms, _LONGEST_WAIT_MS)
-        page = _page((yield Question("GET", f"{path}?{urlencode(asked | {'wait_ms': wait_ms})}")))
+        query = urlencode(asked | {"wait_ms": wait_ms})
+        page = _decoded((yield Question("GET", f"{path}?{query}", accept=BATCHES_TYPE, header=NEXT_HEADER)))
         left_ms -= wait_ms
         if page.entries or left_ms <= 0:
             return page
@@ -160,6 +192,18 @@ def retrieve_several(
 def _found(one: Mapping[str, Any]) -> QueuePage | DuramenError:
     problem = one.get("problem")
     return _page(one) if problem is None else problem_of(value_of(problem, dict[str, Any]))
+
+
+def _decoded(answer: object) -> QueuePage:
+    content, following = value_of(answer, tuple[bytes, str])
+    try:
+        found = entry_fields(content)
+    except BatchCorrupt as error:
+        raise ServerUnreachable(f"what answers is no node of Duramen: {error}") from None
+    if any(found.headers):
+        headers = [tuple((name.decode(errors="replace"), value) for name, value in one) for one in found.headers]
+        return QueuePage(list(map(QueueEntry, *found[:-1], headers)), following)
+    return QueuePage(list(map(QueueEntry, *found[:-1])), following)
 
 
 def _page(answer: object) -> QueuePage:
@@ -361,16 +405,19 @@ class AsyncQueues:
     def __init__(self, run: _RunAsync, space: str) -> None:
         self._run = run
         self.space = text("space", space)
+        self._joined = JoinedEnqueues(lambda new: run(enqueue_inputs(space, new)))
 
     async def enqueue(self, queue: str, values: Iterable[Writable]) -> list[str]:
         """Put entries at the end of a queue, all of them or none; more in `duramen.Queues.enqueue`.
+
+        Entries of tasks that share this object travel together.
 
         >>> await client.spaces.create("aio-jobs")
         SpaceInfo(...)
         >>> len(await client.queues("aio-jobs").enqueue("ann", ["one", "two"]))
         2
         """
-        return await self._run(enqueue(self.space, _each(queue, values)))
+        return await self._put(_each(queue, values))
 
     async def enqueue_many(self, entries: Iterable[tuple[str, Writable]]) -> list[str]:
         """Put entries into many queues; those of a shard all together or not at all.
@@ -380,7 +427,11 @@ class AsyncQueues:
         >>> len(await client.queues("aio-feeds").enqueue_many([("ann", "one"), ("bob", "two")]))
         2
         """
-        return await self._run(enqueue(self.space, entries))
+        return await self._put(entries)
+
+    async def _put(self, entries: Iterable[tuple[str, Writable]]) -> list[str]:
+        new = inputs_of(entries)
+        return await self._joined.put(new) if new else []
 
     async def retrieve(self, queue: str, start: str = "start", *, limit: int = 100, wait_s: float = 0) -> QueuePage:
         """Entries from a position on, at once or once there are some; more in `duramen.Queues.retrieve`.

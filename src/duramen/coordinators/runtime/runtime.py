@@ -160,6 +160,8 @@ class _Replica:
         active, self.active = self.active, None
         if active is not None:
             active.end(NotCoordinator("this node does not coordinate what is asked for any more"))
+            if self._local is not None:
+                self._local.acknowledge(NotLeader("this node has led when the records came, and does not any more"))
         self._alarm.move(None)
         if self._row_state is None and self._applier is not None:
             self._applier.end()

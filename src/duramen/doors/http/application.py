@@ -165,7 +165,7 @@ def _endpoint(route: HttpRoute, node: RouteNode, bodies: Bodies) -> _Endpoint:
             await _admit(route, call)
         if "body" in types:
             given["body"] = call.body = await bodies.read(
-                request, types["body"], route.body_limit_bytes(call), route.lines
+                request, types["body"], route.body_limit_bytes(call), route.lines, batches=route.batches
             )
         if route.by_body:
             await _admit(route, call)

@@ -11,6 +11,8 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError, NodeBusy, RequestInvalid
 from duramen.base.ids import Position
 from duramen.codec.jsonbytes import json_of
+from duramen.codec.queue_entries import NEXT_HEADER
+from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.doors.http.completions import call_back, unless_gone
 from duramen.doors.http.produce import largest_body_bytes, wish_bytes, wish_headers
 from duramen.doors.http.serving.bodies import NDJSON
@@ -37,10 +39,10 @@ from duramen.queues.machine import Delete, Edit, QueueCommand, Replace
 from duramen.queues.names import check_name
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import parse_position, position_text
-from duramen.queues.reading import Retrieved, Where
+from duramen.queues.reading import Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import QueueEntry
 from duramen.service.authorize import Operation
-from duramen.service.queues import Enqueued, Found, QueueRequests, Read, queue_of
+from duramen.service.queues import Enqueued, Found, Read, ReadLimits, queue_of
 
 __all__ = ["ROUTES"]
 
@@ -87,29 +89,39 @@ def _limit(call: Call) -> int:
     return LARGEST_BODY_BYTES if found is None else largest_body_bytes(found)
 
 
-async def _enqueue(call: Call, body: EnqueueWish) -> EntryPlaces:
+async def _enqueue(call: Call, body: EnqueueWish | bytearray) -> EntryPlaces:
+    requests, where = call.forwarding.queues, space(call)
+    if isinstance(body, bytearray):
+        found: Enqueued = await call_back(lambda done: requests.enqueue_batch(where, body, done))
+        return _places(found)
     names = [check_name(wish.queue) for wish in body.entries]
     entries = list(zip(names, await _entries(body.entries), strict=True))
-    requests, where = QueueRequests(call.broker), space(call)
-    found: Enqueued = await call_back(lambda done: requests.enqueue(where, entries, done))
-    positions = [position_text(position) for position in found.positions if position is not None]
-    if found.error is None:
-        return EntryPlaces(positions)
-    if not positions and not found.unknown:
-        raise found.error
+    found = await call_back(lambda done: requests.enqueue(where, entries, done))
+    return _places(found)
+
+
+def _places(found: Enqueued) -> EntryPlaces:
+    error = found.error
+    if error is None:
+        return EntryPlaces([text for text in found.each("{}.{}".format) if text is not None])
+    shards, unknown = found.shards, found.unknown
     stored = [
-        Stored(number, requests.shard_of(where, names[number]), position.offset)
+        Stored(number, shards[number], position.offset)
         for number, position in enumerate(found.positions)
         if position is not None
     ]
-    said = f"{len(stored)} of {len(names)} entries are in their queues, {len(found.unknown)} may be"
-    raise PartlyStored(type(found.error)(f"{found.error}; {said}"), stored, found.unknown)
+    if not stored and not unknown:
+        raise error
+    said = f"{len(stored)} of {found.entries} entries are in their queues, {len(unknown)} may be"
+    raise PartlyStored(type(error)(f"{error}; {said}"), stored, unknown)
 
 
 # -- reading ----------------------------------------------------------------------------------------
 
 
-async def _read(call: Call, reads: Sequence[Read], query: RetrieveQuery | QueuesRead) -> Mapping[bytes, Found]:
+async def _read(
+    call: Call, reads: Sequence[Read], query: RetrieveQuery | QueuesRead, *, batches: bool = False
+) -> Mapping[bytes, Found]:
     polls = call.node.polls
     if query.wait_ms and len(polls) >= _MOST_POLLS:
         raise NodeBusy(f"{_MOST_POLLS} requests wait for entries already: ask again, or with wait_ms=0")
@@ -124,7 +136,8 @@ async def _read(call: Call, reads: Sequence[Read], query: RetrieveQuery | Queues
 
     where = space(call)
     polls.add(future)
-    end = QueueRequests(call.broker).retrieve(where, reads, query.limit, query.max_bytes, query.wait_ms, done)
+    limits = ReadLimits(query.limit, query.max_bytes, query.wait_ms)
+    end = call.forwarding.queues.retrieve(where, reads, limits, done, batches=batches)
     try:
         return await (unless_gone(call.request, wait()) if query.wait_ms else wait())
     finally:
@@ -143,14 +156,18 @@ async def _page(found: Retrieved) -> EntryPage:
 
 async def _retrieve(call: Call, query: RetrieveQuery) -> EntryPage | Response:
     queue = check_name(query.queue)
-    found = (await _read(call, [Read(queue, _where(query.start))], query))[queue]
+    accept = call.request.headers.get("accept", "")
+    found = (await _read(call, [Read(queue, _where(query.start))], query, batches=BATCHES_TYPE in accept))[queue]
     if isinstance(found, DuramenError):
         raise found
+    if isinstance(found, RetrievedBatches):
+        following = position_text(found.next)
+        return Response(b"".join(found.batches), 200, {NEXT_HEADER: following}, BATCHES_TYPE)
     page = await _page(found)
-    if NDJSON not in call.request.headers.get("accept", ""):
+    if NDJSON not in accept:
         return page
     content = msgspec.json.Encoder().encode_lines(page.entries)
-    return Response(content, 200, {"Duramen-Next": page.next}, NDJSON)
+    return Response(content, 200, {NEXT_HEADER: page.next}, NDJSON)
 
 
 async def _retrieve_several(call: Call, body: QueuesRead) -> QueuesFound:
@@ -164,6 +181,8 @@ async def _retrieve_several(call: Call, body: QueuesRead) -> QueuesFound:
 async def _found(call: Call, queue: bytes, found: Found) -> QueueFound:
     if isinstance(found, DuramenError):
         return QueueFound(queue.decode(), [], None, problem_of(found, call.request.url.path))
+    if isinstance(found, RetrievedBatches):
+        raise TypeError("several queues are read entry by entry")
     page = await _page(found)
     return QueueFound(queue.decode(), page.entries, page.next)
 
@@ -172,7 +191,7 @@ async def _found(call: Call, queue: bytes, found: Found) -> QueueFound:
 
 
 async def _operate(call: Call, command: QueueCommand, queue: bytes) -> Position:
-    requests, where = QueueRequests(call.broker), space(call)
+    requests, where = call.forwarding.queues, space(call)
     return await call_back(lambda done: requests.submit(where, queue_of(where, queue), command, done))
 
 
@@ -211,12 +230,12 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/spaces/{name}/entries", _enqueue, on_topic(Operation.WRITE),
         "Put entries into queues; answered with their positions once they are durable",
-        _WRITING, body_limit_bytes=_limit, lines="entries",
+        _WRITING, body_limit_bytes=_limit, lines="entries", batches=True,
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/entries", _retrieve, on_topic(Operation.READ),
         "Read a queue from a position on, at once or as soon as something is in it",
-        (*_ASKING, *_POSITIONS, errors.NodeBusy), formats=(NDJSON,),
+        (*_ASKING, *_POSITIONS, errors.NodeBusy), formats=(NDJSON, BATCHES_TYPE),
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/retrieve", _retrieve_several, on_topic(Operation.READ),

@@ -12,8 +12,8 @@ from duramen.base.deadlines import Deadline
 from duramen.base.errors import DuramenError, NodeBusy, NotLeader, OutcomeUnknown
 from duramen.broker.partition import Partition
 from duramen.rpc.retry import may_repeat
+from duramen.service.appending import append
 from duramen.service.forwarded_requests import APPEND, AppendRequest, AppendResponse, AppendResult
-from duramen.service.forwarding import local as here
 from duramen.service.forwarding.router import FIRST_RETRY_MS, LAST_RETRY_MS, Router
 
 __all__ = ["Delivery", "PartitionBatch"]
@@ -71,7 +71,7 @@ class Delivery:
     def _append(self, node_id: int, numbers: Iterable[int]) -> None:
         for at in numbers:
             self._asked[at] = node_id
-            here.append(*self._batches[at], partial(self._appended, at))
+            append(*self._batches[at], partial(self._appended, at))
 
     def _appended(self, at: int, fate: AppendResult) -> None:
         self._settle(at, fate)

@@ -19,7 +19,9 @@ from duramen.service.forwarding.handlers import ForwardedRequestHandlers
 from duramen.service.forwarding.local import LocalSlice
 from duramen.service.forwarding.memory import Room
 from duramen.service.forwarding.partition_requests import Deleting, Managing, ReadRequest
+from duramen.service.forwarding.queues import RoutedShards
 from duramen.service.forwarding.router import Router
+from duramen.service.queues import LocalShards, QueueRequests
 
 __all__ = ["WITHIN_MS", "Forwarding", "Nowhere"]
 
@@ -47,6 +49,9 @@ class Forwarding:
         self._ways = Router(broker, broker.caller.over(way), room)
         self._serving = ForwardedRequestHandlers(self._ways)
         self._open: dict[Delivery | Retrying[Any], None] = {}
+        local = LocalShards(broker)
+        self.queues = QueueRequests(local if broker.alone else RoutedShards(local, self._ask))
+        """The queues of spaces."""
 
     def append(
         self, batches: Sequence[PartitionBatch], within_ms: int, done: Callable[[list[AppendResult]], None]

@@ -11,16 +11,20 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, PeerChannel
 from duramen.rpc.server import Done, Handler
+from duramen.service.appending import append
 from duramen.service.forwarded_requests import (
     APPEND,
     CHANGE_GROUP,
+    CHANGE_QUEUES,
     DELETE_ALL_RECORDS,
     DELETE_RECORDS,
     READ,
+    READ_QUEUES,
     SHOW_GROUP,
     AppendRequest,
     AppendResponse,
     AppendResult,
+    AskQueues,
     Bytes,
     Delete,
     DeleteRecordsResponse,
@@ -31,7 +35,9 @@ from duramen.service.forwarded_requests import (
 )
 from duramen.service.forwarding import local as here
 from duramen.service.forwarding.local import Fetching, LocalSlice
+from duramen.service.forwarding.queues import answer_queues
 from duramen.service.forwarding.router import Router
+from duramen.service.queues import LocalShards
 from duramen.storage.scan import read_slice
 
 __all__ = ["ForwardedRequestHandlers"]
@@ -51,6 +57,9 @@ class ForwardedRequestHandlers:
         self._server.handle(READ, self._read)
         self._server.handle(DELETE_RECORDS, self._delete)
         self._server.handle(DELETE_ALL_RECORDS, self._delete)
+        self._queues = LocalShards(ways.broker)
+        self._server.handle(READ_QUEUES, self._ask_queues)
+        self._server.handle(CHANGE_QUEUES, self._ask_queues)
 
     def serve_groups(self, manage: Handler[Manage, Managed]) -> None:
         """From here on `manage` answers requests about groups."""
@@ -88,6 +97,10 @@ class ForwardedRequestHandlers:
     def _delete(self, request: Delete, done: Done[DeleteRecordsResponse]) -> None:
         here.delete(self._led(request.stream_id, request.partition), request.before, done)
 
+    def _ask_queues(self, request: AskQueues, done: Done[Managed]) -> None:
+        self._led(request.stream_id, request.partition)
+        answer_queues(self._queues, self._stream(request.stream_id), request, done)
+
     # -- appends ------------------------------------------------------------------------------------
 
     def _append(self, request: AppendRequest, done: Done[AppendResponse]) -> None:
@@ -107,7 +120,7 @@ class ForwardedRequestHandlers:
             except DuramenError as error:
                 settled(at, AppendResult(-1, error))
             else:
-                here.append(partition, batch, partial(settled, at))
+                append(partition, batch, partial(settled, at))
 
     # -- reads --------------------------------------------------------------------------------------
 

@@ -2,26 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from duramen.base.errors import (
-    DuramenError,
-    NodeStopping,
-    NotEnoughReplicasAfterAppend,
-    NotLeader,
-    OutcomeUnknown,
-    StorageFailed,
-)
+from duramen.base.errors import DuramenError
 from duramen.base.positions import At, Last, Position, Since
 from duramen.broker.fetch import FetchCoordinator, Fetcher, FetchResult, PartitionFetch
 from duramen.broker.partition import LATEST, Partition
-from duramen.service.forwarded_requests import AppendResult, DeleteRecordsResponse
+from duramen.service.forwarded_requests import DeleteRecordsResponse
 from duramen.storage.segment.reader import Slice
 
-__all__ = ["Fetching", "LocalSlice", "append", "delete", "has"]
-
-_UNSURE: Final = (NodeStopping, NotEnoughReplicasAfterAppend, OutcomeUnknown, StorageFailed)
-"""Of a batch that was appended, and then this was said, it is not known whether it is kept."""
+__all__ = ["Fetching", "LocalSlice", "delete", "has"]
 
 
 class LocalSlice(NamedTuple):
@@ -30,34 +20,6 @@ class LocalSlice(NamedTuple):
     offset: int
     high_watermark: int
     content: Slice | None
-
-
-def append(partition: Partition, batch: bytearray, done: Callable[[AppendResult], None]) -> None:
-    """Append as with acks=all, and tell what became of it; what is refused at once is not in the log."""
-    _Appending(done).begin(partition, batch)
-
-
-class _Appending:
-    __slots__ = ("_begun", "_done")
-
-    def __init__(self, done: Callable[[AppendResult], None]) -> None:
-        self._done = done
-        self._begun = False
-
-    def begin(self, partition: Partition, batch: bytearray) -> None:
-        partition.append(batch, self._told)
-        self._begun = True
-
-    def _told(self, base_offset: int, error: DuramenError | None) -> None:
-        if error is None:
-            self._done(AppendResult(base_offset))
-        elif self._begun and isinstance(error, NotLeader):
-            # Another leader may have taken it over, so it must not be sent there again.
-            self._done(
-                AppendResult(-1, OutcomeUnknown(f"{error}; it did when the records came, and they may be kept"), True)
-            )
-        else:
-            self._done(AppendResult(-1, error, self._begun and isinstance(error, _UNSURE)))
 
 
 def delete(partition: Partition, before: int, done: Callable[[DeleteRecordsResponse | DuramenError], None]) -> None:

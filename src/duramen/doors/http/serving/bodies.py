@@ -7,6 +7,7 @@ import msgspec
 from starlette.requests import Request
 
 from duramen.base.errors import BodyTooLarge, BodyTypeUnsupported, NodeBusy, RequestInvalid, RequestTimedOut
+from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.service.forwarding.memory import Room
 
 __all__ = ["NDJSON", "RECEIVE_S", "Bodies"]
@@ -27,15 +28,19 @@ class Bodies:
     def __init__(self, room: Room) -> None:
         self._room = room
 
-    async def read(self, request: Request, type_: type[T], limit_bytes: int, lines: str = "") -> T:
+    async def read(
+        self, request: Request, type_: type[T], limit_bytes: int, lines: str = "", *, batches: bool = False
+    ) -> T | bytearray:
         """The body as `type_`; with `lines` as that field of it alone, an entry a line, where it comes as NDJSON.
+
+        With `batches` it is the bytes where it comes as record batches.
 
         Raises BodyTypeUnsupported, BodyTooLarge, NodeBusy, RequestTimedOut, RequestInvalid.
         """
         # A form of any web page can send other types without asking; none can send these.
         said = request.headers.get("content-type", "")
         sent = said.partition(";")[0].strip().lower()
-        taken = (_JSON, NDJSON) if lines else (_JSON,)
+        taken = (_JSON, *((NDJSON,) if lines else ()), *((BATCHES_TYPE,) if batches else ()))
         if sent not in taken:
             raise BodyTypeUnsupported(
                 f"a body is {' or '.join(taken)}, not {said[:40] or 'of no type'}: say so in Content-Type, as"
@@ -46,6 +51,8 @@ class Bodies:
                 content = await self._received(request, limit_bytes)
         except TimeoutError:
             raise RequestTimedOut(f"the body was not whole within {RECEIVE_S:g} s") from None
+        if sent == BATCHES_TYPE:
+            return content
         try:
             if sent == NDJSON:
                 return msgspec.convert({lines: _LINES.decode_lines(content)}, type_)

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from duramen import __version__
 from duramen.base import errors
 from duramen.base.errors import DuramenError
+from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.doors.http.serving.bodies import NDJSON
 from duramen.doors.http.serving.problems import PROBLEM_JSON, status_of
 from duramen.doors.http.serving.routes import HttpRoute
@@ -105,6 +106,8 @@ def _operation(route: HttpRoute, schemas: Mapping[Any, Document]) -> Document:
         operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schemas[types["body"]]}}}
         if route.lines:
             operation["requestBody"]["content"][NDJSON] = {"schema": {"type": "string"}}
+        if route.batches:
+            operation["requestBody"]["content"][BATCHES_TYPE] = {"schema": {"type": "string"}}
     answers = {str(status): _answer(status, types["return"], schemas, route.formats) for status in route.statuses}
     for status, problems in _by_status(errors_of(route)).items():
         answers.setdefault(str(status), _refusal(problems, schemas[Problem]))

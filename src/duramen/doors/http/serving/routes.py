@@ -147,7 +147,8 @@ class HttpRoute:
 
     `rules` are what its requests need; with `by_body` they need it by what their bodies say, which are read before.
     `errors` are those that only this route answers with; `statuses` those of its good answers; `body_limit_bytes` is
-    asked for each request. With `lines` a body may come as NDJSON: lines that are the entries of that field of it.
+    asked for each request. With `lines` a body may come as NDJSON: lines that are the entries of that field of it. With
+    `batches` it may come as record batches, which the handler gets as bytes.
     """
 
     method: Method
@@ -162,10 +163,13 @@ class HttpRoute:
     formats: tuple[str, ...] = ()
     """Media types that it answers with besides JSON, where the header Accept names one."""
     lines: str = ""
+    batches: bool = False
 
     def types(self) -> Mapping[str, Any]:
         """The types of `query`, `body` and `return`, as far as the handler has them."""
         hints = get_type_hints(self.handler, include_extras=True)
         if self.formats:
             hints["return"] = next(one for one in get_args(hints["return"]) if one is not Response)
+        if self.batches:
+            hints["body"] = next(one for one in get_args(hints["body"]) if one is not bytearray)
         return {name: hints[name] for name in ("query", "body", "return") if name in hints}

@@ -9,7 +9,7 @@ import h11
 import msgspec
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from duramen.base.errors import NodeBusy, RequestInvalid
 from duramen.doors.http.serving.bodies import RECEIVE_S
@@ -18,7 +18,9 @@ from duramen.doors.http.serving.problems import PROBLEM_JSON, answer_with, probl
 __all__ = ["MOST_CONNECTIONS", "HttpServer"]
 
 MOST_CONNECTIONS: Final = 100
-"""With so many connections open, requests are answered with 503."""
+"""With so many requests under way, others are answered with 503."""
+_MOST_IDLE: Final = 900
+"""Connections that clients keep for their next request."""
 
 _LARGEST_HEAD_BYTES: Final = 16 * 1024
 
@@ -31,12 +33,20 @@ class HttpServer(uvicorn.Server):
         self._app = app
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if len(self.server_state.connections) < MOST_CONNECTIONS:
+        if self._has_room():
             await self._app(scope, receive, send)
             return
         error = NodeBusy(f"{MOST_CONNECTIONS} connections are open; close some, or ask again later")
         refusal = answer_with(problem_of(error, scope["path"]), {"Connection": "close", "Retry-After": "1"})
         await refusal(scope, receive, send)
+
+    def _has_room(self) -> bool:
+        connections = self.server_state.connections
+        if len(connections) < MOST_CONNECTIONS:
+            return True
+        if len(connections) >= MOST_CONNECTIONS + _MOST_IDLE:
+            return False
+        return sum(not (isinstance(one, _Protocol) and one.idles) for one in connections) < MOST_CONNECTIONS
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -80,6 +90,12 @@ class _Protocol(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+    @property
+    def idles(self) -> bool:
+        """Whether a request was answered, and no other has come."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and cycle.response_complete
 
     def _owes(self) -> bool:
         """Whether the next move is the client's: the head of a request, or the end of one that is answered."""

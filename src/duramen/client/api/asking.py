@@ -1,0 +1,64 @@
+"""Questions over HTTP for asyncio: connections are kept for the next question."""
+
+import asyncio
+from typing import Any, TypeAlias
+
+from duramen.client.api.http import Question
+from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, HttpExchange, HttpNode, IdleConnections
+
+__all__ = ["AsyncDoor"]
+
+_Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class AsyncDoor:
+    """A node's HTTP door, for the tasks of one event loop."""
+
+    def __init__(self, server: HttpNode) -> None:
+        self._server = server
+        self._idle: IdleConnections[_Connection] = IdleConnections(_close, _is_open)
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        self._idle.close()
+
+    async def ask(self, question: Question) -> Any:
+        """The answer. Raises ServerUnreachable, or the error that the node answered with."""
+        server = HttpNode(question.server) if question.server else self._server
+        exchange = HttpExchange(
+            server.address, question.method, question.path, question.document, question.accept,
+            keep=not question.server,
+        )  # fmt: skip
+        connection = None if question.server else self._idle.take()
+        if connection is None:
+            try:
+                async with asyncio.timeout(HTTP_TIMEOUT_S):
+                    connection = await asyncio.open_connection(server.host.strip("[]"), server.port)
+            except (OSError, ValueError) as error:
+                raise server.unreachable(error) from None
+        reader, writer = connection
+        try:
+            async with asyncio.timeout(HTTP_TIMEOUT_S):
+                writer.write(exchange.question)
+                while not exchange.take(await reader.read(RECEIVE_BYTES)):
+                    pass
+        except OSError as error:
+            writer.close()
+            raise exchange.lost(error) from None
+        except BaseException:
+            writer.close()
+            raise
+        if exchange.is_reusable:
+            self._idle.give(connection)
+        else:
+            writer.close()
+        return question.answer_of(exchange)
+
+
+def _close(connection: _Connection) -> None:
+    connection[1].close()
+
+
+def _is_open(connection: _Connection) -> bool:
+    reader, writer = connection
+    return not (reader.at_eof() or writer.is_closing())

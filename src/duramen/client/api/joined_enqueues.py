@@ -1,0 +1,103 @@
+"""Enqueues of several tasks into a space: as many travel together as came while the last were under way."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.errors import (
+    BatchCorrupt,
+    BatchInvalid,
+    BatchTooLarge,
+    BodyTooLarge,
+    DuramenError,
+    QueueBatchTooLarge,
+    QueueNameInvalid,
+    RequestInvalid,
+    TimestampInvalid,
+)
+from duramen.codec.batch import BatchInput
+
+__all__ = ["JoinedEnqueues"]
+
+_MOST_ENTRIES: Final = 2_000
+_MOST_BYTES: Final = 256 << 10
+_AT_ONCE: Final = 2
+"""Requests under way: the node stores one while the next one comes."""
+_OF_ONE: Final = (
+    BatchCorrupt, BatchInvalid, BatchTooLarge, BodyTooLarge, QueueBatchTooLarge, QueueNameInvalid, RequestInvalid,
+    TimestampInvalid,
+)  # fmt: skip
+"""Nothing was stored, because of what some of the entries are."""
+
+_Ask = Callable[[Sequence[BatchInput]], Awaitable[list[str]]]
+
+
+class _Waiting(NamedTuple):
+    entries: Sequence[BatchInput]
+    done: asyncio.Future[list[str]]
+
+
+class JoinedEnqueues:
+    """Asks for entries of several tasks at once; what is refused for some of them is asked for task by task."""
+
+    def __init__(self, ask: _Ask) -> None:
+        self._ask = ask
+        self._waiting: list[_Waiting] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def put(self, entries: Sequence[BatchInput]) -> list[str]:
+        """The positions of the entries. Raises why they have none."""
+        loop = asyncio.get_running_loop()
+        mine = _Waiting(entries, loop.create_future())
+        self._waiting.append(mine)
+        if len(self._tasks) < _AT_ONCE:
+            task = loop.create_task(self._run())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await mine.done
+
+    async def _run(self) -> None:
+        while self._waiting:
+            some, self._waiting = _together(self._waiting)
+            try:
+                await self._put(some)
+            except DuramenError as error:
+                if len(some) > 1 and isinstance(error, _OF_ONE):
+                    for one in some:
+                        await self._put_alone(one)
+                else:
+                    _fail(some, error)
+
+    async def _put(self, some: Sequence[_Waiting]) -> None:
+        positions = await self._ask([entry for one in some for entry in one.entries])
+        at = 0
+        for one in some:
+            if not one.done.done():
+                one.done.set_result(positions[at : at + len(one.entries)])
+            at += len(one.entries)
+
+    async def _put_alone(self, one: _Waiting) -> None:
+        if one.done.done():
+            return
+        try:
+            await self._put([one])
+        except DuramenError as error:
+            _fail([one], error)
+
+
+def _together(waiting: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
+    """Those that go into one request, and the others; nobody who has given up is among them."""
+    there = [one for one in waiting if not one.done.done()]
+    count = size = 0
+    for place, one in enumerate(there):
+        count += len(one.entries)
+        size += sum(len(entry.key or b"") + len(entry.value or b"") for entry in one.entries)
+        if place and (count > _MOST_ENTRIES or size > _MOST_BYTES):
+            return there[:place], there[place:]
+    return there, []
+
+
+def _fail(some: Sequence[_Waiting], error: DuramenError) -> None:
+    for one in some:
+        if not one.done.done():
+            one.done.set_exception(type(error)(str(error)) if len(some) > 1 else error)

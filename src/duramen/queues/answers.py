@@ -1,0 +1,93 @@
+"""Entries of a run as a record batch, for those who read a queue. Pure but for the native package.
+
+Each is the record that an entry is in the log, and has `duramen-queue-version` besides where it was edited.
+"""
+
+from typing import Final, NamedTuple
+
+from duramen.base.ids import Position
+from duramen.base.native import is_installed
+from duramen.codec.batch import CRC_START, encode_record, near, seal
+from duramen.codec.crc import crc32c
+from duramen.codec.queue_entries import KEY_HEADER, VERSION_HEADER
+from duramen.queues.runs import QueueEntry, Run, entry_of
+
+__all__ = ["RunRecords", "entry_size", "plain_run_records", "run_records"]
+
+_OVERHEAD: Final = 64
+_LARGEST_DELTA: Final = (1 << 31) - 1
+
+
+class RunRecords(NamedTuple):
+    """A batch, empty where no entry is in it; what its entries count; the offset of the last one; is there more?"""
+
+    batch: bytes
+    entries: int
+    size: int
+    last: int
+    more: bool
+
+
+def entry_size(entry: QueueEntry) -> int:
+    """What an entry counts: its key, value and headers, and something besides."""
+    headers = sum(len(name) + len(value or b"") for name, value in entry.headers)
+    return _OVERHEAD + len(entry.key or b"") + len(entry.value or b"") + headers
+
+
+def run_records(run: bytes, name: bytes, start: int, most: int, most_bytes: int, *, any_first: bool) -> RunRecords:
+    """The entries of a run from the offset `start` on, at most so many, and so many bytes.
+
+    With `any_first` the first one comes whatever it counts. There are fewer where no batch can have them together.
+    """
+    if is_installed():
+        import duramen_native
+
+        made = duramen_native.run_records(run, name, start, most, max(0, most_bytes), any_first)
+        if made is not None:
+            return RunRecords(*made)
+    return plain_run_records(run, name, start, most, most_bytes, any_first=any_first)
+
+
+def plain_run_records(
+    run: bytes, name: bytes, start: int, most: int, most_bytes: int, *, any_first: bool
+) -> RunRecords:
+    """`run_records` in plain Python."""
+    found, size, more, read = list[QueueEntry](), 0, False, Run(run)
+    for offset, body in read.bodies():
+        if offset < start or not body:
+            continue
+        entry = entry_of(Position(read.leader_epoch, offset), body)
+        counts = entry_size(entry)
+        full = len(found) >= most or (size + counts > most_bytes and (bool(found) or not any_first))
+        base = found[0] if found else entry
+        delta = offset - base.position.offset
+        if full or delta > _LARGEST_DELTA or not near(entry.timestamp, base.timestamp):
+            more = True
+            break
+        found.append(entry)
+        size += counts
+    if not found:
+        return RunRecords(b"", 0, 0, -1, more)
+    return RunRecords(_batch(found, name), len(found), size, found[-1].position.offset, more)
+
+
+def _batch(found: list[QueueEntry], name: bytes) -> bytes:
+    (epoch, base), base_ms = found[0].position, found[0].timestamp
+    encoded = [
+        encode_record(entry.timestamp - base_ms, entry.position.offset - base, name, entry.value, _headers(entry))
+        for entry in found
+    ]
+    newest = max(entry.timestamp for entry in found)
+    batch = seal(b"".join(encoded), len(found), base_ms, newest, base_offset=base, leader_epoch=epoch)
+    batch[23:27] = (found[-1].position.offset - base).to_bytes(4, "big")
+    batch[17:21] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
+    return bytes(batch)
+
+
+def _headers(entry: QueueEntry) -> list[tuple[bytes, bytes | None]]:
+    headers = list[tuple[bytes, bytes | None]]()
+    if entry.version != entry.position.offset:
+        headers.append((VERSION_HEADER, b"%d" % entry.version))
+    if entry.key is not None:
+        headers.append((KEY_HEADER, entry.key))
+    return [*headers, *entry.headers]

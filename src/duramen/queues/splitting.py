@@ -1,0 +1,132 @@
+"""Batches of entries: the runs that they come to, and the shards that they are for. Pure but for the native package."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final, TypeAlias
+
+from duramen.base.errors import BatchCorrupt
+from duramen.base.native import is_installed
+from duramen.base.ports import Buffer
+from duramen.codec.batch import CONTROL, LARGEST_BASE_OFFSET, BatchInput, encode, header, near, records
+from duramen.codec.partitioner import partition_of
+from duramen.codec.plain import plain_entries
+from duramen.codec.queue_entries import KEY_HEADER, RESERVED_PREFIX
+from duramen.queues.names import name_problem
+from duramen.queues.runs import Body, body_of, runs
+
+__all__ = [
+    "NamedRun",
+    "ShardPart",
+    "newest_entry",
+    "plain_newest_entry",
+    "plain_split_runs",
+    "plain_split_shards",
+    "split_runs",
+    "split_shards",
+]
+
+NamedRun: TypeAlias = tuple[bytes, int, bytes]
+"""The name of a queue, the last offset of a run, and the run."""
+ShardPart: TypeAlias = tuple[int, bytes, list[int]]
+"""A shard, a batch of the entries that are for it, and their places among all."""
+
+_NO_TIME: Final = -(1 << 63)
+
+
+def split_runs(batches: Sequence[bytes], position: int, first: int, limit_bytes: int) -> tuple[int, list[NamedRun]]:
+    """Runs of the entries with offsets from `first` on in the batches from `position` on, and how many batches it took.
+
+    These are the batches of one leader epoch before the first that has something else than entries without headers, or
+    is not sound. Names that no queue can have are passed over.
+    """
+    if not is_installed():
+        return plain_split_runs(batches, position, first, limit_bytes)
+    import duramen_native
+
+    return duramen_native.split_runs(batches, position, first, limit_bytes)
+
+
+def plain_split_runs(
+    batches: Sequence[bytes], position: int, first: int, limit_bytes: int
+) -> tuple[int, list[NamedRun]]:
+    """`split_runs` in plain Python."""
+    queues: dict[bytes, list[Body]] = {}
+    taken, epoch = 0, 0
+    for batch in islice(batches, position, None):
+        entries = plain_entries(batch, verify=True)
+        if entries is None:
+            break
+        batch_epoch = header(batch).leader_epoch
+        if taken and batch_epoch != epoch:
+            break
+        taken, epoch = taken + 1, batch_epoch
+        for offset, timestamp, name, value in entries:
+            if offset >= first:
+                bodies = queues.get(name)
+                if bodies is None:
+                    bodies = queues[name] = []
+                bodies.append((offset, body_of(timestamp, value)))
+    return taken, [
+        (name, last, run)
+        for name, bodies in queues.items()
+        if not name_problem(name)
+        for last, run in runs(bodies, epoch, limit_bytes)
+    ]
+
+
+def newest_entry(batch: Buffer, shard: int, shards: int, limit_bytes: int) -> int | None:
+    """The largest timestamp of a batch whose records all are entries without headers of queues of a shard; else None.
+
+    It is decompressed to so many bytes at most, and its CRC is not looked at.
+    """
+    if not is_installed():
+        return plain_newest_entry(batch, shard, shards, limit_bytes)
+    import duramen_native
+
+    return duramen_native.newest_entry(batch, shard, shards, limit_bytes)
+
+
+def plain_newest_entry(batch: Buffer, shard: int, shards: int, limit_bytes: int) -> int | None:
+    """`newest_entry` in plain Python."""
+    found = plain_entries(batch, verify=False, limit_bytes=limit_bytes)
+    if not found or any(
+        name_problem(name) or partition_of(name, shards) != shard for name in {one[2] for one in found}
+    ):
+        return None
+    return max(one[1] for one in found)
+
+
+def split_shards(batch: Buffer, shards: int, limit_bytes: int) -> list[ShardPart] | None:
+    """A batch of entries as one for each shard, in the order of their first entries; None where one is no entry.
+
+    Decompressed as by `newest_entry`.
+    """
+    if not is_installed():
+        return plain_split_shards(batch, shards, limit_bytes)
+    import duramen_native
+
+    return duramen_native.split_shards(batch, shards, limit_bytes)
+
+
+def plain_split_shards(batch: Buffer, shards: int, limit_bytes: int) -> list[ShardPart] | None:
+    """`split_shards` in plain Python."""
+    parts: dict[int, tuple[list[BatchInput], list[int]]] = {}
+    try:
+        head = header(batch)
+        if head.size != len(batch) or head.attributes & CONTROL or head.records <= 0:
+            return None
+        if not 0 <= head.base_offset < LARGEST_BASE_OFFSET:
+            return None
+        for place, record in enumerate(records(batch, verify=False, limit_bytes=limit_bytes)):
+            key = record.key
+            reserved = any(name.startswith(RESERVED_PREFIX) and name != KEY_HEADER for name, _ in record.headers)
+            if key is None or name_problem(key) or reserved or record.timestamp == _NO_TIME:
+                return None
+            new, places = parts.setdefault(partition_of(key, shards), ([], []))
+            new.append(BatchInput(record.timestamp, key, record.value, record.headers))
+            if not near(record.timestamp, new[0].timestamp):
+                return None
+            places.append(place)
+    except BatchCorrupt:
+        return None
+    return [(shard, bytes(encode(new)), places) for shard, (new, places) in parts.items()]

@@ -1,0 +1,298 @@
+"""Queues of a cluster: any node takes a request, and asks the leaders of the shards that it does not lead."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from duramen.base.errors import DuramenError, OutcomeUnknown, QueueHistoryRewritten, RequestInvalid, StorageFailed
+from duramen.base.ids import Position
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.codec.partitioner import partition_of
+from duramen.codec.queue_entries import entry_fields
+from duramen.queues.machine import Delete, Edit, Enqueue, QueueCommand, Replace
+from duramen.queues.positions import parse_position
+from duramen.queues.reading import Retrieved, RetrievedBatches, Where
+from duramen.queues.runs import QueueEntry
+from duramen.rpc.errors import Refused
+from duramen.rpc.methods import UNREADABLE, Method
+from duramen.rpc.server import Done
+from duramen.service.forwarded_requests import CHANGE_QUEUES, READ_QUEUES, AskQueues, Managed
+from duramen.service.forwarding.client import Errand
+from duramen.service.queues import Found, FoundDone, LocalShards, PositionDone, Read, ReadLimits, cut_to
+
+__all__ = ["RoutedShards", "answer_queues"]
+
+_COMMANDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Enqueue, Edit, Delete, Replace)}
+_WITHIN_MS = 10_000
+
+_ReadWish = tuple[list[tuple[bytes, Where]], ReadLimits]
+_Rewritten = tuple[str, str, str, str]
+"""What QueueHistoryRewritten says: its message, start, by and reason."""
+_Answer = tuple[bytes, Position, Refused | None, _Rewritten | None]
+_Changed = tuple[Position, _Rewritten | None]
+_Outcome = Managed | DuramenError | OSError
+
+
+class Ask(Protocol):
+    """Has an errand done; returns what cancels it."""
+
+    def __call__(
+        self, errand: Errand[Managed], within_ms: int, done: Callable[[_Outcome], None], /
+    ) -> Callable[[], None]: ...
+
+
+class _Errand(NamedTuple):
+    """What is wanted of a shard. `do` does it here, and returns what cancels it."""
+
+    partition: Partition
+    wanted: AskQueues
+    do: Callable[[Callable[[_Outcome], None]], Callable[[], None]]
+
+    @property
+    def method(self) -> Method[AskQueues, Managed]:
+        return READ_QUEUES if self.wanted.what == "read" else CHANGE_QUEUES
+
+    def begin(self, done: Callable[[_Outcome], None]) -> Callable[[], None] | None:
+        return self.do(done) if self.partition.leads else None
+
+    def request(self, spent_ms: int) -> AskQueues:
+        del spent_ms
+        return self.wanted
+
+
+class RoutedShards:
+    """The shards of all nodes: those that are led here without going round."""
+
+    def __init__(self, local: LocalShards, ask: Ask) -> None:
+        self._local = local
+        self._ask = ask
+
+    def submit(self, partition: Partition, command: QueueCommand, done: PositionDone) -> None:
+        """As `Shards`."""
+        wish = msgspec.msgpack.encode((type(command).__name__, command))
+        self._change("change", partition, wish, partial(self._local.submit, partition, command), done)
+
+    def append(self, partition: Partition, batch: bytearray, done: PositionDone) -> None:
+        """As `Shards`."""
+        self._change("put", partition, bytes(batch), partial(self._local.append, partition, batch), done)
+
+    def _change(
+        self, what: Any, partition: Partition, wish: bytes, do: Callable[[PositionDone], None], done: PositionDone
+    ) -> None:
+        def here(answered: Callable[[_Outcome], None]) -> Callable[[], None]:
+            do(partial(_managed, answered))
+            return _nothing
+
+        def told(outcome: _Outcome) -> None:
+            found = _read(outcome, _Changed)
+            done(found if isinstance(found, DuramenError) else _rewritten(found[1]) or found[0])
+
+        self._ask(_Errand(partition, _wanted(what, partition, wish), here), _WITHIN_MS, told)
+
+    def retrieve(
+        self, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone, *, batches: bool
+    ) -> Callable[[], None]:
+        """As `Shards`."""
+        if all(space.partition(partition_of(read.queue, space.shards)).leads for read in reads):
+            return self._local.retrieve(space, reads, limits, done, batches=batches)
+        poll = _RoutedPoll(self, space, reads, limits, done, batches=batches)
+        poll.begin()
+        return poll.end
+
+    def read(
+        self, partition: Partition, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone
+    ) -> Callable[[], None]:
+        """Read queues of one shard; what is found is record batches."""
+
+        def here(answered: Callable[[_Outcome], None]) -> Callable[[], None]:
+            return self._local.retrieve(space, reads, limits, partial(_found_managed, answered), batches=True)
+
+        def told(outcome: _Outcome) -> None:
+            found = _read(outcome, list[_Answer])
+            if isinstance(found, DuramenError):
+                done({read.queue: found for read in reads})
+            else:
+                done({read.queue: _found_of(one) for read, one in zip(reads, found, strict=True)})
+
+        wish: _ReadWish = [(read.queue, read.where) for read in reads], limits
+        wanted = _wanted("read", partition, msgspec.msgpack.encode(wish))
+        return self._ask(_Errand(partition, wanted, here), limits.wait_ms + _WITHIN_MS, told)
+
+
+class _RoutedPoll:
+    """Queues of several shards: all are looked at, then the first that something comes to is waited for."""
+
+    def __init__(
+        self, shards: RoutedShards, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone,
+        *, batches: bool,
+    ) -> None:  # fmt: skip
+        self._shards = shards
+        self._space = space
+        self._reads = {read.queue: read.where for read in reads}
+        self._limits = limits
+        self._done = done
+        self._batches = batches
+        self._found: dict[bytes, Found] = {}
+        self._left = 0
+        self._waits = False
+        self._over = False
+        self._cancels: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        """Look at all of them."""
+        self._ask(0)
+
+    def end(self) -> None:
+        """Nobody waits for it any more."""
+        self._over = True
+        for cancel in self._cancels:
+            cancel()
+
+    def _ask(self, wait_ms: int) -> None:
+        by_shard: dict[int, list[Read]] = {}
+        for queue, where in self._reads.items():
+            by_shard.setdefault(partition_of(queue, self._space.shards), []).append(Read(queue, where))
+        self._left, limits = len(by_shard), self._limits._replace(wait_ms=wait_ms)
+        self._cancels = []
+        for shard, reads in by_shard.items():
+            if not self._over:
+                got = partial(self._got, waited=bool(wait_ms))
+                self._cancels.append(
+                    self._shards.read(self._space.partition(shard), self._space, reads, limits, got)
+                )  # fmt: skip
+
+    def _got(self, found: Mapping[bytes, Found], *, waited: bool) -> None:
+        if self._over:
+            return
+        self._found.update(found)
+        self._left -= 1
+        something = any(isinstance(one, DuramenError) or not one.is_empty for one in found.values())
+        if waited and (something or not self._left):
+            self._answer()
+        elif not waited and not self._left:
+            there = any(isinstance(one, DuramenError) or not one.is_empty for one in self._found.values())
+            if there or not self._limits.wait_ms:
+                self._answer()
+                return
+            for queue, one in self._found.items():
+                if not isinstance(one, DuramenError):
+                    self._reads[queue] = one.next
+            self._ask(self._limits.wait_ms)
+
+    def _answer(self) -> None:
+        self.end()
+        if self._batches:
+            self._done(self._found)
+            return
+        decoded = {queue: _entries_of(self._found[queue]) for queue in self._reads}
+        self._done(cut_to(decoded, self._reads, self._limits.entries))
+
+
+# -- at the leader ----------------------------------------------------------------------------------
+
+
+def answer_queues(local: LocalShards, space: Stream, request: AskQueues, done: Done[Managed]) -> None:
+    """What another node asks of a shard that is led here. Raises RequestInvalid."""
+    partition = space.partition(request.partition)
+    if request.what == "put":
+        local.append(partition, bytearray(request.wish), partial(_managed, done))
+    elif request.what == "change":
+        local.submit(partition, _command_of(request.wish), partial(_managed, done))
+    else:
+        wanted, limits = _decoded(request.wish, _ReadWish)
+        local.retrieve(
+            space, [Read(*one) for one in wanted], limits, partial(_found_managed, done), batches=True
+        )  # fmt: skip
+
+
+def _command_of(wish: bytes) -> QueueCommand:
+    name, content = _decoded(wish, tuple[str, msgspec.Raw])
+    kind = _COMMANDS.get(name)
+    if kind is None:
+        raise RequestInvalid(f"a command {name[:40]!r} of queues is not known here")
+    command: QueueCommand = _decoded(content, kind)
+    return command
+
+
+# -- what goes between nodes --------------------------------------------------------------------------
+
+
+def _wanted(what: Any, partition: Partition, wish: bytes) -> AskQueues:
+    return AskQueues(what, partition.log.key.stream_id.bytes, partition.index, wish)
+
+
+def _decoded(content: Any, type_: Any) -> Any:
+    try:
+        return msgspec.msgpack.decode(content, type=type_)
+    except UNREADABLE as error:
+        raise RequestInvalid(f"a request about queues cannot be read: {error}") from None
+
+
+def _managed(done: Callable[[Any], None], answer: Position | DuramenError) -> None:
+    rewritten = _rewritten_of(answer)
+    if isinstance(answer, DuramenError) and rewritten is None:
+        done(answer)
+    else:
+        position = Position(0, 0) if isinstance(answer, DuramenError) else answer
+        done(Managed(msgspec.msgpack.encode((position, rewritten))))
+
+
+def _found_managed(done: Callable[[Any], None], found: Mapping[bytes, Found]) -> None:
+    done(Managed(msgspec.msgpack.encode([_answer_of(one) for one in found.values()])))
+
+
+def _answer_of(found: Found) -> _Answer:
+    if isinstance(found, DuramenError):
+        return b"", Position(0, 0), Refused.of(found), _rewritten_of(found)
+    if isinstance(found, RetrievedBatches):
+        return b"".join(found.batches), found.next, None, None
+    raise TypeError("queues are read as record batches")
+
+
+def _found_of(answer: _Answer) -> Found:
+    content, following, refused, rewritten = answer
+    if refused is not None:
+        return _rewritten(rewritten) or refused.error()
+    return RetrievedBatches([content] if content else [], following)
+
+
+def _rewritten_of(answer: object) -> _Rewritten | None:
+    if not isinstance(answer, QueueHistoryRewritten):
+        return None
+    return str(answer), answer.start, answer.by, answer.reason
+
+
+def _rewritten(said: _Rewritten | None) -> QueueHistoryRewritten | None:
+    if said is None:
+        return None
+    error = QueueHistoryRewritten(said[0])
+    _, error.start, error.by, error.reason = said
+    return error
+
+
+def _read(outcome: _Outcome, type_: Any) -> Any:
+    if isinstance(outcome, OSError):
+        return StorageFailed(f"reading failed: {outcome}")
+    if isinstance(outcome, DuramenError):
+        return outcome
+    try:
+        return msgspec.msgpack.decode(outcome.content, type=type_)
+    except UNREADABLE as error:
+        return OutcomeUnknown(f"the shard's leader has answered what cannot be read: {error}")
+
+
+def _entries_of(found: Found) -> Found:
+    if not isinstance(found, RetrievedBatches):
+        return found
+    fields = entry_fields(b"".join(found.batches))
+    entries = [
+        QueueEntry(parse_position(position), *more) for position, *more in zip(*fields, strict=True)
+    ]  # fmt: skip
+    return Retrieved(entries, found.next)
+
+
+def _nothing() -> None:
+    """What has begun ends."""
