@@ -171,6 +171,15 @@ def test_inventory(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_queues(tmp_path: Path) -> None:
+    ran = _bench(tmp_path, "queues", "--quick")
+    assert ran.returncode == 0, ran.stderr
+    targets = _document(tmp_path / "duramen-bench" / "queues.json")["targets"]
+    assert len(targets) == 14
+    assert all(target["measured"] for target in targets)
+
+
+@pytest.mark.long
 def test_native(tmp_path: Path) -> None:
     ran = _bench(tmp_path, "native", "--rounds", "1", "--scale", "0.01")
     assert ran.returncode == 0, ran.stderr

@@ -350,6 +350,19 @@ def _inventory(output: Path, topics: int, format_: str) -> None:
     measure_inventory(output, topics=topics, as_json=format_ == JSON)
 
 
+@command.command("queues", short_help="Light queues.")
+@click.option("--quick", is_flag=True, help="Very little, to see that it runs.")
+@_scale
+@_output
+@format_option
+def _queues(output: Path, quick: bool, scale: float, format_: str) -> None:
+    """16 million rows in batches to six queues, a million queues of single rows, reads, edits, memory, restarts."""
+    _check(output)
+    from duramen.bench.queues import measure_queues
+
+    measure_queues(output, scale=min(scale, _QUICK / 10) if quick else scale, as_json=format_ == JSON)
+
+
 @command.command("spark", short_help="Spark, beside its own Kafka source.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(["reading", "events", "tables", "memory"]),
               default=("reading", "events", "tables"), show_default=True,

@@ -1,0 +1,197 @@
+"""Entries of light queues through the Python client: in batches by several clients at once, and one at a time."""
+
+import asyncio
+import multiprocessing
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Final, NamedTuple
+
+from duramen import aio
+from duramen.base.errors import RequestInvalid
+from duramen.client.api.client import connect
+from duramen.client.api.queues import Queues
+
+__all__ = [
+    "VALUE_BYTES",
+    "Work",
+    "change",
+    "empty",
+    "put_batches",
+    "put_single",
+    "queue_name",
+    "read_back",
+    "read_random",
+]
+
+VALUE_BYTES: Final = 100
+_BEGIN_S: Final = 3.0  # a process has started and connected by then
+_CHANGED: Final = 1_000
+
+
+class Work(NamedTuple):
+    """What was done in how long, and the processor's time that the clients took."""
+
+    rows: int
+    took_s: float
+    cpu_s: float
+
+    @property
+    def rate_hz(self) -> float:
+        """So many a second."""
+        return self.rows / self.took_s
+
+
+def queue_name(number: int) -> str:
+    """The queue of that number."""
+    return f"user-{number:07d}"
+
+
+def _values(count: int) -> list[bytes]:
+    return [b"%0*d" % (VALUE_BYTES, number) for number in range(count)]
+
+
+class _Client(NamedTuple):
+    """One of several processes: they begin at the same time, on a queue each."""
+
+    server: str
+    space: str
+    queue: str
+    rows: int
+    batch: int
+    begin_s: float
+
+
+def _together(work: Callable[[_Client], Work], of: Sequence[_Client]) -> Work:
+    with ProcessPoolExecutor(len(of), multiprocessing.get_context("spawn")) as pool:
+        found = list(pool.map(work, of))
+    return Work(sum(one.rows for one in found), max(one.took_s for one in found), sum(one.cpu_s for one in found))
+
+
+def _clients(server: str, space: str, clients: int, rows: int, batch: int) -> list[_Client]:
+    begin_s = time.time() + _BEGIN_S
+    return [
+        _Client(server, space, f"hot-{number}", rows // clients, batch, begin_s) for number in range(clients)
+    ]  # fmt: skip
+
+
+def put_batches(server: str, space: str, clients: int, rows: int, batch: int) -> Work:
+    """So many rows, a queue and a process a client."""
+    return _together(_put, _clients(server, space, clients, rows, batch))
+
+
+def _put(of: _Client) -> Work:
+    values = _values(of.batch)
+    with connect(of.server, timeout_s=120.0) as client:
+        queues = client.queues(of.space)
+        queues.retrieve(of.queue, limit=1)
+        time.sleep(max(0.0, of.begin_s - time.time()))
+        began_s, began_cpu_s, count = time.monotonic(), time.process_time(), 0
+        while count < of.rows:
+            count += len(queues.enqueue(of.queue, values))
+        return Work(count, time.monotonic() - began_s, time.process_time() - began_cpu_s)
+
+
+def read_back(server: str, space: str, clients: int, rows: int) -> Work:
+    """Everything in these queues. Raises RequestInvalid where that is less."""
+    found = _together(_read, _clients(server, space, clients, rows, 0))
+    if found.rows < rows // clients * clients:
+        raise RequestInvalid(f"{found.rows} of {rows} rows were read back")
+    return found
+
+
+def _read(of: _Client) -> Work:
+    with connect(of.server, timeout_s=120.0) as client:
+        queues = client.queues(of.space)
+        time.sleep(max(0.0, of.begin_s - time.time()))
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
+        count = sum(entry.value is not None for entry in queues.read(of.queue))
+        return Work(count, time.monotonic() - began_s, time.process_time() - began_cpu_s)
+
+
+# -- one at a time ----------------------------------------------------------------------------------
+
+
+def put_single(server: str, space: str, queues: int, rows: int, tasks: int) -> Work:
+    """So many rows into random queues, each waited for by its task."""
+    return asyncio.run(_put_single(server, space, queues, rows, tasks))
+
+
+async def _put_single(server: str, space: str, queues: int, rows: int, tasks: int) -> Work:
+    (value,) = _values(1)
+    order = iter([number % queues for number in random.Random(7).sample(range(rows), rows)])
+
+    async with await aio.connect(server, timeout_s=120.0) as client:
+        target = client.queues(space)
+
+        async def run() -> None:
+            for number in order:
+                await target.enqueue(queue_name(number), [value])
+
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
+        await asyncio.gather(*(run() for _ in range(tasks)))
+        return Work(rows, time.monotonic() - began_s, time.process_time() - began_cpu_s)
+
+
+def empty(server: str, space: str, queues: range, tasks: int) -> Work:
+    """Take back everything in these queues, each in a request of its own."""
+    return asyncio.run(_empty(server, space, queues, tasks))
+
+
+async def _empty(server: str, space: str, queues: range, tasks: int) -> Work:
+    order = iter(queues)
+    async with await aio.connect(server, timeout_s=120.0) as client:
+        target = client.queues(space)
+
+        async def run() -> None:
+            for number in order:
+                page = await target.retrieve(queue_name(number))
+                await target.delete(queue_name(number), [entry.position for entry in page.entries])
+
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
+        await asyncio.gather(*(run() for _ in range(tasks)))
+        return Work(len(queues), time.monotonic() - began_s, time.process_time() - began_cpu_s)
+
+
+# -- reading and changing -----------------------------------------------------------------------------
+
+
+def read_random(server: str, space: str, queues: Sequence[str], times: int) -> list[float]:
+    """Seconds that 100 entries of a random one of these queues take, at the door, so many times."""
+    chance, took_s = random.Random(11), list[float]()
+    with connect(server, timeout_s=120.0) as client:
+        target = client.queues(space)
+        target.retrieve(queues[0])
+        for _ in range(times):
+            queue = chance.choice(queues)
+            began_s = time.perf_counter()
+            target.retrieve(queue, limit=100)
+            took_s.append(time.perf_counter() - began_s)
+    return took_s
+
+
+def change(server: str, space: str, queues: Sequence[str], rows: int, *, delete: bool) -> Work:
+    """Edit or delete so many entries of each queue, a thousand in a request."""
+    with connect(server, timeout_s=120.0) as client:
+        target = client.queues(space)
+        pages = [(queue, page) for queue in queues for page in _pages(target, queue, rows)]
+        began_s, began_cpu_s, count = time.monotonic(), time.process_time(), 0
+        for queue, page in pages:
+            if delete:
+                target.delete(queue, page)
+            else:
+                target.edit(queue, [(position, b"edited") for position in page])
+            count += len(page)
+        return Work(count, time.monotonic() - began_s, time.process_time() - began_cpu_s)
+
+
+def _pages(target: Queues, queue: str, rows: int) -> list[list[str]]:
+    found, start = list[list[str]](), "start"
+    while rows > 0:
+        page = target.retrieve(queue, start, limit=min(rows, _CHANGED))
+        if not page.entries:
+            break
+        found.append([entry.position for entry in page.entries])
+        rows, start = rows - len(page.entries), page.next
+    return found
