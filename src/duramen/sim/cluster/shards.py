@@ -7,12 +7,13 @@ behind its state says so.
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
+from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
@@ -185,6 +186,9 @@ class _Filler(_ShardClient):
 class ShardBook:
     """What was sent and acknowledged, and the nodes that have to have it."""
 
+    stream = TABLE
+    """The one whose state is rows."""
+
     def __init__(self, cluster: Victim) -> None:
         self._cluster = cluster
         self._chance = random.Random(f"{cluster.seed}/shards")
@@ -216,7 +220,7 @@ class ShardBook:
 
     def _others_have_all(self, node: SimulatedNode) -> bool:
         """Whether another replica has a checkpoint, and keeps it: what every replica loses is lost."""
-        place = self._place(TABLE)
+        place = self._place(self.stream)
         partition = None if place is None else self._cluster.witness.council.state.partitions.get(place)
         self._lost = {one for one in self._lost if self._lacks(self._cluster.nodes[one])}
         if partition is None or self._lost:
@@ -228,7 +232,7 @@ class ShardBook:
         return self._spoils
 
     def _lacks(self, node: SimulatedNode) -> bool:
-        place = self._place(TABLE)
+        place = self._place(self.stream)
         log = None if place is None or node.store is None else node.store.log(LogKey(*place))
         if log is None or node.states is None or not node.states.available or not node.rows.readable:
             return True
@@ -260,7 +264,7 @@ class ShardBook:
 
     def cuts(self, node_id: int, log: Log, offset: int) -> None:
         """No log is cut behind the older checkpoint of its own node, unless it begins anew: nothing of it is left."""
-        place, states = self._place(TABLE), self._cluster.nodes[node_id].states
+        place, states = self._place(self.stream), self._cluster.nodes[node_id].states
         if place is None or log.key != LogKey(*place) or states is None or offset == log.end_offset:
             return
         self._cluster.counts["shard logs cut"] += 1
@@ -273,7 +277,7 @@ class ShardBook:
         """Who says that it has all below an offset has it in the log or in the state."""
         if not (
             isinstance(effect, SendReplicaMessage) and isinstance(effect.message, ReplicaFetch)
-        ) or place != self._place(TABLE):
+        ) or place != self._place(self.stream):
             return
         node = self._cluster.nodes[node_id]
         log = None if node.store is None else node.store.log(LogKey(*place))
@@ -288,7 +292,7 @@ class ShardBook:
 
     def behind(self) -> list[str]:
         """Replicas whose rows are not what their log is."""
-        place, found = self._place(TABLE), list[str]()
+        place, found = self._place(self.stream), list[str]()
         partition = None if place is None else self._cluster.witness.council.state.partitions.get(place)
         if place is None or partition is None:
             return found
@@ -299,18 +303,19 @@ class ShardBook:
                 found.append(f"node {node_id} has not applied all of {place}")
         return found
 
+    def replicas(self) -> Iterator[tuple[int, Log, RowStates]]:
+        """The nodes that have a replica, with its log and their rows."""
+        place = self._place(self.stream)
+        partition = None if place is None else self._cluster.witness.council.state.partitions.get(place)
+        for node_id in () if place is None or partition is None else partition.replicas:
+            node = self._cluster.nodes[node_id]
+            log = None if node.store is None or place is None else node.store.log(LogKey(*place))
+            if log is not None and node.states is not None:
+                yield node_id, log, node.states
+
     def inspect(self) -> None:
         """The rows of all replicas are the same, and what was acknowledged."""
-        place = self._place(TABLE)
-        partition = None if place is None else self._cluster.witness.council.state.partitions.get(place)
-        if place is None or partition is None:
-            return
-        tables = []
-        for node_id in partition.replicas:
-            node = self._cluster.nodes[node_id]
-            log = None if node.store is None else node.store.log(LogKey(*place))
-            if log is not None and node.states is not None:
-                tables.append(dict(node.states.rows(log, node.states.stored(log, leads=True)).all()))
+        tables = [dict(states.rows(log, states.stored(log, leads=True)).all()) for _, log, states in self.replicas()]
         for found in tables:
             if found != tables[0]:
                 raise BrokenPromise("the rows of replicas are not the same")

@@ -34,6 +34,7 @@ from duramen.sim.cluster.join import address_of
 from duramen.sim.cluster.network import SimulatedNetwork
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.process import NEVER_US
+from duramen.sim.cluster.queues import QueueBook
 from duramen.sim.cluster.shards import ShardBook
 from duramen.sim.machine.disk import Crashed
 from duramen.sim.machine.scheduler import VirtualClock
@@ -77,11 +78,11 @@ class ClusterWorld:
 
     def __init__(
         self, seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = (), *,
-        shards: bool = False,
+        shards: bool = False, queues: bool = False,
     ) -> None:  # fmt: skip
         """`write` gets each line of the trace; `faults` are the kinds that come, where the seed does not draw them.
 
-        With `shards` two kinds of coordinators run beside the broker's own.
+        With `shards` two kinds of coordinators run beside the broker's own; with `queues` clients use queues.
         """
         self.seed = seed
         self.true = VirtualClock()
@@ -106,7 +107,7 @@ class ClusterWorld:
         self._group = GroupModel(MEMBERS_GROUP)
         self._membership = random.Random(f"{seed}/membership")
         self.changes = self._membership.random() < _CHANGING
-        self.shards = ShardBook(self) if shards else None
+        self.shards = QueueBook(self) if queues else ShardBook(self) if shards else None
         others = self._chance.choice((0, 0, 1, 2))
         self._make_nodes(3, max(others, self._membership.choice((1, 2))) if self.changes else others)
 

@@ -1,0 +1,265 @@
+"""What queues of a cluster promise: clients that put in, edit, delete, replace and read, and whether it is kept.
+
+Nothing that was acknowledged is lost, and entries keep their order and their positions; an edit is read from its
+acknowledgement on; what is deleted or taken back does not come again; all replicas have the same queues in the end.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotEnoughReplicas, NotLeader, StreamNotFound
+from duramen.base.ids import Position
+from duramen.coordinators.queue.shard import hash_of, queue_kind
+from duramen.metadata.decisions import Definition
+from duramen.metadata.partitions import PartitionId
+from duramen.queues.machine import Delete, Edit, Enqueue, QueueCommand, Replace
+from duramen.queues.operations import NewEntry
+from duramen.queues.reading import Retrieved, retrieve
+from duramen.queues.runs import QueueEntry
+from duramen.service.broker import Broker
+from duramen.service.queues import LocalShards, Read, ReadLimits, queue_of
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply
+from duramen.sim.cluster.clients.client import ClusterClient
+from duramen.sim.cluster.clients.coordinators import CoordinatedClient
+from duramen.sim.cluster.node import SimulatedNode
+from duramen.sim.cluster.shards import ShardBook
+from duramen.sim.machine.trace import BrokenPromise
+
+__all__ = ["QueueBook"]
+
+_SPACE: Final = "__queues"
+_CONFIG: Final = {"kind": "queues", "durability": "sync", "segment.bytes": "4096", "queue.log.retention.ms": "0"}
+_CHECKPOINT_RECORDS: Final = 12
+_CLIENTS: Final = 4
+_LOOKS: Final = 5
+"""So often a queue is read of which an operation may have been done, before it is left alone."""
+_AT_ONCE: Final = 0.4
+"""Of the operations, how many are followed by a read without a pause."""
+_NOT_DONE: Final = (NotLeader, CoordinatorLoading, NotEnoughReplicas, StreamNotFound)
+_MOST: Final = 1 << 20
+
+
+class _Entry(NamedTuple):
+    """An entry as it has to be."""
+
+    at: Position
+    version: int
+    value: bytes
+
+
+_Entries = tuple[_Entry, ...]
+
+
+class _Model:
+    """A queue that one client writes to: what is in it, and, after an operation with no answer, what else may be."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.entries: _Entries = ()
+        self.unsure: Callable[[_Entries], bool] | None = None
+        self.looks = 0
+
+    def check(self, found: Sequence[QueueEntry]) -> None:
+        """Raise BrokenPromise unless this may be in it."""
+        there = tuple(_Entry(one.position, one.version, one.value or b"") for one in found)
+        if there == self.entries:
+            return
+        if self.unsure is None or not self.unsure(there):
+            raise BrokenPromise(f"the queue {self.name!r} has {there}, and {self.entries} was acknowledged")
+        self.entries, self.unsure = there, None
+
+
+def _values(entries: _Entries) -> list[bytes]:
+    return [entry.value for entry in entries]
+
+
+class _QueueClient(CoordinatedClient):
+    """Writes to a queue of its own, and reads it from whoever leads its shard."""
+
+    def __init__(self, book: "QueueBook", calls: ClientCalls, seed: str, think_us: int, number: int) -> None:
+        super().__init__(calls, seed, think_us)
+        self._book = book
+        self._number = number
+        self._queues = 0
+        self._values = 0
+        self._model = self._new()
+
+    def _new(self) -> _Model:
+        self._queues += 1
+        model = _Model(b"q%d-%d" % (self._number, self._queues))
+        self._book.models.append(model)
+        return model
+
+    def step(self) -> None:
+        """Do something, or look what became of the last operation."""
+
+        def ensure(broker: Broker, reply: Reply) -> None:
+            broker.create_stream(Definition(_SPACE, 1, _CONFIG, internal=True), reply, idempotent=True)
+
+        reads = self._model.unsure is not None or self.chance.random() < 0.3
+        self._coordinator(_SPACE, "", lambda _key, _partitions: 0, ensure, self._read if reads else self._write)
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    def _read(self, place: PartitionId, node_id: int) -> None:
+        model = self._model
+
+        def ask(broker: Broker, reply: Reply) -> None:
+            space, limits = broker.streams.find(_SPACE), ReadLimits(_MOST, _MOST, 0)
+            if space is None:
+                reply(StreamNotFound("not known here yet"))
+                return
+            done = partial(_told, reply, model.name)
+            LocalShards(broker).retrieve(space, [Read(model.name, "start")], limits, done, batches=False)
+
+        def answered(value: Any) -> None:
+            if isinstance(value, Retrieved):
+                self._book.reads += 1
+                model.check(value.entries)
+                model.looks += 1
+                if model.unsure is not None and model.looks >= _LOOKS:
+                    self._model = self._new()
+            else:
+                self._refused_or_broken(place, "a read", value)
+            self.next()
+
+        self.calls.ask(node_id, ask, answered)
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    def _write(self, place: PartitionId, node_id: int) -> None:
+        model, do = self._model, self.chance.random()
+        entries = model.entries
+        if do < 0.5 or not entries:
+            new = [self._value() for _ in range(self.chance.randrange(1, 6))]
+
+            def enqueue(broker: Broker) -> QueueCommand:
+                del broker
+                return Enqueue([(model.name, NewEntry(value)) for value in new])
+
+            after = partial(_enqueued, entries, new)
+            self._submit(place, node_id, enqueue, after)
+            return
+        one = self.chance.choice(entries)
+        value = self._value()
+        if do < 0.75:
+            self._submit(
+                place, node_id, self._on_queue(Edit, [(one.at, None, value)]), partial(_edited, entries, one, value)
+            )
+        elif do < 0.92:
+            self._submit(place, node_id, self._on_queue(Delete, [(one.at, None)]), partial(_deleted, entries, one))
+        else:
+            command = self._on_queue(Replace, one.at, [NewEntry(value)], "a client", "")
+            self._submit(place, node_id, command, partial(_replaced, entries, one, value))
+
+    def _value(self) -> bytes:
+        self._values += 1
+        return b"%d/%d" % (self._number, self._values)
+
+    def _on_queue(self, kind: Any, *more: object) -> Callable[[Broker], QueueCommand]:
+        name = self._model.name
+
+        def command(broker: Broker) -> QueueCommand:
+            made: QueueCommand = kind(queue_of(broker.streams.get(_SPACE), name), *more)
+            return made
+
+        return command
+
+    def _submit(
+        self, place: PartitionId, node_id: int, command: Callable[[Broker], QueueCommand],
+        after: Callable[[Position], _Entries],
+    ) -> None:  # fmt: skip
+        model = self._model
+
+        def ask(broker: Broker, reply: Reply) -> None:
+            space = broker.streams.find(_SPACE)
+            if space is None:
+                reply(StreamNotFound("not known here yet"))
+            else:
+                LocalShards(broker).submit(space.partition(0), command(broker), reply)
+
+        def answered(value: Any) -> None:
+            if isinstance(value, Position):
+                self._book.writes += 1
+                model.entries = after(value)
+                if self.chance.random() < _AT_ONCE:
+                    self._read(place, node_id)
+                    return
+            elif self._refused_or_broken(place, "an operation", value) and not isinstance(value, _NOT_DONE):
+                wanted = after(Position(0, 0))
+                # Where it is, nobody has said: the values and their order are known.
+                model.unsure, model.looks = (lambda there: _values(there) == _values(wanted)), 0
+            self.next()
+
+        self.calls.ask(node_id, ask, answered)
+
+    def _refused_or_broken(self, place: PartitionId, what: str, value: Any) -> bool:
+        self.calls.trace("%s: %s: %s", what, type(value).__name__, value)
+        if not self.refused(place, value) and not (isinstance(value, DuramenError) and value.id == "storage-failed"):
+            raise BrokenPromise(f"{what} on {self._model.name!r} is refused with {type(value).__name__}: {value}")
+        return True
+
+
+def _told(reply: Reply, name: bytes, found: Any) -> None:
+    reply(found[name])
+
+
+def _enqueued(entries: _Entries, new: Sequence[bytes], at: Position) -> _Entries:
+    offsets = range(at.offset, at.offset + len(new))
+    return (
+        *entries,
+        *(_Entry(Position(at.leader_epoch, one), one, value) for one, value in zip(offsets, new, strict=True)),
+    )
+
+
+def _edited(entries: _Entries, edited: _Entry, value: bytes, at: Position) -> _Entries:
+    return tuple(one._replace(version=at.offset, value=value) if one is edited else one for one in entries)
+
+
+def _deleted(entries: _Entries, deleted: _Entry, _: Position) -> _Entries:
+    return tuple(one for one in entries if one is not deleted)
+
+
+def _replaced(entries: _Entries, first: _Entry, value: bytes, at: Position) -> _Entries:
+    place = entries.index(first)
+    new = Position(at.leader_epoch, at.offset + 1)
+    return (*entries[:place], _Entry(new, new.offset, value))
+
+
+class QueueBook(ShardBook):
+    """What was written to queues, and the nodes that have to have it."""
+
+    stream = _SPACE
+
+    def __init__(self, cluster: Any) -> None:
+        super().__init__(cluster)
+        self.models: list[_Model] = []
+        self.reads = 0
+        self.writes = 0
+
+    def equip(self, node: SimulatedNode) -> None:
+        """The kind of queues runs on a node, with checkpoints often."""
+        node.kinds = (queue_kind(_CHECKPOINT_RECORDS),)
+        node.onlooker = self
+
+    def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
+        """Those who use queues."""
+        return [_QueueClient(self, calls, seed("queues"), think_us, number) for number in range(_CLIENTS)]
+
+    def inspect(self) -> None:
+        """All replicas have what was acknowledged."""
+        self.check_written()
+        for node_id, log, states in self.replicas():
+            rows = states.rows(log, states.stored(log, leads=True))
+            for model in self.models:
+                found = retrieve(rows, hash_of(log.key.stream_id)(model.name), "start", _MOST, _MOST)
+                try:
+                    model.check(found.entries)
+                except BrokenPromise as promise:
+                    raise BrokenPromise(f"node {node_id}: {promise}") from None
+
+    def check_written(self) -> None:
+        """Raise BrokenPromise where nothing was ever written."""
+        if not self.writes:
+            raise BrokenPromise("nothing was written to queues")

@@ -1,0 +1,107 @@
+"""Queues of simulated clusters keep their promises, and the clients find planted bugs."""
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any, Final
+
+import pytest
+from tests.sim.planted import Bug, Place, planted
+
+from duramen.base.errors import DuramenError
+from duramen.broker.partition import Partition
+from duramen.codec.batch import Header
+from duramen.coordinators.runtime import runtime
+from duramen.queues import changes
+from duramen.queues.operations import Operation
+from duramen.queues.rows import HistoryRange, Overlay, state_key, state_of, state_value, with_range
+from duramen.queues.runs import Run
+from duramen.sim.cluster.world import ClusterWorld
+from duramen.storage.store import AppendDone
+
+Original = Callable[..., Any]
+
+SEEDS: Final = (4,)
+CHECKPOINT_RECORDS: Final = 12
+LONG_SEEDS: Final = range(1, 201)
+NEARBY: Final = range(1, 41)
+
+
+def _answer_stored(_: Original) -> Original:
+    def store(self: Partition, batch: bytearray, head: Header, done: AppendDone) -> None:
+        try:
+            stored = done if self.role is None else self.role.accept(done, all_replicas=False)
+        except DuramenError as error:
+            done(-1, error)
+        else:
+            self._store.append(self.log, batch, head, self.leader_epoch, stored)
+
+    return store
+
+
+def _drop_overlays(_: Original) -> Original:
+    def with_overlay(body: bytes, overlay: Overlay | None) -> bytes:
+        return b"" if overlay is not None and overlay.deleted else body
+
+    return with_overlay
+
+
+def _move_head_anyway(_: Original) -> Original:
+    def _move_head(self: Any, queue: bytes, run: Run) -> None:
+        state = state_of(self._rows, queue)
+        self._rows.put(state_key(queue), state_value(state._replace(head=run.last + 1)))
+
+    return _move_head
+
+
+def _replace_half(_: Original) -> Original:
+    def _take_back(self: Any, queue: bytes, operation: Operation, offset: int) -> None:
+        taken = HistoryRange(operation.at, offset, operation.by, operation.reason)
+        self._rows.put(state_key(queue), state_value(with_range(state_of(self._rows, queue), taken)))
+
+    return _take_back
+
+
+def _cut_early(_: Original) -> Original:
+    def cut_offset(lowest_checkpoint: int, own_floor: int) -> int:
+        return max(lowest_checkpoint, own_floor + CHECKPOINT_RECORDS)
+
+    return cut_offset
+
+
+STEP: Final = changes._Step
+BUGS: Final = (
+    Bug("answer-stored", "", (Place(Partition, "store", _answer_stored),), "answered before it is committed"),
+    Bug("drop-overlays", "", (Place(changes, "with_overlay", _drop_overlays),), "a run is written without its edits"),
+    Bug("move-head", "", (Place(STEP, "_move_head", _move_head_anyway),), "the head goes past an entry"),
+    Bug("replace-half", "", (Place(STEP, "_take_back", _replace_half),), "what was taken back is still there"),
+    Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut below a checkpoint that a replica lacks"),
+)
+
+FOUND_BY: Final = {"answer-stored": 5, "drop-overlays": 1, "move-head": 1, "replace-half": 1, "cut-early": 1}
+
+
+def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
+    """The first seed with which the queues are not what they should be."""
+    with planted(bug):
+        for seed in seeds:
+            if ClusterWorld(seed, queues=True).run().broken:
+                return seed
+    return None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_queues_keep_their_promises(seed: int) -> None:
+    outcome = ClusterWorld(seed, queues=True).run()
+    assert not outcome.broken, outcome.trace
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
+    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY)) is not None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_queues_of_many_clusters_keep_their_promises(seed: int) -> None:
+    test_queues_keep_their_promises(seed)
