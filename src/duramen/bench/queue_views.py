@@ -4,7 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.ids import Position
 from duramen.bench.load.queues import VALUE_BYTES, queue_name
@@ -15,7 +15,7 @@ from duramen.queues.names import hash_by
 from duramen.queues.operations import delete_record
 from duramen.queues.reading import retrieve
 
-__all__ = ["reads_of_view"]
+__all__ = ["ViewReads", "reads_of_view"]
 
 _T = TypeVar("_T")
 
@@ -26,6 +26,13 @@ _TURN: Final = 64
 _READS: Final = 20_000
 _LIMIT: Final = 100
 _ALL: Final = 1 << 20
+
+
+class ViewReads(NamedTuple):
+    """Seconds that each of many reads took, and those of the processor, which others that run do not lengthen."""
+
+    took_s: list[float]
+    cpu_s: list[float]
 
 
 class _View:
@@ -44,15 +51,16 @@ class _View:
         self._end += len(new)
         return base
 
-    def read(self, queues: Sequence[bytes]) -> list[float]:
-        """Seconds that each of so many reads of random queues took."""
-        chance, took_s = random.Random(5), list[float]()
+    def read(self, queues: Sequence[bytes]) -> ViewReads:
+        """Read random queues."""
+        chance, found = random.Random(5), ViewReads([], [])
         for _ in range(_READS):
             queue = _HASH(chance.choice(queues))
-            began_s = time.perf_counter()
+            began_s, began_cpu_s = time.perf_counter(), time.thread_time()
             retrieve(self._store, queue, "start", _LIMIT, _ALL)
-            took_s.append(time.perf_counter() - began_s)
-        return took_s
+            found.cpu_s.append(time.thread_time() - began_cpu_s)
+            found.took_s.append(time.perf_counter() - began_s)
+        return found
 
     def close(self) -> None:
         """Close it."""
@@ -61,8 +69,8 @@ class _View:
 
 def reads_of_view(
     directory: Path, queues: int, each: int, emptied: int, say: Callable[[str], None]
-) -> tuple[list[float], list[float]]:
-    """Seconds that reads of 100 entries of a random queue take, and those right after so many queues were emptied.
+) -> tuple[ViewReads, ViewReads]:
+    """Reads of 100 entries of a random queue, and those right after so many queues were emptied.
 
     There are so many `queues` with `each` entries, of rows that came one at a time, and as many with 100 more.
     """

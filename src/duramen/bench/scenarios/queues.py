@@ -72,8 +72,10 @@ def measure(directory: Path, worker: LoadWorker, of: QueueAmounts) -> list[Targe
     """All of it."""
     before, after = reads_of_view(directory, of.queues // 10, _EACH, of.emptied // 10, worker.say)
     outcomes = [
-        _latency("100 entries of a random queue at the view: p99", before, _VIEW_MS),
-        _latency(f"the same right after {of.emptied // 10:,} queues were emptied: p99", after, _VIEW_MS),
+        _latency("100 entries of a random queue at the view: p99", before.took_s, _VIEW_MS, before.cpu_s),
+        _latency(
+            f"the same right after {of.emptied // 10:,} queues were emptied: p99", after.took_s, _VIEW_MS, after.cpu_s
+        ),
     ]
     with NodeProcess(directory / "queues") as node:
         outcomes += _batches(directory, node, worker, of)
@@ -95,10 +97,14 @@ def _rate(what: str, work: Work, node_s: float, least_hz: float, more: str = "")
     return TargetOutcome(what, f"at least {least_hz:,.0f}/s", f"{rate_hz:,.0f}/s ({costs}{more})", met, short)
 
 
-def _latency(what: str, took_s: Sequence[float], most_ms: float) -> TargetOutcome:
-    ordered = sorted(took_s)
-    middle, late = (1000 * ordered[len(ordered) * share // 100] for share in (50, 99))
-    return at_most(what, late, most_ms, "ms", f"p50 {middle:.2f}, longest {1000 * ordered[-1]:.2f} ms")
+def _latency(what: str, took_s: Sequence[float], most_ms: float, of_cpu_s: Sequence[float] = ()) -> TargetOutcome:
+    more = f"; of the processor p99 {_at_ms(of_cpu_s, 99):.2f} ms" if of_cpu_s else ""
+    figures = f"p50 {_at_ms(took_s, 50):.2f}, longest {1000 * max(took_s):.2f} ms{more}"
+    return at_most(what, _at_ms(took_s, 99), most_ms, "ms", figures)
+
+
+def _at_ms(took_s: Sequence[float], share: int) -> float:
+    return 1000 * sorted(took_s)[len(took_s) * share // 100]
 
 
 class _Spent:
