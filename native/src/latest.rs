@@ -16,13 +16,16 @@ use crate::refused::{Refused, corrupt, invalid};
 use crate::siphash::Secret;
 use crate::supersedes::{FAR, NOTHING, distance};
 
-const HIGH_BITS: u32 = 24;
+/// How many bits of the hash's other half there are.
+pub const HIGH_BITS: u32 = 24;
 const OFFSET_BITS: u32 = 40;
-const OFFSETS: u64 = (1 << OFFSET_BITS) - 1;
-const MOST_PARTITIONS: usize = 64;
+/// The bits of a slot's second word that say the offset.
+pub const OFFSETS: u64 = (1 << OFFSET_BITS) - 1;
+/// How many partitions a table has at most.
+pub const MOST_PARTITIONS: usize = 64;
 const FEWEST_SLOTS: usize = 4;
 /// Slots that are asked for before the first of them is looked at.
-const AT_ONCE: usize = 32;
+pub const AT_ONCE: usize = 32;
 
 /// How many keys a partition of so many slots takes.
 pub fn most_keys(slots: usize) -> usize {
@@ -58,24 +61,82 @@ pub struct Applied {
     pub far: Vec<[i64; 2]>,
 }
 
-struct Key {
-    offset: i64,
-    /// None where the record has no key.
-    hash: Option<Hash>,
+/// A record that is wanted.
+pub struct Key<H> {
+    /// Its offset.
+    pub offset: i64,
+    /// None where it has no key.
+    pub hash: Option<H>,
+}
+
+/// What takes the keys of batches.
+pub trait Keys {
+    /// What becomes of a key.
+    type Hash;
+    /// The offset that slots count from.
+    fn base(&self) -> i64;
+    /// The hash of a key.
+    fn hash(&self, key: &[u8]) -> Self::Hash;
+    /// Takes the keys of one batch from `done.next` on; false where there is no room for the next one.
+    fn take(&mut self, keys: &[Key<Self::Hash>], done: &mut Applied) -> bool;
 }
 
 #[derive(Clone, Copy)]
-struct Hash {
+struct Place {
     low: u64,
     high: u64,
     partition: usize,
     slot: usize,
 }
 
-enum Put {
-    Was(i64),
+/// What became of a key.
+pub enum Put {
+    /// The offset that was the newest of the key, as its slot has it.
+    Was(u64),
+    /// The key was not there.
     New,
+    /// There is no room for the key.
     Full,
+}
+
+/// The second word of a slot.
+#[inline(always)]
+pub fn packed(high: u64, relative: u64) -> u64 {
+    (high << OFFSET_BITS) | relative
+}
+
+/// The partition, of so many, of the key that a slot is of.
+#[inline(always)]
+pub fn partition_of(packed: u64, partitions: usize) -> usize {
+    (packed >> (u64::BITS - partitions.trailing_zeros().max(1))) as usize % partitions
+}
+
+/// Makes the record the newest of its key, in a partition that has so many `keys`; `slot` is where its search begins.
+#[inline(always)]
+pub fn put(words: &mut [u64], keys: &mut u64, [low, new]: [u64; 2], mut slot: usize) -> Put {
+    let slots = words.len() / 2;
+    for _ in 0..slots {
+        let [half, packed] = &mut words[2 * slot..2 * slot + 2] else {
+            break;
+        };
+        let known = *packed & OFFSETS;
+        if known == 0 {
+            if *keys >= most_keys(slots) as u64 {
+                return Put::Full;
+            }
+            *keys += 1;
+            (*half, *packed) = (low, new);
+            return Put::New;
+        }
+        if *half == low && *packed >> OFFSET_BITS == new >> OFFSET_BITS {
+            if known < new & OFFSETS {
+                *packed = new;
+            }
+            return Put::Was(known);
+        }
+        slot = if slot + 1 == slots { 0 } else { slot + 1 };
+    }
+    Put::Full
 }
 
 impl Table<'_> {
@@ -94,48 +155,38 @@ impl Table<'_> {
     }
 
     #[inline(always)]
-    fn hash(&self, key: &[u8]) -> Hash {
-        let (low, high) = self.secret.hash(key);
-        let high = high & ((1 << HIGH_BITS) - 1);
-        let partition = (high >> (HIGH_BITS - self.partitions.len().trailing_zeros())) as usize;
-        Hash { low, high, partition, slot: home(low, self.partitions[partition].len() / 2) }
+    fn put(&mut self, place: Place, relative: u64) -> Put {
+        let keys = &mut self.counts[place.partition];
+        put(self.partitions[place.partition], keys, [place.low, packed(place.high, relative)], place.slot)
+    }
+}
+
+/// A table, and where distances are written.
+struct Entering<'a, 'b> {
+    table: &'a mut Table<'b>,
+    distances: &'a mut [u32],
+}
+
+impl Keys for Entering<'_, '_> {
+    type Hash = Place;
+
+    fn base(&self) -> i64 {
+        self.table.base
     }
 
     #[inline(always)]
-    fn put(&mut self, hash: Hash, relative: u64) -> Put {
-        let words = &mut *self.partitions[hash.partition];
-        let slots = words.len() / 2;
-        let mut slot = hash.slot;
-        for _ in 0..slots {
-            let [low, packed] = &mut words[2 * slot..2 * slot + 2] else {
-                break;
-            };
-            let known = *packed & OFFSETS;
-            if known == 0 {
-                if self.counts[hash.partition] >= most_keys(slots) as u64 {
-                    return Put::Full;
-                }
-                self.counts[hash.partition] += 1;
-                *low = hash.low;
-                *packed = (hash.high << OFFSET_BITS) | relative;
-                return Put::New;
-            }
-            if *low == hash.low && *packed >> OFFSET_BITS == hash.high {
-                if known < relative {
-                    *packed = (hash.high << OFFSET_BITS) | relative;
-                }
-                return Put::Was(known as i64 - 1 + self.base);
-            }
-            slot = if slot + 1 == slots { 0 } else { slot + 1 };
-        }
-        Put::Full
+    fn hash(&self, key: &[u8]) -> Place {
+        let (low, high) = self.table.secret.hash(key);
+        let high = high & ((1 << HIGH_BITS) - 1);
+        let partition = (high >> (HIGH_BITS - self.table.partitions.len().trailing_zeros())) as usize;
+        Place { low, high, partition, slot: home(low, self.table.partitions[partition].len() / 2) }
     }
 
-    /// Enters the keys of one batch from `done.next` on, until there is no room for one or for a distance.
-    fn enter(&mut self, keys: &[Key], distances: &mut [u32], done: &mut Applied) -> bool {
+    fn take(&mut self, keys: &[Key<Place>], done: &mut Applied) -> bool {
+        let Entering { table, distances } = self;
         for near in keys.chunks(AT_ONCE) {
             for key in near.iter().filter_map(|key| key.hash) {
-                if let Some(word) = self.partitions[key.partition].get(2 * key.slot) {
+                if let Some(word) = table.partitions[key.partition].get(2 * key.slot) {
                     line_of(word);
                 }
             }
@@ -143,19 +194,13 @@ impl Table<'_> {
                 let Some(to) = distances.get_mut(done.records) else {
                     return false;
                 };
-                *to = match key.hash.map(|hash| (hash, self.put(hash, (key.offset - self.base) as u64 + 1))) {
+                *to = match key.hash.map(|place| (place, table.put(place, (key.offset - table.base) as u64 + 1))) {
                     None | Some((_, Put::New)) => NOTHING,
-                    Some((hash, Put::Full)) => {
-                        done.full = Some(hash.partition);
+                    Some((place, Put::Full)) => {
+                        done.full = Some(place.partition);
                         return false;
                     }
-                    Some((_, Put::Was(previous))) => {
-                        let found = distance(key.offset, previous);
-                        if found == FAR {
-                            done.far.push([key.offset, previous]);
-                        }
-                        found
-                    }
+                    Some((_, Put::Was(known))) => done.distance(key.offset, known as i64 - 1 + table.base),
                 };
                 done.took(key.offset);
             }
@@ -165,7 +210,18 @@ impl Table<'_> {
 }
 
 impl Applied {
-    fn took(&mut self, offset: i64) {
+    #[inline(always)]
+    fn distance(&mut self, offset: i64, previous: i64) -> u32 {
+        let found = distance(offset, previous);
+        if found == FAR {
+            self.far.push([offset, previous]);
+        }
+        found
+    }
+
+    /// One more record.
+    #[inline(always)]
+    pub fn took(&mut self, offset: i64) {
         self.records += 1;
         self.next = offset + 1;
         match self.runs.last_mut() {
@@ -175,12 +231,14 @@ impl Applied {
     }
 }
 
-fn sound(words: &[u64]) -> bool {
+/// Whether this can be a partition.
+pub fn sound(words: &[u64]) -> bool {
     words.len().is_multiple_of(2) && words.len() / 2 >= FEWEST_SLOTS && words.len() / 2 <= u32::MAX as usize
 }
 
+/// The slot that is tried first.
 #[inline(always)]
-fn home(low: u64, slots: usize) -> usize {
+pub fn home(low: u64, slots: usize) -> usize {
     (((low >> 32) * slots as u64) >> 32) as usize
 }
 
@@ -199,10 +257,15 @@ pub fn apply(
     distances: &mut [u32],
 ) -> Result<Applied, Refused> {
     table.check()?;
+    walk(data, position, first, end, &mut Entering { table, distances })
+}
+
+/// Hands the records of the batches from `position` on, with an offset in `[first, end)`, to what takes them.
+pub fn walk<K: Keys>(data: &[u8], position: usize, first: i64, end: i64, to: &mut K) -> Result<Applied, Refused> {
     let mut done = Applied { position, next: first, ..Applied::default() };
     let (mut keys, mut scratch) = (Vec::new(), Vec::new());
     loop {
-        let taken = match batch(data, end, table, &mut keys, &mut scratch, &done) {
+        let taken = match batch(data, end, to, &mut keys, &mut scratch, &done) {
             Ok(taken) => taken,
             Err(refused) if done.position == position && done.records == 0 => return Err(refused),
             Err(_) => None,
@@ -215,7 +278,7 @@ pub fn apply(
             done.position += head.size();
             continue;
         }
-        if !table.enter(&keys, distances, &mut done) {
+        if !to.take(&keys, &mut done) {
             return Ok(done);
         }
         if behind > end {
@@ -228,11 +291,11 @@ pub fn apply(
 }
 
 /// The keys that are wanted of the batch at `done.position`; None where there is none.
-fn batch(
+fn batch<K: Keys>(
     data: &[u8],
     end: i64,
-    table: &Table<'_>,
-    keys: &mut Vec<Key>,
+    to: &K,
+    keys: &mut Vec<Key<K::Hash>>,
     scratch: &mut Vec<u8>,
     done: &Applied,
 ) -> Result<Option<Header>, Refused> {
@@ -258,11 +321,12 @@ fn batch(
         if record.offset < done.next || record.offset >= end {
             continue;
         }
-        if record.offset < table.base || (record.offset - table.base) as u64 >= OFFSETS {
-            return invalid(format!("the offset {} is out of a table that counts from {}", record.offset, table.base));
+        let base = to.base();
+        if record.offset < base || (record.offset - base) as u64 >= OFFSETS {
+            return invalid(format!("the offset {} is out of a table that counts from {base}", record.offset));
         }
         let key = body.get(record.key.at..record.key.at + record.key.size.max(0) as usize).unwrap_or_default();
-        let hash = (record.key.size >= 0).then(|| table.hash(key));
+        let hash = (record.key.size >= 0).then(|| to.hash(key));
         keys.push(Key { offset: record.offset, hash });
     }
     Ok(Some(head))

@@ -20,6 +20,7 @@ pub mod portions;
 pub mod prefetch;
 pub mod records;
 pub mod refused;
+pub mod rows;
 pub mod runs;
 pub mod siphash;
 pub mod supersedes;

@@ -10,6 +10,7 @@ use crate::extract::{self, Shown};
 use crate::latest::{self, Table};
 use crate::portions::checked;
 use crate::records::{self, Field, Records};
+use crate::rows;
 use crate::siphash::Secret;
 use crate::visible::{self, Entries, Step};
 
@@ -17,6 +18,13 @@ type Pairs = Vec<(i64, i64)>;
 
 fn pairs(found: Vec<[i64; 2]>) -> Pairs {
     found.into_iter().map(|[one, other]| (one, other)).collect()
+}
+
+fn secret_of(secret: &Bound<'_, PyBytes>) -> PyResult<Secret> {
+    match <&[u8; 16]>::try_from(secret.as_bytes()) {
+        Ok(bytes) => Ok(Secret::new(bytes)),
+        Err(_) => Err(PyValueError::new_err("the secret of a hash has 16 bytes")),
+    }
 }
 
 /// Where to go on, the next offset, the partition that is full or -1, how many records, their runs, and the far ones.
@@ -35,8 +43,7 @@ pub fn apply_(
     secret: &Bound<'_, PyBytes>,
     distances: &Bound<'_, PyAny>,
 ) -> PyResult<(usize, i64, i64, usize, Pairs, Pairs)> {
-    let secret = <&[u8; 16]>::try_from(secret.as_bytes())
-        .map_err(|_| PyValueError::new_err("the secret of a hash has 16 bytes"))?;
+    let secret = secret_of(secret)?;
     let bytes = Bytes::of(data)?;
     let mut partitions = partitions.iter().map(Words::<u64>::of).collect::<PyResult<Vec<_>>>()?;
     let mut counts = Words::<u64>::of(counts)?;
@@ -48,7 +55,7 @@ pub fn apply_(
         partitions: partitions.iter_mut().map(Words::get_mut).collect(),
         counts: counts.get_mut(),
         base,
-        secret: Secret::new(secret),
+        secret,
     };
     let (buffer, distances) = (bytes.get(), distances.get_mut());
     let done = apart(py, || latest::apply(buffer, position, first, end, &mut table, distances))?;
@@ -71,6 +78,64 @@ pub fn copy_(
     disjoint(vec![from.place(), to.place(), gone.place()])?;
     let (from, to, gone) = (from.get(), to.get_mut(), gone.get());
     apart(py, || latest::copy(from, to, gone, first, base))
+}
+
+/// Where to go on, the next offset, how many records, and their runs; `rows` are written.
+#[pyfunction]
+#[pyo3(name = "gather")]
+#[allow(clippy::too_many_arguments)]
+pub fn gather_(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    position: usize,
+    first: i64,
+    end: i64,
+    base: i64,
+    secret: &Bound<'_, PyBytes>,
+    to: &Bound<'_, PyAny>,
+) -> PyResult<(usize, i64, usize, Pairs)> {
+    let secret = secret_of(secret)?;
+    let (bytes, mut to) = (Bytes::of(data)?, Words::<u64>::of(to)?);
+    disjoint(vec![bytes.place(), to.place()])?;
+    let (buffer, to) = (bytes.get(), to.get_mut());
+    let done = apart(py, || rows::gather(buffer, position, first, end, base, secret, to))?;
+    Ok((done.position, done.next, done.records, pairs(done.runs)))
+}
+
+/// Where each partition begins in `to`, which gets the numbers of the rows, and the end.
+#[pyfunction]
+#[pyo3(name = "order")]
+pub fn order_(
+    py: Python<'_>,
+    rows: &Bound<'_, PyAny>,
+    to: &Bound<'_, PyAny>,
+    partitions: usize,
+) -> PyResult<Vec<usize>> {
+    let (rows, mut to) = (Words::<u64>::read(rows)?, Words::<u32>::of(to)?);
+    disjoint(vec![rows.place(), to.place()])?;
+    let (rows, to) = (rows.get(), to.get_mut());
+    apart(py, || rows::order(rows, to, partitions))
+}
+
+/// How many of the numbered rows were entered, how many keys the partition has then, and the far ones.
+#[pyfunction]
+#[pyo3(name = "enter")]
+#[allow(clippy::too_many_arguments)]
+pub fn enter_(
+    py: Python<'_>,
+    words: &Bound<'_, PyAny>,
+    keys: u64,
+    rows: &Bound<'_, PyAny>,
+    order: &Bound<'_, PyAny>,
+    base: i64,
+    distances: &Bound<'_, PyAny>,
+) -> PyResult<(usize, u64, Pairs)> {
+    let (mut words, rows, order) = (Words::<u64>::of(words)?, Words::<u64>::read(rows)?, Words::<u32>::read(order)?);
+    let mut distances = Words::<u32>::of(distances)?;
+    disjoint(vec![words.place(), rows.place(), order.place(), distances.place()])?;
+    let (words, rows, order, distances) = (words.get_mut(), rows.get(), order.get(), distances.get_mut());
+    let done = apart(py, || rows::enter(words, keys, rows, order, base, distances))?;
+    Ok((done.rows, done.keys, pairs(done.far)))
 }
 
 /// Changes the bits by the records; `step` is 0 forward, 1 back, 2 keep.

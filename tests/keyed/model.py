@@ -10,12 +10,14 @@ from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, encode, head
 from duramen.codec.batch_filter import RecordSpan, body, rebuild, spans
 from duramen.codec.markers import encode_marker
 from duramen.keyed.dropping import next_s0, tombstone_bound
+from duramen.keyed.filed import MemoryParts
 from duramen.keyed.hashing import SIPHASH, HashKey, siphash
 from duramen.keyed.kernel import AppliedBatches, Kernel
 from duramen.keyed.leases import Lease, Leases
 from duramen.keyed.native import native_kernel
 from duramen.keyed.plain import PLAIN, apply_hashed
 from duramen.keyed.prev import MemoryPages, PageStore
+from duramen.keyed.rows import gather_hashed
 from duramen.keyed.vectors import VECTORS
 from duramen.keyed.view import KeyedView, VisibleRecords
 from duramen.storage.planning.compaction import BySupersession
@@ -41,7 +43,12 @@ def hashed_by(name: str, hash_id: int, make: Callable[[bytes], HashKey]) -> Kern
     ) -> AppliedBatches:
         return apply_hashed(data, position, first, end, partitions, counts, base, make(secret), distances)
 
-    return PLAIN._replace(name=name, hash_id=hash_id, apply=apply)
+    def gather(
+        data: Buffer, position: int, first: int, end: int, base: int, secret: bytes, rows: memoryview
+    ) -> AppliedBatches:
+        return gather_hashed(data, position, first, end, base, make(secret), rows)
+
+    return PLAIN._replace(name=name, hash_id=hash_id, apply=apply, gather=gather)
 
 
 def weak(_: bytes) -> HashKey:
@@ -90,11 +97,12 @@ class World:
         self.open: set[int] = set()
         self.leases = Leases()
         self.store: PageStore = MemoryPages()
+        self.parts = MemoryParts()
         self.view = self.new_view()
 
     def new_view(self) -> KeyedView:
-        self.store = MemoryPages()
-        return KeyedView(self.kernel, BASE, SECRET, self.store, page_records=self.page_records)
+        self.store, self.parts = MemoryPages(), MemoryParts()
+        return KeyedView(self.kernel, BASE, SECRET, self.store, page_records=self.page_records, parts=self.parts)
 
     # -- the log ------------------------------------------------------------------------------------
 
@@ -178,7 +186,9 @@ class World:
     def apply(self, upto: int | None = None) -> None:
         """The view goes on, at times with batches that it has already."""
         self.now_ms += 10
-        first = self.view.position - self.chance.choice((0, 0, 5))
+        if self.view.filed is not None and self.view.filed.in_round:
+            return
+        first = self.view.reached - self.chance.choice((0, 0, 5))
         data = self.read(max(first, BASE), self.end if upto is None else upto)
         while True:
             try:
@@ -193,6 +203,20 @@ class World:
         if self.chance.random() < 0.4:
             raise NotReadYetError
         return self.read(first, end)
+
+    def step(self) -> None:
+        """A round of a table in files begins, goes on, or ends; or the table goes into files, or back."""
+        view = self.view
+        if view.filed is None:
+            view.file_table()
+        elif view.reached == view.position and not view.filed.in_round and self.chance.random() < 0.3:
+            view.unfile_table()
+        for _ in range(self.chance.choice((1, 20, 100, 100))):
+            if not view.step():
+                if view.filed is not None:
+                    view.end_round()
+                    view.sample(self.now_ms)
+                break
 
     def move_s0(self, age_ms: int) -> None:
         """S0 rises as far as age and leases allow."""
@@ -244,6 +268,10 @@ class World:
     def goes_on_with(self, view: KeyedView) -> None:
         """Another view takes over; S0 and the horizon are known from elsewhere."""
         view.apply(self.read(view.position, self.end), self.read)
+        if view.filed is not None:
+            while view.step():
+                pass
+            view.end_round()
         view.raise_s0(self.view.s0)
         view.horizon = self.view.horizon
         self.view = view

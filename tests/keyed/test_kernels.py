@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -139,6 +140,62 @@ def test_hostile_batches_are_the_same_to_both(draw: st.DataObject) -> None:
     assert fields_of(shown_fields, page) == fields
     if made and fields and made.position == len(data):
         assert fields_of(shown_fields, page._replace(batches=made.batches)) == fields
+
+
+def gathered(one: Kernel, data: bytes, position: int, first: int, end: int, base: int, room: int) -> object:
+    """What is gathered, and the rows; None where it is refused."""
+    rows = memoryview(bytearray(16 * room)).cast("Q")
+    try:
+        done = one.gather(data, position, first, end, base, SECRET, rows)
+    except BatchCorrupt:
+        return None
+    return tuples(done), list(rows[: 2 * done.records])
+
+
+@installed
+@given(st.data())
+@settings(max_examples=examples(60), phases=(Phase.explicit, Phase.generate))
+def test_rows_of_hostile_batches_are_the_same_to_both(draw: st.DataObject) -> None:
+    data = hostile(draw)
+    first, end = draw.draw(st.integers(0, 8) | st.just(1 << 62)), draw.draw(st.integers(0, 30) | st.just(FOREVER))
+    at = (draw.draw(st.sampled_from((0, 0, 61, 70))), first, end)
+    base, room = draw.draw(st.sampled_from((0, 0, 3, 1 << 62))), draw.draw(st.integers(1, 40))
+    assert gathered(native_kernel(), data, *at, base, room) == gathered(SIPHASHED, data, *at, base, room)
+
+
+@installed
+@given(st.data())
+@settings(max_examples=examples(100))
+def test_rows_are_ordered_and_entered_alike(draw: st.DataObject) -> None:
+    """Also into partitions that are nearly full, of keys whose hashes are nearly the same; and rows that are wild."""
+    halves = st.integers(0, 5).map(lambda low: low << 32) | st.integers(0, (1 << 64) - 1)
+    offsets = st.integers(0, 60) | st.integers(0, MOST_OFFSETS)
+    some = draw.draw(st.lists(st.tuples(halves, st.integers(0, 3), offsets), max_size=60))
+    slots, base = draw.draw(st.integers(4, 40)), draw.draw(st.sampled_from((0, 7, 1 << 62)))
+    partitions = draw.draw(st.sampled_from((1, 2, 64, 3)))
+    rows = array("Q", [word for low, high, offset in some for word in (low, high << 62 | offset)])
+    wild = draw.draw(st.lists(st.integers(0, 70), max_size=3))
+    assert entered(native_kernel(), rows, slots, base, partitions, wild) == entered(
+        PLAIN, rows, slots, base, partitions, wild
+    )
+
+
+def entered(one: Kernel, rows: "array[int]", slots: int, base: int, partitions: int, wild: list[int]) -> object:
+    """Everything that becomes of the rows, partition by partition; it ends where something is refused."""
+    count = len(rows) // 2
+    order, distances = memoryview(array("I", [0] * count)), memoryview(array("I", [0] * count))
+    said: list[object] = []
+    try:
+        starts = list(one.order(memoryview(rows), order, partitions))
+        said += [starts, order[: starts[-1]].tolist()]
+        numbers = [order[low:high] for low, high in pairwise(starts)]
+        for some in (*numbers, memoryview(array("I", wild))):
+            words = memoryview(bytearray(16 * slots)).cast("Q")
+            done = one.enter(words, 0, memoryview(rows), some, base, distances)
+            said.append((done.rows, done.keys, [*map(tuple, done.far)], words.tolist(), distances.tolist()))
+    except ValueError:
+        said.append("refused")
+    return said
 
 
 def extracted(one: Kernel, data: bytes, first: int, end: int, bits: bytes, base: int, most: int) -> Extracted | None:

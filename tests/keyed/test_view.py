@@ -13,6 +13,7 @@ from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode, stamp
 from duramen.codec.markers import encode_marker
 from duramen.keyed import checkpoint
 from duramen.keyed.checkpoint import LogPositions
+from duramen.keyed.filed import PartStore
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.prev import PageStore
 from duramen.keyed.view import KeyedView
@@ -20,15 +21,20 @@ from duramen.keyed.view import KeyedView
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda one: one.name)
 
 
-def run(chance: Random, kernel: Kernel, steps: int) -> None:
-    """Chance writes, commits, moves S0, compacts, restarts; after each step the promises are looked at."""
+def run(chance: Random, kernel: Kernel, steps: int, *, filed: bool = False) -> None:
+    """Chance writes, commits, moves S0, compacts, restarts; after each step the promises are looked at.
+
+    With `filed` the table goes into files and back.
+    """
     world = World(chance, kernel, keys=chance.choice((3, 20, 200)), page_records=chance.choice((1, 7, 64, 4096)))
-    saved: tuple[bytes, PageStore] | None = None
+    saved: tuple[bytes, PageStore, PartStore] | None = None
     log = LogPositions(b"i" * 16, 3, BASE, 1 << 60, lambda _: 0)
     for step in range(steps):
-        match chance.randrange(17):
-            case 12:
-                saved = checkpoint.encode(world.view, log, step), world.store
+        match chance.randrange(20 if filed else 17):
+            case 12 if world.view.filed is None or world.view.filed.parts:
+                saved = checkpoint.encode(world.view, log, step), world.store, world.parts
+            case 17 | 18 | 19:
+                world.step()
             case 13 if chance.random() < 0.6:
                 view = world.new_view() if saved is None or chance.random() < 0.5 else restored(world, log, *saved)
                 world.goes_on_with(view)
@@ -60,26 +66,28 @@ def take_step(world: World, kind: int, step: int) -> None:
             world.leases.remove(chance.choice([one.lease_id for one in world.leases.all()]))
 
 
-def restored(world: World, log: LogPositions, content: bytes, store: PageStore) -> KeyedView:
+def restored(world: World, log: LogPositions, content: bytes, store: PageStore, parts: PartStore) -> KeyedView:
     """The view of a checkpoint."""
     found, wrong = checkpoint.newest([None, content], log, world.kernel.hash_id)
     assert found is not None
     assert wrong == []
-    return checkpoint.restore(found, world.kernel, store, page_records=world.page_records)
+    return checkpoint.restore(found, world.kernel, store, page_records=world.page_records, parts=parts)
 
 
 @kernels
+@pytest.mark.parametrize("filed", [False, True], ids=["memory", "files"])
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=examples(15))
-def test_what_is_promised_holds(kernel: Kernel, chance: Random) -> None:
-    run(Random(chance.random()), kernel, 60)
+def test_what_is_promised_holds(kernel: Kernel, filed: bool, chance: Random) -> None:
+    run(Random(chance.random()), kernel, 60, filed=filed)
 
 
 @pytest.mark.long
 @kernels
-def test_what_is_promised_holds_for_long(kernel: Kernel) -> None:
+@pytest.mark.parametrize("filed", [False, True], ids=["memory", "files"])
+def test_what_is_promised_holds_for_long(kernel: Kernel, filed: bool) -> None:
     for seed in range(40):
-        run(Random(seed), kernel, 120)
+        run(Random(seed), kernel, 120, filed=filed)
 
 
 @kernels

@@ -21,6 +21,7 @@ from duramen.keyed import checkpoint as view_checkpoint
 from duramen.keyed.checkpoint import LogPositions, ViewCheckpoint
 from duramen.keyed.counting import OWN, CountedPiece, Counting
 from duramen.keyed.dropping import Dropping
+from duramen.keyed.filed import PartStore
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.prev import PageStore
 from duramen.keyed.samples import PositionSample
@@ -427,8 +428,10 @@ def _use_any(right: Original) -> Original:
 
 
 def _fall_back(right: Original) -> Original:
-    def restore(found: ViewCheckpoint, kernel: Kernel, store: PageStore, *, page_records: int) -> KeyedView:
-        view: KeyedView = right(found, kernel, store, page_records=page_records)
+    def restore(
+        found: ViewCheckpoint, kernel: Kernel, store: PageStore, *, page_records: int, parts: PartStore
+    ) -> KeyedView:
+        view: KeyedView = right(found, kernel, store, page_records=page_records, parts=parts)
         view.s0 = view.horizon = view.base
         return view
 

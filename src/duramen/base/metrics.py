@@ -165,6 +165,7 @@ CATALOGUE: tuple[Metric, ...] = (
         ("stream", "partition"),
     ),
     Metric("duramen_view_memory_bytes", "gauge", "Memory of a view.", ("stream", "partition")),
+    Metric("duramen_view_table_file_bytes", "gauge", "Bytes of a table of keys in files.", ("stream", "partition")),
     Metric("duramen_view_bytes_per_key", "gauge", "Memory of a view for each key.", ("stream", "partition")),
     Metric(
         "duramen_view_stands",

@@ -22,6 +22,7 @@ from duramen.bench.report.documents import targets_document, write_document
 from duramen.bench.report.tables import targets_table
 from duramen.bench.report.targets import TargetOutcome, at_most, not_measured
 from duramen.bench.scenarios.keyed import amounts, measure, steps
+from duramen.bench.scenarios.keyed_files import FILED_STEPS, measure_filed
 from duramen.codec.batch import BatchInput, encode
 from duramen.keyed import checkpoint
 from duramen.keyed.checkpoint import LogPositions
@@ -69,8 +70,11 @@ class _Figures(NamedTuple):
     restore_ms: float
 
 
-def measure_keyed(output: Path, *, rounds: int, scale: float, as_json: bool = False) -> None:
-    """Measure every kernel that there is; prints a table, or JSON, writes keyed.json."""
+def measure_keyed(output: Path, *, rounds: int, scale: float, filed_keys: int = 0, as_json: bool = False) -> None:
+    """Measure every kernel that there is; prints a table, or JSON, writes keyed.json.
+
+    With `filed_keys` also a table with so many keys, in files where they do not fit into memory.
+    """
     console = console_for(as_json=as_json)
     found: list[_Figures] = []
     for kernel, codec, share in _cases():
@@ -83,10 +87,12 @@ def measure_keyed(output: Path, *, rounds: int, scale: float, as_json: bool = Fa
     wanted = amounts(rounds, scale)
     outcomes = _of_views(found)
     with (
-        LoadWorker(console, steps(wanted)) as worker,
+        LoadWorker(console, steps(wanted) + (FILED_STEPS if filed_keys else 0)) as worker,
         tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory,
     ):
         outcomes += measure(Path(directory).absolute(), worker, wanted)
+        if filed_keys:
+            outcomes += measure_filed(Path(directory).absolute(), worker, filed_keys)
     document = output / "keyed.json"
     settings = {"rounds": rounds, "keys": _KEYS, "records": _RECORDS, "scale": scale}
     figures = [one._asdict() for one in found]

@@ -324,17 +324,20 @@ def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
 @command.command("keyed", short_help="Keyed streams and their snapshots.")
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @click.option("--quick", is_flag=True, help="One round of very little, to see that it runs.")
+@click.option("--keys", type=click.IntRange(0, 1_000_000_000), default=0, show_default=True,
+              help="Also measure a table of so many keys, in files where they do not fit into memory: 50000000 take"
+              " 8 GB of disk.")  # fmt: skip
 @_scale
 @_output
 @format_option
-def _keyed(output: Path, rounds: int, scale: float, quick: bool, format_: str) -> None:
-    """A keyed stream beside the same one unkeyed, its view and its snapshots; --scale 50: with 50 million keys."""
+def _keyed(output: Path, rounds: int, scale: float, quick: bool, keys: int, format_: str) -> None:
+    """A keyed stream beside the same one unkeyed, its view and its snapshots."""
     _check(output)
     from duramen.bench.keyed_views import measure_keyed
 
     if quick:
         rounds, scale = 1, min(scale, _QUICK)
-    measure_keyed(output, rounds=rounds, scale=scale, as_json=format_ == JSON)
+    measure_keyed(output, rounds=rounds, scale=scale, filed_keys=keys, as_json=format_ == JSON)
 
 
 @command.command("inventory", short_help="An inventory of many topics.")

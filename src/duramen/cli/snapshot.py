@@ -183,12 +183,15 @@ def _describe(name: str, lease: str | None, format_: str, server: NodeAddress) -
             *(str(part[field]) for field in ("partition", "oldest", "at", "horizon", "high_watermark")),
             str(part["view"].get("keys", "-")),
             format_bytes(part["view"].get("memory_bytes", 0)),
+            format_bytes(part["view"].get("file_bytes", 0)),
+            f"{part.get('age_ms', 0) / 1000:.1f} s",
             part["view"].get("problem", ""),
         )
         for part in partitions
     ]
-    header = ("PARTITION", "OLDEST", "NEWEST", "CHANGES SINCE", "HIGH WATERMARK", "KEYS", "MEMORY", "PROBLEM")
-    print_table(header, rows, right=range(7))
+    positions = ("PARTITION", "OLDEST", "NEWEST", "CHANGES SINCE", "HIGH WATERMARK")
+    header = (*positions, "KEYS", "MEMORY", "FILES", "AGE", "PROBLEM")
+    print_table(header, rows, right=range(9))
 
 
 @command.command("read")

@@ -3,17 +3,18 @@
 8 bytes magic, uint32 CRC-32C of what follows, msgpack:
 generation, stream id, partition, hash, secret, base, position, epoch of the record before it, S0, horizon,
 samples, open transactions, pages written, the page that is not, partitions of the table, pieces of live,
-`delete.retention.ms` as it was
+`delete.retention.ms` as it was, partitions of the table that lie in files: then those that are here are empty
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.crc import crc32c
+from duramen.keyed.filed import PartStore, TablePart
 from duramen.keyed.hashing import SECRET_BYTES
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.latest import PARTITIONS
@@ -24,6 +25,8 @@ from duramen.keyed.view import KeyedView
 __all__ = ["CRC_END", "LogPositions", "ViewCheckpoint", "decode", "encode", "newest", "problem", "restore"]
 
 _MAGIC: Final = b"DURKEY01"
+_FILED_MAGIC: Final = b"DURKEY02"
+"""Of one whose table lies in files."""
 CRC_END: Final = 12
 """Where the checksum ends, which is of all that follows."""
 _PIECE_BYTES: Final = 1 << 20
@@ -52,6 +55,7 @@ class ViewCheckpoint(NamedTuple):
     table: list[tuple[int, bytes]]
     live: list[tuple[int, bytes]]
     tombstones_kept_ms: int = 0
+    filed: list[TablePart] = []  # noqa: RUF012 - a tuple's default, which nobody changes
 
 
 class LogPositions(NamedTuple):
@@ -88,18 +92,20 @@ def encode(view: KeyedView, log: LogPositions, generation: int) -> bytes:
             next_page=next_page,
             pages=pages,
             page=page,
-            table=[(count, bytes(words.cast("B"))) for count, words in view.latest.parts()],
-            live=[(number, bytes(piece)) for number, piece in view.live.pieces()],
+            # As they are, without a copy of the table.
+            table=[(count, cast("bytes", words.cast("B"))) for count, words in view.latest.parts()],
+            live=[(number, cast("bytes", piece)) for number, piece in view.live.pieces()],
             tombstones_kept_ms=view.tombstones_kept_ms,
+            filed=[] if view.filed is None else view.filed.parts,
         )
     )
-    return _MAGIC + crc32c(content).to_bytes(4, "little") + content
+    return (_MAGIC if view.filed is None else _FILED_MAGIC) + crc32c(content).to_bytes(4, "little") + content
 
 
 def decode(content: Buffer) -> ViewCheckpoint:
     """The checkpoint. Raises CheckpointInvalid where it is cut off, damaged or another version's."""
     view = memoryview(content).toreadonly().cast("B")
-    if len(view) < CRC_END or bytes(view[:8]) != _MAGIC:
+    if len(view) < CRC_END or bytes(view[:8]) not in (_MAGIC, _FILED_MAGIC):
         raise CheckpointInvalid("this is no checkpoint of a view")
     if crc32c(view[CRC_END:]) != int.from_bytes(view[8:CRC_END], "little"):
         raise CheckpointInvalid("the checkpoint of a view does not match its checksum")
@@ -113,6 +119,9 @@ def decode(content: Buffer) -> ViewCheckpoint:
         or not 0 <= found.base <= found.s0 <= found.position
         or any(len(words) % 16 or not words for _, words in found.table)
         or any(len(piece) != _PIECE_BYTES for _, piece in found.live)
+        or len(found.filed) not in (0, PARTITIONS)
+        or any(part.size % 16 or not part.size for part in found.filed)
+        or (bytes(view[:8]) == _FILED_MAGIC) != bool(found.filed)
     ):
         raise CheckpointInvalid("the checkpoint of a view contradicts itself")
     return found
@@ -155,9 +164,16 @@ def newest(
     return max(usable, key=lambda one: one.generation, default=None), wrong
 
 
-def restore(found: ViewCheckpoint, kernel: Kernel, store: PageStore, *, page_records: int = PAGE_RECORDS) -> KeyedView:
+def restore(
+    found: ViewCheckpoint,
+    kernel: Kernel,
+    store: PageStore,
+    *,
+    page_records: int = PAGE_RECORDS,
+    parts: PartStore | None = None,
+) -> KeyedView:
     """The view as it was. Raises CheckpointInvalid where a page that it needs is not what it was."""
-    view = KeyedView(kernel, found.base, found.secret, store, page_records=page_records)
+    view = KeyedView(kernel, found.base, found.secret, store, page_records=page_records, parts=parts)
     view.position, view.s0, view.horizon = found.position, found.s0, found.horizon
     view.tombstones_kept_ms = found.tombstones_kept_ms
     for sample in found.samples:
@@ -168,6 +184,8 @@ def restore(found: ViewCheckpoint, kernel: Kernel, store: PageStore, *, page_rec
         view.latest.load(partition, count, words)
     for number, piece in found.live:
         view.live.load(number, piece)
+    if found.filed:
+        view.file_table(found.filed)
     return view
 
 

@@ -23,10 +23,17 @@ __all__ = [
     "AppliedBatches",
     "Apply",
     "Copy",
+    "Enter",
+    "Entered",
     "Extract",
     "Extracted",
+    "Gather",
     "Kernel",
+    "Order",
     "Visible",
+    "check_count",
+    "check_partition",
+    "check_table",
     "most_keys",
 ]
 
@@ -107,6 +114,51 @@ class Copy(Protocol):
         """
 
 
+class Gather(Protocol):
+    """Makes rows of records, which are entered into a table in files later."""
+
+    def __call__(
+        self, data: Buffer, position: int, first: int, end: int, base: int, secret: bytes, rows: memoryview
+    ) -> AppliedBatches:
+        """A row is what a slot becomes: two words, the second 0 where the record has no key.
+
+        Takes the records that `Apply` takes, and ends as that does, where the rows are full; no partition ever is.
+        """
+
+
+class Order(Protocol):
+    """Orders rows by partition."""
+
+    def __call__(self, rows: memoryview, order: memoryview, partitions: int) -> Sequence[int]:
+        """Write the numbers of the rows that have a key into `order`, by partition and then as they are.
+
+        Returns where each partition begins in it, and the end.
+        """
+
+
+class Entered(NamedTuple):
+    """What `enter` has done: of how many of the numbered rows, and how many keys the partition has now.
+
+    `far`: offset and superseded offset of those whose distance is FAR.
+    """
+
+    rows: int
+    keys: int
+    far: Sequence[tuple[int, int]]
+
+
+class Enter(Protocol):
+    """Makes rows the newest of their keys in one partition."""
+
+    def __call__(
+        self, words: memoryview, keys: int, rows: memoryview, order: memoryview, base: int, distances: memoryview
+    ) -> Entered:
+        """Enter the rows that `order` numbers, in this order; the distance of each is written where its number says.
+
+        Ends early where the partition, which had `keys`, is full. Raises ValueError where there is no such row.
+        """
+
+
 class Visible(Protocol):
     """Changes bits by what records supersede."""
 
@@ -159,6 +211,9 @@ class Kernel(NamedTuple):
     hash_id: int
     apply: Apply
     copy: Copy
+    gather: Gather
+    order: Order
+    enter: Enter
     visible: Visible
     extract: Extract
 
@@ -166,12 +221,19 @@ class Kernel(NamedTuple):
 def check_table(partitions: Sequence[memoryview], counts: memoryview, base: int) -> None:
     """Raise ValueError where this cannot be a table."""
     count = len(partitions)
-    if not 0 < count <= _MOST_PARTITIONS or count & (count - 1) or len(counts) != count:
-        raise ValueError(f"a table has 1, 2, 4 … 64 partitions and as many counts, not {count}")
+    check_count(count)
+    if len(counts) != count:
+        raise ValueError(f"a table has as many counts as partitions, not {len(counts)}")
     for one in partitions:
         check_partition(one)
     if base < 0:
         raise ValueError("a table counts from an offset")
+
+
+def check_count(count: int) -> None:
+    """Raise ValueError where a table cannot have so many partitions."""
+    if not 0 < count <= _MOST_PARTITIONS or count & (count - 1):
+        raise ValueError(f"a table has 1, 2, 4 … 64 partitions, not {count}")
 
 
 def check_partition(words: memoryview) -> None:

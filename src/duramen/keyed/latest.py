@@ -10,7 +10,7 @@ from typing import Final
 from duramen.base.ports import Buffer
 from duramen.keyed.kernel import FEWEST_SLOTS, NO_PARTITION, AppliedBatches, Kernel, most_keys
 
-__all__ = ["PARTITIONS", "SLOT_BYTES", "Latest"]
+__all__ = ["PARTITIONS", "SLOT_BYTES", "Latest", "new_words", "resized"]
 
 SLOT_BYTES: Final = 16
 PARTITIONS: Final = 64
@@ -25,8 +25,8 @@ class Latest:
         self.base = base
         self.secret = secret
         self._kernel = kernel
-        self._partitions = [_words(2 * slots) for _ in range(PARTITIONS)]
-        self._counts = _words(len(self._partitions))
+        self._partitions = [new_words(2 * slots) for _ in range(PARTITIONS)]
+        self._counts = new_words(len(self._partitions))
 
     def __len__(self) -> int:
         return sum(self._counts)
@@ -70,16 +70,8 @@ class Latest:
     def _resize(self, partition: int, gone: Buffer, first: int) -> None:
         old, count = self._partitions[partition], self._counts[partition]
         slots = len(old) // 2
-        if not gone:
-            slots += max(slots // 2, FEWEST_SLOTS)
-        new = _words(2 * slots)
-        kept = self._kernel.copy(old, new, gone, first, self.base)
-        if kept < count and kept < most_keys(slots) // 3:
-            fewer = max(FEWEST_SLOTS, 2 * kept)
-            old, new = new, _words(2 * fewer)
-            kept = self._kernel.copy(old, new, b"", 0, self.base)
-        self._partitions[partition] = new
-        self._counts[partition] = kept
+        found = resized(self._kernel, old, count, slots if gone else slots + slots // 2, self.base, gone, first)
+        self._counts[partition], self._partitions[partition] = found
 
     def parts(self) -> list[tuple[int, memoryview]]:
         """Of each partition its count of keys and its words."""
@@ -87,11 +79,29 @@ class Latest:
 
     def load(self, partition: int, count: int, content: Buffer) -> None:
         """Take over a partition as `parts` had it."""
-        words = _words(len(content) // 8)
+        words = new_words(len(content) // 8)
         words.cast("B")[:] = content
         self._partitions[partition] = words
         self._counts[partition] = count
 
 
-def _words(count: int) -> memoryview:
+def resized(
+    kernel: Kernel, words: memoryview, keys: int, slots: int, base: int, gone: Buffer = b"", first: int = 0
+) -> tuple[int, memoryview]:
+    """How many keys are left, and a partition with so many slots for them, or fewer where many are gone.
+
+    Left out are the keys whose newest offset has its bit in `gone`, which begins at the offset `first`.
+    """
+    if not gone:
+        slots = max(slots, len(words) // 2 + FEWEST_SLOTS)
+    new = new_words(2 * slots)
+    kept = kernel.copy(words, new, gone, first, base)
+    if kept < keys and kept < most_keys(slots) // 3:
+        old, new = new, new_words(2 * max(FEWEST_SLOTS, 2 * kept))
+        kept = kernel.copy(old, new, b"", 0, base)
+    return kept, new
+
+
+def new_words(count: int) -> memoryview:
+    """So many words of 64 bits, all 0."""
     return memoryview(bytearray(8 * count)).cast("Q")

@@ -10,7 +10,7 @@ from duramen.base.errors import BatchCorrupt
 from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
 from duramen.keyed.hashing import SIPHASH
-from duramen.keyed.kernel import AppliedBatches, Extracted, Kernel
+from duramen.keyed.kernel import NO_PARTITION, AppliedBatches, Entered, Extracted, Kernel
 from duramen.keyed.plain import PLAIN
 
 __all__ = ["kernel", "native_kernel"]
@@ -32,7 +32,10 @@ def native_kernel() -> Kernel:
     """That of the native package, which has to be installed."""
     import duramen_native
 
-    return Kernel("native", SIPHASH, _apply, duramen_native.copy, duramen_native.visible, _extract)
+    return Kernel(
+        "native", SIPHASH, _apply, duramen_native.copy, _gather, duramen_native.order, _enter, duramen_native.visible,
+        _extract,
+    )  # fmt: skip
 
 
 def _apply(
@@ -53,6 +56,26 @@ def _apply(
     except ValueError as error:
         raise BatchCorrupt(str(error)) from None
     return AppliedBatches(*found)
+
+
+def _gather(
+    data: Buffer, position: int, first: int, end: int, base: int, secret: bytes, rows: memoryview
+) -> AppliedBatches:
+    import duramen_native
+
+    try:
+        at, next_offset, records, runs = duramen_native.gather(data, position, first, end, base, secret, rows)
+    except ValueError as error:
+        raise BatchCorrupt(str(error)) from None
+    return AppliedBatches(at, next_offset, NO_PARTITION, records, runs, ())
+
+
+def _enter(
+    words: memoryview, keys: int, rows: memoryview, order: memoryview, base: int, distances: memoryview
+) -> Entered:
+    import duramen_native
+
+    return Entered(*duramen_native.enter(words, keys, rows, order, base, distances))
 
 
 def _extract(data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int, most_bytes: int) -> Extracted:

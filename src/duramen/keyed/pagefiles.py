@@ -1,12 +1,13 @@
 """Where a view lies on disk: pages of `prev` in files of their own, and two generations of its checkpoint.
 
     prev-00000000000000000012   a page, written once, synced before the checkpoint that names it
+    table-00000000000000000034  a partition of a table in files: uint32 CRC-32C of what follows, its words
     view.0, view.1              checkpoints, written in turn: the older one is replaced
 
 Every call is blocking but for `get` of what was just put: they are made in jobs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from duramen.base.errors import CheckpointInvalid
@@ -20,6 +21,7 @@ __all__ = [
     "GENERATIONS",
     "CheckedPart",
     "PageFiles",
+    "TableFiles",
     "check_files",
     "read_checkpoints",
     "remove_checkpoints",
@@ -27,6 +29,9 @@ __all__ = [
 ]
 
 _PREFIX: Final = "prev-"
+_TABLE_PREFIX: Final = "table-"
+_TABLE_CRC_END: Final = 4
+_TABLE_PIECE_BYTES: Final = 1 << 20
 _CHECKPOINTS: Final = ("view.0", "view.1")
 _LARGEST_PAGE_BYTES: Final = 64 << 20
 _CHECK_BYTES: Final = 256 << 10
@@ -83,13 +88,18 @@ class PageFiles:
         """Pages with smaller numbers are removed by `sweep`, once no checkpoint needs them."""
         self._below = max(self._below, number)
 
-    def write(self) -> None:
-        """Bring new pages to the disk, before a checkpoint names them."""
-        for number, content in sorted(self._new.items()):
-            _write(self._files, self._path(number), content)
-        if self._new:
+    def write(self, end: int = 1 << 63) -> None:
+        """Bring new pages to the disk, before a checkpoint names them: those with smaller numbers than `end`.
+
+        Others may be put, and all of them be asked for, meanwhile.
+        """
+        found = sorted(number for number in list(self._new) if number < end)
+        for number in found:
+            _write(self._files, self._path(number), self._new[number])
+        if found:
             self._files.sync_directory(self._directory)
-            self._new.clear()
+        for number in found:
+            del self._new[number]
 
     def sweep(self, below: int, end: int) -> None:
         """Remove the pages below `below`, and those from `end` on, which no checkpoint knows of."""
@@ -99,6 +109,67 @@ class PageFiles:
 
     def _path(self, number: int) -> str:
         return f"{self._directory}/{_PREFIX}{number:020}"
+
+
+class TableFiles:
+    """Partitions of a table in files of a directory; rounds read and write all of them: no cache keeps any."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._named = True
+
+    def write_part(self, number: int, crc: int, words: memoryview) -> None:
+        """Bring a partition to the disk; `sync` its name before a checkpoint has it."""
+        content = words.cast("B")
+        self._named = False
+        _write(self._files, self._path(number), crc.to_bytes(_TABLE_CRC_END, "little"), content, forget=True)
+
+    def read_part(self, number: int, size: int) -> memoryview:
+        """The words of a partition. Raises CheckpointInvalid where there are not as many, or the file is gone."""
+        try:
+            file = self._files.open(self._path(number), read_only=True)
+        except FileNotFoundError:
+            raise CheckpointInvalid(_gone(number)) from None
+        if file.size() != _TABLE_CRC_END + size:
+            raise CheckpointInvalid(f"the file {number} of a view's table has {file.size()} bytes")
+        content = memoryview(bytearray(size))
+        for at in range(0, size, _TABLE_PIECE_BYTES):
+            piece = file.read(_TABLE_CRC_END + at, min(_TABLE_PIECE_BYTES, size - at))
+            content[at : at + len(piece)] = piece
+        file.forget(0, _TABLE_CRC_END + size)
+        return content.cast("Q")
+
+    def require(self, numbers: Iterable[int]) -> None:
+        """Raise CheckpointInvalid where one of these partitions is gone."""
+        there = set(self._files.names(self._directory))
+        for number in numbers:
+            if f"{_TABLE_PREFIX}{number:020}" not in there:
+                raise CheckpointInvalid(_gone(number))
+
+    def sync(self) -> None:
+        """The names of what was written are on disk when this returns."""
+        if not self._named:
+            self._named = True  # what is written from now on is for another time
+            try:
+                self._files.sync_directory(self._directory)
+            except OSError:
+                self._named = False
+                raise
+
+    def sweep(self, named: Collection[int], end: int) -> None:
+        """Remove the partitions with smaller numbers than `end` but for those that are named."""
+        for name in self._files.names(self._directory):
+            number = int(name.removeprefix(_TABLE_PREFIX)) if name.startswith(_TABLE_PREFIX) else end
+            if number < end and number not in named:
+                self._files.unlink(f"{self._directory}/{name}")
+
+    def _path(self, number: int) -> str:
+        return f"{self._directory}/{_TABLE_PREFIX}{number:020}"
+
+
+def _gone(number: int) -> str:
+    return f"the file {number} of a view's table is gone"
 
 
 def read_checkpoints(files: FileSystem, directory: str) -> list[Buffer | None]:
@@ -121,6 +192,8 @@ def check_files(files: FileSystem, directory: str) -> Iterator[CheckedPart]:
             yield from _check(files, f"{directory}/{name}", CRC_END, in_page=False)
         elif name.startswith(_PREFIX):
             yield from _check(files, f"{directory}/{name}", PAGE_CRC_END, in_page=True)
+        elif name.startswith(_TABLE_PREFIX):
+            yield from _check(files, f"{directory}/{name}", _TABLE_CRC_END, in_page=True)
 
 
 def _check(files: FileSystem, path: str, start: int, *, in_page: bool) -> Iterator[CheckedPart]:
@@ -157,9 +230,11 @@ def write_checkpoint(files: FileSystem, directory: str, content: bytes, generati
     files.sync_directory(directory)
 
 
-def _write(files: FileSystem, path: str, content: bytes) -> None:
+def _write(files: FileSystem, path: str, *content: Buffer, forget: bool = False) -> None:
     files.unlink(path)
     file = files.open(path, create=True)
-    write_all(file, [content], 0)
+    write_all(file, content, 0)
     file.sync()
+    if forget:
+        file.forget(0, sum(map(len, content)))
     file.close()

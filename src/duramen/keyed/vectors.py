@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from duramen.keyed.kernel import BACK, DEAD, FAR, FORWARD, KEEP, Kernel
+from duramen.keyed.kernel import BACK, DEAD, FAR, FORWARD, KEEP
 from duramen.keyed.plain import PLAIN, checked_entries
 
 __all__ = ["VECTORS", "visible"]
@@ -65,4 +65,4 @@ def _clamped(place: int, size: int) -> int:
     return min(max(place, 0), size)
 
 
-VECTORS: Final = Kernel("numpy", PLAIN.hash_id, PLAIN.apply, PLAIN.copy, visible, PLAIN.extract)
+VECTORS: Final = PLAIN._replace(name="numpy", visible=visible)

@@ -1,12 +1,14 @@
 """The view of one partition: its records applied in the order in which they count, and what snapshots show. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 from duramen.base.ports import Buffer
 from duramen.keyed.counting import OWN, CountedPiece, Counting
 from duramen.keyed.dropping import Dropping
-from duramen.keyed.kernel import BACK, FORWARD, KEEP, Kernel
+from duramen.keyed.filed import Block, FiledTable, Gone, MemoryParts, PartStore, TablePart
+from duramen.keyed.kernel import BACK, FORWARD, KEEP, AppliedBatches, Kernel
 from duramen.keyed.latest import Latest
 from duramen.keyed.live import Live
 from duramen.keyed.prev import PAGE_RECORDS, MemoryPages, PageStore, Prev
@@ -34,8 +36,20 @@ class VisibleRecords(NamedTuple):
         ]
 
 
+class _Walk:
+    """Everything below the position has been looked at."""
+
+    def __init__(self, position: int, counting: Counting) -> None:
+        self.position = position
+        self.counting = counting
+
+
 class KeyedView:
-    """`position` is C: everything below it has been applied. Snapshots are positions from `s0` to there."""
+    """`position` is C: everything below it has been applied. Snapshots are positions from `s0` to there.
+
+    With its table in files (`filed`) the view gathers up to `reached`, and comes there by a round: `step` until that is
+    False, then `end_round`.
+    """
 
     def __init__(
         self,
@@ -45,16 +59,44 @@ class KeyedView:
         store: PageStore | None = None,
         *,
         page_records: int = PAGE_RECORDS,
+        parts: PartStore | None = None,
     ) -> None:
         """An empty view that begins at the offset `base`; `secret` is made for it and lives as long as it does."""
-        self.position = self.s0 = self.horizon = base
+        self._applied = self._walk = _Walk(base, Counting())
+        self.s0 = self.horizon = base
         self.kernel = kernel
         self.latest = Latest(kernel, base, secret)
         self.prev = Prev(store or MemoryPages(), page_records)
         self.live = Live(kernel, base)
-        self.counting = Counting()
         self.samples = Samples(base)
         self.tombstones_kept_ms = 0
+        self.filed: FiledTable | None = None
+        self._parts = parts or MemoryParts()
+        self._page_records = page_records
+
+    @property
+    def position(self) -> int:
+        """C."""
+        return self._applied.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self._applied.position = position
+
+    @property
+    def counting(self) -> Counting:
+        """What is open at the position."""
+        return self._applied.counting
+
+    @property
+    def reached(self) -> int:
+        """Where the view goes on in the log: what is from the position to here is gathered."""
+        return self._walk.position
+
+    @property
+    def keys(self) -> int:
+        """How many there are in the table."""
+        return len(self.latest if self.filed is None else self.filed)
 
     @property
     def base(self) -> int:
@@ -69,40 +111,48 @@ class KeyedView:
     @property
     def memory_bytes(self) -> int:
         """What the view takes of memory, but for pages that the store keeps there."""
-        return self.latest.size_bytes + self.prev.memory_bytes + self.live.memory_bytes
+        table = self.latest.size_bytes if self.filed is None else self.filed.memory_bytes
+        return table + self.prev.memory_bytes + self.live.memory_bytes
 
     # -- applying -----------------------------------------------------------------------------------
 
     def apply(self, data: Buffer, read: Read | None = None) -> None:
-        """Apply whole batches of the log, which reach on from the position; what is before that is passed over.
+        """Apply, or gather, whole batches of the log from `reached` on; what is before that is passed over.
 
         `read` gives what an open transaction wrote, once it is committed. Raises BatchCorrupt: then the view has come
         as far as the damage, and goes on there.
         """
-        for piece in self.counting.pieces(data, self.position):
+        walk = self._walk
+        for piece in walk.counting.pieces(data, walk.position):
             if piece.held:
                 self._apply_held(data, piece, read)
             elif piece.start < piece.stop:
-                self._apply(data, piece.start, self.position, _FOREVER, OWN, stop=piece.stop)
-            self.position = max(self.position, piece.next_offset)
+                self._apply(data, piece.start, walk.position, _FOREVER, OWN, stop=piece.stop)
+            walk.position = max(walk.position, piece.next_offset)
 
     def pass_over(self, offset: int) -> None:
         """What is left before the offset is lost for good: the view goes on there."""
-        self.position = max(self.position, offset)
+        self._walk.position = max(self._walk.position, offset)
 
     def _apply(self, data: Buffer, position: int, first: int, end: int, at: int, *, stop: int) -> int:
         view = memoryview(data).toreadonly().cast("B")[:stop]
         while position < stop:
-            if self.prev.full():
-                self._write_page()
-            done = self.latest.apply(view, position, first, end, self.prev.room())
-            self.prev.took(done.runs, done.far, at)
+            done = self._take(view, position, first, end, at)
             if at == OWN:
-                self.position = max(self.position, done.next_offset)
+                self._walk.position = max(self._walk.position, done.next_offset)
             if done.next_offset >= end or (done.position == position and done.next_offset == first):
                 return done.next_offset
             position, first = done.position, done.next_offset
         return first
+
+    def _take(self, view: memoryview, position: int, first: int, end: int, at: int) -> AppliedBatches:
+        if self.filed is not None:
+            return self.filed.gather(view, position, first, end, at)
+        if self.prev.full():
+            self._write_page()
+        done = self.latest.apply(view, position, first, end, self.prev.room())
+        self.prev.took(done.runs, done.far, at)
+        return done
 
     def _apply_held(self, data: Buffer, piece: CountedPiece, read: Read | None) -> None:
         """What a transaction wrote: as a rule it lies in the data in which it ends."""
@@ -124,6 +174,51 @@ class KeyedView:
         for entries in self.prev.unwritten(0, _FOREVER):
             self.live.advance(entries)
         self.prev.write()
+
+    # -- the table in files ---------------------------------------------------------------------------
+
+    def file_table(self, parts: Sequence[TablePart] = ()) -> None:
+        """The table lies in files from now on: in these, or in those that the first round writes."""
+        self.filed = FiledTable(self.kernel, self.latest, self._parts, self._page_records, parts)
+        self.latest = Latest(self.kernel, self.base, self.latest.secret)
+        self._fork()
+
+    def unfile_table(self) -> None:
+        """The table is in memory again, before anything is gathered. Raises CheckpointInvalid, OSError."""
+        if self.filed is not None:
+            for partition, (keys, words) in enumerate(self.filed.in_memory()):
+                self.latest.load(partition, keys, words.cast("B"))
+            self.filed, self._walk = None, self._applied
+
+    def _fork(self) -> None:
+        self._walk = _Walk(self._applied.position, deepcopy(self._applied.counting))
+
+    def step(self) -> bool:
+        """A part of a round; False once the round can be ended. Nothing is applied meanwhile."""
+        return self.filed is not None and self.filed.step()
+
+    def end_round(self) -> None:
+        """What was gathered is applied: the position is where it was reached."""
+        if self.filed is None:
+            raise AssertionError("the table is in memory")
+        blocks, gone = self.filed.end_round()
+        while blocks:
+            self._enter_block(blocks.pop(0))
+        if gone:
+            self._write_page()
+        for bits, first in gone:
+            self.live.clear(bits, first)
+        self._applied = self._walk
+        self._fork()
+
+    def _enter_block(self, block: Block) -> None:
+        if self.prev.full() or block.records > len(self.prev.room()):
+            self._write_page()
+        self.prev.room()[: block.records] = block.distances
+        for runs, at in block.pieces:
+            self.prev.took(runs, (), at)
+        for far in block.far.values():
+            self.prev.took((), far, OWN)
 
     # -- what is shown ------------------------------------------------------------------------------
 
@@ -205,6 +300,9 @@ class KeyedView:
 
     def forget(self, gone: Buffer, first: int) -> None:
         """Tombstones were dropped: those whose bits are set in `gone`, from the offset `first` on, a multiple of 8."""
+        if self.filed is not None:
+            self.filed.forget(Gone(gone, first))
+            return
         self._write_page()
         self.latest.forget(gone, first)
         self.live.clear(gone, first)

@@ -24,6 +24,7 @@ _OF_VIEWS: Final[Mapping[str, Callable[[RunningView], float]]] = {
     "lag_records": lambda view: view.lag,
     "oldest_snapshot": lambda view: view.bounds.s0,
     "memory_bytes": lambda view: view.facts.memory_bytes,
+    "table_file_bytes": lambda view: view.facts.file_bytes,
     "bytes_per_key": lambda view: round(view.facts.bytes_per_key, 1),
     "stands": lambda view: bool(view.facts.problem),
 }

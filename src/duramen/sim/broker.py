@@ -86,6 +86,7 @@ class ManualBroker:
         limits: StoreLimits = _LIMITS,
         membership: Callable[["ManualBroker"], AdministeredMembership] | None = None,
         kinds: Sequence[ShardKind[Any]] = (),
+        view_limits: ViewLimits = _VIEW_LIMITS,
     ) -> None:
         """Without a `standing`, asked for at each start, the node is alone. `kinds` of coordinators run on it."""
         self._membership = membership
@@ -97,6 +98,7 @@ class ManualBroker:
         self.randomness = SeededRandomness(seed)
         self.reports: list[str] = []
         self._limits = limits
+        self.view_limits = view_limits
         self.start()
 
     def start(self) -> None:
@@ -111,7 +113,7 @@ class ManualBroker:
             ports, self.deadlines, self.store, self.settings, self.metrics,
             directory_id=str(directory.id), report=self.reports.append,
             membership=None if self._membership is None else self._membership(self), kinds=self._kinds,
-            view_limits=_VIEW_LIMITS,
+            view_limits=self.view_limits,
         )  # fmt: skip
         started: CallbackResult[None] = CallbackResult()
         self.broker.start(started)

@@ -89,7 +89,7 @@ class NodeWorld:
         self.rows = MemoryStateStore()
         keyed = random.Random(f"{seed}/keyed")
         self.keyed = keyed.random() < _KEYED
-        self._view_limits = view_limits(keyed)
+        self._view_limits = view_limits(keyed, random.Random(f"{seed}/filed"))
         stages = [stage for stage in STAGES if self.keyed or stage != VIEW]
         self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace, stages)
         self.checker = Checker()

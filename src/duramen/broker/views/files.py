@@ -10,6 +10,7 @@ from duramen.keyed.kernel import Kernel
 from duramen.keyed.pagefiles import (
     CheckedPart,
     PageFiles,
+    TableFiles,
     check_files,
     read_checkpoints,
     remove_checkpoints,
@@ -18,9 +19,10 @@ from duramen.keyed.pagefiles import (
 from duramen.keyed.prev import PAGE_RECORDS
 from duramen.keyed.view import KeyedView
 
-__all__ = ["VIEWS_DIRECTORY", "LoadedView", "ViewFiles"]
+__all__ = ["VIEWS_DIRECTORY", "LoadedView", "PreparedCheckpoint", "ViewFiles"]
 
 VIEWS_DIRECTORY: Final = "keyed"
+_ALL: Final = 1 << 63
 
 
 class LoadedView(NamedTuple):
@@ -28,6 +30,16 @@ class LoadedView(NamedTuple):
 
     view: KeyedView
     wrong: list[str]
+
+
+class PreparedCheckpoint(NamedTuple):
+    """What is to be written; of pages it needs those from `first_page` to `next_page`, and of the table these files."""
+
+    generation: int
+    content: bytes
+    first_page: int
+    next_page: int
+    tables: frozenset[int]
 
 
 class ViewFiles:
@@ -38,6 +50,7 @@ class ViewFiles:
         self._page_records = page_records
         self._files = files
         self._pages: PageFiles | None = None
+        self._tables = TableFiles(files, directory)
         self._generation = 0
         self._named = False
         self._needed = 0  # the first page that the checkpoint before needs
@@ -52,35 +65,64 @@ class ViewFiles:
             self._pages = PageFiles(self._files, self.directory)
             try:
                 self._pages.require(page.number for page in found.pages)
-                view = restore(found, kernel, self._pages, page_records=self._page_records)
+                self._tables.require(part.number for part in found.filed)
+                view = restore(found, kernel, self._pages, page_records=self._page_records, parts=self._tables)
             except CheckpointInvalid as error:
                 wrong.append(str(error))
             else:
                 self._generation = found.generation
                 self._needed = found.pages[0].number if found.pages else found.next_page
                 self._pages.sweep(self._needed, found.next_page)
+                self._tables.sweep({part.number for part in found.filed}, _ALL)
                 return LoadedView(view, wrong)
         self.remove()
         self._pages = PageFiles(self._files, self.directory)
         self._generation = self._needed = 0
-        view = KeyedView(kernel, log.start_offset, secret, self._pages, page_records=self._page_records)
+        view = KeyedView(
+            kernel, log.start_offset, secret, self._pages, page_records=self._page_records, parts=self._tables
+        )
         return LoadedView(view, wrong)
 
     def save(self, view: KeyedView, log: LogPositions) -> None:
-        """Write a checkpoint, and remove the pages that neither it nor the one before needs."""
+        """Write a checkpoint of the view as it is."""
+        prepared = self.prepare(view, log)
+        if prepared is not None:
+            self.write(prepared)
+
+    def prepare(self, view: KeyedView, log: LogPositions) -> PreparedCheckpoint | None:
+        """A checkpoint of the view as it is, to be written while the view goes on.
+
+        None while the table is on its way into files for the first time.
+        """
+        if view.filed is not None and not view.filed.parts:
+            return None
+        self._generation += 1
+        next_page, written, _ = view.prev.state()
+        named = frozenset() if view.filed is None else frozenset(part.number for part in view.filed.parts)
+        content = encode(view, log, self._generation)
+        return PreparedCheckpoint(
+            self._generation, content, written[0].number if written else next_page, next_page, named
+        )
+
+    def write(self, prepared: PreparedCheckpoint) -> None:
+        """Write it, and remove the pages that neither it nor the one before needs; one is written at a time.
+
+        Of a table in files those stay that this one names: the one before cannot be used any more.
+        """
         if self._pages is None:
             raise AssertionError("a view is loaded before it is saved")
-        self._pages.write()
-        self._generation += 1
-        write_checkpoint(self._files, self.directory, encode(view, log, self._generation), self._generation)
+        self._pages.write(prepared.next_page)
+        self._tables.sync()
+        write_checkpoint(self._files, self.directory, prepared.content, prepared.generation)
         if not self._named:
             # What lies in a directory outlives a loss of power only where its name does.
             self._files.sync_directory(VIEWS_DIRECTORY)
             self._files.sync_directory("")
             self._named = True
-        next_page, written, _ = view.prev.state()
-        self._pages.sweep(self._needed, next_page)
-        self._needed = written[0].number if written else next_page
+        self._pages.sweep(self._needed, prepared.next_page)
+        self._needed = prepared.first_page
+        # Those with larger numbers are written by a round that has not ended.
+        self._tables.sweep(prepared.tables, max(prepared.tables, default=_ALL))
 
     def check(self) -> CheckedPart:
         """Check some more of what lies there; no bytes at the end of a round, which damage ends too."""

@@ -14,7 +14,7 @@ def held_bytes(view: RunningView, positions: Sequence[int], done: Callable[[list
 
     def job(keyed: KeyedView) -> list[int]:
         many = keyed.prev.superseding_from(positions, min(view.unheld_s0(keyed), keyed.position))
-        records = min(log.end_offset - log.start_offset, len(keyed.latest) + keyed.prev.records)
+        records = min(log.end_offset - log.start_offset, keyed.keys + keyed.prev.records)
         return [one * log.size_bytes() // max(1, records) for one in many]
 
     view.ask(job, lambda found: done(found or [0] * len(positions)))

@@ -10,8 +10,9 @@ from duramen.base.errors import CheckpointInvalid, DuramenError, LogDamaged, Sna
 from duramen.base.ports import Buffer, Clock
 from duramen.broker.partition import Partition
 from duramen.broker.views.dropping import ViewDecisions
-from duramen.broker.views.files import LoadedView, ViewFiles
+from duramen.broker.views.files import LoadedView, PreparedCheckpoint, ViewFiles
 from duramen.broker.views.reading import read_batches
+from duramen.broker.views.rounds import RoundSchedule, SnapshotAge
 from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.dropping import next_s0
 from duramen.keyed.kernel import Kernel
@@ -41,7 +42,8 @@ class ViewLimits(NamedTuple):
     """How many records a page of `prev` has, how much is applied at once, and how often a view is sampled and saved.
 
     `pause_ms` is how long a view waits for more to apply where nobody waits for it: what is committed one record after
-    another is applied together.
+    another is applied together. Tables of more than `table_bytes` lie in files: then what was committed waits for
+    `round_ms` at least, unless much of it does.
     """
 
     page_records: int = PAGE_RECORDS
@@ -50,6 +52,8 @@ class ViewLimits(NamedTuple):
     sample_ms: int = 1000
     save_ms: int = 60_000
     save_records: int = 5_000_000
+    table_bytes: int = 1 << 62
+    round_ms: int = 10_000
 
 
 class ViewParts(NamedTuple):
@@ -63,12 +67,15 @@ class ViewParts(NamedTuple):
     crowded: Callable[[], str]
     """Why no view may grow now; empty where there is room."""
     limits: ViewLimits
+    limit_bytes: int = 1 << 62
+    """Memory of all views."""
 
 
 class ViewFacts(NamedTuple):
     """What is said of a view: offsets, how many keys it knows, its records above S0, memory, and why it stands.
 
-    `superseded`, of those records, was counted when time was kept last.
+    `superseded`, of those records, was counted when time was kept last. `file_bytes` are those of a table that lies in
+    files; `sampled_ms` is when the position was reached, about.
     """
 
     position: int = 0
@@ -79,6 +86,10 @@ class ViewFacts(NamedTuple):
     memory_bytes: int = 0
     problem: str = ""
     superseded: int = 0
+    table_bytes: int = 0
+    file_bytes: int = 0
+    is_filed: bool = False
+    sampled_ms: int = 0
 
     @property
     def bytes_per_key(self) -> float:
@@ -119,7 +130,8 @@ class RunningView:
         self._oldest_held = oldest_held
         self._view: KeyedView | None = None
         self._loaded_once = False
-        self._jobs: deque[Callable[[], None]] = deque()
+        self._jobs: deque[tuple[bool, Callable[[], None]]] = deque()
+        self._writing = False
         self._working = False
         self._reading = False
         self._woken = False
@@ -132,6 +144,9 @@ class RunningView:
         self._held: dict[int, bytes] = {}
         self._shown: deque[tuple[tuple[int, int | None, int, int], VisibleRecords]] = deque(maxlen=_SHOWN)
         self._waiting: list[tuple[int, Callable[[], None]]] = []
+        limits = parts.limits
+        self._rounds = RoundSchedule(parts.clock, limits.round_ms, parts.limit_bytes // 2)
+        self._age = SnapshotAge(parts.clock)
 
     @property
     def _name(self) -> str:
@@ -161,30 +176,32 @@ class RunningView:
                 deadline.cancel()
         if remove:
             self.partition.log.view_floor = self.partition.log.view = None
-            self._do(self._files.remove, lambda _: done())
+            self._do(self._files.remove, lambda _: done(), alone=True)
         elif self._view is not None and self._view.position != self._saved:
-            self._do(self._save, lambda _: done())
+            self._do(self._save, lambda _: done(), alone=True)
         else:
-            self._do(lambda: None, lambda _: done())
+            self._do(lambda: None, lambda _: done(), alone=True)
         self._closed = True
         self._tell_waiting(everybody=True)
 
     # -- jobs, one at a time -------------------------------------------------------------------------
 
-    def _do(self, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+    def _do(self, job: Callable[[], T], done: Callable[[T | BaseException], None], *, alone: bool = False) -> None:
+        """Run a job behind those there are; one that is `alone` not while a checkpoint is written."""
         if self._closed:
             return
 
         def run() -> None:
             self._parts.store.run(job, partial(self._ended, done))
 
-        self._jobs.append(run)
+        self._jobs.append((alone, run))
         self._next()
 
     def _next(self) -> None:
-        if not self._working and self._jobs:
-            self._working = True
-            self._jobs.popleft()()
+        if self._working or not self._jobs or (self._writing and self._jobs[0][0]):
+            return
+        self._working = True
+        self._jobs.popleft()[1]()
 
     def _ended(self, done: Callable[[T | BaseException], None], result: T | BaseException) -> None:
         self._working = False
@@ -198,9 +215,11 @@ class RunningView:
         view = self._view
         if view is None:
             return
+        table_bytes, filed = view.latest.size_bytes, view.filed
         self.facts = ViewFacts(
-            view.position, view.s0, view.horizon, len(view.latest), view.prev.records, view.memory_bytes,
-            self.facts.problem, self._superseded,
+            view.position, view.s0, view.horizon, view.keys, view.prev.records, view.memory_bytes,
+            self.facts.problem, self._superseded, table_bytes, 0 if filed is None else filed.file_bytes,
+            filed is not None, view.samples.at(view.position).time_ms,
         )  # fmt: skip
         if not self._closed:
             self.partition.log.view_floor = view.s0
@@ -221,7 +240,8 @@ class RunningView:
     def _load(self, *, anew: bool) -> None:
         self._view = None
         positions = self._positions()
-        self._do(partial(self._files.load, self._parts.kernel, positions, self._secret, anew=anew), self._loaded)
+        load = partial(self._files.load, self._parts.kernel, positions, self._secret, anew=anew)
+        self._do(load, self._loaded, alone=True)
 
     def _loaded(self, result: LoadedView | BaseException) -> None:
         if isinstance(result, BaseException):
@@ -234,15 +254,49 @@ class RunningView:
         self._note()
         self._saved = result.view.position
         self._saved_ms = self._parts.clock.monotonic_ms()
+        filed, limits = result.view.filed, self._parts.limits
+        if filed is not None and 2 * filed.file_bytes < min(self._parts.limit_bytes // 2, limits.table_bytes):
+            self._do(partial(self._out_of_files, result.view), self._unfiled)
+        else:
+            self._go_on()
+
+    def _out_of_files(self, view: KeyedView) -> None:
+        if view is self._view:
+            view.unfile_table()
+
+    def _unfiled(self, result: object) -> None:
+        if isinstance(result, BaseException):
+            self._failed(result)
         self._go_on()
 
     def _save(self) -> None:
         if self._view is not None:
             self._files.save(self._view, self._positions())
 
+    def _begin_save(self) -> None:
+        """Write a checkpoint of the view as it is now; what is committed meanwhile is applied."""
+        self._do(self._prepare_save, self._prepared, alone=True)
+
+    def _prepare_save(self) -> PreparedCheckpoint | None:
+        return None if self._view is None else self._files.prepare(self._view, self._positions())
+
+    def _prepared(self, result: PreparedCheckpoint | BaseException | None) -> None:
+        if isinstance(result, BaseException) or result is None:
+            self._was_saved(result)
+            return
+        self._writing = True
+        self._parts.store.run(partial(self._files.write, result), self._written)
+        self._go_on()
+
+    def _written(self, result: object) -> None:
+        self._writing = False
+        self._was_saved(result)
+        self._next()
+
     # -- applying ------------------------------------------------------------------------------------
 
     def _advanced(self, _: Partition) -> None:
+        self._age.moved(self.partition.log.high_watermark, self.facts.position)
         if not (self._woken or self._reading or self._closed):
             self._wake_later()
 
@@ -259,29 +313,43 @@ class RunningView:
         self._woken = False
         self._go_on()
 
+    def _is_busy(self) -> bool:
+        return self._closed or self._reading or self._retry is not None
+
     def _go_on(self) -> None:
         view, log = self._view, self.partition.log
-        if self._closed or self._reading or view is None or self._retry is not None:
+        if view is None or self._is_busy():
             return
-        if view.position >= log.high_watermark:
+        if view.filed is None and view.latest.size_bytes > self._parts.limits.table_bytes:
+            self.file_table()
+            return
+        ahead = view.reached < log.high_watermark
+        crowded = self._parts.crowded() if ahead else ""
+        if self._is_busy():
+            return  # room was made: the table is on its way into files
+        if self._rounds.is_due(view, crowded=bool(crowded)):
+            self._reading = True
+            self._begin_round(view)
+            self._arm(self._parts.limits.sample_ms)
+            return
+        if not ahead:
             self._settle(view)
             return
-        crowded = self._parts.crowded()
         if crowded:
             self._stand(crowded)
             return
         self._reading = True
-        behind = log.behind_lost(view.position)
-        if behind > view.position:
+        behind = log.behind_lost(view.reached)
+        if behind > view.reached:
             self._pass_over(view, min(behind, log.high_watermark))
         else:
             size = self._parts.limits.read_bytes
-            read_batches(self._parts.store, log, view.position, partial(self._apply, view), size)
+            read_batches(self._parts.store, log, view.reached, partial(self._apply, view), size)
         self._arm(self._parts.limits.sample_ms)
 
     def _pass_over(self, view: KeyedView, behind: int) -> None:
         self._parts.report(
-            f"the view of {self._name} passes over offsets {view.position} to {behind - 1}, which a start has lost:"
+            f"the view of {self._name} passes over offsets {view.reached} to {behind - 1}, which a start has lost:"
             " snapshots may show older records of the keys that were written there"
         )
         self._do(partial(view.pass_over, behind), partial(self._applied, view, b""))
@@ -374,12 +442,65 @@ class RunningView:
         else:
             self._go_on()
 
+    # -- the table in files --------------------------------------------------------------------------
+
+    def file_table(self) -> bool:
+        """Have the table lie in files from now on; False where it does, or something else is being done."""
+        view = self._view
+        if view is None or view.filed is not None or self._is_busy():
+            return False
+        self._reading = True
+        self._parts.report(f"the table of keys of {self._name} lies in files from now on: snapshots lag by a round")
+        self._do(partial(self._into_files, view), partial(self._filed, view))
+        return True
+
+    def _into_files(self, view: KeyedView) -> None:
+        if view is self._view:
+            view.file_table()
+
+    def _filed(self, view: KeyedView, result: object) -> None:
+        if isinstance(result, BaseException) or view is not self._view:
+            self._end_round(view, result)
+        else:
+            self._begin_round(view)
+
+    def _begin_round(self, view: KeyedView) -> None:
+        self._rounds.begin()
+        self._do(partial(self._step, view), partial(self._stepped, view))
+
+    def _step(self, view: KeyedView) -> bool:
+        return view is self._view and view.step()
+
+    def _finish(self, view: KeyedView) -> None:
+        if view is self._view:
+            view.end_round()
+
+    def _stepped(self, view: KeyedView, more: bool | BaseException) -> None:
+        if more is True and view is self._view:
+            self._do(partial(self._step, view), partial(self._stepped, view))
+        elif more is False and view is self._view:
+            self._do(partial(self._finish, view), partial(self._end_round, view))
+        else:
+            self._end_round(view, more)
+
+    def _end_round(self, view: KeyedView, result: object) -> None:
+        self._reading = False
+        if isinstance(result, BaseException):
+            self._failed(result)
+        elif view is not self._view:
+            self._go_on()
+        else:
+            self._rounds.end()
+            self.facts = self.facts._replace(problem="")
+            self._saved, self._saved_ms = view.position, self._parts.clock.monotonic_ms()
+            self._begin_save()
+
     # -- time ----------------------------------------------------------------------------------------
 
     def _settle(self, view: KeyedView) -> None:
         """Nothing is left to apply: what is left to do is done later, and nothing where there is nothing."""
         limits = self._parts.limits
-        if view.position != self._sampled:
+        if view.position != self._sampled or view.reached > view.position:
             self._arm(limits.sample_ms)
         elif view.s0 < view.position:
             self._arm(max(limits.sample_ms, min(limits.save_ms, self._times.snapshot_retention_ms // 8)))
@@ -434,7 +555,7 @@ class RunningView:
         many = view.position - self._saved >= limits.save_records
         if view.position != self._saved and (many or now_ms - self._saved_ms >= limits.save_ms):
             self._saved, self._saved_ms = view.position, now_ms
-            self._do(self._save, self._was_saved)
+            self._begin_save()
         elif self._reading:
             self._arm(limits.sample_ms)
         else:
@@ -482,7 +603,7 @@ class RunningView:
         if self._closed or self._view is None:
             done(0)
         else:
-            self._do(self._files.check, ended)
+            self._do(self._files.check, ended, alone=True)
 
     def _mend(self, part: CheckedPart) -> None:
         self._parts.report(f"{part.damaged} does not match its checksum: the view of {self._name} is written again")
@@ -490,7 +611,7 @@ class RunningView:
             self._load(anew=True)
             return
         for _ in range(GENERATIONS):
-            self._do(self._save, self._was_saved)
+            self._do(self._save, self._was_saved, alone=True)
 
     # -- what is asked -------------------------------------------------------------------------------
 
@@ -512,6 +633,17 @@ class RunningView:
         for entry in [entry for entry in self._waiting if everybody or entry[0] <= position]:
             self._waiting.remove(entry)
             entry[1]()
+
+    @property
+    def newest(self) -> int:
+        """What a snapshot has at least that is opened now: all that is committed, or where the last round ended."""
+        return self.facts.position if self.facts.is_filed else self.partition.log.high_watermark
+
+    @property
+    def age_ms(self) -> int:
+        """How long ago the newest snapshot had all that was committed."""
+        facts = self.facts
+        return self._age.age_ms(facts.position, facts.sampled_ms) if self.lag else 0
 
     @property
     def lag(self) -> int:

@@ -29,6 +29,8 @@ from duramen.storage.store import Store
 __all__ = ["KeyedViews"]
 
 _LIMITS: Final = ViewLimits()
+_LEAST_FILED_BYTES: Final = 1 << 20
+"""A smaller table does not go into files to make room."""
 _CLUSTERED: Final = "keyed streams are for a node that is alone so far: this node is one of a cluster"
 
 
@@ -119,6 +121,9 @@ class KeyedViews:
         taken = self.memory_bytes
         if taken < self._limit_bytes:
             return ""
+        filled = [view for view in self._running.values() if view.facts.table_bytes >= _LEAST_FILED_BYTES]
+        if filled:
+            max(filled, key=lambda view: view.facts.table_bytes).file_table()
         return (
             f"the views of keyed streams take {format_bytes(taken)}, and {format_bytes(self._limit_bytes)} of"
             " memory.limit.bytes are for them: raise it"
@@ -206,8 +211,9 @@ class KeyedViews:
 
     def _start(self, name: str, stream: Stream, partition: Partition, times: ViewTimes) -> None:
         parts = ViewParts(
-            self._store, self._clock, self._deadlines, kernel(), self._report, self._crowded, self._limits
-        )
+            self._store, self._clock, self._deadlines, kernel(), self._report, self._crowded, self._limits,
+            self._limit_bytes,
+        )  # fmt: skip
         files = ViewFiles(self._store.files, f"{VIEWS_DIRECTORY}/{name}", self._limits.page_records)
         secret = self._randomness.token(SECRET_BYTES)
         held = partial(self._oldest_held, stream.id, partition.index)

@@ -107,7 +107,8 @@ async def newest(broker: Broker, running: Sequence[RunningView], wait_ms: int) -
     async def reach() -> None:
         nonlocal aimed
         aimed = await _aimed(broker, running)
-        await asyncio.gather(*(_reached(view, at) for view, at in zip(running, aimed, strict=True)))
+        # Those that lag by rounds are not waited for.
+        await asyncio.gather(*(_reached(view, min(at, view.newest)) for view, at in zip(running, aimed, strict=True)))
 
     await at_most(wait_ms, reach())
     return broker.snapshot_vectors.newest(running, aimed)

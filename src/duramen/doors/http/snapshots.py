@@ -83,7 +83,7 @@ def _place(view: RunningView, at: int) -> SnapshotPartition:
     bounds, partition = view.bounds, view.partition
     bounds.check_snapshot(max(bounds.position, bounds.s0))
     end, epoch = partition.log.high_watermark, epoch_before(partition, at)
-    return SnapshotPartition(partition.index, at, bounds.s0, bounds.horizon, end, epoch)
+    return SnapshotPartition(partition.index, at, bounds.s0, bounds.horizon, end, epoch, view.age_ms)
 
 
 async def _read(call: Call, query: SnapshotRecordsQuery) -> SnapshotPage | Response:

@@ -101,6 +101,7 @@ def _view(broker: Broker, stream: Stream, partition: Partition) -> ViewInfo | No
     return ViewInfo(
         facts.position, view.lag, bounds.s0, bounds.horizon, facts.keys,
         facts.records, facts.superseded, facts.memory_bytes, round(facts.bytes_per_key, 1), facts.problem,
+        facts.file_bytes,
     )  # fmt: skip
 
 

@@ -58,8 +58,8 @@ LIMITS: Final = (
 )
 
 
-def view_limits(chance: random.Random) -> ViewLimits:
-    """Pages of a few records, and checkpoints at every other turn or only when the node stops."""
+def view_limits(chance: random.Random, filed: random.Random) -> ViewLimits:
+    """Pages of a few records, and checkpoints at every other turn or only when the node stops; some tables in files."""
     return ViewLimits(
         page_records=chance.choice((8, 8, 30, 1000)),
         read_bytes=chance.choice((1, 1000, 1 << 20)),
@@ -67,4 +67,6 @@ def view_limits(chance: random.Random) -> ViewLimits:
         sample_ms=chance.choice((20, 100, 1000)),
         save_ms=chance.choice((50, 300, 60_000)),
         save_records=chance.choice((20, 5_000_000)),
+        table_bytes=filed.choice((0, 20_000, 1 << 62, 1 << 62, 1 << 62, 1 << 62)),
+        round_ms=filed.choice((10, 300)),
     )

@@ -48,6 +48,7 @@ class SnapshotPartition(msgspec.Struct):
     """Where a snapshot is in a partition: it has what lies before `at`; `oldest` and `horizon` as of the view.
 
     `epoch` is the leader epoch of the record before `at`, -1 where there is none: together they name a history.
+    So long ago, `age_ms`, it had all that was committed: 0 where it still has.
     """
 
     partition: int
@@ -56,6 +57,7 @@ class SnapshotPartition(msgspec.Struct):
     horizon: int
     high_watermark: int
     epoch: int
+    age_ms: int = 0
 
 
 class SnapshotInfo(msgspec.Struct):

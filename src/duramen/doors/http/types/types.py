@@ -220,7 +220,8 @@ class ViewInfo(msgspec.Struct):
 
     Snapshots can be read from `oldest` to `position`, changes since snapshots from `horizon` on. `keys` counts
     deleted ones until compaction has dropped their tombstones, `records` those since `oldest`, of which so many have
-    `superseded` others. `problem`: why the view stands still; empty where it does not.
+    `superseded` others. `problem`: why the view stands still; empty where it does not. `file_bytes`
+    are those of its table of keys where that lies in files, 0 where it is in memory.
     """
 
     position: int
@@ -233,6 +234,7 @@ class ViewInfo(msgspec.Struct):
     memory_bytes: int
     bytes_per_key: float
     problem: str
+    file_bytes: int = 0
 
 
 class PartitionInfo(msgspec.Struct):

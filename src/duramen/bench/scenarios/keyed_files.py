@@ -1,0 +1,140 @@
+"""A view whose table of keys lies in files, in a process of its own: updates a second, memory, and opening it again."""
+
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Final, NamedTuple
+
+from duramen.base.memory import memory_share_bytes
+from duramen.base.units import MIB
+from duramen.bench.load.worker import LoadWorker
+from duramen.bench.report.targets import TargetOutcome, at_most, told
+from duramen.broker.views.files import ViewFiles
+from duramen.codec.batch import CRC_START, HEADER_BYTES, BatchInput, encode, stamp
+from duramen.codec.crc import crc32c
+from duramen.host.files import HostFileSystem
+from duramen.keyed.checkpoint import LogPositions
+from duramen.keyed.native import kernel
+from duramen.keyed.view import KeyedView
+
+__all__ = ["FILED_STEPS", "measure_filed"]
+
+FILED_STEPS: Final = 1
+_BATCH: Final = 10_000
+_SECRET: Final = b"0123456789abcdef"
+_LOG: Final = LogPositions(bytes(16), 0, 0, 1 << 40, lambda _: 0)
+_LIMIT_BYTES: Final = memory_share_bytes(512 * MIB)
+_MARK: Final = b"\xf0key"
+_KEY_BYTES: Final = 16
+_STRIDE: Final = 2_147_483_647
+"""A prime: its multiples come to every key."""
+_ROUNDS: Final = 4
+_UPDATES_HZ: Final = 300_000.0
+_MEMORY_MIB: Final = 512.0
+_OPEN_S: Final = 5.0
+
+
+class _Figures(NamedTuple):
+    """Seconds without those in which batches are made; rounds are by how many records they had."""
+
+    filled_hz: float
+    updated_hz: float
+    round_s: float
+    file_bytes: int
+    memory_mib: float
+    opened_s: float
+
+
+def measure_filed(directory: Path, worker: LoadWorker, keys: int) -> list[TargetOutcome]:
+    """Each key once, then updates of keys far from one another, in rounds as large as a node of 512 MiB has them."""
+    found = worker.run(f"{keys:,} keys in files", _measured, str(directory / "filed"), keys)
+    rate_hz, met = found.updated_hz, found.updated_hz >= _UPDATES_HZ
+    return [
+        TargetOutcome(
+            f"updates/s of a view with {keys:,} keys in files", f"at least {_UPDATES_HZ:,.0f}",
+            f"{rate_hz:,.0f} ({found.file_bytes / MIB:,.0f} MiB of files, a round {found.round_s:.1f} s)", met,
+            "" if met else f"{100 * (1 - rate_hz / _UPDATES_HZ):.0f} % short",
+        ),
+        told(f"new keys/s up to {keys:,} keys in files", f"{found.filled_hz:,.0f}"),
+        at_most("memory of its process", found.memory_mib, _MEMORY_MIB, "MiB"),
+        at_most("opening it again", found.opened_s, _OPEN_S, "s"),
+    ]  # fmt: skip
+
+
+def _measured(directory: str, keys: int) -> _Figures:
+    Path(directory).mkdir()
+    files = ViewFiles(HostFileSystem(directory), "keyed/view")
+    view = files.load(kernel(), _LOG, _SECRET, anew=True).view
+    applying = _Applying(view, files)
+    for batch in _batches(0, keys, keys):
+        applying.take(batch)
+    applying.round()
+    filled_hz = keys / applying.took_s
+    rounds: list[float] = []
+    applying.took_s, first = 0.0, view.position
+    for batch in _batches(keys, 1 << 40, keys):
+        if applying.take(batch):
+            rounds.append(applying.took_s - sum(rounds))
+            if len(rounds) == _ROUNDS:
+                break
+    updated_hz = (view.position - first) / applying.took_s
+    began_s = time.perf_counter()
+    again = ViewFiles(HostFileSystem(directory), "keyed/view").load(kernel(), _LOG, _SECRET, anew=False).view
+    again.bounds.check_snapshot(view.position)
+    opened_s = time.perf_counter() - began_s
+    most_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    size = 0 if view.filed is None else view.filed.file_bytes
+    return _Figures(filled_hz, updated_hz, median(rounds), size, most_mib, opened_s)
+
+
+class _Applying:
+    """Does what a node does with a view, and knows how long that took."""
+
+    def __init__(self, view: KeyedView, files: ViewFiles) -> None:
+        self.took_s = 0.0
+        self._view = view
+        self._files = files
+
+    def take(self, batch: bytes) -> bool:
+        """Apply or gather a batch; True where a round has ended."""
+        began_s = time.perf_counter()
+        self._view.apply(batch)
+        self.took_s += time.perf_counter() - began_s
+        filed = self._view.filed
+        if filed is None and self._view.memory_bytes >= _LIMIT_BYTES:
+            self._view.file_table()
+        elif filed is None or filed.gathered_bytes < _LIMIT_BYTES // 2:
+            return False
+        self.round()
+        return True
+
+    def round(self) -> None:
+        """Apply what is gathered, and save it; S0 is near the end, as after an hour."""
+        began_s = time.perf_counter()
+        if self._view.filed is None:
+            self._view.file_table()
+        while self._view.step():
+            pass
+        before = self._view.position
+        self._view.end_round()
+        self._files.save(self._view, _LOG)
+        self._view.raise_s0(before)
+        self.took_s += time.perf_counter() - began_s
+
+
+def _batches(first: int, end: int, keys: int) -> Iterator[bytes]:
+    """Batches of which only the keys differ, as they would lie in a log."""
+    batch = encode([BatchInput(1, _MARK + bytes(_KEY_BYTES - len(_MARK)), b"")] * _BATCH)
+    places, at = list[int](), HEADER_BYTES
+    for _ in range(_BATCH):
+        at = batch.index(_MARK, at)
+        places.append(at)
+        at += _KEY_BYTES
+    for offset in range(first, end, _BATCH):
+        for number, at in enumerate(places, offset):
+            batch[at : at + _KEY_BYTES] = b"%016d" % (number * _STRIDE % keys)
+        stamp(batch, offset, 0)
+        batch[17:21] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
+        yield bytes(batch)
