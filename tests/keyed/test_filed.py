@@ -178,7 +178,7 @@ def test_a_round_that_fails_goes_on_with_the_partition_at_which_it_failed() -> N
     fails = [True]
 
     def interfere(call: str, path: str, size: int) -> int:
-        if call == "write" and "table-" in path and chance.random() < 0.3 and fails:
+        if call in ("write", "sync") and "table-" in path and chance.random() < 0.2 and fails:
             raise OSError(errno.ENOSPC, "full")
         return size
 

@@ -35,7 +35,10 @@ class PartStore(Protocol):
     """Where the partitions of a table are."""
 
     def write_part(self, number: int, crc: int, words: memoryview) -> None:
-        """Bring a partition to the disk; numbers rise. `crc` is the CRC-32C of its words."""
+        """Write a partition; numbers rise. `crc` is the CRC-32C of its words."""
+
+    def settle_part(self) -> None:
+        """What was written last is on the disk when this returns. Raises OSError: then it has to be written again."""
 
     def read_part(self, number: int, size: int) -> memoryview:
         """The words of a partition, for the caller alone. Raises CheckpointInvalid where there are not as many."""
@@ -51,6 +54,9 @@ class MemoryParts:
         """Keep a partition."""
         del crc
         self.there[number] = bytes(words.cast("B"))
+
+    def settle_part(self) -> None:
+        """It is where it was put."""
 
     def read_part(self, number: int, size: int) -> memoryview:
         """A copy of its words."""
@@ -110,6 +116,7 @@ class FiledTable:
         self._source: list[tuple[int, memoryview]] = [] if parts else table.parts()
         self._parts = list(parts)
         self._round: _Round | None = None
+        self._unsettled = -1  # the partition that was written last, while it goes to the disk
         self._next = 1 + max((part.number for part in parts), default=0)
         self._blocks: list[Block] = []
         self._gone: list[Gone] = []
@@ -182,14 +189,26 @@ class FiledTable:
         blocks, gone, parts = self._round
         partition = len(parts)
         if partition == PARTITIONS:
-            return False
+            self._settle(parts)
+            return len(parts) < PARTITIONS
         for block in blocks:
             block.prepare(self._kernel)
         touched = self._source or gone or any(len(block.of(partition)) for block in blocks)
-        parts.append(self._written(partition, blocks, gone) if touched else self._parts[partition])
+        parts.append(self._written(self._round, partition) if touched else self._parts[partition])
         return True
 
-    def _written(self, partition: int, blocks: Sequence[Block], gone: Sequence[Gone]) -> TablePart:
+    def _settle(self, parts: list[TablePart]) -> None:
+        unsettled, self._unsettled = self._unsettled, -1
+        if unsettled < 0:
+            return
+        try:
+            self._store.settle_part()
+        except OSError:
+            del parts[unsettled:]
+            raise
+
+    def _written(self, round_: _Round, partition: int) -> TablePart:
+        blocks, gone, parts = round_
         keys, words = self._read(partition)
         for one in gone:
             keys, words = resized(self._kernel, words, keys, len(words) // 2, self._base, one.bits, one.first)
@@ -203,9 +222,11 @@ class FiledTable:
                 if len(numbers):
                     slots = len(words) // 2
                     keys, words = resized(self._kernel, words, keys, slots + slots // 4, self._base)
+        self._settle(parts)
         number, crc = self._next, crc32c(words.cast("B"))
         self._next += 1
         self._store.write_part(number, crc, words)
+        self._unsettled = partition
         return TablePart(number, keys, 8 * len(words), crc)
 
     def _read(self, partition: int) -> tuple[int, memoryview]:

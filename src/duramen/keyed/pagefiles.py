@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from duramen.base.errors import CheckpointInvalid
-from duramen.base.ports import Buffer, FileSystem
+from duramen.base.ports import Buffer, File, FileSystem
 from duramen.codec.crc import crc32c
 from duramen.keyed.checkpoint import CRC_END
 from duramen.keyed.prev import PAGE_CRC_END
@@ -118,12 +118,25 @@ class TableFiles:
         self._files = files
         self._directory = directory
         self._named = True
+        self._unsettled: File | None = None
 
     def write_part(self, number: int, crc: int, words: memoryview) -> None:
-        """Bring a partition to the disk; `sync` its name before a checkpoint has it."""
+        """Begin to bring a partition to the disk; `sync` its name before a checkpoint has it."""
         content = words.cast("B")
         self._named = False
-        _write(self._files, self._path(number), crc.to_bytes(_TABLE_CRC_END, "little"), content, forget=True)
+        self._files.unlink(self._path(number))
+        file = self._files.open(self._path(number), create=True)
+        write_all(file, [crc.to_bytes(_TABLE_CRC_END, "little"), content], 0)
+        file.write_back(0, _TABLE_CRC_END + len(content))
+        self._unsettled = file
+
+    def settle_part(self) -> None:
+        """The content of what was written last is on the disk when this returns."""
+        file, self._unsettled = self._unsettled, None
+        if file is not None:
+            file.sync()
+            file.forget(0, file.size())
+            file.close()
 
     def read_part(self, number: int, size: int) -> memoryview:
         """The words of a partition. Raises CheckpointInvalid where there are not as many, or the file is gone."""
@@ -230,11 +243,9 @@ def write_checkpoint(files: FileSystem, directory: str, content: bytes, generati
     files.sync_directory(directory)
 
 
-def _write(files: FileSystem, path: str, *content: Buffer, forget: bool = False) -> None:
+def _write(files: FileSystem, path: str, content: bytes) -> None:
     files.unlink(path)
     file = files.open(path, create=True)
-    write_all(file, content, 0)
+    write_all(file, [content], 0)
     file.sync()
-    if forget:
-        file.forget(0, sum(map(len, content)))
     file.close()

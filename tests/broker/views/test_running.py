@@ -65,3 +65,32 @@ def test_a_longer_time_for_tombstones_is_none_for_those_of_before_after_a_crash_
     assert keyed.view.bounds.horizon == 2
     keyed.hand.crash()
     assert keyed.view.bounds.horizon == 2
+
+
+def test_what_is_committed_while_a_checkpoint_is_written_is_applied() -> None:
+    keyed = Keyed()
+    keyed.produce((b"k", b"1"))
+    hand, worker, written = keyed.hand, keyed.hand.worker, list[str]()
+
+    def interfere(call: str, path: str, size: int) -> int:
+        if call == "write" and path.startswith("keyed/") and path.endswith(".new"):
+            written.append(path)
+        return size
+
+    hand.files.interfere = interfere
+    hand.clock.advance(70_000)
+    hand.broker.fire()
+    worker.run_soon()
+    while True:
+        deliver = worker.start(next(lane for lane in worker.jobs if worker.jobs[lane]))
+        if written:
+            break
+        deliver()
+        worker.run_soon()
+    keyed.produce((b"k", b"2"))
+    hand.advance(100)
+    assert keyed.view.bounds.position == 2
+    deliver()
+    hand.settle()
+    hand.crash()
+    keyed.check(2)

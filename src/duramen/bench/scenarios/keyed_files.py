@@ -12,6 +12,7 @@ from duramen.base.units import MIB
 from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.targets import TargetOutcome, at_most, told
 from duramen.broker.views.files import ViewFiles
+from duramen.broker.views.rounds import round_bytes
 from duramen.codec.batch import CRC_START, HEADER_BYTES, BatchInput, encode, stamp
 from duramen.codec.crc import crc32c
 from duramen.host.files import HostFileSystem
@@ -105,7 +106,7 @@ class _Applying:
         filed = self._view.filed
         if filed is None and self._view.memory_bytes >= _LIMIT_BYTES:
             self._view.file_table()
-        elif filed is None or filed.gathered_bytes < _LIMIT_BYTES // 2:
+        elif filed is None or filed.gathered_bytes < round_bytes(_LIMIT_BYTES):
             return False
         self.round()
         return True

@@ -6,11 +6,16 @@ from typing import Final
 from duramen.base.ports import Clock
 from duramen.keyed.view import KeyedView
 
-__all__ = ["RoundSchedule", "SnapshotAge"]
+__all__ = ["RoundSchedule", "SnapshotAge", "round_bytes"]
 
 _PAUSES: Final = 4
 _APART_MS: Final = 250
 _MOST_MOVES: Final = 1000
+
+
+def round_bytes(limit_bytes: int) -> int:
+    """What a view gathers at most where all views may take so much: the rest is for the partition that is rewritten."""
+    return limit_bytes // 8 * 5
 
 
 class RoundSchedule:

@@ -12,7 +12,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.views.dropping import ViewDecisions
 from duramen.broker.views.files import LoadedView, PreparedCheckpoint, ViewFiles
 from duramen.broker.views.reading import read_batches
-from duramen.broker.views.rounds import RoundSchedule, SnapshotAge
+from duramen.broker.views.rounds import RoundSchedule, SnapshotAge, round_bytes
 from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.dropping import next_s0
 from duramen.keyed.kernel import Kernel
@@ -145,7 +145,7 @@ class RunningView:
         self._shown: deque[tuple[tuple[int, int | None, int, int], VisibleRecords]] = deque(maxlen=_SHOWN)
         self._waiting: list[tuple[int, Callable[[], None]]] = []
         limits = parts.limits
-        self._rounds = RoundSchedule(parts.clock, limits.round_ms, parts.limit_bytes // 2)
+        self._rounds = RoundSchedule(parts.clock, limits.round_ms, round_bytes(parts.limit_bytes))
         self._age = SnapshotAge(parts.clock)
 
     @property

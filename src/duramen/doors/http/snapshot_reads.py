@@ -1,5 +1,6 @@
 """Reading a snapshot's records from the log: which offsets are shown, and batches with these records."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -86,16 +87,20 @@ def next_of(query: SnapshotRecordsQuery, next_offset: int) -> int | None:
 
 async def shown_batches(store: Store, window: ShownWindow, max_bytes: int) -> ShownBatches:
     """About `max_bytes` of batches, at least one where anything is shown. Raises LogDamaged, StorageFailed …"""
-    pieces, size, read_bytes = list[bytes](), 0, _READ_BYTES
+    pieces, size = list[bytes](), 0
     offset = begun = min(next_shown(window.visible, window.offset), window.end)
-    for _ in range(_MOST_READS):
-        if offset >= window.end or size >= max_bytes:
-            break
-        found, offset = await read_shown(store, window, offset, max_bytes - size, read_bytes)
-        pieces.append(found)
-        size += len(found)
-        read_bytes = min(2 * read_bytes, _MOST_READ_BYTES)
-        offset = min(next_shown(window.visible, offset), window.end)
+    ahead = _ReadAhead(store, window)
+    try:
+        for _ in range(_MOST_READS):
+            if offset >= window.end or size >= max_bytes:
+                break
+            data = await ahead.read(offset, more=2 * size < max_bytes)
+            found, offset = await _shown_of(store, window, data, offset, max_bytes - size)
+            pieces.append(found)
+            size += len(found)
+            offset = min(next_shown(window.visible, offset), window.end)
+    finally:
+        ahead.end()
     base = begun & ~7
     low = max(0, base - window.visible.base >> 3)
     base = max(base, window.visible.base)
@@ -105,11 +110,15 @@ async def shown_batches(store: Store, window: ShownWindow, max_bytes: int) -> Sh
     return ShownBatches(b"".join(pieces), first, max(first, offset), base, bits)
 
 
-async def read_shown(
-    store: Store, window: ShownWindow, offset: int, max_bytes: int, read_bytes: int = _READ_BYTES
-) -> tuple[bytes, int]:
+async def read_shown(store: Store, window: ShownWindow, offset: int, max_bytes: int) -> tuple[bytes, int]:
     """Batches with what is shown from `offset` on, as `Extract` makes them, and where to go on."""
-    data = await _read_data(store, window.log, offset, read_bytes)
+    data, _ = await _read_data(store, window.log, offset, _READ_BYTES)
+    return await _shown_of(store, window, data, offset, max_bytes)
+
+
+async def _shown_of(
+    store: Store, window: ShownWindow, data: bytes, offset: int, max_bytes: int
+) -> tuple[bytes, int]:  # fmt: skip
     if not data:
         return b"", window.end
     return await run_job(store, partial(_extracted, kernel(), data, offset, window, max_bytes))
@@ -155,17 +164,62 @@ def next_shown(visible: VisibleRecords, offset: int) -> int:
     return visible.base + 8 * len(bits)
 
 
-async def _read_data(store: Store, log: Log, offset: int, size: int) -> bytes:
-    """Whole batches from the one that holds `offset` on. Raises LogDamaged, OffsetOutOfRange, StorageFailed."""
+class _ReadAhead:
+    """Reads on while what was read is looked at."""
+
+    def __init__(self, store: Store, window: ShownWindow) -> None:
+        self._store = store
+        self._window = window
+        self._size = _READ_BYTES
+        self._offset = -1
+        self._reading: asyncio.Task[tuple[bytes, int]] | None = None
+
+    async def read(self, offset: int, *, more: bool) -> bytes:
+        """Whole batches from the one that holds `offset` on; with `more` those behind them are read meanwhile."""
+        if self._offset != offset:
+            self.end()
+        reading, self._reading, self._offset = self._reading, None, -1
+        if reading is None:
+            data, following = await _read_data(self._store, self._window.log, offset, self._size)
+        else:
+            data, following = await reading
+        self._size = min(2 * self._size, _MOST_READ_BYTES)
+        known, following = following >= 0, min(next_shown(self._window.visible, following), self._window.end)
+        if more and known and data and following < self._window.end:
+            self._offset = following
+            self._reading = asyncio.ensure_future(
+                _read_data(self._store, self._window.log, following, self._size)
+            )  # fmt: skip
+        return data
+
+    def end(self) -> None:
+        """What was read ahead is not wanted."""
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading.add_done_callback(_look)
+            self._reading = None
+
+
+def _look(reading: "asyncio.Task[tuple[bytes, int]]") -> None:
+    if not reading.cancelled():
+        reading.exception()  # nobody else asks
+
+
+async def _read_data(store: Store, log: Log, offset: int, size: int) -> tuple[bytes, int]:
+    """Whole batches from the one that holds `offset` on, and the offset behind them, -1 where that is not known.
+
+    Raises LogDamaged, OffsetOutOfRange, StorageFailed.
+    """
     while True:
         plan = log.plan_read(offset, size)
         if plan is None:
-            return b""
+            return b"", offset
         if not isinstance(plan, Blocked):
             break
         await _unblocked(store, plan)
     slice_ = plan
-    return await call_back(lambda done: read_slice(store, slice_, done))
+    following = slice_.next_offset
+    return await call_back(lambda done: read_slice(store, slice_, done)), following
 
 
 async def _unblocked(store: Store, blocked: Blocked) -> None:
