@@ -184,19 +184,36 @@ def test_a_checkpoint_that_is_not_of_this_log_is_discarded(after: int, said: str
 
 
 @pytest.mark.long
-def test_views_stand_still_where_their_part_of_the_memory_is_taken_and_go_on_once_there_is_room() -> None:
+def test_a_table_moves_into_files_where_the_part_of_the_memory_is_taken_and_back_once_there_is_room() -> None:
     keyed = Keyed(settings={"memory.limit.bytes": 128 << 20})
     views = keyed.hand.broker.views
     share = memory_share_bytes(128 << 20)
     for first in range(0, 1_000_000, 50_000):
         keyed.produce(*((b"%d" % key, b"") for key in range(first, first + 50_000)))
+        assert views.memory_bytes < share + (4 << 20)
     keyed.hand.advance(MINUTE_MS)
     facts = keyed.view.facts
-    assert share <= views.memory_bytes < share + (4 << 20)
-    assert facts.position < 1_000_000
-    assert "of memory.limit.bytes are for them: raise it" in facts.problem
+    assert (facts.is_filed, facts.position, facts.keys, facts.problem) == (True, 1_000_000, 1_000_000, "")
     assert len(offsets(keyed, facts.position)) == facts.keys
     keyed.hand.stop()
     keyed.hand.settings = Settings(BROKER, options={"memory.limit.bytes": 512 << 20})
     keyed.hand.start()
-    assert (keyed.view.facts.position, keyed.view.facts.problem) == (1_000_000, "")
+    facts = keyed.view.facts
+    assert (facts.is_filed, facts.position, facts.keys, facts.problem) == (False, 1_000_000, 1_000_000, "")
+
+
+@pytest.mark.long
+def test_views_stand_still_where_files_do_not_help_and_go_on_once_there_is_room() -> None:
+    """The page of distances alone takes more than there is."""
+    keyed = Keyed(settings={"memory.limit.bytes": 128 << 20})
+    keyed.hand.stop()
+    keyed.hand.settings = Settings(BROKER, options={"memory.limit.bytes": 128 << 20})
+    keyed.hand.view_limits = keyed.hand.view_limits._replace(page_records=1 << 22)
+    keyed.hand.start()
+    keyed.produce((b"k", b"v"))
+    keyed.hand.advance(MINUTE_MS)
+    assert "of memory.limit.bytes are for them: raise it" in keyed.view.facts.problem
+    keyed.hand.stop()
+    keyed.hand.settings = Settings(BROKER, options={"memory.limit.bytes": 512 << 20})
+    keyed.hand.start()
+    assert (keyed.view.facts.position, keyed.view.facts.problem) == (1, "")
