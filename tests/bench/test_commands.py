@@ -154,7 +154,7 @@ def test_keyed(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     document = _document(tmp_path / "duramen-bench" / "keyed.json")
     figures, targets = document["figures"], document["targets"]
-    assert len(targets) == 13
+    assert len(targets) == 14
     assert all(target["measured"] for target in targets if target["met"] is not None)
     assert any("Python client" in target["target"] for target in targets)
     assert ("native" in {figure["kernel"] for figure in figures}) == native.is_installed()

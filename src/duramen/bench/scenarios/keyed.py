@@ -136,7 +136,10 @@ class _Looks(threading.Thread):
         """Look."""
         connection = http.client.HTTPConnection(self._node.http, timeout=60)
         while not self._over.wait(_LOOK_S):
-            found = _get(connection, self._path)["partitions"][0]
+            try:
+                found = _get(connection, self._path)["partitions"][0]
+            except RequestInvalid:
+                continue  # the view is being loaded
             self.behind.append(found["high_watermark"] - found["at"])
         connection.close()
 
