@@ -48,6 +48,7 @@ __all__ = [
     "InconsistentProtocol",
     "InputInvalid",
     "InventoryNameInvalid",
+    "KeyedTransactionRefused",
     "LeaderUnavailable",
     "LogDamaged",
     "MemberIdRequired",
@@ -578,6 +579,14 @@ class QueueBatchTooLarge(DuramenError):
     id = "queue-batch-too-large"
     safe = "Nothing of the request was done; an unchanged retry gives the same answer."
     remedy = "Send fewer entries at a time, or raise max.message.bytes of the space."
+
+
+class KeyedTransactionRefused(DuramenError):
+    """A producer sent a batch of a transaction to a keyed stream of a cluster, which takes none."""
+
+    id = "keyed-transaction-refused"
+    safe = "The batch was not stored; a retry gives the same answer."
+    remedy = "Abort the transaction and write without one, or to a stream that is not keyed."
 
 
 class QueueTransactionRefused(DuramenError):

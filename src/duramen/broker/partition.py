@@ -11,6 +11,7 @@ from duramen.base.errors import (
     DeletionRefused,
     DuramenError,
     FencedLeaderEpoch,
+    KeyedTransactionRefused,
     OffsetNotAvailable,
     OffsetOutOfRange,
     QueueTransactionRefused,
@@ -37,6 +38,7 @@ from duramen.codec.batch import (
     set_append_time,
     set_max_timestamp,
 )
+from duramen.keyed.floors import SnapshotFloor
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.storage.log.log import NEVER, Log
 from duramen.storage.log.refused_batches import SENT_AGAIN
@@ -185,10 +187,11 @@ class Role(Protocol):
 class Partition:
     """A partition of a stream. `waiting` are those to be told when the high watermark rises.
 
-    `role` is None where the node is alone: it leads whatever it has. `state` is what is kept beside the log, if it is.
+    `role` is None where the node is alone: it leads whatever it has. `state` is what is kept beside the log, if it is,
+    `snapshots` S0 of a keyed stream's replica. `placed` is called where the role is another, or the log is.
     """
 
-    __slots__ = ("_clock", "_store", "index", "log", "role", "state", "stream", "waiting")
+    __slots__ = ("_clock", "_role", "_store", "index", "log", "placed", "snapshots", "state", "stream", "waiting")
 
     def __init__(
         self, stream: StreamRules, index: int, log: Log, store: Store, clock: Clock, role: Role | None = None
@@ -196,12 +199,25 @@ class Partition:
         self.stream = stream
         self.index = index
         self.log = log
-        self.role = role
+        self._role = role
         self.state: LocalState | None = None
+        self.snapshots: SnapshotFloor | None = None
+        self.placed: Callable[[Partition], None] | None = None
         self.waiting: dict[Callable[[Partition], None], None] = {}
         self._store = store
         self._clock = clock
         log.on_advance = self._advanced
+
+    @property
+    def role(self) -> Role | None:
+        """What this node is for the partition; None where it is alone."""
+        return self._role
+
+    @role.setter
+    def role(self, role: Role) -> None:
+        self._role = role
+        if self.placed is not None:
+            self.placed(self)
 
     def begin_anew(self) -> None:
         """What the log holds is deleted: there is an empty one in its place."""
@@ -211,7 +227,10 @@ class Partition:
         if self.state is not None:
             self.state.applied_offset = self.state.floor_offset = 0
         self.log.on_advance = self._advanced
+        self.snapshots = None
         before.notify()
+        if self.placed is not None:
+            self.placed(self)
 
     def _advanced(self) -> None:
         for wake in list(self.waiting):
@@ -300,6 +319,12 @@ class Partition:
     ) -> None:  # fmt: skip
         if not head.attributes & TRANSACTIONAL:
             self._admitted(came, batch, head, done, None)
+        elif self.stream.keyed and self.role is not None:
+            # Nobody cuts a vector between the commits of several leaders yet.
+            keyed = KeyedTransactionRefused(
+                f"stream {self.stream.name} is keyed: on a cluster it takes no transactions"
+            )
+            self._admitted(came, batch, head, done, keyed)
         elif self.stream.shards:
             refused = QueueTransactionRefused(f"{self.stream.name} is a queue space and takes no transactions")
             self._admitted(came, batch, head, done, refused)
@@ -454,6 +479,11 @@ class Partition:
         if self.role is not None:
             self.role.check_leads()
 
+    def check_holds(self) -> None:
+        """Raise NotLeader unless this node has a replica of the partition that takes part."""
+        if self.role is not None:
+            self.role.check_holds()
+
     # -- asking -------------------------------------------------------------------------------------
 
     @property
@@ -474,8 +504,7 @@ class Partition:
     def holds(self) -> bool:
         """Whether this node has a replica that takes part: what is committed of it is known here."""
         try:
-            if self.role is not None:
-                self.role.check_holds()
+            self.check_holds()
         except DuramenError:
             return False
         return True

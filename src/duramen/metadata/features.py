@@ -18,6 +18,9 @@ class MetadataFeature(IntEnum):
     METHOD_TABLE = 3
     """Nodes ask each other in the encoding of the table of methods (docs/adr/rpc.md)."""
 
+    KEYED = 4
+    """Streams may be keyed: replicas hear S0 with the high watermark, and report it (docs/adr/keyed-views.md)."""
+
     QUEUES = 5
     """Streams may be queue spaces, and nodes ask each other about their shards (docs/adr/light-queues.md)."""
 

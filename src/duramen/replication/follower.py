@@ -276,6 +276,12 @@ class PartitionFollowerRole:
         else:
             self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
 
+    def answer_all(self) -> None:
+        """What goes along with answers has changed: whoever waits is answered."""
+        if self._confirmed:
+            for fetch in self._parked.take(lambda _: True):
+                self._answer(fetch)
+
     def _has_news(self, fetch: ReplicaFetch) -> bool:
         replica = self._replica
         if fetch.end.offset < replica.history.end_offset or fetch.high_watermark < replica.high_watermark:

@@ -204,6 +204,12 @@ class PartitionLeaderRole:
                 lowest = min(lowest, self._progress.checkpoint(node))
         return lowest
 
+    @property
+    def highest_checkpoint(self) -> int:
+        """The highest that one in sync has reported."""
+        others = [self._progress.checkpoint(node) for node in self._in_sync.maximal if node != self._replica.node_id]
+        return max(self._replica.checkpoint_offset, *others, -1)
+
     # -- what is committed --------------------------------------------------------------------------
 
     def _has_enough(self) -> bool:
@@ -327,7 +333,12 @@ class PartitionLeaderRole:
         if not joining:
             return joining
         bar = self._bar()
-        return [node for node in joining if self._progress.covered(node) >= bar and not self._progress.lacks(node)]
+        progress, joins = self._progress, self._replica.joins
+        return [
+            node
+            for node in joining
+            if progress.covered(node) >= bar and not progress.lacks(node) and progress.checkpoint(node) in joins
+        ]
 
     def _bar(self) -> int:
         """What one who joins has on disk: all that any leader may have committed, and that a tail may have shown."""
@@ -376,12 +387,19 @@ class PartitionLeaderRole:
 
     def _hear(self, fetch: ReplicaFetch) -> None:
         replica = self._replica
-        if self._progress.take_all(replica.others(fetch.reaches), replica.history.end_offset, replica.now_ms):
-            self._commit()
-            self._hand_over()
-            self._review()
+        news = self._progress.take_all(replica.others(fetch.reaches), replica.history.end_offset, replica.now_ms)
         if fetch.checkpoints:
             self._progress.take_checkpoints(fetch.checkpoints)
+        if news:
+            self._commit()
+            self._hand_over()
+        if news or fetch.checkpoints:
+            self._review()
+
+    def answer_all(self) -> None:
+        """What goes along with answers has changed: whoever waits is answered."""
+        for fetch in self._parked.take(lambda _: True):
+            self._answer(fetch)
 
     def _has_news(self, fetch: ReplicaFetch) -> bool:
         replica = self._replica

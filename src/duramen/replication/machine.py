@@ -13,7 +13,7 @@ from duramen.replication.leader import Behind, PartitionLeaderRole
 from duramen.replication.messages import AlterPartitionAnswer, Message, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
 from duramen.replication.parked_fetches import ParkedReplicaFetches
 from duramen.replication.partition import PartitionConfig, ReplicatedPartition, Topology
-from duramen.replication.replica import ReplicaCore, ReplicaDiskState
+from duramen.replication.replica import ANY_CHECKPOINT, CheckpointRange, ReplicaCore, ReplicaDiskState
 from duramen.replication.replication_wait import Reaching
 from duramen.replication.timeouts import TIMEOUTS, ReplicaTimeouts
 
@@ -259,12 +259,21 @@ class ReplicaMachine:
             raise ValueError(f"offset {start_offset} is not committed: no log may begin there")
         self.history.start_at(max(start_offset, self.history.start_offset))
 
-    def state_moved(self, applied_offset: int, checkpoint_offset: int) -> None:
+    def answer_all(self) -> None:
+        """What goes along with answers has changed: whoever waits for one gets it at once."""
+        if self._part is not None:
+            self._part.answer_all()
+
+    def state_moved(
+        self, applied_offset: int | None, checkpoint_offset: int, joins: CheckpointRange = ANY_CHECKPOINT
+    ) -> None:
         """The state beside the log has what is below `applied_offset`, its older checkpoint what is below the other.
 
-        What this replica says of its disk counts only while its log begins no later than the state ends.
+        What this replica says of its disk counts only while its log begins no later than the state ends. None: no
+        state is kept any more. A leader lets only those join that have reported a checkpoint in `joins`.
         """
         replica = self._replica
+        replica.joins = joins
         if (applied_offset, checkpoint_offset) == (replica.applied_offset, replica.checkpoint_offset):
             return
         was_whole, before = replica.is_whole, replica.checkpoint_offset
@@ -276,6 +285,11 @@ class ReplicaMachine:
     def lowest_checkpoint(self) -> int:
         """See `PartitionLeaderRole.lowest_checkpoint`; -1 where it does not lead."""
         return self._part.lowest_checkpoint if isinstance(self._part, PartitionLeaderRole) else -1
+
+    @property
+    def highest_checkpoint(self) -> int:
+        """See `PartitionLeaderRole.highest_checkpoint`; -1 where it does not lead."""
+        return self._part.highest_checkpoint if isinstance(self._part, PartitionLeaderRole) else -1
 
     def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
         """What this replica wanted to send was not sent, or the answer to its fetch could not be read."""

@@ -23,6 +23,7 @@ __all__ = [
     "ReplicaFetchAnswer",
     "ReplicaRefusal",
     "ReplicationCheckpoint",
+    "SnapshotBound",
 ]
 
 
@@ -70,6 +71,16 @@ class ReplicationCheckpoint(NamedTuple):
     offset: int
 
 
+class SnapshotBound(NamedTuple):
+    """What a replica of a keyed stream says of S0: no snapshot before `oldest` is opened.
+
+    Each replica that may lead has `agreed` on its disk, or more: so far compaction may go.
+    """
+
+    oldest: int
+    agreed: int
+
+
 class Permit(NamedTuple):
     """All below `offset` is on the disks of `nodes`; a later leader may come from `members` only.
 
@@ -110,7 +121,8 @@ class ReplicaFetchAnswer(NamedTuple):
 
     `diverging`: the histories part, and this is the end of the leader's part. `takeovers` are those of the sender's log
     in later epochs than that of the asked end. `forgotten_id` is of the sender's log (see `storage.producers`); None
-    where an older version does not say, and nobody's business here.
+    where an older version does not say. `snapshots` is the sender's bound, None where the stream is not keyed. Both are
+    nobody's business here.
     """
 
     node_id: int
@@ -124,6 +136,7 @@ class ReplicaFetchAnswer(NamedTuple):
     takeovers: tuple[Takeover, ...] = ()
     batches: tuple[ReplicaBatch, ...] = ()
     forgotten_id: int | None = None
+    snapshots: SnapshotBound | None = None
 
 
 class InSyncReplica(NamedTuple):

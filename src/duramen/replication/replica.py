@@ -1,7 +1,7 @@
 """A replica whatever its part is: its log, its high watermark, what it was told, and what it wants done. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from duramen.base.errors import LogDamaged
 from duramen.replication.effects import (
@@ -26,7 +26,7 @@ from duramen.replication.partition import PartitionConfig, ReplicatedPartition
 from duramen.replication.timeouts import ReplicaTimeouts
 from duramen.replication.topology import FetchUpstream, places
 
-__all__ = ["ReplicaCore", "ReplicaDiskState"]
+__all__ = ["ANY_CHECKPOINT", "CheckpointRange", "ReplicaCore", "ReplicaDiskState"]
 
 
 class ReplicaDiskState(NamedTuple):
@@ -40,6 +40,19 @@ class ReplicaDiskState(NamedTuple):
     start_offset: int = 0
     end_offset: int = 0
     high_watermark: int = 0
+
+
+class CheckpointRange(NamedTuple):
+    """A replica that joins has reported a checkpoint from `least` to `most`; None: or any newer one."""
+
+    least: int
+    most: int | None = None
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.least <= offset and (self.most is None or offset <= self.most)
+
+
+ANY_CHECKPOINT: Final = CheckpointRange(-1)
 
 
 class ReplicaCore:
@@ -68,6 +81,7 @@ class ReplicaCore:
         self.unheard = False
         self.applied_offset: int | None = None  # how far the state beside the log is; None where none is kept
         self.checkpoint_offset = -1
+        self.joins = ANY_CHECKPOINT
         self.effects: list[Effect] = []
 
     @property

@@ -18,6 +18,7 @@ from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.streams import BrokerStreams
+from duramen.broker.views.keys import ClusterKeys
 from duramen.broker.views.running import ViewLimits
 from duramen.broker.views.vectors import SnapshotVectors
 from duramen.broker.views.views import KeyedViews
@@ -35,7 +36,10 @@ from duramen.coordinators.group.remote_lag import Elsewhere
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.shard import inventory_kind
 from duramen.coordinators.inventory.shards import InventoryShards
-from duramen.coordinators.lease.leases import LEASES, SnapshotLeases
+from duramen.coordinators.lease.coordinator import LeaseCoordinator
+from duramen.coordinators.lease.held import HeldPositions
+from duramen.coordinators.lease.leases import LEASES, RemoteLeases, SnapshotLeases
+from duramen.coordinators.lease.records import LEASES_STREAM
 from duramen.coordinators.queue.shard import queue_kind
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
@@ -50,8 +54,10 @@ from duramen.coordinators.transaction.log import TransactionLog
 from duramen.coordinators.transaction.producer_ids import ProducerIds
 from duramen.metadata.decisions import Definition
 from duramen.metadata.events import Event
+from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import ControllerState
 from duramen.rpc.caller import Caller
+from duramen.rpc.retry import KnownLeader
 from duramen.rpc.server import RpcServer
 from duramen.service.internal_streams import InternalStreams
 from duramen.service.methods import wires_by
@@ -125,6 +131,8 @@ class BrokerParts(ABC):
         ensure = self.internal_streams.ensure_inventory if self.alone else _no_inventory
         self.inventory = Inventory(shards, ports.clock, ensure)
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
+        if not self.alone:
+            self._join_keyed()
         self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
         self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
         self.unclean = UncleanElections(
@@ -197,7 +205,24 @@ class BrokerParts(ABC):
             self.streams, self.store, self.clock, self.deadlines, self.ports.randomness, self.report,
             self.leases.oldest, alone=self.alone,
             limit_bytes=memory_share_bytes(self.settings.integer("memory.limit.bytes")), limits=limits,
+            feature_level=lambda: self.metadata_state.feature_level,
         )  # fmt: skip
+
+    def _join_keyed(self) -> None:
+        self.views.keys = ClusterKeys(self.streams, self.store, self.caller, self._leader)
+        held = HeldPositions(self.streams, self.views, self.caller, self.clock, self._lease_coordinator)
+        LeaseCoordinator(self.coordinators, self.caller, self._leader, self.clock)
+        self.leases.join(RemoteLeases(self.caller, self._lease_coordinator), held)
+
+    def _lease_coordinator(self) -> KnownLeader | None:
+        stream = self.streams.find(LEASES_STREAM)
+        if stream is None:
+            return None
+        return self._leader(PartitionId(stream.id, 0))
+
+    def _leader(self, place: PartitionId) -> KnownLeader:
+        state = self.membership.partition(place)
+        return KnownLeader(state.leader, state.leader_epoch)
 
     def _internal_streams(self, shards: InventoryShards) -> InternalStreams:
         return InternalStreams(

@@ -23,10 +23,12 @@ __all__ = [
     "READ",
     "READ_QUEUES",
     "SHOW_GROUP",
+    "SNAPSHOT",
     "AppendRequest",
     "AppendResponse",
     "AppendResult",
     "AskQueues",
+    "AskSnapshot",
     "Bytes",
     "Delete",
     "DeleteRecordsResponse",
@@ -99,6 +101,18 @@ class AskQueues(msgspec.Struct, frozen=True, array_like=True):
     wish: bytes
 
 
+class AskSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of a partition is to find a snapshot there, to read of one, or to say what those at positions hold.
+
+    The wish is JSON; the answer is, too, but for what is read, which is MessagePack.
+    """
+
+    what: Literal["find", "read", "held"]
+    stream_id: _Id
+    partition: _Index
+    wish: bytes
+
+
 Request = AppendRequest | Read | Delete | Manage
 
 
@@ -160,6 +174,7 @@ CHANGE_GROUP: Final = Method("change-group", Manage, Managed, idempotent=False, 
 
 READ_QUEUES: Final = Method("read-queues", AskQueues, Managed, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
 CHANGE_QUEUES: Final = Method("change-queues", AskQueues, Managed, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
+SNAPSHOT: Final = Method("snapshot", AskSnapshot, Managed, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
 
 
 def method_of(request: AppendRequest | Read | Delete | Manage) -> Method[Any, Any]:

@@ -5,9 +5,11 @@ from typing import Final
 
 from duramen.broker.control.methods import METHODS as CONTROL
 from duramen.broker.list_offsets import FIND_BOUNDS
+from duramen.broker.views.keys import FIND_UNKEYED
 from duramen.controller.admin.completeness import SURVEY_REPLICAS
 from duramen.controller.membership.repairs import FETCH_RANGE
 from duramen.coordinators.group.listing import LIST_GROUPS
+from duramen.coordinators.lease.requests import ASK_LEASE, FIND_HELD, HOLD_SNAPSHOT
 from duramen.coordinators.runtime.transfer import FETCH_ROWS
 from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, READ_STATE, WRITE_STATE
 from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS
@@ -25,6 +27,7 @@ from duramen.service.forwarded_requests import (
     READ,
     READ_QUEUES,
     SHOW_GROUP,
+    SNAPSHOT,
 )
 from duramen.service.old_wire import OldWire
 
@@ -38,6 +41,8 @@ TABLE: Final = MethodTable(
         READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE, DROP,
         FETCH_ROWS,
         READ_QUEUES, CHANGE_QUEUES,
+        FIND_UNKEYED,
+        SNAPSHOT, ASK_LEASE, FIND_HELD, HOLD_SNAPSHOT,
         *CONTROL,
     ]
 )  # fmt: skip

@@ -19,6 +19,7 @@ from duramen.broker.views.views import KeyedViews
 from duramen.codec.batch import TRANSACTIONAL, BatchInput, DecodedRecord, encode, header
 from duramen.codec.markers import encode_marker
 from duramen.keyed.view import VisibleRecords
+from duramen.metadata.features import MetadataFeature
 from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.storage.segment.reader import Blocked
 
@@ -285,8 +286,9 @@ def test_what_transactions_wrote_before_the_stream_was_keyed_counts_at_their_mar
         assert answer.value.offsets() == offsets
 
 
-def test_a_node_of_a_cluster_refuses_keyed_streams() -> None:
+def test_a_cluster_refuses_keyed_streams_below_the_feature_level() -> None:
     hand = ManualBroker()
+    level = [MetadataFeature.KEYED - 1]
     views = KeyedViews(
         hand.broker.streams,
         hand.store,
@@ -296,7 +298,10 @@ def test_a_node_of_a_cluster_refuses_keyed_streams() -> None:
         hand.reports.append,
         alone=False,
         limit_bytes=1 << 30,
+        feature_level=lambda: level[0],
     )
-    with pytest.raises(ConfigInvalid, match="alone"):
+    with pytest.raises(ConfigInvalid, match=r"feature level 4, and the cluster is at 3.*duramen cluster upgrade"):
         views.check_config({"keyed": "TRUE"})
     views.check_config({"keyed": "false"})
+    level[0] = MetadataFeature.KEYED
+    views.check_config({"keyed": "true"})

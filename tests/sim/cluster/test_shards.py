@@ -11,6 +11,7 @@ from duramen.coordinators.runtime import runtime
 from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.replication.machine import ReplicaMachine
+from duramen.replication.replica import ANY_CHECKPOINT
 from duramen.sim.cluster.world import ClusterWorld
 
 Original = Callable[..., Any]
@@ -40,8 +41,10 @@ def _answer_stored(right: Original) -> Original:
 
 
 def _count_lacking(right: Original) -> Original:
-    def state_moved(self: ReplicaMachine, applied_offset: int, checkpoint_offset: int) -> None:
-        right(self, max(applied_offset, self.history.end_offset), checkpoint_offset)
+    def state_moved(
+        self: ReplicaMachine, applied_offset: int, checkpoint_offset: int, joins: Any = ANY_CHECKPOINT
+    ) -> None:
+        right(self, max(applied_offset, self.history.end_offset), checkpoint_offset, joins)
 
     return state_moved
 

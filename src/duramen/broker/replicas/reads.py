@@ -7,6 +7,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer
 from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.log import ReplicaLog
+from duramen.broker.replicas.snapshots import ReplicaSnapshots
 from duramen.broker.replicas.throttle.throttle import CatchUpThrottle
 from duramen.metadata.partitions import PartitionId
 from duramen.replication.effects import ServeReplicaFetch
@@ -20,13 +21,15 @@ class ReplicaReads:
     """Answers fetches. What is being read must not be cut: `when_idle` says when nothing is."""
 
     def __init__(
-        self, kit: ReplicaDependencies, place: PartitionId, machine: ReplicaMachine, log: Log, replica_log: ReplicaLog
-    ) -> None:
+        self, kit: ReplicaDependencies, place: PartitionId, machine: ReplicaMachine, log: Log, replica_log: ReplicaLog,
+        snapshots: ReplicaSnapshots,
+    ) -> None:  # fmt: skip
         self._kit = kit
         self._place = place
         self._machine = machine
         self._log = log
         self._replica_log = replica_log
+        self._snapshots = snapshots
         self._reading = 0
         self._idle: list[Callable[[], None]] = []
         self._unwritten: list[ServeReplicaFetch] = []
@@ -98,7 +101,8 @@ class ReplicaReads:
             self._kit.outside.report(f"node {node_id} cannot be served from {self._log.directory}: {found}")
         elif not self._over and self._machine.state.leader_epoch == answer.leader_epoch:
             # In another epoch what was read may be cut.
-            answer = answer._replace(forgotten_id=self._log.producers.forgotten_id)
+            forgotten_id = self._log.producers.forgotten_id
+            answer = answer._replace(forgotten_id=forgotten_id, snapshots=self._snapshots.bound)
             self._kit.outside.send(self._place, node_id, answer, found)
         if not self._reading:
             idle, self._idle = self._idle, []

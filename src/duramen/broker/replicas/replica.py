@@ -26,6 +26,7 @@ from duramen.broker.replicas.batches import follow_up
 from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.log import ReplicaLog
 from duramen.broker.replicas.reads import ReplicaReads
+from duramen.broker.replicas.snapshots import ReplicaSnapshots
 from duramen.broker.replicas.throttle.latency import AckLatencyTimer
 from duramen.metadata.partitions import PartitionId
 from duramen.replication.effects import (
@@ -88,7 +89,8 @@ class Replica:
         self._state = Replicated(self._machine.shown_offset, log.end_offset, self._appended)
         log.replicated = self._state
         self._log = ReplicaLog(kit.store, log, kit.bulk)
-        self._serving = ReplicaReads(kit, place, self._machine, log, self._log)
+        self._snapshots = ReplicaSnapshots(partition)
+        self._serving = ReplicaReads(kit, place, self._machine, log, self._log, self._snapshots)
         self._agenda: Agenda[Effect] = Agenda(self._machine.take, self._do, (TruncateRecords, Restart))
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._acks: dict[Released, None] = {}  # who waits with acks=all, to be told if the replica ends
@@ -275,6 +277,7 @@ class Replica:
         self._tick()
         if isinstance(message, ReplicaFetchAnswer):
             self._log.forget_producers(message.forgotten_id)
+            self._hear_snapshots(message, len(records))
         if isinstance(message, ReplicaFetchAnswer) and len(records):
             try:
                 message = message._replace(batches=follow_up(message.asked.end, message.takeovers, records))
@@ -288,6 +291,18 @@ class Replica:
         except LogDamaged as error:
             self._fail(error)
         self._go_on()
+
+    def _hear_snapshots(self, answer: ReplicaFetchAnswer, size: int) -> None:
+        current = answer.leader_epoch == self._machine.state.leader_epoch and not self._machine.leads
+        if current and self._snapshots.hear(answer, size):
+            self._snapshots.report(self._machine)
+            self._machine.answer_all()
+
+    def _snapshots_moved(self) -> None:
+        if self._over is None:
+            self._tick()
+            self._machine.answer_all()
+            self._go_on()
 
     def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
         """See `ReplicaMachine.lost`."""
@@ -327,6 +342,7 @@ class Replica:
         if state is not None:
             self._watch_state()
             self._machine.state_moved(state.applied_offset, state.floor_offset)
+        self._snapshots.report(self._machine, self._snapshots_moved)
         machine, start_offset = self._machine, self._partition.log.start_offset
         machine.tick(self._kit.clock.monotonic_ms())
         if machine.history.start_offset < start_offset <= machine.high_watermark:
@@ -364,6 +380,7 @@ class Replica:
             )
             return
         self._log.lead()
+        self._snapshots.lead()
         self._state.leader_epoch, self._state.leads_since_ms = epoch, self._kit.clock.monotonic_ms()
         self._kit.outside.leads(self._place, epoch)
 
@@ -386,7 +403,8 @@ class Replica:
         match effect:  # what comes most often first
             case SendReplicaMessage(node_id, message):
                 if isinstance(message, ReplicaFetchAnswer):
-                    message = message._replace(forgotten_id=self._partition.log.producers.forgotten_id)
+                    forgotten_id = self._partition.log.producers.forgotten_id
+                    message = message._replace(forgotten_id=forgotten_id, snapshots=self._snapshots.bound)
                 outside.send(self._place, node_id, message, ())
             case ServeReplicaFetch():
                 self._serving.serve(effect)
@@ -482,6 +500,7 @@ class Replica:
             self._fail(error if isinstance(error, LogDamaged) else StorageFailed(f"{self._name} was not cut: {error}"))
             return
         self._agenda.cuts_done += 1
+        self._snapshots.cut()
         self._resume(effect)
         if self._partition.state is not None:
             self._partition.log.notify()  # what is kept beside the log may lack what the log has no more

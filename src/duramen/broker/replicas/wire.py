@@ -5,9 +5,10 @@
 
 The head is MessagePack: an array of fetches and one of answers, each (stream id as 16 bytes, partition, message), an
 answer also with the size of its batches. A message is the array of its fields, as `replication.messages` has them, of
-an answer without its batches and its forgotten id, of a fetch without its checkpoints. Where there are any the head has
-a third array: of (number of the fetch among those of the body, checkpoints). Older versions know of none, and have no
-stream of which there could be some. The ids are a MessagePack array that ends the body: older versions
+an answer without its batches, its forgotten id and its snapshot bound, of a fetch without its checkpoints. Where there
+are any the head has a third array: of (number of the fetch among those of the body, checkpoints), and where there are
+bounds a fourth: of (number of the answer, bound). Older versions know of none, and have no stream of which there could
+be some. The ids are a MessagePack array that ends the body: older versions
 neither send it nor read so far.
 """
 
@@ -22,7 +23,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.metadata.partitions import PartitionId
-from duramen.replication.messages import ReplicaFetch, ReplicaFetchAnswer, ReplicationCheckpoint
+from duramen.replication.messages import ReplicaFetch, ReplicaFetchAnswer, ReplicationCheckpoint, SnapshotBound
 
 __all__ = ["Said", "decode", "encode"]
 
@@ -51,10 +52,16 @@ class _Tagged(NamedTuple):
     checkpoints: tuple[ReplicationCheckpoint, ...]
 
 
+class _Bounded(NamedTuple):
+    answer: _Count
+    bound: SnapshotBound
+
+
 class _Head(NamedTuple):
     fetches: list[_Asked]
     answers: list[_Answered]
     checkpoints: list[_Tagged] = []  # noqa: RUF012
+    bounds: list[_Bounded] = []  # noqa: RUF012
 
 
 class Said(NamedTuple):
@@ -75,6 +82,7 @@ def encode(said: Sequence[Said]) -> list[Buffer]:
     fetches: list[tuple[bytes, int, tuple[object, ...]]] = []
     checkpoints: list[tuple[int, tuple[ReplicationCheckpoint, ...]]] = []
     answers: list[tuple[bytes, int, tuple[object, ...], int]] = []
+    bounds: list[tuple[int, SnapshotBound]] = []
     bodies: list[Buffer] = []
     forgotten: list[int | None] = []
     for (stream_id, partition), message, records in said:
@@ -83,12 +91,15 @@ def encode(said: Sequence[Said]) -> list[Buffer]:
                 checkpoints.append((len(fetches), message.checkpoints))
             fetches.append((stream_id.bytes, partition, message[:-1]))
         else:
-            node_id, leader_epoch, asked, *fields, _, forgotten_id = message
+            node_id, leader_epoch, asked, *fields, _, forgotten_id, bound = message
+            if bound is not None:
+                bounds.append((len(answers), bound))
             said_fields = (node_id, leader_epoch, asked[:-1], *fields, ())
             answers.append((stream_id.bytes, partition, said_fields, sum(map(len, records))))
             bodies += records
             forgotten.append(forgotten_id)
-    packed = _encoder.encode((fetches, answers, checkpoints) if checkpoints else (fetches, answers))
+    tagged: tuple[object, ...] = (checkpoints, bounds) if bounds else (checkpoints,) if checkpoints else ()
+    packed = _encoder.encode((fetches, answers, *tagged))
     if answers:
         bodies.append(_encoder.encode(forgotten))
     return [_SIZE.pack(len(packed)), packed, *bodies]
@@ -112,11 +123,12 @@ def decode(body: Buffer, sender_id: int) -> Iterator[Said]:
         yield Said(_place(asked.stream, asked.partition), fetch)
     if len(forgotten) != len(head.answers):
         raise RequestInvalid("a replica answers about other logs than it names")
-    for answered, forgotten_id in zip(head.answers, forgotten, strict=True):
+    bounds = dict(head.bounds)
+    for number, (answered, forgotten_id) in enumerate(zip(head.answers, forgotten, strict=True)):
         _check(answered.answer.node_id, sender_id)
         if answered.answer.batches or answered.size > len(whole) - at:
             raise RequestInvalid("an answer of a replica names batches that did not come")
-        answer = answered.answer._replace(forgotten_id=forgotten_id)
+        answer = answered.answer._replace(forgotten_id=forgotten_id, snapshots=bounds.get(number))
         yield Said(_place(answered.stream, answered.partition), answer, (whole[at : at + answered.size],))
         at += answered.size
 

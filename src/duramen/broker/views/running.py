@@ -11,10 +11,12 @@ from duramen.base.ports import Buffer, Clock
 from duramen.broker.partition import Partition
 from duramen.broker.views.dropping import ViewDecisions
 from duramen.broker.views.files import LoadedView, PreparedCheckpoint, ViewFiles
+from duramen.broker.views.floors import ReplicaFloor
 from duramen.broker.views.reading import read_batches
 from duramen.broker.views.rounds import RoundSchedule, SnapshotAge, round_bytes
 from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.dropping import next_s0
+from duramen.keyed.floors import KeptFloor
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.pagefiles import GENERATIONS, CheckedPart
 from duramen.keyed.prev import PAGE_RECORDS
@@ -118,9 +120,14 @@ class RunningView:
         times: ViewTimes,
         parts: ViewParts,
         oldest_held: Callable[[], int | None] = lambda: None,
+        floor: ReplicaFloor | None = None,
     ) -> None:
-        """`oldest_held` is the oldest snapshot that somebody holds open, which S0 does not pass."""
+        """`oldest_held` is the oldest snapshot that somebody holds open, which S0 does not pass.
+
+        In a cluster `floor` is S0: the view keeps what snapshots need from as far back as replicas have agreed on.
+        """
         self.partition = partition
+        self.log = partition.log
         self.facts = ViewFacts()
         self._stream_id = stream_id
         self._files = files
@@ -128,6 +135,8 @@ class RunningView:
         self._times = times
         self._parts = parts
         self._oldest_held = oldest_held
+        self._floor = floor
+        self._unheld = -1
         self._view: KeyedView | None = None
         self._loaded_once = False
         self._jobs: deque[tuple[bool, Callable[[], None]]] = deque()
@@ -158,7 +167,21 @@ class RunningView:
         log, clock = self.partition.log, self._parts.clock
         log.view = ViewDecisions(self.ask, log, clock, lambda: self._times.delete_retention_ms)
         self.partition.waiting[self._advanced] = None
+        if self._floor is not None:
+            self._floor.floor.was_cut, self._floor.floor.heard = self._was_cut, self._heard
         self._load(anew=False)
+
+    def _was_cut(self, end_offset: int) -> None:
+        """What the view has applied may be of a history that the log has no more: its checkpoint says."""
+        view = self._view
+        if view is not None and (self._working or view.reached > end_offset):
+            self._loaded_once = False
+            self._load(anew=False)
+
+    def _heard(self) -> None:
+        if self._floor is not None:
+            self._floor.save(self._do)
+        self._arm(self._parts.limits.sample_ms)
 
     def use(self, times: ViewTimes) -> None:
         """The stream's config is another."""
@@ -176,6 +199,8 @@ class RunningView:
                 deadline.cancel()
         if remove:
             self.partition.log.view_floor = self.partition.log.view = None
+            if self._floor is not None:
+                self._do(self._floor.remove, lambda _: None)
             self._do(self._files.remove, lambda _: done(), alone=True)
         elif self._view is not None and self._view.position != self._saved:
             self._do(self._save, lambda _: done(), alone=True)
@@ -239,14 +264,20 @@ class RunningView:
 
     def _load(self, *, anew: bool) -> None:
         self._view = None
-        positions = self._positions()
-        load = partial(self._files.load, self._parts.kernel, positions, self._secret, anew=anew)
-        self._do(load, self._loaded, alone=True)
+        self._do(partial(self._load_files, anew=anew), self._loaded, alone=True)
 
-    def _loaded(self, result: LoadedView | BaseException) -> None:
-        if isinstance(result, BaseException):
-            self._failed(result)
+    def _load_files(self, *, anew: bool) -> tuple[LoadedView, KeptFloor | None]:
+        positions = self._positions()
+        loaded = self._files.load(self._parts.kernel, positions, self._secret, anew=anew)
+        return loaded, None if self._floor is None else self._floor.load(loaded.view, positions)
+
+    def _loaded(self, found: tuple[LoadedView, KeptFloor | None] | BaseException) -> None:
+        if isinstance(found, BaseException):
+            self._failed(found)
             return
+        result, kept = found
+        if self._floor is not None and kept is not None:
+            self._floor.restored(kept)
         for wrong in result.wrong:
             self._parts.report(f"a view of {self.partition.stream.name} is built anew: {wrong}")
         self._view, self._loaded_once = result.view, True
@@ -527,7 +558,11 @@ class RunningView:
         view.sample(now_ms)
         self._sampled = view.position
         self._superseded = view.prev.superseding()
-        view.raise_s0(next_s0(view.s0, self.unheld_s0(view), oldest_held, view.position))
+        self._unheld = self.unheld_s0(view)
+        if self._floor is None:
+            view.raise_s0(next_s0(view.s0, self._unheld, oldest_held, view.position))
+        else:
+            view.raise_s0(min(self._floor.agreed, view.position))
         self._raise_horizon(view, now_ms)
         view.samples.drop_before(now_ms - max(self._times))
 
@@ -552,6 +587,8 @@ class RunningView:
         view, now_ms, limits = self._view, self._parts.clock.monotonic_ms(), self._parts.limits
         if view is None:
             return
+        if self._floor is not None:
+            self._floor.look(self.facts.position, self._unheld, self._do)
         many = view.position - self._saved >= limits.save_records
         if view.position != self._saved and (many or now_ms - self._saved_ms >= limits.save_ms):
             self._saved, self._saved_ms = view.position, now_ms
@@ -656,7 +693,10 @@ class RunningView:
         facts, whole_from = self.facts, self.partition.log.whole_from
         horizon = facts.horizon if facts.s0 >= whole_from else whole_from
         position = facts.position if self._loaded_once else -1
-        return SnapshotBounds(max(facts.s0, whole_from), position, horizon)
+        return self._opened(SnapshotBounds(max(facts.s0, whole_from), position, horizon))
+
+    def _opened(self, bounds: SnapshotBounds) -> SnapshotBounds:
+        return bounds if self._floor is None else self._floor.bounds(bounds)
 
     def check(self, at: int | None, done: Callable[[int | BaseException], None]) -> None:
         """`done` gets the position of a snapshot that can be opened, `at` or the newest, behind all that S0 waits for.
@@ -667,8 +707,9 @@ class RunningView:
 
         def job() -> int:
             view = self._keyed_view()
-            found = max(view.position, view.s0) if at is None else at
-            view.bounds.check_snapshot(found)
+            bounds = self._opened(view.bounds)
+            found = max(bounds.position, bounds.s0) if at is None else at
+            bounds.check_snapshot(found)
             return found
 
         self._do(job, done)
@@ -685,9 +726,9 @@ class RunningView:
             view, asked = self._keyed_view(), (at, since, first, end)
             self._raise_horizon(view, self._parts.clock.wall_ms())
             if since is None:
-                view.bounds.check_snapshot(at)
+                self._opened(view.bounds).check_snapshot(at)
             else:
-                view.bounds.check_changes(since, at)
+                self._opened(view.bounds).check_changes(since, at)
             for known, found in self._shown:
                 if known == asked:
                     return found

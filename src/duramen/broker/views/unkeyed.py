@@ -1,6 +1,6 @@
 """Looking for records without a key in the log of a stream that is to be keyed: snapshots could not show them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,12 +21,18 @@ _NOTHING: Final = -1
 class UnkeyedSearch:
     """One search through the partitions of a stream, one after another, up to where they end now."""
 
-    def __init__(self, stream: Stream, store: Store, done: _Done) -> None:
-        """`done` gets ConfigInvalid, which names the first record without a key, or why that cannot be said."""
+    def __init__(
+        self, stream: Stream, store: Store, done: _Done, partitions: Sequence[Partition] | None = None
+    ) -> None:
+        """`done` gets ConfigInvalid, which names the first record without a key, or why that cannot be said.
+
+        It searches all partitions, or these.
+        """
         self._stream = stream
         self._store = store
         self._done = done
-        self._left = [(partition, partition.log.high_watermark) for partition in reversed(stream.partitions)]
+        searched = stream.partitions if partitions is None else partitions
+        self._left = [(partition, partition.log.high_watermark) for partition in reversed(searched)]
 
     def start(self) -> None:
         """Begin with the first partition, or with the next one."""

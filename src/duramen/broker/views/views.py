@@ -1,4 +1,4 @@
-"""The views of the keyed streams of a node that is alone."""
+"""The views of the keyed streams of a node: of all partitions that it has a replica of."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -6,24 +6,22 @@ from typing import Final
 
 from duramen.base.catalogue_keyed import KEYED
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import (
-    ConfigInvalid,
-    DuramenError,
-    NodeStopping,
-    RequestInvalid,
-    SnapshotNotReached,
-    StreamNotKeyed,
-)
+from duramen.base.errors import ConfigInvalid, DuramenError, NodeStopping, SnapshotNotReached, StreamNotKeyed
 from duramen.base.ids import StreamId
 from duramen.base.ports import Clock, Randomness
 from duramen.base.units import format_bytes
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.broker.views.files import VIEWS_DIRECTORY, ViewFiles
+from duramen.broker.views.floorfile import FLOORS_DIRECTORY, FloorFile
+from duramen.broker.views.floors import ReplicaFloor
+from duramen.broker.views.keys import ClusterKeys
 from duramen.broker.views.running import RunningView, ViewLimits, ViewParts, ViewTimes
 from duramen.broker.views.unkeyed import UnkeyedSearch
 from duramen.keyed.hashing import SECRET_BYTES
 from duramen.keyed.native import kernel
+from duramen.metadata.features import LATEST_LEVEL, MetadataFeature
+from duramen.storage.planning.compaction import Superseded
 from duramen.storage.store import Store
 
 __all__ = ["KeyedViews"]
@@ -31,11 +29,30 @@ __all__ = ["KeyedViews"]
 _LIMITS: Final = ViewLimits()
 _LEAST_FILED_BYTES: Final = 1 << 20
 """A smaller table does not go into files to make room."""
-_CLUSTERED: Final = "keyed streams are for a node that is alone so far: this node is one of a cluster"
+_TOO_OLD: Final = (
+    "keyed=true needs the feature level {level}, and the cluster is at {now}: once all nodes are of this version, raise"
+    " it with `duramen cluster upgrade`"
+)
+
+
+class _Undecided:
+    """`LogView` of a partition that has no view yet: nothing of it goes."""
+
+    def decide(
+        self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]
+    ) -> None:
+        del first, end, cleaned_as_of
+        done(None)
+
+    def dropped(self, decided: Superseded, kept: bytearray) -> None:
+        """Nothing was decided."""
+
+
+_UNDECIDED: Final = _Undecided()
 
 
 class KeyedViews:
-    """By stream id and partition. Where the node is one of a cluster there are none."""
+    """By stream id and partition."""
 
     def __init__(
         self,
@@ -49,6 +66,7 @@ class KeyedViews:
         *,
         alone: bool,
         limit_bytes: int,
+        feature_level: Callable[[], int] = lambda: LATEST_LEVEL,
         limits: ViewLimits = _LIMITS,
     ) -> None:
         """All views together take at most `limit_bytes` of memory, and what the last piece of a log adds to it.
@@ -62,38 +80,35 @@ class KeyedViews:
         self._randomness = randomness
         self._report = report
         self._alone = alone
+        self._feature_level = feature_level
         self._limits = limits
         self._running: dict[str, RunningView] = {}
         self._closing: set[str] = set()
         self._stopping = False
+        self.keys: ClusterKeys | None = None  # on a cluster
         self._openings: dict[object, tuple[StreamId, Mapping[int, int]]] = {}
         self._oldest_lease = oldest_lease
         self._limit_bytes = limit_bytes
         store.scrubber.others = self.running
-        if alone:
-            streams.listeners.append(self._changed)
+        streams.listeners.append(self._changed)
 
     def find(self, partition: Partition, stream: Stream) -> RunningView | None:
         """The view of a partition; None where it has none."""
         return self._running.get(_name(stream, partition.index))
 
     def get(self, stream: Stream, index: int) -> RunningView:
-        """The view of a partition.
-
-        Raises StreamNotFound, StreamNotKeyed, SnapshotNotReached, RequestInvalid, NodeStopping.
-        """
+        """The view of a partition. Raises StreamNotFound, StreamNotKeyed, NotLeader, SnapshotNotReached …"""
         partition = stream.partition(index)
         if not stream.keyed:
             raise StreamNotKeyed(f"stream {stream.name} is not keyed")
-        if not self._alone:
-            raise RequestInvalid(_CLUSTERED)
+        partition.check_holds()
         found = self.find(partition, stream)
         if found is not None:
             return found
         if self._stopping:
             raise NodeStopping("the node is stopping")
-        if _name(stream, index) in self._closing:
-            raise SnapshotNotReached(f"the view that stream {stream.name} had before is being removed: repeat")
+        if not self._alone or _name(stream, index) in self._closing:
+            raise SnapshotNotReached(f"the view of a partition of {stream.name} is not there yet: repeat")
         raise StreamNotKeyed(f"stream {stream.name} has no view: its durability is memory")
 
     def hold(self, stream: Stream, positions: Mapping[int, int]) -> Callable[[], None]:
@@ -141,18 +156,25 @@ class KeyedViews:
         wanted = (config.get(KEYED) or "").strip().lower() == "true"
         if stream is None or stream.keyed or not wanted:
             done(None)
+        elif self.keys is not None:
+            self.keys.check(stream, done)
         else:
             UnkeyedSearch(stream, self._store, done).start()
 
     def check_config(self, config: Mapping[str, str | None]) -> None:
         """Raise ConfigInvalid where a stream is to be keyed and cannot be here."""
-        if not self._alone and (config.get(KEYED) or "").strip().lower() == "true":
-            raise ConfigInvalid(_CLUSTERED)
+        wanted = (config.get(KEYED) or "").strip().lower() == "true"
+        level = self._feature_level()
+        if wanted and not self._alone and level < MetadataFeature.KEYED:
+            raise ConfigInvalid(_TOO_OLD.format(level=int(MetadataFeature.KEYED), now=level))
 
     def remove_leftovers(self) -> None:
         """Remove the files of views that no stream has any more."""
-        if self._alone:
-            self._store.run(self._leftovers(frozenset(self._running)), lambda _: None)
+        keyed = [stream for stream in self._streams if stream.keyed]
+        if not (keyed or self._alone):
+            return  # a member of a cluster without keyed streams has other things to do as it joins
+        known = frozenset(_name(stream, partition.index) for stream in keyed for partition in stream.partitions)
+        self._store.run(self._leftovers(known), lambda _: None)
 
     def _leftovers(self, known: frozenset[str]) -> Callable[[], None]:
         files = self._store.files
@@ -162,6 +184,10 @@ class KeyedViews:
                 for name in files.names(VIEWS_DIRECTORY):
                     if name not in known:
                         files.remove_directory(f"{VIEWS_DIRECTORY}/{name}")
+            if files.exists(FLOORS_DIRECTORY):
+                for name in files.names(FLOORS_DIRECTORY):
+                    if name not in known:
+                        files.unlink(f"{FLOORS_DIRECTORY}/{name}")
 
         return job
 
@@ -187,12 +213,14 @@ class KeyedViews:
     def _changed(self, stream: Stream) -> None:
         if self._stopping:
             return
-        wanted = stream.keyed and not stream.deleted and stream.config.text("durability") != "memory"
+        keyed = stream.keyed and not stream.deleted and stream.config.text("durability") != "memory"
         config = stream.config
         times = ViewTimes(config.integer("snapshot.retention.ms"), config.integer("delete.retention.ms"))
         for partition in stream.partitions:
             name = _name(stream, partition.index)
             found = self._running.get(name)
+            wanted = keyed and (self._alone or partition.log.replicated is not None)
+            self._watch(partition, stream, keyed=keyed)
             if name in self._closing:
                 continue  # it is looked at again once its files are gone
             if found is None and wanted:
@@ -202,7 +230,22 @@ class KeyedViews:
             elif found is not None:
                 del self._running[name]
                 self._closing.add(name)
-                found.close(remove=True, done=partial(self._removed, name, stream))
+                gone = not keyed or found.log is not partition.log
+                found.close(remove=gone, done=partial(self._removed, name, stream))
+
+    def _watch(self, partition: Partition, stream: Stream, *, keyed: bool) -> None:
+        """Of a keyed partition nothing is compacted without a view, and whether it has a replica here may change."""
+        if self._alone:
+            return
+        if keyed and partition.placed is None:
+            partition.placed = lambda _: self._changed(stream)
+        elif not keyed:
+            partition.placed = partition.snapshots = None
+        log = partition.log
+        if keyed and log.view is None:
+            log.view = _UNDECIDED
+        elif not keyed and log.view is _UNDECIDED:
+            log.view = None
 
     def _removed(self, name: str, stream: Stream) -> None:
         self._closing.discard(name)
@@ -217,7 +260,9 @@ class KeyedViews:
         files = ViewFiles(self._store.files, f"{VIEWS_DIRECTORY}/{name}", self._limits.page_records)
         secret = self._randomness.token(SECRET_BYTES)
         held = partial(self._oldest_held, stream.id, partition.index)
-        self._running[name] = view = RunningView(partition, stream.id.bytes, files, secret, times, parts, held)
+        file = FloorFile(self._store.files, name)
+        floor = None if self._alone else ReplicaFloor(partition, file, held)
+        self._running[name] = view = RunningView(partition, stream.id.bytes, files, secret, times, parts, held, floor)
         view.start()
 
 

@@ -1,6 +1,7 @@
 """The leases on snapshots of this node's keyed streams, as the views and the doors ask for them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, StreamNotFound
@@ -8,16 +9,22 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.broker.views.history import check_history, epoch_before
+from duramen.coordinators.lease.coordinator import page_of
+from duramen.coordinators.lease.held import HeldPositions
 from duramen.coordinators.lease.records import LEASES_STREAM
+from duramen.coordinators.lease.requests import ASK_LEASE, AskLease, LeaseRow, LeasesFound
 from duramen.coordinators.lease.shard import CloseLease, Command, EndLeases, LeaseShard, OpenLease, RenewLease
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import CoordinatorShard, ShardAnswer, ShardKind
 from duramen.keyed.leases import Lease
 from duramen.metadata.events import Event, StreamConfigured, StreamDeleted
+from duramen.rpc.caller import Caller
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, unasked_as
 
-__all__ = ["LEASES", "SnapshotLeases", "position_of"]
+__all__ = ["LEASES", "RemoteLeases", "SnapshotLeases", "position_of"]
 
 _PARTITION: Final = 0
+_PACE: Final = RetryPace(10_000, 20, 500)
 _NONE_HERE: Final = "this node keeps no leases on snapshots"
 
 Done = Callable[[Any], None]
@@ -35,13 +42,19 @@ LEASES: Final = ShardKind(LEASES_STREAM, _make)
 
 
 class SnapshotLeases:
-    """Without `use` there are none."""
+    """Without `use` there are none. On a cluster `join` says how the node that coordinates them is asked."""
 
     def __init__(self, streams: BrokerStreams, clock: Clock) -> None:
         self._streams = streams
         self._clock = clock
         self._runtime: Runtime | None = None
         self._ensure: Ensure | None = None
+        self._remote: RemoteLeases | None = None
+        self._held: HeldPositions | None = None
+
+    def join(self, remote: "RemoteLeases", held: HeldPositions) -> None:
+        """The node is one of a cluster."""
+        self._remote, self._held = remote, held
 
     def use(self, runtime: Runtime, ensure: Ensure) -> None:
         """Have leases kept by `runtime`, which has to know the kind LEASES, in the stream that `ensure` makes."""
@@ -67,6 +80,8 @@ class SnapshotLeases:
 
     def oldest(self, stream_id: StreamId, partition: int) -> int | None:
         """The oldest position that a lease holds; 0 while that is not known, None where none does."""
+        if self._held is not None:
+            return self._held.oldest(stream_id, partition)
         if not self.ready:
             return None
         shard = self._shard()
@@ -88,23 +103,55 @@ class SnapshotLeases:
             raise CoordinatorLoading("leases are still being read")
         return shard
 
+    def find(self, stream: Stream, lease_id: str, done: Done) -> None:
+        """`done` gets an open lease, or SnapshotLeaseNotFound, SnapshotLeaseExpired …"""
+        if self._remote is not None and self.ready:
+            self._remote.ask(AskLease("get", stream.id.bytes, lease_id), _one(done))
+        else:
+            self._once_known(lambda: self.get(stream, lease_id), done)
+
+    def page(self, stream: Stream, after: tuple[int, str], limit: int, done: Done) -> None:
+        """`done` gets LeasesFound: open leases in the order in which they were opened."""
+        if self._remote is not None and self.ready:
+            self._remote.ask(AskLease("list", stream.id.bytes, after=after, limit=limit), done)
+        else:
+            now_ms = self._clock.wall_ms()
+            self._once_known(lambda: page_of(self._known(), stream.id, after, limit, now_ms), done)
+
+    def _once_known(self, find: Callable[[], object], done: Done) -> None:
+        def known(error: DuramenError | None) -> None:
+            try:
+                outcome = find() if error is None else error
+            except DuramenError as refusal:
+                outcome = refusal
+            done(outcome)
+
+        self.when_known(known)
+
     # -- what changes -------------------------------------------------------------------------------
 
-    def open(self, stream: Stream, lease_id: str, positions: Mapping[int, int], done: Done) -> None:
+    def open(
+        self, stream: Stream, lease_id: str, positions: Mapping[int, int], done: Done,
+        epochs: Mapping[int, int] | None = None,
+    ) -> None:  # fmt: skip
         """Hold a snapshot open from now on; `done` gets the lease once it is on disk.
 
-        The caller sees to it that S0 does not pass the snapshot meanwhile.
+        On a node that is alone the caller sees to it that S0 does not pass the snapshot meanwhile; on a cluster the
+        leaders of the partitions refuse it where it does. `epochs` are those of the records before the positions.
         """
         now_ms = self._clock.wall_ms()
         expires_ms = now_ms + _lease_ms(stream)
-        epochs = {index: epoch_before(stream.partition(index), position) for index, position in positions.items()}
-        command = OpenLease(stream.id, Lease(lease_id, positions, expires_ms, now_ms, epochs))
+        if epochs is None:
+            epochs = {index: epoch_before(stream.partition(index), position) for index, position in positions.items()}
+        lease, remote = Lease(lease_id, positions, expires_ms, now_ms, epochs), self._remote
 
         def ensured(error: DuramenError | None) -> None:
             if error is not None:
                 done(error)
+            elif remote is not None:
+                remote.ask(AskLease("open", stream.id.bytes, lease=LeaseRow.of(lease)), _one(done))
             else:
-                self._submit(command, done)
+                self._submit(OpenLease(stream.id, lease), done)
 
         if self._ensure is None:
             done(NotCoordinator(_NONE_HERE))
@@ -113,11 +160,18 @@ class SnapshotLeases:
 
     def renew(self, stream: Stream, lease_id: str, done: Done) -> None:
         """Hold it open for `snapshot.lease.ms` from now on; `done` gets the lease."""
-        self._change(stream, lease_id, RenewLease(stream.id, lease_id, _lease_ms(stream)), done)
+        lease_ms = _lease_ms(stream)
+        if self._remote is not None and self.ready:
+            self._remote.ask(AskLease("renew", stream.id.bytes, lease_id, lease_ms), _one(done))
+        else:
+            self._change(stream, lease_id, RenewLease(stream.id, lease_id, lease_ms), done)
 
     def close(self, stream: Stream, lease_id: str, done: Done) -> None:
         """Hold it no longer."""
-        self._change(stream, lease_id, CloseLease(stream.id, lease_id), done)
+        if self._remote is not None and self.ready:
+            self._remote.ask(AskLease("close", stream.id.bytes, lease_id), _one(done))
+        else:
+            self._change(stream, lease_id, CloseLease(stream.id, lease_id), done)
 
     def _change(self, stream: Stream, lease_id: str, command: Command, done: Done) -> None:
         if self.ready:
@@ -146,12 +200,50 @@ class SnapshotLeases:
         """An event of the metadata has taken effect: of a stream that is not keyed any more nothing is held."""
         if not self.ready or not isinstance(event, StreamDeleted | StreamConfigured):
             return
+        if self._remote is not None and self._shard() is None:
+            return  # the node that coordinates them sees to it
         stream_id = StreamId(event.id)
         stream = self._streams.find_id(stream_id)
         if stream is None or not stream.keyed:
             shard = self._shard()
             if shard is None or shard.knows(stream_id):
                 self._submit(EndLeases(stream_id), lambda _: None)
+
+
+class RemoteLeases:
+    """Asks the coordinator of leases, whichever node it is."""
+
+    def __init__(self, caller: Caller, coordinator: Callable[[], KnownLeader | None]) -> None:
+        self._caller = caller
+        self._coordinator = coordinator
+
+    def ask(self, request: AskLease, done: Done) -> None:
+        """`done` gets LeasesFound, or the error; NotCoordinator where nobody coordinates them for too long."""
+        Retrying(
+            partial(self._attempt, request), self._leader, _PACE, self._caller.clock, self._caller.deadlines,
+            lambda outcome: done(unasked_as(NotCoordinator, outcome)), idempotent=True,
+        ).begin()  # fmt: skip
+
+    def _leader(self) -> KnownLeader:
+        return self._coordinator() or KnownLeader(None, -1)
+
+    def _attempt(self, request: AskLease, known: KnownLeader, left_ms: int, answered: Done) -> Underway:
+        if known.node_id is None:
+            raise NotCoordinator("nobody coordinates leases on snapshots now: ask again")
+        self._caller.call(known.node_id, ASK_LEASE, request, answered, left_ms)
+        return Underway(known.node_id)
+
+
+def _one(done: Done) -> Done:
+    """Who waits for one lease gets it; None where it is closed."""
+
+    def found(outcome: LeasesFound | DuramenError) -> None:
+        if isinstance(outcome, DuramenError):
+            done(outcome)
+        else:
+            done(outcome.leases[0].lease() if outcome.leases else None)
+
+    return found
 
 
 def _lease_ms(stream: Stream) -> int:

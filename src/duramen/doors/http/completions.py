@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from duramen.base.errors import StorageFailed
+from duramen.base.errors import DuramenError, StorageFailed
 
-__all__ = ["call_back", "settle", "unless_gone"]
+__all__ = ["begin", "call_back", "settle", "unless_gone"]
 
 T = TypeVar("T")
 
@@ -31,6 +31,24 @@ def settle(future: "asyncio.Future[T]", result: T | BaseException) -> None:
         future.set_exception(result)
     else:
         future.set_result(result)
+
+
+def begin(answer: Coroutine[Any, Any, T], done: Callable[[T | DuramenError | OSError], None]) -> Callable[[], None]:
+    """Have `answer` come beside all else; `done` gets it, or the error. Returns what cancels it."""
+
+    async def run() -> None:
+        try:
+            outcome: T | DuramenError | OSError = await answer
+        except (DuramenError, OSError) as error:
+            outcome = error
+        done(outcome)
+
+    task = asyncio.get_running_loop().create_task(run())
+
+    def cancel() -> None:
+        task.cancel()
+
+    return cancel
 
 
 async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:

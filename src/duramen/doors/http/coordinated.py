@@ -9,6 +9,7 @@ import msgspec
 
 from duramen.base.errors import DuramenError, NodeBusy, StorageFailed
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.doors.http.completions import begin
 from duramen.doors.http.serving.routes import Call
 from duramen.groups.records import partition_for
 from duramen.rpc.server import Done, Handler
@@ -68,21 +69,9 @@ def _begin(
     broker: Broker, work: Work, wanted: Manage, done: Callable[[Managed | DuramenError | OSError], None]
 ) -> Callable[[], None]:
     """Do it here, beside all else; returns what cancels it."""
-
-    async def run() -> None:
-        try:
-            outcome: Managed | DuramenError | OSError = await _done(broker, work, wanted)
-        except (DuramenError, OSError) as error:
-            outcome = error
-        done(outcome)
-
-    task = asyncio.get_running_loop().create_task(run())
-
-    def cancel() -> None:
-        if wanted.what == "show":  # what changes something is done whether or not somebody waits for it
-            task.cancel()
-
-    return cancel
+    cancel = begin(_done(broker, work, wanted), done)
+    # What changes something is done whether or not somebody waits for it.
+    return cancel if wanted.what == "show" else lambda: None
 
 
 async def _done(broker: Broker, work: Work, wanted: Manage) -> Managed:

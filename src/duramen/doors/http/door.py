@@ -15,6 +15,7 @@ from duramen.doors.http.groups import WORKS
 from duramen.doors.http.serving.hosts import Hosts
 from duramen.doors.http.serving.routes import RouteNode
 from duramen.doors.http.serving.server import HttpServer
+from duramen.doors.http.snapshot_forwarding import serving_snapshots
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
 from duramen.service.forwarding.forwarding import Forwarding
@@ -60,6 +61,7 @@ class HttpDoor:
         self._node.service = service
         self._node.forwarding = forwarding
         forwarding.serve_groups(serving(broker, WORKS))
+        forwarding.serve_snapshots(serving_snapshots(broker))
         self._node.cluster_id = cluster_id
 
     async def stop(self) -> None:

@@ -2,18 +2,24 @@
 
 import asyncio
 import base64
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from duramen.base import errors
 from duramen.broker.streams import Stream
-from duramen.broker.views.holding import held_bytes
-from duramen.doors.completion import completion
+from duramen.coordinators.lease.requests import LeasesFound
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
-from duramen.doors.http.snapshot_vectors import SNAPSHOT_ERRORS, newest, parse_vector, views_of
+from duramen.doors.http.snapshot_forwarding import FindWish, find, held
+from duramen.doors.http.snapshot_vectors import (
+    SNAPSHOT_ERRORS,
+    check_keyed,
+    newest,
+    parse_places,
+    parse_vector,
+    views_of,
+)
 from duramen.doors.http.types.snapshots import LeasedPartition, LeaseInfo, LeaseList, LeaseQuery, LeaseWish
 from duramen.keyed.leases import Lease
 from duramen.service.authorize import Operation
@@ -25,6 +31,17 @@ _WAIT_MS: Final = 5000
 
 
 async def _open(call: Call, body: LeaseWish) -> LeaseInfo:
+    check_keyed(call.topic)
+    lease = await (_hold_here(call, body) if call.broker.alone else _hold_everywhere(call, body))
+    call.status = 201
+    return (await _infos(call, [lease]))[0]
+
+
+def _new_id(call: Call) -> str:
+    return base64.b32encode(call.broker.random_bytes(_ID_BYTES)).decode().lower()
+
+
+async def _hold_here(call: Call, body: LeaseWish) -> Lease:
     stream, running = call.topic, views_of(call, call.topic)
     positions = parse_vector(body.at, stream) if body.at else None
     if positions is None:
@@ -34,59 +51,62 @@ async def _open(call: Call, body: LeaseWish) -> LeaseInfo:
         await asyncio.gather(*(call_back(partial(running[index].check, at)) for index, at in positions.items()))
         for index, position in positions.items():
             running[index].bounds.check_snapshot(position)
-        lease_id = base64.b32encode(call.broker.random_bytes(_ID_BYTES)).decode().lower()
-        lease: Lease = await call_back(partial(call.broker.leases.open, stream, lease_id, positions))
+        return await call_back(partial(call.broker.leases.open, stream, _new_id(call), positions))
     finally:
         release()
-    call.status = 201
-    return (await _infos(call, [lease]))[0]
+
+
+async def _hold_everywhere(call: Call, body: LeaseWish) -> Lease:
+    """On a cluster the leaders say where the snapshot is, and hold it before the lease is answered."""
+    stream = call.topic
+    places = parse_places(body.at, stream) if body.at else {one.index: (-1, -1) for one in stream.partitions}
+    found = await asyncio.gather(*(
+        find(call, stream.partition(index), FindWish(at, epoch, max_wait_ms=_WAIT_MS))
+        for index, (at, epoch) in places.items()
+    ))  # fmt: skip
+    positions, epochs = {one.partition: one.at for one in found}, {one.partition: one.epoch for one in found}
+    return await call_back(partial(call.broker.leases.open, stream, _new_id(call), positions, epochs=epochs))
 
 
 async def _list(call: Call, query: LeaseQuery) -> LeaseList:
-    stream = call.topic
-    views_of(call, call.topic)
-    await completion(call.broker.leases.when_known)
-    found = call.broker.leases.all(stream)
-    places = sorted((lease.opened_ms, lease.lease_id, lease) for lease in found)
+    check_keyed(call.topic)
     opened, _, lease_id = query.after.partition("-")
     if query.after and not opened.isdigit():
         raise errors.RequestInvalid("the query parameter after is the `next` of an answer")
-    first = bisect_right(places, (int(opened), lease_id), key=lambda place: place[:2]) if query.after else 0
-    page = places[first : first + query.limit]
-    more = len(places) > first + len(page)
-    return LeaseList(
-        await _infos(call, [lease for _, _, lease in page]), f"{page[-1][0]}-{page[-1][1]}" if more else None
-    )
+    after = (int(opened), lease_id) if query.after else (-1, "")
+    found: LeasesFound = await call_back(partial(call.broker.leases.page, call.topic, after, query.limit))
+    leases = [row.lease() for row in found.leases]
+    last = f"{leases[-1].opened_ms}-{leases[-1].lease_id}" if found.more else None
+    return LeaseList(await _infos(call, leases), last)
 
 
 async def _show(call: Call) -> LeaseInfo:
-    views_of(call, call.topic)
-    await completion(call.broker.leases.when_known)
-    return (await _infos(call, [call.broker.leases.get(call.topic, call.path["lease"])]))[0]
+    check_keyed(call.topic)
+    found: Lease = await call_back(partial(call.broker.leases.find, call.topic, call.path["lease"]))
+    return (await _infos(call, [found]))[0]
 
 
 async def _renew(call: Call) -> LeaseInfo:
-    views_of(call, call.topic)
+    check_keyed(call.topic)
     renewed: Lease = await call_back(partial(call.broker.leases.renew, call.topic, call.path["lease"]))
     return (await _infos(call, [renewed]))[0]
 
 
 async def _close(call: Call) -> None:
-    views_of(call, call.topic)
+    check_keyed(call.topic)
     await call_back(partial(call.broker.leases.close, call.topic, call.path["lease"]))
 
 
 async def _infos(call: Call, leases: Sequence[Lease]) -> list[LeaseInfo]:
     stream = call.topic
-    held = dict.fromkeys((lease.lease_id for lease in leases), 0)
-    for index, view in enumerate(views_of(call, call.topic)):
-        some = [lease for lease in leases if index in lease.positions]
+    held_bytes = dict.fromkeys((lease.lease_id for lease in leases), 0)
+    for partition in stream.partitions:
+        some = [lease for lease in leases if partition.index in lease.positions]
         if some:
-            positions = [lease.positions[index] for lease in some]
-            sizes = await call_back(partial(held_bytes, view, positions))
+            sizes = await held(call, partition, [lease.positions[partition.index] for lease in some])
             for lease, size in zip(some, sizes, strict=True):
-                held[lease.lease_id] += size
-    return [_info(stream, lease, held[lease.lease_id]) for lease in leases]
+                held_bytes[lease.lease_id] += size
+    return [_info(stream, lease, held_bytes[lease.lease_id]) for lease in leases]
 
 
 def _info(stream: Stream, lease: Lease, held_bytes: int) -> LeaseInfo:
@@ -97,10 +117,10 @@ def _info(stream: Stream, lease: Lease, held_bytes: int) -> LeaseInfo:
     )  # fmt: skip
 
 
-_LEASES: Final = (*SNAPSHOT_ERRORS, errors.CoordinatorLoading)
+_LEASES: Final = (*SNAPSHOT_ERRORS, errors.CoordinatorLoading, errors.NotCoordinator)
 _ONE: Final = (*_LEASES, errors.SnapshotLeaseNotFound, errors.SnapshotLeaseExpired)
 _WRITING: Final = (
-    errors.NotCoordinator, errors.NodeBusy, errors.NotEnoughReplicasAfterAppend, errors.StorageFull,
+    errors.NodeBusy, errors.NotEnoughReplicasAfterAppend, errors.StorageFull,
     errors.StorageFailed,
 )  # fmt: skip
 

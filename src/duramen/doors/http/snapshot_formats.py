@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 from duramen.base.errors import AnswerTypeUnavailable, BatchCorrupt
 from duramen.base.native import is_installed
-from duramen.broker.streams import Stream
 from duramen.codec.batch import batches, records
 from duramen.codec.shown_batches import BATCHES_TYPE, NEXT_OFFSET_HEADER, encode_page
+from duramen.doors.http.serving.routes import Call
+from duramen.doors.http.snapshot_forwarding import has, read
 from duramen.doors.http.snapshot_reads import (
     ShownBatches,
     check_still,
@@ -22,11 +23,10 @@ from duramen.doors.http.snapshot_reads import (
     run_job,
     shown_batches,
 )
-from duramen.doors.http.snapshot_records import record_page
-from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
-from duramen.service.broker import Broker
+from duramen.doors.http.snapshot_records import RecordsOfPage, record_page, records_of
+from duramen.doors.http.snapshot_vectors import LocatedQuery, check_query
 
-__all__ = ["MEDIA_TYPES", "PageFormat", "answer_in"]
+__all__ = ["MEDIA_TYPES", "PageFormat", "answer_in", "page_of"]
 
 _COLUMNS: Final = ("key", "value", "offset", "timestamp", "headers")
 
@@ -52,29 +52,47 @@ class PageFormat(Enum):
 MEDIA_TYPES: Final = tuple(one.value for one in PageFormat if one is not PageFormat.JSON)
 
 
-async def answer_in(wanted: PageFormat, broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> Response:
+async def answer_in(wanted: PageFormat, call: Call, located_query: LocatedQuery) -> Response:
     """A page in this format. Raises AnswerTypeUnavailable, and what a page of JSON raises."""
+    broker, stream, query = call.broker, call.topic, located_query.query
     if wanted is PageFormat.ARROW:
         await run_job(broker.store, _require_arrow)
-    window = await open_window(broker, stream, query)
     if wanted is PageFormat.NDJSON:
-        page = await record_page(broker, stream, window, query)
-        next_offset, count, size = page.next_offset, len(page.records), page.size
-        content = msgspec.json.Encoder().encode_lines(page.records)
+        page = await page_of(call, located_query)
+        content, next_offset = msgspec.json.Encoder().encode_lines(page.records), page.next_offset
     else:
-        found = await shown_batches(broker.store, window, query.max_bytes)
-        next_offset, count, size = (
-            found.next_offset,
-            int.from_bytes(found.bits, "little").bit_count(),
-            len(found.batches),
-        )
+        found = await _batches(call, located_query)
+        next_offset = found.next_offset
         write = _as_arrow if wanted is PageFormat.ARROW else _as_batches
         content = await run_job(broker.store, partial(write, found, stream.decoded_limit_bytes))
-    check_still(window.view, query)
-    count_served(window.view.partition, count, size)
     following = next_of(query, next_offset)
     headers = {} if following is None else {NEXT_OFFSET_HEADER: str(following)}
     return Response(content, 200, headers, wanted.value)
+
+
+async def page_of(call: Call, located_query: LocatedQuery) -> RecordsOfPage:
+    """Records of a page, one by one, from here or from the partition's leader. Raises SnapshotTooOld …"""
+    broker, stream, query = call.broker, call.topic, located_query.query
+    if not has(broker, stream, query):
+        return await records_of(broker, stream, await read(call, located_query), query)
+    check_query(stream.partition(query.partition), located_query)
+    window = await open_window(broker, stream, query)
+    page = await record_page(broker, stream, window, query)
+    check_still(window.view, query)
+    count_served(window.view.partition, len(page.records), page.size)
+    return page
+
+
+async def _batches(call: Call, located_query: LocatedQuery) -> ShownBatches:
+    broker, stream, query = call.broker, call.topic, located_query.query
+    if not has(broker, stream, query):
+        return await read(call, located_query)
+    check_query(stream.partition(query.partition), located_query)
+    window = await open_window(broker, stream, query)
+    found = await shown_batches(broker.store, window, query.max_bytes)
+    check_still(window.view, query)
+    count_served(window.view.partition, int.from_bytes(found.bits, "little").bit_count(), len(found.batches))
+    return found
 
 
 def _as_batches(found: ShownBatches, _: int) -> bytes:

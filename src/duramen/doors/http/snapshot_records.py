@@ -7,12 +7,13 @@ from typing import NamedTuple
 from duramen.broker.streams import Stream
 from duramen.codec.batch import DecodedRecord, batches, records
 from duramen.doors.http.reads import record_info, record_size
-from duramen.doors.http.snapshot_reads import ShownWindow, next_shown, read_shown, run_job
+from duramen.doors.http.snapshot_reads import ShownBatches, ShownWindow, next_shown, read_shown, run_job
 from duramen.doors.http.types.snapshots import LARGEST_JSON_BYTES, SnapshotRecordsQuery
 from duramen.doors.http.types.types import RecordInfo
+from duramen.keyed.view import VisibleRecords
 from duramen.service.broker import Broker
 
-__all__ = ["RecordsOfPage", "record_page"]
+__all__ = ["RecordsOfPage", "record_page", "records_of"]
 
 _MOST_READS = 16  # of a page: then what was found is answered
 
@@ -36,8 +37,18 @@ async def record_page(
         if offset >= window.end or page.full:
             break
         data, following = await read_shown(broker.store, window, offset, page.left_bytes)
-        offset = await run_job(broker.store, partial(page.take, data, offset, following, window))
+        offset = await run_job(broker.store, partial(page.take, data, offset, following, window.visible, window.end))
     return RecordsOfPage(page.found, page.size, offset)
+
+
+async def records_of(
+    broker: Broker, stream: Stream, found: ShownBatches, query: SnapshotRecordsQuery
+) -> RecordsOfPage:  # fmt: skip
+    """As many records as the query allows, of batches that were found."""
+    page, visible = _Page(stream, query), VisibleRecords(found.base, found.bits)
+    take = partial(page.take, found.batches, found.first, found.next_offset, visible, found.next_offset)
+    next_offset = await run_job(broker.store, take)
+    return RecordsOfPage(page.found, page.size, next_offset)
 
 
 class _Page:
@@ -56,9 +67,9 @@ class _Page:
         """What it takes still."""
         return max(1, self._most_bytes - self.size)
 
-    def take(self, data: bytes, offset: int, following: int, window: ShownWindow) -> int:
+    def take(self, data: bytes, offset: int, following: int, visible: VisibleRecords, end: int) -> int:
         """Take what is shown of the batches; returns where to go on. The first record comes whatever its size."""
-        for record in self._shown(memoryview(data), offset, window):
+        for record in self._shown(memoryview(data), offset, visible, end):
             more = record_size(record)
             if len(self.found) >= self._query.limit or (self.found and self.size + more > self._most_bytes):
                 self.full = True
@@ -68,11 +79,13 @@ class _Page:
         self.full = len(self.found) >= self._query.limit
         return following
 
-    def _shown(self, data: memoryview, offset: int, window: ShownWindow) -> Iterator[DecodedRecord]:
-        base, bits = window.visible
+    def _shown(
+        self, data: memoryview, offset: int, visible: VisibleRecords, end: int
+    ) -> Iterator[DecodedRecord]:  # fmt: skip
+        base, bits = visible
         for at, head in batches(data):
             for record in records(data[at : at + head.size], limit_bytes=self._stream.decoded_limit_bytes):
                 place = record.offset - base
                 shown = 0 <= place < 8 * len(bits) and bits[place >> 3] >> (place & 7) & 1
-                if shown and offset <= record.offset < window.end:
+                if shown and offset <= record.offset < end:
                     yield record

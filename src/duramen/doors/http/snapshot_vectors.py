@@ -4,28 +4,35 @@ import asyncio
 import re
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from duramen.base import errors
-from duramen.base.errors import RequestInvalid, SnapshotNotReached, StreamNotFound
+from duramen.base.errors import RequestInvalid, SnapshotNotReached, StreamNotFound, StreamNotKeyed
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.broker.views.history import check_history
 from duramen.broker.views.running import RunningView
-from duramen.coordinators.lease.leases import position_of
-from duramen.doors.completion import completion
+from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call
 from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
+from duramen.keyed.leases import Lease
 from duramen.service.broker import Broker
 
 __all__ = [
     "SNAPSHOT_ERRORS",
+    "LocatedQuery",
     "any_newer",
     "at_most",
+    "check_keyed",
+    "check_place",
+    "check_query",
+    "come_to",
     "located",
     "newest",
+    "parse_places",
     "parse_vector",
     "views_of",
 ]
@@ -35,33 +42,54 @@ _SHOWN: Final = 40  # characters of what is wrong that an error repeats
 
 SNAPSHOT_ERRORS: Final = (
     errors.StreamNotFound, errors.StreamNotKeyed, errors.SnapshotTooOld, errors.SnapshotNotReached, errors.SnapshotCut,
-    errors.NodeStopping,
+    errors.NodeStopping, errors.NotLeader,
 )  # fmt: skip
 """What all that is asked about snapshots may be refused with."""
 
 
-def views_of(call: Call, stream: Stream) -> list[RunningView]:
-    """The views of a stream. Raises StreamNotFound, StreamNotKeyed, NodeStopping …"""
+def check_keyed(stream: Stream) -> None:
+    """Raise StreamNotFound or StreamNotKeyed."""
     if stream.deleted:
         raise StreamNotFound(f"there is no stream {stream.name}")
+    if not stream.keyed:
+        raise StreamNotKeyed(f"stream {stream.name} is not keyed")
+
+
+def views_of(call: Call, stream: Stream) -> list[RunningView]:
+    """The views of a stream. Raises StreamNotFound, StreamNotKeyed, NodeStopping …"""
+    check_keyed(stream)
     return [call.broker.views.get(stream, partition.index) for partition in stream.partitions]
 
 
-def parse_vector(text: str, stream: Stream) -> dict[int, int]:
-    """A snapshot of the stream as PARTITION:OFFSET or PARTITION:OFFSET@EPOCH with commas.
+def parse_places(text: str, stream: Stream) -> dict[int, tuple[int, int]]:
+    """A snapshot of the stream as PARTITION:OFFSET or PARTITION:OFFSET@EPOCH with commas; the epoch is -1 without.
 
-    Raises RequestInvalid, StreamNotFound, or SnapshotNotReached and SnapshotCut where it is none of this stream.
+    Raises RequestInvalid, StreamNotFound.
     """
-    found = dict[int, int]()
+    found = dict[int, tuple[int, int]]()
     for entry in text.split(","):
         match = _PLACE.fullmatch(entry.strip())
         if match is None or int(match[1]) in found or int(match[2]) >= 1 << 63:
             raise RequestInvalid(f"a snapshot is PARTITION:OFFSET with commas between several, not {text[:_SHOWN]}")
-        partition, offset = stream.partition(int(match[1])), int(match[2])
-        _check_end(partition, offset)
-        check_history(partition, offset, int(match[3] or -1))
-        found[partition.index] = offset
+        found[stream.partition(int(match[1])).index] = int(match[2]), int(match[3] or -1)
     return found
+
+
+def parse_vector(text: str, stream: Stream) -> dict[int, int]:
+    """The offsets of such a snapshot.
+
+    Raises as `parse_places`, or SnapshotNotReached and SnapshotCut where it is none of this stream.
+    """
+    places = parse_places(text, stream)
+    for index, (offset, epoch) in places.items():
+        check_place(stream.partition(index), offset, epoch)
+    return {index: offset for index, (offset, _) in places.items()}
+
+
+def check_place(partition: Partition, offset: int, epoch: int) -> None:
+    """Raise SnapshotNotReached or SnapshotCut where a snapshot is none of this partition."""
+    _check_end(partition, offset)
+    check_history(partition, offset, epoch)
 
 
 def _check_end(partition: Partition, offset: int) -> None:
@@ -74,20 +102,35 @@ def _check_end(partition: Partition, offset: int) -> None:
         )
 
 
-async def located(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> SnapshotRecordsQuery:
+class LocatedQuery(NamedTuple):
+    """A query with `at`; `epoch` is the leader epoch of the record before it, -1 where that is not known."""
+
+    query: SnapshotRecordsQuery
+    epoch: int
+
+
+async def located(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> LocatedQuery:
     """With `at` where a lease says it. Raises RequestInvalid, SnapshotLeaseNotFound, SnapshotLeaseExpired …"""
-    partition = broker.views.get(stream, query.partition).partition
+    stream.partition(query.partition)
+    epoch = -1
     if query.lease:
         if query.at >= 0:
             raise RequestInvalid("`lease` says where the snapshot is: leave out `at`")
-        await completion(broker.leases.when_known)
-        lease = broker.leases.get(stream, query.lease)
-        query = msgspec.structs.replace(query, at=position_of(stream, query.partition, lease))
+        lease: Lease = await call_back(partial(broker.leases.find, stream, query.lease))
+        at = lease.positions.get(query.partition)
+        if at is None:
+            raise StreamNotFound(f"the snapshot of the lease {lease.lease_id} has no partition {query.partition}")
+        query, epoch = msgspec.structs.replace(query, at=at, lease=""), lease.epochs.get(query.partition, -1)
     if query.at < 0:
         raise RequestInvalid("`at` is needed, the offset of the snapshot, or the `lease` that holds it open")
-    for position in (query.at, query.since or 0):
-        _check_end(partition, position)
-    return query
+    return LocatedQuery(query, epoch)
+
+
+def check_query(partition: Partition, located_query: LocatedQuery) -> None:
+    """Raise SnapshotNotReached or SnapshotCut where the query is of no snapshot of this partition."""
+    query, epoch = located_query
+    check_place(partition, query.at, epoch)
+    check_place(partition, query.since or 0, -1)
 
 
 async def at_most(wait_ms: int, waiting: Coroutine[Any, Any, None]) -> None:
@@ -108,7 +151,7 @@ async def newest(broker: Broker, running: Sequence[RunningView], wait_ms: int) -
         nonlocal aimed
         aimed = await _aimed(broker, running)
         # Those that lag by rounds are not waited for.
-        await asyncio.gather(*(_reached(view, min(at, view.newest)) for view, at in zip(running, aimed, strict=True)))
+        await asyncio.gather(*(come_to(view, min(at, view.newest)) for view, at in zip(running, aimed, strict=True)))
 
     await at_most(wait_ms, reach())
     return broker.snapshot_vectors.newest(running, aimed)
@@ -130,7 +173,7 @@ async def _aimed(broker: Broker, running: Sequence[RunningView]) -> list[int]:
 
 async def any_newer(running: Sequence[RunningView], since: Mapping[int, int]) -> None:
     """Wait until a view has something newer than that snapshot."""
-    waiting = [asyncio.ensure_future(_reached(view, since.get(index, -1) + 1)) for index, view in enumerate(running)]
+    waiting = [asyncio.ensure_future(come_to(view, since.get(index, -1) + 1)) for index, view in enumerate(running)]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -138,7 +181,8 @@ async def any_newer(running: Sequence[RunningView], since: Mapping[int, int]) ->
             one.cancel()
 
 
-async def _reached(view: RunningView, position: int) -> None:
+async def come_to(view: RunningView, position: int) -> None:
+    """Wait until the view has applied everything below the position."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     forget = view.when_reached(position, lambda: None if future.done() else future.set_result(None))
     try:

@@ -1,25 +1,30 @@
 """Snapshots of keyed streams: which there are, and their records page by page."""
 
+import asyncio
+from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from duramen.base import errors
-from duramen.broker.streams import Stream
 from duramen.broker.views.history import epoch_before
 from duramen.broker.views.running import RunningView
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
-from duramen.doors.http.snapshot_formats import MEDIA_TYPES, PageFormat, answer_in
-from duramen.doors.http.snapshot_reads import check_still, count_served, next_of, open_window
-from duramen.doors.http.snapshot_records import record_page
+from duramen.doors.http.snapshot_formats import MEDIA_TYPES, PageFormat, answer_in, page_of
+from duramen.doors.http.snapshot_forwarding import FindWish, find
+from duramen.doors.http.snapshot_reads import next_of
 from duramen.doors.http.snapshot_vectors import (
     SNAPSHOT_ERRORS,
     any_newer,
     at_most,
+    check_keyed,
     located,
     newest,
+    parse_places,
     parse_vector,
     views_of,
 )
@@ -34,15 +39,18 @@ from duramen.doors.http.types.snapshots import (
 )
 from duramen.service.admission import AdmissionRules
 from duramen.service.authorize import Operation
-from duramen.service.broker import Broker
 
 __all__ = ["ROUTES"]
 
 _MOST_STREAMS: Final = 100
+_NONE: Final = (-1, -1)
 
 
 async def _open(call: Call, query: SnapshotQuery) -> SnapshotInfo:
     stream = call.topic
+    check_keyed(stream)
+    if not all(partition.leads for partition in stream.partitions):
+        return SnapshotInfo(stream.name, await unless_gone(call.request, _open_everywhere(call, query)))
     running = views_of(call, stream)
     since = parse_vector(query.newer_than, stream) if query.newer_than else {}
 
@@ -66,6 +74,14 @@ async def _open_together(call: Call, query: SnapshotsQuery) -> SnapshotInfos:
     if not 0 < len(names) <= _MOST_STREAMS:
         raise errors.RequestInvalid(f"the query parameter streams names 1 to {_MOST_STREAMS} streams")
     streams = [call.admitted.topics.get(name) for name in names]
+    for stream in streams:
+        check_keyed(stream)
+    if not call.broker.alone:
+        wish = FindWish(max_wait_ms=query.max_wait_ms)
+        asked = [asyncio.gather(*(find(call, one, wish) for one in stream.partitions)) for stream in streams]
+        return SnapshotInfos(
+            [SnapshotInfo(stream.name, list(await one)) for stream, one in zip(streams, asked, strict=True)]
+        )
     running = [views_of(call, stream) for stream in streams]
     vector = await unless_gone(call.request, newest(call.broker, list(chain(*running)), query.max_wait_ms))
     for stream in streams:
@@ -79,6 +95,35 @@ async def _open_together(call: Call, query: SnapshotsQuery) -> SnapshotInfos:
     )
 
 
+async def _open_everywhere(call: Call, query: SnapshotQuery) -> list[SnapshotPartition]:
+    """As above, of partitions of which other nodes lead some."""
+    partitions = call.topic.partitions
+    since = parse_places(query.newer_than, call.topic) if query.newer_than else {}
+    if since:
+        places = [since.get(partition.index, _NONE) for partition in partitions]
+        wishes = [FindWish(newer_than=at, newer_epoch=epoch) for at, epoch in places]
+        found = await asyncio.gather(*map(partial(find, call), partitions, wishes))
+        if query.newer_wait_ms and all(one.high_watermark <= since.get(one.partition, _NONE)[0] for one in found):
+            waits = {"newer_wait_ms": query.newer_wait_ms}
+            await _any_newer(call, [msgspec.structs.replace(wish, **waits) for wish in wishes])
+    wish = FindWish(max_wait_ms=query.max_wait_ms)
+    return list(await asyncio.gather(*(find(call, partition, wish) for partition in partitions)))
+
+
+async def _any_newer(call: Call, wishes: Sequence[FindWish]) -> None:
+    """Wait until one partition has something newer, or none has for too long."""
+    waiting = [
+        asyncio.ensure_future(find(call, partition, wish))
+        for partition, wish in zip(call.topic.partitions, wishes, strict=True)
+    ]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
 def _place(view: RunningView, at: int) -> SnapshotPartition:
     bounds, partition = view.bounds, view.partition
     bounds.check_snapshot(max(bounds.position, bounds.s0))
@@ -87,19 +132,13 @@ def _place(view: RunningView, at: int) -> SnapshotPartition:
 
 
 async def _read(call: Call, query: SnapshotRecordsQuery) -> SnapshotPage | Response:
-    query = await located(call.broker, call.topic, query)
+    check_keyed(call.topic)
+    found = await located(call.broker, call.topic, query)
     wanted = PageFormat.of(call.request.headers.get("accept", ""))
     if wanted is not PageFormat.JSON:
-        return await unless_gone(call.request, answer_in(wanted, call.broker, call.topic, query))
-    return await unless_gone(call.request, _page(call.broker, call.topic, query))
-
-
-async def _page(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> SnapshotPage:
-    window = await open_window(broker, stream, query)
-    page = await record_page(broker, stream, window, query)
-    check_still(window.view, query)
-    count_served(window.view.partition, len(page.records), page.size)
-    return SnapshotPage(page.records, next_of(query, page.next_offset))
+        return await unless_gone(call.request, answer_in(wanted, call, found))
+    page = await unless_gone(call.request, page_of(call, found))
+    return SnapshotPage(page.records, next_of(found.query, page.next_offset))
 
 
 ROUTES = (

@@ -12,13 +12,20 @@ from duramen.rpc.caller import Way
 from duramen.rpc.retry import Retrying
 from duramen.rpc.server import Handler
 from duramen.service.broker import Broker
-from duramen.service.forwarded_requests import AppendResult, Bytes, DeleteRecordsResponse, Manage, Managed
+from duramen.service.forwarded_requests import (
+    AppendResult,
+    AskSnapshot,
+    Bytes,
+    DeleteRecordsResponse,
+    Manage,
+    Managed,
+)
 from duramen.service.forwarding.appends import Delivery, PartitionBatch
 from duramen.service.forwarding.client import Errand, asking
 from duramen.service.forwarding.handlers import ForwardedRequestHandlers
 from duramen.service.forwarding.local import LocalSlice
 from duramen.service.forwarding.memory import Room
-from duramen.service.forwarding.partition_requests import Deleting, Managing, ReadRequest
+from duramen.service.forwarding.partition_requests import Deleting, Managing, ReadRequest, Snapshotting
 from duramen.service.forwarding.queues import RoutedShards
 from duramen.service.forwarding.router import Router
 from duramen.service.queues import LocalShards, QueueRequests
@@ -88,6 +95,16 @@ class Forwarding:
     def manage(self, errand: Managing, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None]:
         """Have a group's coordinator do what is wanted; returns what cancels it."""
         return self._ask(errand, WITHIN_MS, done)
+
+    def snapshot(
+        self, errand: Snapshotting, wait_ms: int, done: Callable[[Managed | DuramenError | OSError], None]
+    ) -> Callable[[], None]:
+        """Have what is wanted of a snapshot done, which may wait for so long; returns what cancels it."""
+        return self._ask(errand, wait_ms + WITHIN_MS, done)
+
+    def serve_snapshots(self, answer: Handler[AskSnapshot, Managed]) -> None:
+        """From here on `answer` does what other nodes want of snapshots in partitions that are led here."""
+        self._serving.serve_snapshots(answer)
 
     def serve_groups(self, manage: Handler[Manage, Managed]) -> None:
         """From here on `manage` does what other nodes want of groups that are coordinated here."""

@@ -21,10 +21,12 @@ from duramen.service.forwarded_requests import (
     READ,
     READ_QUEUES,
     SHOW_GROUP,
+    SNAPSHOT,
     AppendRequest,
     AppendResponse,
     AppendResult,
     AskQueues,
+    AskSnapshot,
     Bytes,
     Delete,
     DeleteRecordsResponse,
@@ -65,6 +67,10 @@ class ForwardedRequestHandlers:
         """From here on `manage` answers requests about groups."""
         self._server.handle(SHOW_GROUP, manage)
         self._server.handle(CHANGE_GROUP, manage)
+
+    def serve_snapshots(self, answer: Handler[AskSnapshot, Managed]) -> None:
+        """From here on `answer` answers requests about snapshots."""
+        self._server.handle(SNAPSHOT, answer)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks."""

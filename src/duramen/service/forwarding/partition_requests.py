@@ -1,4 +1,4 @@
-"""What is wanted of one partition besides appends: a read, which a replica may answer too, a deletion, or a group."""
+"""What is wanted of one partition besides appends: reads, which replicas answer too, deletions, groups, snapshots."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,6 +10,8 @@ from duramen.broker.partition import Partition
 from duramen.rpc.methods import Method
 from duramen.service.forwarded_requests import (
     READ,
+    SNAPSHOT,
+    AskSnapshot,
     Bytes,
     Delete,
     DeleteRecordsResponse,
@@ -22,7 +24,7 @@ from duramen.service.forwarded_requests import (
 from duramen.service.forwarding import local as here
 from duramen.service.forwarding.local import Fetching, LocalSlice
 
-__all__ = ["Deleting", "Managing", "ReadRequest"]
+__all__ = ["Deleting", "Managing", "ReadRequest", "Snapshotting"]
 
 
 class ReadRequest(NamedTuple):
@@ -93,6 +95,25 @@ class Managing(NamedTuple):
         return self.do(done) if self.partition.leads else None
 
     def request(self, spent_ms: int) -> Manage:
+        del spent_ms
+        return self.wanted
+
+
+class Snapshotting(NamedTuple):
+    """What is wanted of a snapshot in a partition, of its leader. `do` does it here, and returns what cancels it."""
+
+    partition: Partition
+    wanted: AskSnapshot
+    do: Callable[[Callable[[Managed | DuramenError | OSError], None]], Callable[[], None]]
+
+    @property
+    def method(self) -> Method[AskSnapshot, Managed]:
+        return SNAPSHOT
+
+    def begin(self, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None] | None:
+        return self.do(done) if self.partition.leads else None
+
+    def request(self, spent_ms: int) -> AskSnapshot:
         del spent_ms
         return self.wanted
 

@@ -284,6 +284,12 @@ class Log(ReadableLog):
         ends = [*(following.base_offset for following in self.segments[1:]), self.end_offset]
         return zip(self.segments, ends, strict=True)
 
+    def supersede(self, offset: int) -> None:
+        """Records of a keyed log are missing that what lies below `offset` has superseded."""
+        if offset > self.superseded_offset:
+            self.superseded_offset = offset
+            self.version += 1
+
     @property
     def whole_from(self) -> int:
         """As of this offset and later ones the newest record of each key is there; compaction left out older ones."""

@@ -1,0 +1,97 @@
+"""What nodes ask each other about leases on snapshots, and the responses."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from duramen.keyed.leases import Lease
+from duramen.rpc.methods import Method
+
+__all__ = [
+    "ASK_LEASE", "FIND_HELD", "HOLD_SNAPSHOT", "AskLease", "FindHeld", "HeldSnapshots", "HoldSnapshot", "LeaseRow",
+    "LeasesFound", "SnapshotHeld",
+]  # fmt: skip
+
+_StreamKey = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Epoch = Annotated[int, msgspec.Meta(ge=-1)]
+
+_WITHIN_MS: Final = 10_000
+
+
+class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
+    """A lease. `positions`: partition, position, leader epoch of the record before it."""
+
+    lease_id: str
+    positions: tuple[tuple[_Count, _Count, _Epoch], ...]
+    expires_ms: int
+    opened_ms: int
+
+    @classmethod
+    def of(cls, lease: Lease) -> "LeaseRow":
+        """A lease as another node is told of it."""
+        positions = [(index, position, lease.epochs.get(index, -1)) for index, position in lease.positions.items()]
+        return cls(lease.lease_id, tuple(positions), lease.expires_ms, lease.opened_ms)
+
+    def lease(self) -> Lease:
+        """The lease."""
+        positions = {index: position for index, position, _ in self.positions}
+        epochs = {index: epoch for index, _, epoch in self.positions}
+        return Lease(self.lease_id, positions, self.expires_ms, self.opened_ms, epochs)
+
+
+class AskLease(msgspec.Struct, frozen=True, array_like=True):
+    """The coordinator of leases is to open one, renew or close it, show it, or list those of a stream.
+
+    `lease` is the one to open. Of a list come at most `limit` leases behind that opened at `after` with that id.
+    """
+
+    what: Literal["open", "renew", "close", "get", "list"]
+    stream_id: _StreamKey
+    lease_id: str = ""
+    lease_ms: _Count = 0
+    lease: LeaseRow | None = None
+    after: tuple[int, str] = (-1, "")
+    limit: _Count = 0
+
+
+class LeasesFound(msgspec.Struct, frozen=True, array_like=True):
+    """The lease that was meant, or those of a list; `more` says whether the list goes on."""
+
+    leases: tuple[LeaseRow, ...]
+    more: bool = False
+
+
+class FindHeld(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of partitions (stream, partition, leader epoch) asks which snapshots leases hold there."""
+
+    partitions: tuple[tuple[_StreamKey, _Count, int], ...]
+
+
+class HeldSnapshots(msgspec.Struct, frozen=True, array_like=True):
+    """For each partition the oldest position that is held; None where none is."""
+
+    oldest: tuple[int | None, ...]
+
+
+class HoldSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The coordinator has stored a lease: the leader of a partition is to open its snapshot from here on.
+
+    `epoch` is the leader epoch of the record before the position.
+    """
+
+    stream_id: _StreamKey
+    partition: _Count
+    position: _Count
+    epoch: _Epoch
+
+
+class SnapshotHeld(msgspec.Struct, frozen=True, array_like=True):
+    """S0 does not pass the position as long as a leader of this epoch leads."""
+
+    leader_epoch: int
+
+
+ASK_LEASE: Final = Method("snapshot-lease", AskLease, LeasesFound, idempotent=True, deadline_ms=_WITHIN_MS)
+FIND_HELD: Final = Method("find-held-snapshots", FindHeld, HeldSnapshots, idempotent=True)
+HOLD_SNAPSHOT: Final = Method("hold-snapshot", HoldSnapshot, SnapshotHeld, idempotent=True)

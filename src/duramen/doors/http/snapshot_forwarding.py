@@ -1,0 +1,193 @@
+"""Snapshots wherever they are: this node answers by what it has, and asks the leaders of other partitions."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Literal
+
+import msgspec
+
+from duramen.base.errors import DuramenError, NodeBusy, StorageFailed, StreamNotFound
+from duramen.base.ids import StreamId
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.broker.views.history import epoch_before
+from duramen.broker.views.holding import held_bytes
+from duramen.doors.http.completions import begin, call_back, settle
+from duramen.doors.http.serving.routes import Call
+from duramen.doors.http.snapshot_reads import ShownBatches, check_still, count_served, open_window, shown_batches
+from duramen.doors.http.snapshot_vectors import (
+    LocatedQuery,
+    any_newer,
+    at_most,
+    check_place,
+    check_query,
+    come_to,
+)
+from duramen.doors.http.types.snapshots import SnapshotPartition, SnapshotRecordsQuery
+from duramen.rpc.server import Done, Handler
+from duramen.service.broker import Broker
+from duramen.service.forwarded_requests import AskSnapshot, Managed
+from duramen.service.forwarding.partition_requests import Snapshotting
+
+__all__ = ["FindWish", "find", "has", "held", "read", "serving_snapshots"]
+
+_MOST_SERVED: Final = 50  # requests of other nodes at a time
+_MOST_BYTES: Final = 1 << 20  # of batches in an answer to another node, and one batch in any case
+
+
+class FindWish(msgspec.Struct, frozen=True):
+    """The snapshot at `at` whose record before has that epoch, or the newest.
+
+    It is waited for: first for something newer than `newer_than`, then until the view has what is committed.
+    """
+
+    at: int = -1
+    epoch: int = -1
+    newer_than: int = -1
+    newer_epoch: int = -1
+    newer_wait_ms: int = 0
+    max_wait_ms: int = 0
+
+
+class _ReadWish(msgspec.Struct, frozen=True):
+    query: SnapshotRecordsQuery
+    epoch: int
+
+
+_ReadAnswer = tuple[bytes, int, int, int, bytes]
+
+
+# -- what is asked of any node --------------------------------------------------------------------------
+
+
+async def find(call: Call, partition: Partition, wish: FindWish) -> SnapshotPartition:
+    """Where a snapshot is in a partition, as its leader knows."""
+    found = await _ask(call, partition, "find", wish, wish.newer_wait_ms + wish.max_wait_ms)
+    return msgspec.json.decode(found, type=SnapshotPartition)
+
+
+def has(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> bool:
+    """Whether this node reads that by itself: it leads, or its replica's view has that snapshot."""
+    partition = stream.partition(query.partition)
+    if partition.leads:
+        return True
+    view = broker.views.find(partition, stream)
+    if view is None or not partition.holds:
+        return False
+    try:
+        if query.since is None:
+            view.bounds.check_snapshot(query.at)
+        else:
+            view.bounds.check_changes(query.since, query.at)
+    except DuramenError:
+        return False
+    return True
+
+
+async def read(call: Call, located_query: LocatedQuery) -> ShownBatches:
+    """Batches of a snapshot that this node does not have, of the partition's leader."""
+    query, epoch = located_query
+    partition = call.topic.partition(query.partition)
+    found = await _ask(call, partition, "read", _ReadWish(query, epoch), 0)
+    batches, first, next_offset, base, bits = msgspec.msgpack.decode(found, type=_ReadAnswer)
+    return ShownBatches(batches, first, next_offset, base, bytearray(bits))
+
+
+async def held(call: Call, partition: Partition, positions: list[int]) -> list[int]:
+    """About how many bytes a snapshot at each position holds back at the partition's leader."""
+    found = await _ask(call, partition, "held", positions, 0)
+    return msgspec.json.decode(found, type=list[int])
+
+
+async def _ask(
+    call: Call, partition: Partition, what: Literal["find", "read", "held"], wish: object, wait_ms: int
+) -> bytes:
+    wanted = AskSnapshot(what, partition.log.key.stream_id.bytes, partition.index, msgspec.json.encode(wish))
+    errand = Snapshotting(partition, wanted, partial(_begin, call.broker, wanted))
+    future: asyncio.Future[Managed] = asyncio.get_running_loop().create_future()
+    cancel = call.forwarding.snapshot(errand, wait_ms, partial(settle, future))
+    try:
+        return (await future).content
+    finally:
+        cancel()
+
+
+# -- what is done here ----------------------------------------------------------------------------------
+
+
+def serving_snapshots(broker: Broker) -> Handler[AskSnapshot, Managed]:
+    """What does for other nodes what they want of snapshots."""
+    tasks: set[Callable[[], None]] = set()
+
+    def answer(wanted: AskSnapshot, done: Done[Managed]) -> None:
+        if len(tasks) >= _MOST_SERVED:
+            raise NodeBusy(f"{_MOST_SERVED} requests of other nodes about snapshots are being answered: ask again")
+        _stream(broker, wanted).partition(wanted.partition).check_leads()
+
+        def told(outcome: Managed | DuramenError | OSError) -> None:
+            tasks.discard(cancel)
+            done(StorageFailed(f"reading failed: {outcome}") if isinstance(outcome, OSError) else outcome)
+
+        cancel = _begin(broker, wanted, told)
+        tasks.add(cancel)
+
+    return answer
+
+
+def _stream(broker: Broker, wanted: AskSnapshot) -> Stream:
+    stream = broker.streams.find_id(StreamId(bytes=wanted.stream_id))
+    if stream is None:
+        raise StreamNotFound("there is no such stream")
+    return stream
+
+
+def _begin(
+    broker: Broker, wanted: AskSnapshot, done: Callable[[Managed | DuramenError | OSError], None]
+) -> Callable[[], None]:
+    return begin(_answer(broker, wanted), done)
+
+
+async def _answer(broker: Broker, wanted: AskSnapshot) -> Managed:
+    stream = _stream(broker, wanted)
+    match wanted.what:
+        case "find":
+            wish = msgspec.json.decode(wanted.wish, type=FindWish)
+            return Managed(msgspec.json.encode(await _find(broker, stream, wanted.partition, wish)))
+        case "read":
+            asked = msgspec.json.decode(wanted.wish, type=_ReadWish)
+            return Managed(msgspec.msgpack.encode(await _read(broker, stream, LocatedQuery(asked.query, asked.epoch))))
+        case "held":
+            positions = msgspec.json.decode(wanted.wish, type=list[int])
+            view = broker.views.get(stream, wanted.partition)
+            sizes: list[int] = await call_back(partial(held_bytes, view, positions))
+            return Managed(msgspec.json.encode(sizes))
+
+
+async def _find(broker: Broker, stream: Stream, index: int, wish: FindWish) -> SnapshotPartition:
+    view, partition = broker.views.get(stream, index), stream.partition(index)
+    if wish.newer_than >= 0:
+        check_place(partition, wish.newer_than, wish.newer_epoch)
+    if wish.newer_wait_ms:
+        await at_most(wish.newer_wait_ms, any_newer([view], {0: wish.newer_than}))
+    at = wish.at
+    if at < 0:
+        await at_most(wish.max_wait_ms, come_to(view, partition.log.high_watermark))
+        at = max(view.bounds.position, view.bounds.s0)
+    else:
+        check_place(partition, at, wish.epoch)
+        await at_most(wish.max_wait_ms, come_to(view, at))
+    bounds = view.bounds
+    bounds.check_snapshot(at)
+    epoch = epoch_before(partition, at)
+    return SnapshotPartition(index, at, bounds.s0, bounds.horizon, partition.log.high_watermark, epoch)
+
+
+async def _read(broker: Broker, stream: Stream, located_query: LocatedQuery) -> _ReadAnswer:
+    query, _ = located_query
+    check_query(stream.partition(query.partition), located_query)
+    window = await open_window(broker, stream, query)
+    found = await shown_batches(broker.store, window, min(query.max_bytes, _MOST_BYTES))
+    check_still(window.view, query)
+    count_served(window.view.partition, int.from_bytes(found.bits, "little").bit_count(), len(found.batches))
+    return found.batches, found.first, found.next_offset, found.base, bytes(found.bits)
