@@ -1,7 +1,7 @@
 """A node of a simulated cluster: its disk, and its process while it runs, put together as `node.cluster` does."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import count
@@ -16,6 +16,7 @@ from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.configs import PATIENCE, ReplicaPatience
+from duramen.broker.views.running import ViewLimits
 from duramen.codec.cluster.channels import PeerChannel, Subject
 from duramen.controller.membership.incarnations import IncarnationFile
 from duramen.controller.membership.member import ClusterMember, MemberKit
@@ -63,6 +64,7 @@ _DISK_US: Final = 1_000
 
 # The witness compares whole logs, and a replica that took an internal stream in bulk has closed segments of it.
 _NO_COMPACTION: Final = CompactionLimits(enabled=False)
+_COMPACTING: Final = CompactionLimits()
 _STORES: Final = (
     StoreLimits(32 << 10, 256 << 10, 128 << 10, 4 << 10, 200, _NO_COMPACTION),
     StoreLimits(64 << 10, 1 << 20, 256 << 10, 16 << 10, 1000, _NO_COMPACTION),
@@ -76,6 +78,7 @@ _OPTIONS: Final = {
     "offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2,
     "group.initial.rebalance.delay.ms": 100, "group.min.session.timeout.ms": 500,
 }  # fmt: skip
+_VIEWS: Final = ViewLimits(page_records=16, read_bytes=2 << 10, pause_ms=2, sample_ms=200, save_ms=2_000)
 _BULKS: Final = (BULK, BulkBytes(8 << 10, 2 << 10), BulkBytes(1 << 10, 1 << 8))
 _PATIENCE: Final = (PATIENCE, PATIENCE, ReplicaPatience(600), ReplicaPatience(2_000, 100))
 
@@ -112,6 +115,7 @@ class SimulatedNode:
         self._open_links: dict[int, int] = {}  # how many there are, by node
         self.kinds: Sequence[ShardKind[Any]] = ()  # coordinators that run beside the broker's
         self.onlooker: Onlooker | None = None
+        self.compacts = False  # whether it compacts logs with a view
         self._image: tuple[MemoryFileSystem, MemoryStateStore] | None = None
         self.blank()
 
@@ -175,6 +179,14 @@ class SimulatedNode:
         """Where it stands: each node in a rack of its own."""
         return f"rack {self.node_id}"
 
+    @property
+    def _options(self) -> Mapping[str, object]:
+        return _OPTIONS | {"node.id": self.node_id} | ({"log.cleaner.backoff.ms": 500} if self.compacts else {})
+
+    @property
+    def _limits(self) -> StoreLimits:
+        return self._store_limits._replace(compaction=_COMPACTING) if self.compacts else self._store_limits
+
     # -- life ---------------------------------------------------------------------------------------
 
     def start(self, started: Callable[[DuramenError | None], None]) -> None:
@@ -187,7 +199,7 @@ class SimulatedNode:
         metrics = Metrics()
         self.store = store = WatchedStore(
             self.disk, process, self.clock, process.deadlines, metrics, directory, recovered, handles,
-            node_id=self.node_id, limits=self._store_limits,
+            node_id=self.node_id, limits=self._limits,
         )  # fmt: skip
         store.cuts = self._cuts
         log = store.ensure(_METADATA_LOG, LogConfig(durability="sync", segment_bytes=32 << 10))
@@ -279,8 +291,9 @@ class SimulatedNode:
             self.member.opened(other_id)
         ports = Ports(process, self.clock, self._randomness, lambda: self.rows)
         broker = WatchedBroker(
-            ports, process.deadlines, store, Settings(BROKER, options=_OPTIONS | {"node.id": self.node_id}), metrics,
+            ports, process.deadlines, store, Settings(BROKER, options=self._options), metrics,
             directory_id=self.directory_id, report=self.report, membership=self.member, kinds=self.kinds,
+            view_limits=_VIEWS,
         )  # fmt: skip
         broker.watcher = self._watcher
         self.broker = broker

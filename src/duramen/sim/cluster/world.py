@@ -31,6 +31,7 @@ from duramen.sim.cluster.faults.slowness import SlowLeader
 from duramen.sim.cluster.faults.trial import DiskTrial
 from duramen.sim.cluster.faults.unclean import UncleanElection
 from duramen.sim.cluster.join import address_of
+from duramen.sim.cluster.keyed import KeyedBook
 from duramen.sim.cluster.network import SimulatedNetwork
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.process import NEVER_US
@@ -78,11 +79,12 @@ class ClusterWorld:
 
     def __init__(
         self, seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = (), *,
-        shards: bool = False, queues: bool = False,
+        shards: bool = False, queues: bool = False, keyed: bool = False,
     ) -> None:  # fmt: skip
         """`write` gets each line of the trace; `faults` are the kinds that come, where the seed does not draw them.
 
-        With `shards` two kinds of coordinators run beside the broker's own; with `queues` clients use queues.
+        With `shards` two kinds of coordinators run beside the broker's own; with `queues` clients use queues, with
+        `keyed` a keyed stream.
         """
         self.seed = seed
         self.true = VirtualClock()
@@ -108,6 +110,7 @@ class ClusterWorld:
         self._membership = random.Random(f"{seed}/membership")
         self.changes = self._membership.random() < _CHANGING
         self.shards = QueueBook(self) if queues else ShardBook(self) if shards else None
+        self.keyed = KeyedBook(self, seed) if keyed else None
         others = self._chance.choice((0, 0, 1, 2))
         self._make_nodes(3, max(others, self._membership.choice((1, 2))) if self.changes else others)
 
@@ -117,6 +120,8 @@ class ClusterWorld:
             node.peers, node.network = self.nodes, self.network
             if self.shards is not None:
                 self.shards.equip(node)
+            if self.keyed is not None:
+                self.keyed.equip(node)
         self._founders = {node_id: node for node_id, node in self.nodes.items() if node_id <= voters}
         known = Voters(Voter(node.replica_id, address_of(node_id)) for node_id, node in self._founders.items())
         if not self.forms:
@@ -306,6 +311,7 @@ class ClusterWorld:
             *operators,
             *(ClusterGroupMember(self.calls, seed("member"), think_us, self._group) for _ in range(self._members)),
             *([] if self.shards is None else self.shards.clients(self.calls, seed, think_us)),
+            *([] if self.keyed is None else self.keyed.clients(self.calls, seed, think_us)),
         ]
 
     def _operator(self, seed: str) -> Operator:

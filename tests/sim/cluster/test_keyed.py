@@ -1,0 +1,136 @@
+"""Simulated clusters with a keyed stream: snapshots of all replicas are states, and planted bugs are found."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import pytest
+from tests.sim.planted import Bug, Place, planted
+
+from duramen.base.ids import StreamId
+from duramen.broker.views import files as view_files
+from duramen.broker.views import running
+from duramen.broker.views.floors import ReplicaFloor
+from duramen.broker.views.reading import ReadResult
+from duramen.coordinators.lease.coordinator import LeaseCoordinator
+from duramen.coordinators.lease.held import HeldPositions
+from duramen.coordinators.lease.requests import LeaseRow, LeasesFound
+from duramen.keyed import checkpoint as view_checkpoint
+from duramen.keyed.checkpoint import LogPositions, ViewCheckpoint
+from duramen.keyed.leases import Lease
+from duramen.keyed.snapshots import SnapshotBounds
+from duramen.rpc.server import Done
+from duramen.sim.cluster.world import ClusterWorld
+from duramen.storage.log.log import Log
+from duramen.storage.scan import read_slice
+from duramen.storage.segment.reader import Blocked
+from duramen.storage.store import Store
+
+Original = Callable[..., Any]
+
+SEEDS: Final = (6,)
+LONG_SEEDS: Final = range(1, 101)
+NEARBY: Final = range(1, 31)
+SLOW: Final = ("view-ahead", "hold-nothing")
+"""Bugs that are found late in a run."""
+
+
+def _apply_written(right: Original) -> Original:
+    def read_batches(
+        store: Store, log: Log, offset: int, take: Callable[[ReadResult], None], size: int = 1 << 20
+    ) -> None:
+        plan = log.plan_written(offset, size)
+        if plan is None or isinstance(plan, Blocked):
+            right(store, log, offset, take, size)
+        else:
+            read_slice(store, plan, take)
+
+    return read_batches
+
+
+def _show_written(_: Original) -> Original:
+    def bounds(self: ReplicaFloor, bounds: SnapshotBounds) -> SnapshotBounds:
+        return bounds._replace(s0=max(bounds.s0, self.floor.oldest))
+
+    return bounds
+
+
+def _compact_to_own(_: Original) -> Original:
+    def agreed(self: ReplicaFloor) -> int:
+        return max(self.floor.agreed, 1 << 60)
+
+    return agreed
+
+
+def _use_any_checkpoint(_: Original) -> Original:
+    def newest(contents: Sequence[Any], log: LogPositions, hash_id: int) -> tuple[ViewCheckpoint | None, list[str]]:
+        del log, hash_id
+        found = [view_checkpoint.decode(content) for content in contents if content is not None]
+        return max(found, key=lambda one: one.generation, default=None), []
+
+    return newest
+
+
+def _forget_leases(_: Original) -> Original:
+    def oldest(self: HeldPositions, stream_id: StreamId, index: int) -> int | None:
+        return min([one.position for one in self._held.get((stream_id, index), ())], default=None)
+
+    return oldest
+
+
+def _hold_nothing(_: Original) -> Original:
+    def _hold(self: LeaseCoordinator, stream_id: StreamId, lease: Lease, done: Done[LeasesFound]) -> None:
+        del self, stream_id
+        done(LeasesFound((LeaseRow.of(lease),)))
+
+    return _hold
+
+
+BUGS: Final = (
+    Bug(
+        "apply-uncommitted", "superseding above HW",
+        (Place(running, "read_batches", _apply_written), Place(ReplicaFloor, "bounds", _show_written)),
+    ),
+    Bug("compact-beyond-heard", "a replica compacting beyond the S0 it heard", (
+        Place(ReplicaFloor, "agreed", _compact_to_own),
+    )),
+    Bug("view-ahead", "a view ahead of its log after a crash", (Place(view_files, "newest", _use_any_checkpoint),)),
+    Bug("forget-leases", "a record dropped that an open snapshot sees", (
+        Place(HeldPositions, "oldest", _forget_leases),
+    )),
+    Bug("hold-nothing", "", (Place(LeaseCoordinator, "_hold", _hold_nothing),), "answer a lease that no leader holds"),
+)  # fmt: skip
+
+FOUND_BY: Final = {
+    "apply-uncommitted": 2, "compact-beyond-heard": 1, "view-ahead": 3, "forget-leases": 2, "hold-nothing": 9,
+}  # fmt: skip
+
+
+def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
+    """The first seed that breaks a promise with the bug."""
+    with planted(bug):
+        for seed in seeds:
+            outcome = ClusterWorld(seed, keyed=True).run()
+            if outcome.broken and not outcome.stuck:
+                return seed
+    return None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_snapshots_of_all_replicas_are_states(seed: int) -> None:
+    outcome = ClusterWorld(seed, keyed=True).run()
+    assert not outcome.broken, outcome.trace
+
+
+@pytest.mark.parametrize(
+    "bug", [pytest.param(bug, marks=pytest.mark.long) if bug.name in SLOW else bug for bug in BUGS],
+    ids=[bug.name for bug in BUGS],
+)  # fmt: skip
+def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
+    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY)) is not None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_snapshots_in_many_clusters_are_states(seed: int) -> None:
+    test_snapshots_of_all_replicas_are_states(seed)
