@@ -62,9 +62,10 @@ def test_nodes_without_a_replica_find_read_and_hold_snapshots(nodes: NodeProcess
                 with pytest.raises(SnapshotNotReached):
                     list(client.snapshot("alone", at={0: 9999, 1: 0, 2: 0}))
         assert before != wanted
-    for snapshot in duramen.connect(nodes.nodes[2].http).snapshots("alone", group="g", whole=True, idle_s=0):
-        assert state(snapshot) == wanted
-        snapshot.commit()
+    with duramen.connect(nodes.nodes[2].http) as client:
+        for snapshot in client.snapshots("alone", group="g", whole=True, idle_s=0):
+            assert state(snapshot) == wanted
+            snapshot.commit()
     for command in (("read", "alone", "--lease", lease), ("list", "alone"), ("describe", "alone"), ("open", "alone")):
         answered = run("snapshot", *command, server=nodes.nodes[1].http)
         assert answered.code == 0, answered.err

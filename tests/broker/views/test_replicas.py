@@ -77,7 +77,9 @@ def test_a_cluster_refuses_transactions_on_keyed_streams_by_name() -> None:
     world = KeyedReplicas(0)
     leader, answer = world.leader, CallbackResult[int]()
     assert leader is not None
-    batch = encode([BatchInput(0, b"k", b"v")], attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0)
+    batch = encode(
+        [BatchInput(0, b"k", b"v")], attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0
+    )
     world.partition(leader).append(batch, answer)
     world.several.settle()
     assert isinstance(answer.error, KeyedTransactionRefused)

@@ -9,6 +9,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.broker.views.running import RunningView
 from duramen.doors.http.completions import call_back
+from duramen.doors.http.snapshot_vectors import at_most, come_to
 from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.native import kernel
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _WINDOW: Final = 1 << 23  # offsets whose bits are worked out at once: 1 MiB of them
+_VIEW_MS: Final = 5000
 _READ_BYTES: Final = 1 << 20
 _MOST_READ_BYTES: Final = 2 << 20
 _MOST_READS: Final = 32  # of a page: then what was found is answered
@@ -69,8 +71,13 @@ class ShownBatches(NamedTuple):
 
 
 async def open_window(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> ShownWindow:
-    """Where the page that is asked for comes from. Raises SnapshotTooOld, SnapshotNotReached, SnapshotStartOver."""
+    """Where the page that is asked for comes from. Raises SnapshotTooOld, SnapshotNotReached, SnapshotStartOver.
+
+    A view that has not come to the snapshot yet is waited for.
+    """
     view = broker.views.get(stream, query.partition)
+    if view.bounds.position < query.at:
+        await at_most(_VIEW_MS, come_to(view, query.at))
     offset = max(query.offset, view.partition.log.start_offset)
     first, end = 0, query.at
     if query.since is None:
