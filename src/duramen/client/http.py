@@ -330,7 +330,7 @@ class HttpNode:
         self,
         method: str,
         path: str,
-        document: Mapping[str, object] | None = None,
+        document: Mapping[str, object] | Wish | None = None,
         *,
         timeout_s: float = HTTP_TIMEOUT_S,
     ) -> Any:
