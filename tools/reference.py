@@ -25,10 +25,10 @@ from duramen.codec import jetstream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.doors.http.application import ROUTES
 from duramen.doors.http.serving.openapi import document, errors_of, plain_path
-from duramen.doors.http.serving.problems import status_of
 from duramen.doors.http.serving.routes import HttpRoute
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.nats.refusals import api_error
+from duramen.doors.problems import status_of
 from duramen.spark.options import OPTIONS, WITHOUT_EFFECT, ReadOption
 
 DOCS: Final = Path(__file__).parents[1] / "docs"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duramen.client.api.inventory import Inventory
     from duramen.client.api.inventory_requests import CreatedNames, NamespaceInfo, TenantInfo, TopicInfo, TopicPage
     from duramen.client.api.joint_snapshots import JointSnapshot
-    from duramen.client.api.queues import QueueEntry, QueuePage, Queues
+    from duramen.client.api.queues import LeasedEntry, QueueEntry, QueuePage, Queues, QueueStats
     from duramen.client.api.records import Batch, NewRecord, Place, Record
     from duramen.client.api.snapshots import Snapshot
     from duramen.client.api.spaces import SpaceInfo
@@ -49,6 +49,7 @@ __all__ = [
     "GroupSnapshot",
     "Inventory",
     "JointSnapshot",
+    "LeasedEntry",
     "NamespaceInfo",
     "NewRecord",
     "NodeInfo",
@@ -57,6 +58,7 @@ __all__ = [
     "Place",
     "QueueEntry",
     "QueuePage",
+    "QueueStats",
     "Queues",
     "Record",
     "Snapshot",
@@ -88,7 +90,7 @@ _HOMES: Final = (
     | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
     | {"Inventory": "inventory"}
     | dict.fromkeys(("CreatedNames", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory_requests")
-    | dict.fromkeys(("QueueEntry", "QueuePage", "Queues"), "queues")
+    | dict.fromkeys(("LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues"), "queues")
 )
 
 

@@ -21,6 +21,7 @@ from duramen.client.api import http as asking
 from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.asking import AsyncDoor as Door
+from duramen.client.api.async_queues import AsyncQueues as Queues
 from duramen.client.api.group_snapshots import AsyncGroupSnapshot as GroupSnapshot
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets
 from duramen.client.api.http import Config, Program, Question
@@ -31,7 +32,6 @@ from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
 from duramen.client.api.produce_batches import BatchedProduce as Together
-from duramen.client.api.queues import AsyncQueues as Queues
 from duramen.client.api.reader import RecordReader as Reader
 from duramen.client.api.reader import wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable

@@ -1,4 +1,6 @@
-"""`duramen queue space`, as a user runs it."""
+"""`duramen queue`, as a user runs it."""
+
+import json
 
 from tests.cli.command import run
 
@@ -21,3 +23,32 @@ def test_a_space_is_made_shown_and_deleted(node: NodeProcess, stream_name: str) 
     assert (bound.code, "takes no NATS subjects" in bound.err) == (1, True)
     assert run(*space, "delete", stream_name, "--yes", server=node.http).code == 0
     assert run(*space, "describe", stream_name, server=node.http).code == 1
+
+
+def test_entries_are_put_read_edited_leased_and_acknowledged(node: NodeProcess, stream_name: str) -> None:
+    def queue(what: str, *more: str, code: int = 0) -> str:
+        done = run("queue", what, stream_name, *more, server=node.http)
+        assert done.code == code, done.err
+        return done.out
+
+    run("queue", "space", "create", stream_name, "--shards", "2", server=node.http)
+    first, second = queue("put", "ann", "one", "two", "--request-id", "a").split()
+    assert queue("put", "ann", "one", "two", "--request-id", "a").split() == [first, second]
+    assert queue("peek", "ann", "--limit", "1") == f"{first}  one\n"
+    assert queue("edit", "ann", first, "1").startswith(f"{first} has version ")
+    leased = json.loads(queue("lease", "ann", "--for", "1m", "--format", "json"))
+    assert (leased["value"], leased["deliveries"]) == ("1", 1)
+    queue("nack", "ann", first, leased["lease"])
+    assert queue("get", "ann") == f"{first}  1\n"
+    again = run("queue", "ack", stream_name, "ann", first, leased["lease"], server=node.http)
+    assert (again.code, "no entry" in again.err) == (1, True)
+    queue("delete", "ann", second)
+    queue("get", "ann", code=1)
+    [third] = queue("put", "ann", "3").split()
+    assert queue("replace", "ann", third, "three", "--by", "Eve").split() != [third]
+    assert "1 entries" in queue("stats", "ann")
+    assert queue("list", "--prefix", "a") == "ann\n"
+    queue("purge", "ann", "--yes")
+    assert queue("peek", "ann") == ""
+    queue("drop", "ann", "--yes")
+    assert queue("list") == ""

@@ -323,3 +323,14 @@ def test_other_limits() -> None:
     assert one.next_position() == 1
     one.settle(one.release_owner("a"))
     assert one.start == 1
+
+
+def test_a_position_is_added_with_the_times_that_it_was_acquired_elsewhere() -> None:
+    window = Window(0, most_deliveries=10, most_in_flight=1 << 30)
+    first, second = window.add(3), window.add(0)
+    assert (first, second, list(window.free()), window.busy) == (0, 1, [0, 1], False)
+    assert window.acquire(first, first, "ann", 100) == [Acquired(first, first, 4)]
+    assert (list(window.free()), window.busy) == ([second], True)
+    window.settle(window.decide("ann", [(first, first, Outcome.ACCEPT)]))
+    window.skip(second, second)
+    assert (window.start, window.pieces, window.busy) == (2, 0, False)

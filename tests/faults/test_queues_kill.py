@@ -146,3 +146,63 @@ def test_an_emptied_queue_and_a_position_stay_what_they_are_over_a_kill(tmp_path
             assert (rewritten.value.start, rewritten.value.by) == (third, "Eve")
             with pytest.raises(QueueVersionStale):
                 queues.edit("ann", [(first, "x", 0)])
+
+
+class Worker(threading.Thread):
+    """Leases what there is and acknowledges it. `done` are entries whose acknowledgement was answered."""
+
+    def __init__(self, server: Callable[[], str], names: list[str]) -> None:
+        super().__init__(daemon=True)
+        self._server = server
+        self._names = names
+        self.over = False
+        self.done: list[str] = []
+
+    def run(self) -> None:
+        while not self.over:
+            try:
+                with duramen.connect(self._server()) as client:
+                    self._work(client.queues(SPACE))
+            except DuramenError:
+                continue  # the node is down, or a lease is over
+
+    def _work(self, queues: duramen.Queues) -> None:
+        while not self.over:
+            leased = queues.lease(self._names, 5, lease_s=1, wait_s=0.2)
+            queues.ack(leased)
+            self.done += [entry.text for entry in leased]
+
+
+@pytest.mark.long
+def test_what_workers_acknowledged_is_gone_and_the_rest_is_there_over_kills(tmp_path: Path) -> None:
+    names = [f"queue-{number}" for number in range(10)]
+    put: set[str] = set()
+    with NodeProcess(tmp_path / "data", {"segment.bytes": "1MiB"}) as node:
+        with duramen.connect(node.http) as client:
+            client.spaces.create(SPACE, shards=3)
+        workers = [Worker(lambda: node.http, names) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        for number in range(ROUNDS):
+            with duramen.connect(node.http) as client:
+                for name in names:
+                    values = [f"{name} {number} {one}" for one in range(10)]
+                    client.queues(SPACE).enqueue(name, values, request_id=f"{name} {number}")
+                    client.queues(SPACE).enqueue(name, values, request_id=f"{name} {number}")
+                    put.update(values)
+            node.kill()
+            node.start()
+        with duramen.connect(node.http) as client:
+            queues = client.queues(SPACE)
+            while any(queues.stats(name).entries for name in names):
+                queues.lease(names, 1, lease_s=0.001, wait_s=0.2)  # disturbs the workers
+        for worker in workers:
+            worker.over = True
+        for worker in workers:
+            worker.join(30)
+        done = [value for worker in workers for value in worker.done]
+        assert set(done) <= put
+        node.kill()
+        node.start()
+        with duramen.connect(node.http) as client:
+            assert all(not client.queues(SPACE).retrieve(name).entries for name in names)

@@ -1,5 +1,6 @@
 """Queues of a shard beside a model, a dict of lists: operations in any order, steps of any size, restarts anywhere."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,20 +17,24 @@ from duramen.base.errors import (
     QueuePositionUnknown,
 )
 from duramen.base.ids import Position
-from duramen.codec.batch import encode, header
+from duramen.codec.batch import BatchInput, encode, header
 from duramen.codec.queue_entries import entry_fields
 from duramen.queues.changes import changes
-from duramen.queues.machine import Delete, Edit, Enqueue, Queue, QueueCommand, Replace, records_for
+from duramen.queues.leases import Lease, LeasedEntry, ShardLeases
+from duramen.queues.machine import Delete, Edit, Empty, Enqueue, Queue, Replace, records_for, repeated
 from duramen.queues.names import hash_by
-from duramen.queues.operations import NewEntry, delete_record, edit_record
+from duramen.queues.operations import NewEntry, delete_record, due_record, edit_record
 from duramen.queues.positions import position_text
 from duramen.queues.reading import EntryFinder, Retrieved, Where, retrieve, retrieve_batches
-from duramen.queues.rows import POSITION_KEY, HistoryRange
+from duramen.queues.requests import MOST_REQUESTS, RequestId
+from duramen.queues.rows import POSITION_KEY, HistoryRange, state_of
 from duramen.sim.machine.views import MemoryViewStore
 
 HASH = hash_by(b"a space")
 ALL = 1 << 30
 ALICE = Queue(b"alice", HASH(b"alice"))
+OLD = Lease(7, 1)  # of a leadership that has ended
+Command = Enqueue | Edit | Delete | Replace | Empty
 NAMES = (b"alice", b"bob", "zoë".encode())
 
 
@@ -43,6 +48,8 @@ class ModelEntry:
     version: int
     value: bytes | None
     key: bytes | None
+    visible_ms: int = 0
+    expires_ms: int = 0
 
 
 @dataclass
@@ -63,22 +70,46 @@ class Shard:
         self.end = 0
         self.applied = 0  # batches
         self.epoch = 0
+        self.now_ms = 1_000
+        self.due_ms = 0
         self.model = Model()
         self.saved: list[tuple[dict[bytes, bytes], int]] = [({}, 0)]
 
-    def submit(self, command: QueueCommand) -> DuramenError | None:
+    def submit(self, command: Command) -> DuramenError | None:
         """Decided on everything before, as the runtime does, and put into the log."""
-        if not isinstance(command, Enqueue):
+        if not isinstance(command, Enqueue) or command.request is not None:
             self.apply(len(self.log))
         try:
-            found = records_for(command, self.rows, 1_000)
+            found = [] if repeated(command, self.rows) is not None else records_for(command, self.rows, self.now_ms)
         except DuramenError as error:
             return error
+        if found:
+            self._follow(command, self.end)
+            self.append(found)
+        return None
+
+    def append(self, found: Sequence[BatchInput]) -> None:
         batch = bytes(encode(found, base_offset=self.end, leader_epoch=self.epoch))
-        self._follow(command, self.end)
         self.log.append(batch)
         self.end = header(batch).next_offset
-        return None
+
+    def ack(self, name: bytes, positions: Sequence[Position]) -> None:
+        """With leases of an earlier leadership."""
+        self.apply(len(self.log))
+        entries = [(queue(name), LeasedEntry(at, OLD)) for at in positions]
+        records, refused = ShardLeases().ack(self.rows, entries, self.now_ms, again=False)
+        assert not refused
+        self.append(records)
+        self.model.queues[name] = [one for one in self.model.queues[name] if one.at not in positions]
+
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+        for name, live in self.model.queues.items():
+            self.model.queues[name] = [one for one in live if not 0 < one.expires_ms <= self.now_ms]
+
+    def due(self) -> None:
+        self.append([due_record(self.due_ms, self.now_ms, self.now_ms)])
+        self.due_ms = self.now_ms
 
     def apply(self, until: int, at_once: int = 3) -> None:
         while self.applied < until:
@@ -99,21 +130,21 @@ class Shard:
         self.applied = applied
         self.apply(len(self.log), at_once)
 
-    def _follow(self, command: QueueCommand, base: int) -> None:
+    def _follow(self, command: Command, base: int) -> None:
         model = self.model
         match command:
-            case Enqueue(entries):
+            case Enqueue(entries, _):
                 for offset, (name, entry) in enumerate(entries, base):
                     self._put(name, entry, offset)
-            case Edit((name, _), edits):
+            case Edit((name, _), edits, _):
                 for offset, (at, _, value) in enumerate(edits, base):
                     for one in model.queues[name]:
                         if one.at == at:
                             one.version, one.value = offset, value
-            case Delete((name, _), deleted):
+            case Delete((name, _), deleted, _):
                 gone = {at for at, _ in deleted}
                 model.queues[name] = [one for one in model.queues[name] if one.at not in gone]
-            case Replace((name, _), start, new, by, reason):
+            case Replace((name, _), start, new, by, reason, _):
                 first = Position(0, 0) if start == "start" else start
                 assert isinstance(first, Position)
                 model.queues[name] = [one for one in model.queues[name] if one.at.offset < first.offset]
@@ -121,24 +152,33 @@ class Shard:
                 model.ranges[name].append(HistoryRange(first, base, by, reason))
                 for offset, entry in enumerate(new, base + 1):
                     self._put(name, entry, offset)
+            case Empty((name, _), kind, _):
+                model.queues[name] = []
+                if kind == "drop":
+                    model.ranges[name] = []
 
     def _put(self, name: bytes, entry: NewEntry, offset: int) -> None:
         at = Position(self.epoch, offset)
-        self.model.queues[name].append(ModelEntry(at, offset, entry.value, entry.key))
+        visible_ms = self.now_ms + entry.delay_ms if entry.delay_ms else 0
+        expires_ms = self.now_ms + entry.ttl_ms if entry.ttl_ms else 0
+        self.model.queues[name].append(ModelEntry(at, offset, entry.value, entry.key, visible_ms, expires_ms))
         self.model.was[name].append(at)
 
     # -- what has to be -----------------------------------------------------------------------------
 
-    def read(self, name: bytes, where: Where, limit: int = ALL, max_bytes: int = ALL) -> Retrieved:
+    def read(
+        self, name: bytes, where: Where, limit: int = ALL, max_bytes: int = ALL, *, delayed: bool = True
+    ) -> Retrieved:
+        now_ms = self.now_ms
         try:
-            found = retrieve(self.rows, HASH(name), where, limit, max_bytes)
+            found = retrieve(self.rows, HASH(name), where, limit, max_bytes, now_ms, delayed=delayed)
         except DuramenError as error:
             with pytest.raises(type(error)):
-                retrieve_batches(self.rows, queue(name), where, limit, max_bytes)
+                retrieve_batches(self.rows, queue(name), where, limit, max_bytes, now_ms, delayed=delayed)
             raise
-        batches = retrieve_batches(self.rows, queue(name), where, limit, max_bytes)
+        batches = retrieve_batches(self.rows, queue(name), where, limit, max_bytes, now_ms, delayed=delayed)
         fields = zip(*entry_fields(b"".join(batches.batches)), strict=True)
-        assert list(fields) == [(position_text(one.position), *one[1:]) for one in found.entries]
+        assert list(fields) == [(position_text(one.position), *one[1:6]) for one in found.entries]
         assert batches.next == found.next
         return found
 
@@ -146,9 +186,12 @@ class Shard:
         self.apply(len(self.log))
         for name in NAMES:
             found = [
-                ModelEntry(one.position, one.version, one.value, one.key) for one in self.read(name, "start").entries
+                ModelEntry(one.position, one.version, one.value, one.key, one.visible_ms, one.expires_ms)
+                for one in self.read(name, "start").entries
             ]
             assert found == self.model.queues[name]
+            shown = [one.position for one in self.read(name, "start", delayed=False).entries]
+            assert shown == [one.at for one in found if one.visible_ms <= self.now_ms]
             there = {one.at: one for one in found}
             for at in self.model.was[name]:
                 self._check_position(name, at, there.get(at))
@@ -175,7 +218,7 @@ class Shard:
 
 def refusal(shard: Shard, name: bytes, at: Position) -> DuramenError | None:
     try:
-        EntryFinder(shard.rows, HASH(name)).find(at)
+        EntryFinder(shard.rows, HASH(name), shard.now_ms).find(at)
     except DuramenError as error:
         return error
     return None
@@ -183,14 +226,20 @@ def refusal(shard: Shard, name: bytes, at: Position) -> DuramenError | None:
 
 names = st.sampled_from(NAMES)
 entries = st.builds(
-    NewEntry, st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=3), st.just(()), st.none()
-)
+    NewEntry, st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=3), st.just(()), st.none(),
+    st.sampled_from((0, 0, 50)), st.sampled_from((0, 0, 100)),
+)  # fmt: skip
 indices = st.integers(0, 9)
 steps = st.one_of(
     st.tuples(st.just("put"), st.lists(st.tuples(names, entries), min_size=1, max_size=12)),
     st.tuples(st.just("edit"), names, st.lists(st.integers(0, 40), min_size=1, max_size=8)),
     st.tuples(st.just("delete"), names, st.lists(st.integers(0, 40), min_size=1, max_size=8)),
     st.tuples(st.just("delete"), names, st.builds(lambda at, count: [*range(at, at + count)], indices, indices)),
+    st.tuples(st.just("ack"), names, st.lists(st.integers(0, 40), min_size=1, max_size=8)),
+    st.tuples(st.just("ack"), names, st.builds(lambda at, count: [*range(at, at + count)], indices, indices)),
+    st.tuples(st.just("empty"), names, st.sampled_from(("purge", "drop"))),
+    st.tuples(st.just("wait"), st.integers(1, 60)),
+    st.tuples(st.just("due")),
     st.tuples(st.just("replace"), names, st.integers(-1, 40), st.lists(entries, max_size=3)),
     st.tuples(st.just("epoch")),
     st.tuples(st.just("save")),
@@ -199,6 +248,22 @@ steps = st.one_of(
 
 
 def take(shard: Shard, step: tuple[object, ...]) -> None:
+    match step:
+        case ("epoch",):
+            shard.epoch += 1
+        case ("save",):
+            shard.save()
+        case ("restart", int(at), int(at_once)):
+            shard.restart(at, at_once)
+        case ("wait", int(ms)):
+            shard.wait(ms)
+        case ("due",):
+            shard.due()
+        case _:
+            operate(shard, step)
+
+
+def operate(shard: Shard, step: tuple[object, ...]) -> None:
     match step:
         case ("put", list(found)):
             shard.submit(Enqueue(found))
@@ -215,17 +280,18 @@ def take(shard: Shard, step: tuple[object, ...]) -> None:
             chosen = [live[number] for number in sorted(set(numbers)) if number < len(live)]
             if chosen:
                 assert shard.submit(Delete(queue(name), [(one.at, one.version) for one in chosen])) is None
+        case ("ack", bytes(name), list(numbers)):
+            live = shard.model.queues[name]
+            acked = [live[number].at for number in sorted(set(numbers)) if number < len(live)]
+            if acked:
+                shard.ack(name, acked)
+        case ("empty", bytes(name), "purge" | "drop" as kind):
+            assert shard.submit(Empty(queue(name), kind)) is None
         case ("replace", bytes(name), int(number), list(new)):
             was = shard.model.was[name]
             shard.submit(
                 Replace(queue(name), was[number] if 0 <= number < len(was) else "start", new, "a test", "because")
             )
-        case ("epoch",):
-            shard.epoch += 1
-        case ("save",):
-            shard.save()
-        case ("restart", int(at), int(at_once)):
-            shard.restart(at, at_once)
         case _:
             raise AssertionError(step)
 
@@ -360,3 +426,68 @@ def test_a_stale_version_changes_nothing() -> None:
     assert error is not None
     assert error.id == "queue-version-stale"
     shard.check()
+
+
+def test_the_head_moves_over_what_is_acknowledged_and_not_past_an_entry_that_is_not() -> None:
+    shard = Shard()
+    for number in range(20):
+        shard.submit(Enqueue([(b"alice", NewEntry(b"%d" % number)), (b"bob", NewEntry(b"between"))]))
+    at = shard.model.was[b"alice"]
+    for position in [*at[1:10], *reversed(at[11:])]:
+        shard.ack(b"alice", [position])
+    shard.apply(len(shard.log))
+    state = state_of(shard.rows, ALICE.hash)
+    assert (state.head, len(state.done)) == (0, 2)  # positions have gaps, and what is acknowledged is one range
+    assert [one.position for one in shard.read(b"alice", "start").entries] == [at[0], at[10]]
+    shard.ack(b"alice", [at[0]])
+    shard.apply(len(shard.log))
+    state = state_of(shard.rows, ALICE.hash)
+    assert (at[9].offset < state.head <= at[10].offset, len(state.done)) == (True, 1)
+    shard.ack(b"alice", [at[10]])
+    shard.check()
+    assert list(shard.rows.scan(b"r" + ALICE.hash, b"r" + ALICE.hash + b"\xff" * 9)) == []
+
+
+def test_acknowledgements_far_from_each_other_are_many_rows_and_not_a_large_one() -> None:
+    shard = one_queue(600)
+    at = shard.model.was[b"alice"]
+    shard.ack(b"alice", at[::2])
+    shard.check()
+    assert len(state_of(shard.rows, ALICE.hash).done) <= 100
+    shard.ack(b"alice", at[1::2])
+    shard.check()
+    assert list(shard.rows.scan(b"o", b"s")) == [(POSITION_KEY, shard.rows.get(POSITION_KEY))]
+
+
+def request(number: int) -> RequestId:
+    return RequestId(b"request %d" % number, HASH(b"request %d" % number))
+
+
+def test_a_request_that_is_repeated_is_made_once_through_a_replay_too() -> None:
+    shard = Shard()
+    put = Enqueue([(b"alice", NewEntry(b"one")), (b"alice", NewEntry(b"two"))], request(1))
+    shard.submit(put)
+    shard.save()
+    shard.submit(put)
+    [first, second] = shard.model.was[b"alice"]
+    edit = Edit(ALICE, [(first, None, b"1")], request(2))
+    shard.submit(edit)
+    shard.submit(Delete(ALICE, [(second, None)], request(3)))
+    shard.restart(0, 9)
+    assert shard.submit(Delete(ALICE, [(second, None)], request(3))) is None
+    assert repeated(put, shard.rows) == first
+    assert shard.submit(edit) is None
+    shard.check()
+    error = shard.submit(Delete(ALICE, [(first, None)], request(2)))
+    assert error is not None
+    assert error.id == "queue-request-reused"
+
+
+def test_a_request_is_forgotten_after_ten_minutes_and_among_too_many() -> None:
+    shard = Shard()
+    for number in range(5):
+        shard.submit(Enqueue([(b"alice", NewEntry(b"x"))], request(number)))
+        shard.wait(120_000 * 3)
+    shard.apply(len(shard.log))
+    assert [number for number in range(5) if shard.rows.get(b"i" + request(number).hash)] == [3, 4]
+    assert MOST_REQUESTS >= 10_000

@@ -5,12 +5,24 @@ from typing import Final
 
 from duramen.base.settings import Setting, Value, entries
 
-__all__ = ["KIND", "LOG_RETENTION_MS", "QUEUES", "QUEUE_VALUES", "STREAM_SETTINGS", "queues_problem"]
+__all__ = [
+    "DEAD_LETTER_QUEUE",
+    "DELIVERY_COUNT_LIMIT",
+    "KIND",
+    "LOG_RETENTION_MS",
+    "QUEUES",
+    "QUEUE_VALUES",
+    "STREAM_SETTINGS",
+    "queues_problem",
+]
 
 KIND: Final = "kind"
 QUEUES: Final = "queues"
 LOG_RETENTION_MS: Final = "queue.log.retention.ms"
+DEAD_LETTER_QUEUE: Final = "queue.dead.letter.queue"
+DELIVERY_COUNT_LIMIT: Final = "queue.delivery.count.limit"
 _HOUR_MS: Final = 3_600_000
+_LONGEST_NAME_BYTES: Final = 255
 
 QUEUE_VALUES: Final[Mapping[str, Value]] = {
     "cleanup.policy": "delete", "durability": "sync", "retention.ms": -1, "retention.bytes": -1,
@@ -28,6 +40,13 @@ STREAM_SETTINGS: Final = (
             "The minimum time for which operations on a queue space can be consumed from its log. It does not affect "
             "entries of queues.",
             scope="stream", dynamic=True, unit="ms", minimum=0),
+    Setting(DEAD_LETTER_QUEUE, "text", "",
+            "The queue of the space to which entries are moved that were delivered "
+            "`queue.delivery.count.limit` times and never acknowledged. Empty: they are delivered again and again.",
+            scope="stream", dynamic=True),
+    Setting(DELIVERY_COUNT_LIMIT, "integer", 5,
+            "How many times an entry of a queue is delivered before it is moved to `queue.dead.letter.queue`.",
+            scope="stream", dynamic=True, minimum=1, maximum=1000),
 )
 # fmt: on
 
@@ -38,6 +57,8 @@ def queues_problem(values: Mapping[str, Value]) -> str | None:
         return None
     if values.get("keyed"):
         return "kind=queues and keyed=true exclude each other"
+    if len(str(values.get(DEAD_LETTER_QUEUE, "")).encode()) > _LONGEST_NAME_BYTES:
+        return f"{DEAD_LETTER_QUEUE} is the name of a queue, with at most {_LONGEST_NAME_BYTES} bytes"
     if str(values.get("table.format", "none")) != "none":
         return "kind=queues takes no table: table.format is for streams of kind=log"
     for name, value in QUEUE_VALUES.items():

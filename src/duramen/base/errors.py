@@ -573,6 +573,22 @@ class QueueHistoryRewritten(DuramenError):
     remedy = "Undo the effects of entries from that position on, and retrieve from there: the new entries follow."
 
 
+class QueueLeaseExpired(DuramenError):
+    """A lease on an entry has expired, was given back, or another client has leased the entry since."""
+
+    id = "queue-lease-expired"
+    safe = "Nothing was done with this entry; the entries of the request that the answer does not name are done."
+    remedy = "Drop what came of the entry: it is delivered again. Lease for longer, or extend leases in time."
+
+
+class QueueRequestReused(DuramenError):
+    """A request id was used for a request of another kind or size in the last minutes."""
+
+    id = "queue-request-reused"
+    safe = "Nothing was done; repeating gives the same answer as long as the id is known."
+    remedy = "Give each request an id of its own, such as a random UUID; use it again only to repeat the same request."
+
+
 class QueueBatchTooLarge(DuramenError):
     """A request has too many entries or bytes."""
 

@@ -57,7 +57,7 @@ class _View:
         for _ in range(_READS):
             queue = _HASH(chance.choice(queues))
             began_s, began_cpu_s = time.perf_counter(), time.thread_time()
-            retrieve(self._store, queue, "start", _LIMIT, _ALL)
+            retrieve(self._store, queue, "start", _LIMIT, _ALL, 0)
             found.cpu_s.append(time.thread_time() - began_cpu_s)
             found.took_s.append(time.perf_counter() - began_s)
         return found

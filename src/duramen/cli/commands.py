@@ -28,7 +28,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Topics of the inventory, millions of them; streams too.",
     ),
     "snapshot": ("duramen.cli.snapshot", "Read keyed streams as they are or were: each key once."),
-    "queue": ("duramen.cli.queue", "Create, list, describe and delete queue spaces."),
+    "queue": ("duramen.cli.queues.command", "Put entries into queues, read, lease and acknowledge them."),
     "group": ("duramen.cli.group", "List, describe, reset and delete consumer groups."),
     "produce": ("duramen.cli.records.produce", "Write lines of standard input to a stream."),
     "consume": ("duramen.cli.records.consume", "Print the records of a stream."),

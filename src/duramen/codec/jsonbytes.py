@@ -2,9 +2,13 @@
 
 import base64
 import binascii
-from typing import TypedDict
+from typing import Annotated, Final, TypedDict
 
-__all__ = ["Base64", "JsonBytes", "bytes_of", "json_of"]
+from msgspec import Meta
+
+from duramen.base.errors import RequestInvalid
+
+__all__ = ["Base64", "JsonBytes", "Timestamp", "bytes_of", "json_of", "wish_bytes", "wish_headers"]
 
 
 class Base64(TypedDict):
@@ -14,6 +18,12 @@ class Base64(TypedDict):
 
 
 JsonBytes = str | Base64 | None
+
+_INT64_MAX: Final = (1 << 63) - 1
+
+Timestamp = Annotated[
+    int, Meta(ge=-1 - _INT64_MAX, le=_INT64_MAX, description="Milliseconds since 1970, before then negative; -1: none")
+]
 
 
 def json_of(data: bytes | None) -> JsonBytes:
@@ -47,3 +57,19 @@ def _utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise ValueError('text has half a surrogate pair, which is no UTF-8; write {"base64": "…"}') from None
+
+
+def wish_bytes(what: str, value: JsonBytes) -> bytes | None:
+    """Bytes of a request that come as JSON. Raises RequestInvalid."""
+    try:
+        return bytes_of(value)
+    except ValueError as error:
+        raise RequestInvalid(f"{what}: {error}") from None
+
+
+def wish_headers(headers: list[tuple[str | Base64, JsonBytes]]) -> list[tuple[bytes, bytes | None]]:
+    """Headers of a request that come as JSON. Raises RequestInvalid."""
+    return [
+        (wish_bytes("a header's name", name) or b"", wish_bytes("a header's value", content))
+        for name, content in headers
+    ]

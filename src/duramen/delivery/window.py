@@ -10,7 +10,7 @@ acquired position is decided in two steps, so that it can be made durable in bet
 `expire` mark the positions and say what they will be; `settle` makes it so, `revert` takes it back.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -89,6 +89,16 @@ class Window:
         """How many spans the window is kept in."""
         return len(self._spans)
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is acquired."""
+        return any(span.phase is DeliveryPhase.ACQUIRED for span in self._spans)
+
+    def free(self) -> Iterator[int]:
+        """The positions that may be acquired again, in their order, as they are at this call."""
+        spans = [span for span in self._spans if span.free]
+        return (position for span in spans for position in range(span.first, span.last + 1))
+
     def next_position(self) -> int | None:
         """The first position that may be acquired, `end` where it is a new one; None where none may be now."""
         for span in self._spans:
@@ -146,6 +156,13 @@ class Window:
             taken[-1] = taken[-1]._replace(last=span.last)
         else:
             taken.append(Acquired(span.first, span.last, count))
+
+    def add(self, deliveries: int) -> int:
+        """One more position behind the window, which was acquired so many times before; returns it."""
+        position = self.end
+        self._spans.append(PositionSpan(position, position, DeliveryPhase.AVAILABLE, deliveries))
+        self.end += 1
+        return position
 
     def skip(self, first: int, last: int) -> None:
         """There is nothing at the positions from `first` to `last`: those that are available or new are archived."""

@@ -5,18 +5,27 @@ an overlay, until a run has as many as a quarter of its entries: then it is writ
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord, header, records
-from duramen.queues.names import HASH_BYTES, HashName, name_problem
-from duramen.queues.operations import Operation, entry_parts, operation_of
+from duramen.queues.acknowledged import acknowledge, remove_rows
+from duramen.queues.names import HashName, name_problem
+from duramen.queues.operations import Operation, entry_parts, entry_times, operation_of, request_of
+from duramen.queues.pending_rows import PendingRows
+from duramen.queues.requests import remember
 from duramen.queues.rows import (
     POSITION_KEY,
+    Delivered,
     HistoryRange,
     Overlay,
+    RequestRow,
+    delivered_value,
+    delivery_key,
+    due_entries,
+    due_key,
     epoch_key,
     name_key,
     overlay_key,
@@ -29,6 +38,7 @@ from duramen.queues.rows import (
     state_key,
     state_of,
     state_value,
+    times_key,
     with_overlay,
     with_range,
 )
@@ -39,66 +49,31 @@ __all__ = ["changes"]
 
 _OVERLAID: Final = 4
 """A run is written anew once its overlays, so many times, are more than its entries."""
-_GROUP: Final = 1 + HASH_BYTES
-
-
-class _PendingRows:
-    """Rows as they are with changes that are not written yet. A scan stays among the rows of a kind and a queue."""
-
-    def __init__(self, rows: StateRows) -> None:
-        self.changes: dict[bytes, bytes | None] = {}
-        self._rows = rows
-        self._groups: dict[bytes, set[bytes]] | None = None  # of the changes, once something is scanned
-
-    def get(self, key: bytes) -> bytes | None:
-        return self.changes[key] if key in self.changes else self._rows.get(key)
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        self.changes[key] = value
-        if self._groups is not None:
-            self._groups.setdefault(key[:_GROUP], set()).add(key)
-
-    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        if self._groups is None:
-            self._groups = {}
-            for key in self.changes:
-                self._groups.setdefault(key[:_GROUP], set()).add(key)
-        pending = sorted(key for key in self._groups.get(first[:_GROUP], ()) if first <= key < end)
-        at = 0
-        for key, value in self._rows.scan(first, end):
-            while at < len(pending) and pending[at] < key:
-                yield from self._changed(pending[at])
-                at += 1
-            if key not in self.changes:
-                yield key, value
-        for changed in pending[at:]:
-            yield from self._changed(changed)
-
-    def _changed(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        value = self.changes[key]
-        if value is not None:
-            yield key, value
+_EXPIRES: Final = b"\x01"
+_SHOWN: Final = b"\x00"
 
 
 class _Pending:
     """What a step has found of a queue, and not brought into rows yet."""
 
-    __slots__ = ("edits", "entries", "name", "queue")
+    __slots__ = ("acks", "edits", "entries", "name", "queue")
 
     def __init__(self, name: bytes, queue: bytes) -> None:
         self.name = name
         self.queue = queue
         self.entries: list[Body] = []
         self.edits: dict[int, Overlay] = {}
+        self.acks: dict[int, int] = {}  # offsets of entries, and those of their acks
 
 
 class _Step:
     """Records that are applied at once."""
 
     def __init__(self, rows: StateRows, hash_name: HashName) -> None:
-        self._rows = _PendingRows(rows)
+        self._rows = PendingRows(rows)
         self._hash = hash_name
         self._queues: dict[bytes, _Pending] = {}
+        self._requests: list[tuple[bytes, RequestRow]] = []
         before = position_of(rows)
         self._epoch = before.leader_epoch if before.offset else -1
 
@@ -132,35 +107,78 @@ class _Step:
     def take(self, record: DecodedRecord) -> None:
         """A record; one that no door lets in is passed over."""
         name = record.key
-        pending = None if name is None else self._queues.get(name) or self._pending(name)
+        if name is None:
+            self._take_due(record)
+            return
+        pending = self._queues.get(name) or self._pending(name)
         if pending is None:
             return
         if not record.headers:
             pending.entries.append((record.offset, body_of(record.timestamp, record.value)))
             return
         try:
+            operation, times, request = operation_of(record), entry_times(record), request_of(record)
+        except ValueError:
+            return
+        if request is not None:
+            kind = "enqueue" if operation is None else operation.kind
+            row = RequestRow(request.time_ms, Position(self._epoch, record.offset), request.records, kind)
+            self._requests.append((self._hash(request.id), row))
+        if operation is not None:
+            self._operate(pending, operation, record)
+            return
+        key, headers = entry_parts(record)
+        pending.entries.append((record.offset, body_of(record.timestamp, record.value, key, headers, times)))
+        if any(times):
+            self._rows.put(times_key(pending.queue), b"")
+        for time_ms, becomes in zip(times, (_SHOWN, _EXPIRES), strict=True):
+            if time_ms:
+                self._rows.put(due_key(time_ms, pending.queue, record.offset), becomes)
+
+    def _operate(self, pending: _Pending, operation: Operation, record: DecodedRecord) -> None:
+        at, queue = operation.at.offset, pending.queue
+        match operation.kind:
+            case "replace":
+                self._flush(pending)
+                self._take_back(queue, operation, record.offset)
+            case "purge" | "drop":
+                self._flush(pending)
+                self._empty(queue, record.offset, forget=operation.kind == "drop")
+            case "ack":
+                pending.acks[at] = record.offset
+            case "nack":
+                delivered = Delivered(operation.deliveries, operation.until_ms)
+                self._rows.put(delivery_key(queue, at), delivered_value(delivered))
+                if operation.until_ms:
+                    self._rows.put(due_key(operation.until_ms, queue, at), _SHOWN)
+            case "edit" | "delete":
+                known = pending.edits.get(at)
+                if known is None or not known.deleted:
+                    pending.edits[at] = Overlay(record.offset, operation.kind == "delete", record.value)
+            case _:
+                pass
+
+    def _take_due(self, record: DecodedRecord) -> None:
+        """What expires up to a time is gone, and rows of the time index up to it."""
+        try:
             operation = operation_of(record)
         except ValueError:
             return
-        if operation is None:
-            key, headers = entry_parts(record)
-            pending.entries.append((record.offset, body_of(record.timestamp, record.value, key, headers)))
-        else:
-            self._operate(pending, operation, record)
-
-    def _operate(self, pending: _Pending, operation: Operation, record: DecodedRecord) -> None:
-        if operation.kind == "replace":
-            self._flush(pending)
-            self._take_back(pending.queue, operation, record.offset)
+        if operation is None or operation.kind != "due":
             return
-        at = operation.at.offset
-        known = pending.edits.get(at)
-        if known is None or not known.deleted:
-            pending.edits[at] = Overlay(record.offset, operation.kind == "delete", record.value)
+        self._flush_all()
+        expired = dict[bytes, dict[int, Overlay]]()
+        for key, entry in list(due_entries(self._rows, operation.since_ms, operation.until_ms)):
+            self._rows.put(key, None)
+            if entry.expires:
+                expired.setdefault(entry.queue, {})[entry.offset] = Overlay(record.offset, deleted=True, value=None)
+        for queue, edits in expired.items():
+            self._edit(queue, edits)
 
     def finish(self, next_offset: int) -> Mapping[bytes, bytes | None]:
         """What becomes of the rows."""
         self._flush_all()
+        remember(self._rows, self._requests)
         self._rows.put(POSITION_KEY, position_value(Position(max(0, self._epoch), next_offset)))
         return self._rows.changes
 
@@ -175,6 +193,9 @@ class _Step:
         if pending.edits:
             edits, pending.edits = pending.edits, {}
             self._edit(pending.queue, edits)
+        if pending.acks:
+            acks, pending.acks = pending.acks, {}
+            self._delete(pending.queue, acknowledge(self._rows, pending.queue, acks))
 
     def _flush_entries(self, pending: _Pending) -> None:
         if pending.entries:
@@ -185,6 +206,19 @@ class _Step:
                 self._rows.put(run_key(queue, last), data)
 
     def _edit(self, queue: bytes, edits: dict[int, Overlay]) -> None:
+        """Edit and delete entries; where some are deleted, what is done with may join."""
+        self._overlay(queue, edits)
+        if any(edit.deleted for edit in edits.values()):
+            state = state_of(self._rows, queue)
+            if state.head or state.done:
+                self._delete(queue, acknowledge(self._rows, queue, {}))
+
+    def _delete(self, queue: bytes, gone: Mapping[int, int]) -> None:
+        """Delete entries, each by the operation at that offset."""
+        if gone:
+            self._overlay(queue, {at: Overlay(offset, deleted=True, value=None) for at, offset in gone.items()})
+
+    def _overlay(self, queue: bytes, edits: dict[int, Overlay]) -> None:
         left = sorted(edits)
         while left:
             found = next(self._rows.scan(run_key(queue, left[0]), queue_end(b"r", queue)), None)
@@ -211,6 +245,7 @@ class _Step:
         else:
             self._rows.put(run_key(queue, run.last), None)
             self._move_head(queue, run)
+            remove_rows(self._rows, delivery_key(queue, run.first), delivery_key(queue, run.last + 1))
         for at in known:
             self._rows.put(overlay_key(queue, at), None)
 
@@ -218,7 +253,8 @@ class _Step:
         """A run is gone: where it was the first one, the head goes behind it."""
         state = state_of(self._rows, queue)
         if next(self._rows.scan(run_key(queue, state.head), run_key(queue, run.last)), None) is None:
-            self._rows.put(state_key(queue), state_value(state._replace(head=run.last + 1)))
+            done = tuple(one for one in state.done if one[0] > run.last)
+            self._rows.put(state_key(queue), state_value(state._replace(head=run.last + 1, done=done)))
 
     def _take_back(self, queue: bytes, operation: Operation, offset: int) -> None:
         start = operation.at
@@ -228,10 +264,22 @@ class _Step:
             kept = [one for one in run.bodies() if one[0] < start.offset]
             if kept:
                 self._rows.put(run_key(queue, kept[-1][0]), next(runs(kept, run.leader_epoch, 1 << 40))[1])
-        for key, _ in list(self._rows.scan(overlay_key(queue, start.offset), queue_end(b"o", queue))):
-            self._rows.put(key, None)
+        remove_rows(self._rows, overlay_key(queue, start.offset), queue_end(b"o", queue))
+        remove_rows(self._rows, delivery_key(queue, start.offset), queue_end(b"d", queue))
         taken = HistoryRange(start, offset, operation.by, operation.reason)
         self._rows.put(state_key(queue), state_value(with_range(state_of(self._rows, queue), taken)))
+
+    def _empty(self, queue: bytes, offset: int, *, forget: bool) -> None:
+        """No entry of a queue is left; where it is to be forgotten, nothing of it."""
+        for kind in (b"r", b"o", b"d"):
+            remove_rows(self._rows, kind + queue, queue_end(kind, queue))
+        self._rows.put(times_key(queue), None)
+        if forget:
+            self._rows.put(name_key(queue), None)
+            self._rows.put(state_key(queue), None)
+        else:
+            state = state_of(self._rows, queue)._replace(head=offset, done=())
+            self._rows.put(state_key(queue), state_value(state))
 
 
 def changes(found: Sequence[bytes], offset: int, rows: StateRows, hash_name: HashName) -> Mapping[bytes, bytes | None]:

@@ -5,18 +5,45 @@ other, all of it or nothing.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from duramen.base.errors import QueueBatchTooLarge, QueueVersionStale
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput
-from duramen.queues.operations import NewEntry, delete_record, edit_record, entry_record, replace_record
+from duramen.queues.leases import LeasedEntry
+from duramen.queues.names import Queue
+from duramen.queues.operations import (
+    NewEntry,
+    delete_record,
+    edit_record,
+    entry_record,
+    queue_record,
+    replace_record,
+    with_request,
+)
 from duramen.queues.positions import position_text
 from duramen.queues.reading import EntryFinder, Where, resolve_start
-from duramen.queues.rows import Queue, state_of
+from duramen.queues.requests import RequestId, made_before
+from duramen.queues.rows import state_of
 
-__all__ = ["MOST_ENTRIES", "Delete", "Edit", "Enqueue", "Queue", "QueueCommand", "Replace", "check_size", "records_for"]
+__all__ = [
+    "MOST_ENTRIES",
+    "Ack",
+    "Delete",
+    "Due",
+    "Edit",
+    "Empty",
+    "Enqueue",
+    "Expire",
+    "Nack",
+    "Queue",
+    "QueueCommand",
+    "Replace",
+    "check_size",
+    "records_for",
+    "repeated",
+]
 
 MOST_ENTRIES: Final = 10_000
 """What a command may have."""
@@ -24,12 +51,14 @@ MOST_ENTRIES: Final = 10_000
 _RECORD_BYTES: Final = 32
 _BATCH_BYTES: Final = 61
 _OPERATION_BYTES: Final = 96
+_REQUEST_BYTES: Final = 64
 
 
 class Enqueue(NamedTuple):
     """Entries, each for a queue of the shard."""
 
     entries: Sequence[tuple[bytes, NewEntry]]
+    request: RequestId | None = None
 
 
 class Edit(NamedTuple):
@@ -37,6 +66,7 @@ class Edit(NamedTuple):
 
     queue: Queue
     edits: Sequence[tuple[Position, int | None, bytes | None]]
+    request: RequestId | None = None
 
 
 class Delete(NamedTuple):
@@ -44,6 +74,7 @@ class Delete(NamedTuple):
 
     queue: Queue
     entries: Sequence[tuple[Position, int | None]]
+    request: RequestId | None = None
 
 
 class Replace(NamedTuple):
@@ -54,21 +85,86 @@ class Replace(NamedTuple):
     entries: Sequence[NewEntry]
     by: str = ""
     reason: str = ""
+    request: RequestId | None = None
 
 
-QueueCommand = Enqueue | Edit | Delete | Replace
+class Empty(NamedTuple):
+    """Every entry of a queue is to go; with `drop` the queue too."""
+
+    queue: Queue
+    kind: Literal["purge", "drop"]
+    request: RequestId | None = None
 
 
-def records_for(command: QueueCommand, rows: StateRows, now_ms: int) -> list[BatchInput]:
+class Ack(NamedTuple):
+    """Leased entries that were processed, each of a queue of the shard."""
+
+    entries: Sequence[tuple[Queue, LeasedEntry]]
+    request: RequestId | None = None
+
+
+class Nack(NamedTuple):
+    """Leased entries that were not processed: they may be leased again after `delay_ms`."""
+
+    entries: Sequence[tuple[Queue, LeasedEntry]]
+    delay_ms: int = 0
+    request: RequestId | None = None
+
+
+class Expire(NamedTuple):
+    """Leases on a queue whose time is up."""
+
+    queue: Queue
+
+
+class Due(NamedTuple):
+    """What the time index says up to now."""
+
+
+QueueCommand = Enqueue | Edit | Delete | Replace | Empty | Ack | Nack | Expire | Due
+_Decided = Enqueue | Edit | Delete | Replace | Empty
+_KINDS: Final[dict[type, str]] = {Enqueue: "enqueue", Edit: "edit", Delete: "delete", Replace: "replace"}
+
+
+def repeated(command: _Decided, rows: StateRows) -> Position | None:
+    """Where the first record of a command is that was made before. Raises QueueRequestReused."""
+    if command.request is None:
+        return None
+    kind = command.kind if isinstance(command, Empty) else _KINDS[type(command)]
+    return made_before(rows, command.request.hash, kind, _count(command))
+
+
+def _count(command: _Decided) -> int:
+    match command:
+        case Enqueue(entries, _) | Delete(_, entries, _):
+            return len(entries)
+        case Edit(_, edits, _):
+            return len(edits)
+        case Replace():
+            return 1 + len(command.entries)
+        case _:
+            return 1
+
+
+def records_for(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput]:
     """The records of a command. Raises as `EntryFinder.find`, or QueueVersionStale."""
+    found = _records(command, rows, now_ms)
+    if command.request is not None:
+        found[0] = with_request(found[0], now_ms, len(found), command.request.id)
+    return found
+
+
+def _records(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput]:
     if isinstance(command, Enqueue):
         return [entry_record(queue, entry, now_ms) for queue, entry in command.entries]
     queue, hashed = command.queue
+    if isinstance(command, Empty):
+        return [queue_record(queue, command.kind, now_ms)]
     if isinstance(command, Replace):
         start = resolve_start(rows, state_of(rows, hashed), command.start)
         first = replace_record(queue, start, command.by, command.reason, now_ms)
         return [first, *(entry_record(queue, entry, now_ms) for entry in command.entries)]
-    entries = EntryFinder(rows, hashed)
+    entries = EntryFinder(rows, hashed, now_ms)
     if isinstance(command, Edit):
         for at, version, _ in command.edits:
             _check(entries, at, version)
@@ -104,13 +200,18 @@ def _measured(command: QueueCommand) -> tuple[int, int]:
             sizes = [len(queue) + _OPERATION_BYTES + len(value or b"") for _, _, value in edits]
         case Delete((queue, _), deleted):
             sizes = [len(queue) + _OPERATION_BYTES] * len(deleted)
-        case _:
-            queue, said = command.queue.name, len(command.by.encode()) + len(command.reason.encode())
+        case Ack(leased) | Nack(leased):
+            sizes = [len(queue.name) + _OPERATION_BYTES for queue, _ in leased]
+        case Replace((queue, _), _, entries):
+            said = len(command.by.encode()) + len(command.reason.encode())
             sizes = [len(queue) + _OPERATION_BYTES + said]
-            sizes += [len(queue) + _entry_bytes(entry) for entry in command.entries]
-    return len(sizes), _BATCH_BYTES + sum(sizes)
+            sizes += [len(queue) + _entry_bytes(entry) for entry in entries]
+        case _:
+            sizes = [_OPERATION_BYTES]
+    return len(sizes), _BATCH_BYTES + _REQUEST_BYTES + sum(sizes)
 
 
 def _entry_bytes(entry: NewEntry) -> int:
     headers = sum(10 + len(name) + len(value or b"") for name, value in entry.headers)
-    return _RECORD_BYTES + len(entry.value or b"") + len(entry.key or b"") + headers
+    times = _REQUEST_BYTES * (bool(entry.delay_ms) + bool(entry.ttl_ms))
+    return _RECORD_BYTES + len(entry.value or b"") + len(entry.key or b"") + headers + times

@@ -2,17 +2,24 @@
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from duramen.base.errors import QueueNameInvalid
 from duramen.codec.queue_entries import LONGEST_NAME_BYTES
 
-__all__ = ["HASH_BYTES", "HashName", "check_name", "hash_by", "name_problem"]
+__all__ = ["HASH_BYTES", "HashName", "Queue", "check_name", "hash_by", "name_problem"]
 
 HASH_BYTES: Final = 16
 
 HashName = Callable[[bytes], bytes]
 """128 bits of a queue's name."""
+
+
+class Queue(NamedTuple):
+    """A queue by its name, and the hash of that."""
+
+    name: bytes
+    hash: bytes
 
 
 def hash_by(secret: bytes) -> HashName:

@@ -2,19 +2,29 @@
 
 The key of each is the queue's name. A record without the header `duramen-queue-op` is an entry:
 
-    duramen-queue-key     the key of an entry that has one
+    duramen-queue-key         the key of an entry that has one
 
 Producers may not write these headers:
 
-    duramen-queue-op      edit, delete or replace
-    duramen-queue-at      EPOCH.OFFSET: of the entry that is edited or deleted, or from which on entries are taken back
-    duramen-queue-by      who replaced, where that was said
-    duramen-queue-reason  why, where that was said
+    duramen-queue-visible     of an entry: when it is shown; of a nack: when the entry may be leased again
+    duramen-queue-expires     when an entry expires
+
+    duramen-queue-op          edit, delete, replace, ack, nack, purge, drop or due
+    duramen-queue-at          EPOCH.OFFSET: of the entry that is operated on, or from which on entries are taken back
+    duramen-queue-by          the client that replaced, where that was said
+    duramen-queue-reason      why, where that was said
+    duramen-queue-deliveries  of a nack: how many times the entry was delivered
+    duramen-queue-since       of `due`, which has no key: from when on
+    duramen-queue-until       up to when entries that expire are gone, and delays are over
+
+    duramen-queue-request     TIME COUNT ID on the first record of a request that has an id: when the leader decided it,
+                              and the number of its records
 
 The value of an edit is the entry's new value. The entries that a replace puts in the place of others are the entries
-behind it in its batch.
+behind it in its batch. Times are milliseconds since 1970. `purge` removes every entry of a queue, `drop` the queue.
 """
 
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from duramen.base.errors import RequestInvalid
@@ -25,57 +35,118 @@ from duramen.queues.positions import parse_position, position_text
 
 __all__ = [
     "Headers",
+    "Kind",
     "NewEntry",
     "Operation",
+    "Request",
+    "ack_record",
     "delete_record",
+    "due_record",
     "edit_record",
     "entry_parts",
     "entry_record",
+    "entry_times",
+    "nack_record",
     "operation_of",
+    "queue_record",
     "replace_record",
+    "request_of",
+    "with_request",
 ]
 
 _OP: Final = RESERVED_PREFIX + b"op"
 _AT: Final = RESERVED_PREFIX + b"at"
 _BY: Final = RESERVED_PREFIX + b"by"
 _REASON: Final = RESERVED_PREFIX + b"reason"
+_VISIBLE: Final = RESERVED_PREFIX + b"visible"
+_EXPIRES: Final = RESERVED_PREFIX + b"expires"
+_DELIVERIES: Final = RESERVED_PREFIX + b"deliveries"
+_SINCE: Final = RESERVED_PREFIX + b"since"
+_UNTIL: Final = RESERVED_PREFIX + b"until"
+_REQUEST: Final = RESERVED_PREFIX + b"request"
+_LATEST_MS: Final = (1 << 63) - 1
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
-Kind = Literal["edit", "delete", "replace"]
-_KINDS: Final[dict[bytes, Kind]] = {b"edit": "edit", b"delete": "delete", b"replace": "replace"}
+Kind = Literal["edit", "delete", "replace", "ack", "nack", "purge", "drop", "due"]
+_KINDS: Final[dict[bytes, Kind]] = {
+    b"edit": "edit", b"delete": "delete", b"replace": "replace", b"ack": "ack", b"nack": "nack", b"purge": "purge",
+    b"drop": "drop", b"due": "due",
+}  # fmt: skip
+_PLACELESS: Final[frozenset[Kind]] = frozenset(("purge", "drop", "due"))
+_NOWHERE: Final = Position(0, 0)
 
 
 class NewEntry(NamedTuple):
-    """An entry that is to be put into a queue; without a timestamp it gets the time at which it comes."""
+    """An entry that is to be put into a queue; without a timestamp it gets the time at which it comes.
+
+    It is shown after `delay_ms`, and expires after `ttl_ms`; 0: never.
+    """
 
     value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
     timestamp: int | None = None
+    delay_ms: int = 0
+    ttl_ms: int = 0
 
 
 class Operation(NamedTuple):
     """An operation on entries that are there already."""
 
     kind: Kind
-    at: Position
+    at: Position = _NOWHERE
     by: str = ""
     reason: str = ""
+    deliveries: int = 0
+    until_ms: int = 0
+    """Of a nack: when the entry may be leased again; of `due`: up to when."""
+    since_ms: int = 0
+
+
+class Request(NamedTuple):
+    """A request that has an id: when its leader decided it, how many records it has, and the id."""
+
+    time_ms: int
+    records: int
+    id: bytes
+
+
+def _said(record: DecodedRecord) -> Mapping[bytes, bytes]:
+    return {name: value or b"" for name, value in record.headers if name.startswith(RESERVED_PREFIX)}
 
 
 def operation_of(record: DecodedRecord) -> Operation | None:
     """What a record does to entries before it; None where it is an entry. Raises ValueError where it says neither."""
-    said = {name: value or b"" for name, value in record.headers if name.startswith(RESERVED_PREFIX)}
+    said = _said(record)
     if _OP not in said:
         return None
     kind = _KINDS.get(said[_OP])
     if kind is None:
         raise ValueError(f"an operation {said[_OP]!r} is not known")
     try:
-        at = parse_position(said.get(_AT, b"").decode())
+        at = _NOWHERE if kind in _PLACELESS else parse_position(said.get(_AT, b"").decode())
     except RequestInvalid as error:
         raise ValueError(str(error)) from None
-    return Operation(kind, at, said.get(_BY, b"").decode(), said.get(_REASON, b"").decode())
+    until_ms = _time(said, _UNTIL if kind == "due" else _VISIBLE)
+    deliveries = min(_time(said, _DELIVERIES), (1 << 32) - 1)
+    by, reason = said.get(_BY, b"").decode(), said.get(_REASON, b"").decode()
+    return Operation(kind, at, by, reason, deliveries, until_ms, _time(said, _SINCE))
+
+
+def _time(said: Mapping[bytes, bytes], name: bytes) -> int:
+    found = int(said.get(name, b"0"))
+    if not 0 <= found <= _LATEST_MS:
+        raise ValueError(f"{found} is out of range")
+    return found
+
+
+def request_of(record: DecodedRecord) -> Request | None:
+    """The request whose first record this is, where it has an id. Raises ValueError."""
+    found = _said(record).get(_REQUEST)
+    if found is None:
+        return None
+    time_ms, count, request = found.split(b" ", 2)
+    return Request(int(time_ms), int(count), request)
 
 
 def entry_parts(record: DecodedRecord) -> tuple[bytes | None, Headers]:
@@ -84,10 +155,25 @@ def entry_parts(record: DecodedRecord) -> tuple[bytes | None, Headers]:
     return key, tuple(one for one in record.headers if not one[0].startswith(RESERVED_PREFIX))
 
 
+def entry_times(record: DecodedRecord) -> tuple[int, int]:
+    """When an entry is shown and when it expires; 0: at once, and never. Raises ValueError."""
+    said = _said(record)
+    return _time(said, _VISIBLE), _time(said, _EXPIRES)
+
+
 def entry_record(queue: bytes, entry: NewEntry, now_ms: int) -> BatchInput:
     """An entry."""
     headers = entry.headers if entry.key is None else ((KEY_HEADER, entry.key), *entry.headers)
+    if entry.delay_ms:
+        headers = ((_VISIBLE, b"%d" % (now_ms + entry.delay_ms)), *headers)
+    if entry.ttl_ms:
+        headers = ((_EXPIRES, b"%d" % (now_ms + entry.ttl_ms)), *headers)
     return BatchInput(now_ms if entry.timestamp is None else entry.timestamp, queue, entry.value, headers)
+
+
+def with_request(record: BatchInput, time_ms: int, count: int, request: bytes) -> BatchInput:
+    """The first of the records of a request with an id."""
+    return record._replace(headers=((_REQUEST, b"%d %d " % (time_ms, count) + request), *record.headers))
 
 
 def _headers(kind: bytes, at: Position, *more: tuple[bytes, bytes]) -> Headers:
@@ -104,7 +190,29 @@ def delete_record(queue: bytes, at: Position, now_ms: int) -> BatchInput:
     return BatchInput(now_ms, queue, None, _headers(b"delete", at))
 
 
+def ack_record(queue: bytes, at: Position, now_ms: int) -> BatchInput:
+    """An entry was processed, and is gone from here on."""
+    return BatchInput(now_ms, queue, None, _headers(b"ack", at))
+
+
+def nack_record(queue: bytes, at: Position, deliveries: int, visible_ms: int, now_ms: int) -> BatchInput:
+    """An entry was not processed: it has been delivered so many times, and may be leased again from a time on."""
+    more = (_DELIVERIES, b"%d" % deliveries), (_VISIBLE, b"%d" % visible_ms)
+    return BatchInput(now_ms, queue, None, _headers(b"nack", at, *more))
+
+
 def replace_record(queue: bytes, at: Position, by: str, reason: str, now_ms: int) -> BatchInput:
     """The entries from a position on are taken back."""
     said = [(name, text.encode()) for name, text in ((_BY, by), (_REASON, reason)) if text]
     return BatchInput(now_ms, queue, None, _headers(b"replace", at, *said))
+
+
+def queue_record(queue: bytes, kind: Literal["purge", "drop"], now_ms: int) -> BatchInput:
+    """All entries of a queue are gone from here on; with `drop` its name too."""
+    return BatchInput(now_ms, queue, None, ((_OP, kind.encode()),))
+
+
+def due_record(since_ms: int, until_ms: int, now_ms: int) -> BatchInput:
+    """Entries of the shard that expire in that time are gone, and delays that end in it are over."""
+    times = (_SINCE, b"%d" % since_ms), (_UNTIL, b"%d" % until_ms)
+    return BatchInput(now_ms, None, None, ((_OP, b"due"), *times))

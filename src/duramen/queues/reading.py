@@ -12,11 +12,11 @@ from duramen.base.errors import QueueEntryGone, QueueHistoryRewritten, QueuePosi
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.queues.answers import entry_size, run_records
+from duramen.queues.names import Queue
 from duramen.queues.positions import FIRST, position_text
 from duramen.queues.rows import (
     HistoryRange,
     Overlay,
-    Queue,
     QueueState,
     epoch_of,
     number_of,
@@ -26,11 +26,25 @@ from duramen.queues.rows import (
     queue_end,
     run_key,
     state_of,
+    times_key,
     with_overlay,
 )
-from duramen.queues.runs import QueueEntry, Run, entry_of, leader_epoch_of, runs
+from duramen.queues.runs import Body, QueueEntry, Run, body_without_times, entry_of, leader_epoch_of, runs
 
-__all__ = ["EntryFinder", "Retrieved", "RetrievedBatches", "Where", "resolve_start", "retrieve", "retrieve_batches"]
+__all__ = [
+    "Counted",
+    "EntryFinder",
+    "Names",
+    "Retrieved",
+    "RetrievedBatches",
+    "Where",
+    "count_entries",
+    "entries_from",
+    "names",
+    "resolve_start",
+    "retrieve",
+    "retrieve_batches",
+]
 
 Where = Position | Literal["start", "end"]
 """From where on a queue is read."""
@@ -60,9 +74,59 @@ class RetrievedBatches(NamedTuple):
         return not self.batches
 
 
-def retrieve(rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes: int) -> Retrieved:
+class Counted(NamedTuple):
+    """What is in a part of a queue; `next` is where the rest begins, -1: there is none."""
+
+    entries: int
+    bytes: int
+    delayed: int
+    first: Position | None
+    last: Position | None
+    oldest_ms: int
+    next: int
+
+
+class Names(NamedTuple):
+    """Names of queues in the order of their hashes; `next` is the hash behind which others follow, None: none do."""
+
+    names: list[bytes]
+    next: bytes | None
+
+
+def names(rows: StateRows, prefix: bytes, after: bytes, limit: int, most: int) -> Names:
+    """Names that begin with `prefix`, behind a hash: so many at most, of so many that are looked at."""
+    found, last = list[bytes](), after
+    for number, (key, name) in enumerate(rows.scan(b"n" + after + b"\x00" * bool(after), b"o")):
+        if number >= most or len(found) >= limit:
+            return Names(found, last)
+        last = key[1:]
+        if name.startswith(prefix):
+            found.append(name)
+    return Names(found, None)
+
+
+def count_entries(rows: StateRows, queue: bytes, start: int, most: int, now_ms: int) -> Counted:
+    """Count the entries of a queue from an offset on, so many at most."""
+    count, size, delayed, oldest_ms = 0, 0, 0, 0
+    first: Position | None = None
+    last: Position | None = None
+    for number, entry in enumerate(entries_from(rows, queue, state_of(rows, queue), start)):
+        if number >= most:
+            return Counted(count, size, delayed, first, last, oldest_ms, entry.position.offset)
+        if entry.expired(now_ms):
+            continue
+        count, size, delayed = count + 1, size + entry_size(entry), delayed + (entry.visible_ms > now_ms)
+        oldest_ms = min(oldest_ms, entry.timestamp) if count > 1 else entry.timestamp
+        first, last = first or entry.position, entry.position
+    return Counted(count, size, delayed, first, last, oldest_ms, -1)
+
+
+def retrieve(
+    rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes: int, now_ms: int, *, delayed: bool = False
+) -> Retrieved:
     """Entries from a position on, at most so many, and so many bytes but for the first.
 
+    Expired entries are left out, and, unless `delayed` ones are wanted, those whose delay is not over.
     Raises QueueHistoryRewritten, QueuePositionFuture, QueuePositionUnknown.
     """
     state = state_of(rows, queue)
@@ -70,7 +134,9 @@ def retrieve(rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes:
     found, size, following = list[QueueEntry](), 0, start
     if where == "end":
         return Retrieved(found, following)
-    for entry in _entries(rows, queue, max(start.offset, state.head)):
+    for entry in entries_from(rows, queue, state, start.offset):
+        if entry.expired(now_ms) or (entry.visible_ms > now_ms and not delayed):
+            continue
         size += entry_size(entry)
         if len(found) >= limit or (found and size > max_bytes):
             break
@@ -79,7 +145,9 @@ def retrieve(rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes:
     return Retrieved(found, following)
 
 
-def retrieve_batches(rows: StateRows, queue: Queue, where: Where, limit: int, max_bytes: int) -> RetrievedBatches:
+def retrieve_batches(
+    rows: StateRows, queue: Queue, where: Where, limit: int, max_bytes: int, now_ms: int, *, delayed: bool = False
+) -> RetrievedBatches:
     """As `retrieve`; what an entry counts in them is what it counts there."""
     name, hashed = queue
     state = state_of(rows, hashed)
@@ -89,8 +157,11 @@ def retrieve_batches(rows: StateRows, queue: Queue, where: Where, limit: int, ma
         return RetrievedBatches(found, following)
     start = max(following.offset, state.head)
     over = _Overlays(rows, hashed, start)
+    plain = not state.done and rows.get(times_key(hashed)) is None
     for key, data in rows.scan(run_key(hashed, start), queue_end(b"r", hashed)):
         run, more = over.applied(data, start, number_of(key)), True
+        if not plain:
+            run = _shown(run, state, now_ms, delayed=delayed)
         while more:
             part = run_records(run, name, start, limit, max_bytes, any_first=not found)
             if part.entries:
@@ -101,6 +172,20 @@ def retrieve_batches(rows: StateRows, queue: Queue, where: Where, limit: int, ma
                 return RetrievedBatches(found, following)
             more = part.more
     return RetrievedBatches(found, following)
+
+
+def _shown(run: bytes, state: QueueState, now_ms: int, *, delayed: bool) -> bytes:
+    """A run with the entries that are shown, as if they had no times."""
+    old = Run(run)
+    bodies = list[Body]()
+    for offset, body in old.bodies():
+        shown = body and not state.done_with(offset)
+        entry = entry_of(Position(old.leader_epoch, offset), body) if shown else None
+        if entry is None or entry.expired(now_ms) or (entry.visible_ms > now_ms and not delayed):
+            bodies.append((offset, b""))
+        else:
+            bodies.append((offset, body_without_times(body)))
+    return next(runs(bodies, old.leader_epoch, 1 << 40))[1]
 
 
 def resolve_start(rows: StateRows, state: QueueState, where: Where) -> Position:
@@ -150,9 +235,10 @@ def _rewritten(position: Position, taken: HistoryRange) -> QueueHistoryRewritten
 class EntryFinder:
     """Entries of a queue by their positions; the run that one lies in is kept for the next."""
 
-    def __init__(self, rows: StateRows, queue: bytes) -> None:
+    def __init__(self, rows: StateRows, queue: bytes, now_ms: int) -> None:
         self._rows = rows
         self._queue = queue
+        self._now_ms = now_ms
         self._state = state_of(rows, queue)
         self._end = position_of(rows).offset
         self._run: Run | None = None
@@ -169,7 +255,7 @@ class EntryFinder:
                 f"the position {text} is not there yet: the queue's shard ends at offset {self._end}"
             )
         _check_not_taken_back(self._state, position)
-        run = self._run_of(offset) if offset >= self._state.head else None
+        run = None if self._state.done_with(offset) else self._run_of(offset)
         epoch = position.leader_epoch
         if not (epoch_of(self._rows, offset, epoch) if run is None else run.leader_epoch == epoch):
             raise QueuePositionUnknown(f"the position {text} is of no entry: its offset is of another leader epoch")
@@ -182,7 +268,16 @@ class EntryFinder:
         entry = _entry(epoch, offset, run.body(place), None if overlay is None else overlay_of(overlay))
         if entry is None:
             raise QueueEntryGone(f"the entry at {text} was deleted")
+        if entry.expired(self._now_ms):
+            raise QueueEntryGone(f"the entry at {text} has expired")
         return entry
+
+    def there(self, position: Position) -> QueueEntry | None:
+        """The entry at a position; None where there is none any more."""
+        try:
+            return self.find(position)
+        except (QueueEntryGone, QueueHistoryRewritten):
+            return None
 
     def _run_of(self, offset: int) -> Run | None:
         if self._run is None or not self._run.first <= offset <= self._run.last:
@@ -198,12 +293,14 @@ def _entry(leader_epoch: int, offset: int, body: bytes, overlay: Overlay | None)
     return entry if overlay is None else entry._replace(version=overlay.version, value=overlay.value)
 
 
-def _entries(rows: StateRows, queue: bytes, start: int) -> Iterator[QueueEntry]:
+def entries_from(rows: StateRows, queue: bytes, state: QueueState, start: int) -> Iterator[QueueEntry]:
+    """The entries of a queue from an offset on that are neither deleted nor done with, those that are delayed too."""
+    start = max(start, state.head)
     over = _Overlays(rows, queue, start)
     for _, data in rows.scan(run_key(queue, start), queue_end(b"r", queue)):
         run = Run(data)
         for offset, body in run.bodies():
-            if offset >= start:
+            if offset >= start and not (state.done and state.done_with(offset)):
                 entry = _entry(run.leader_epoch, offset, body, over.at(offset))
                 if entry is not None:
                     yield entry

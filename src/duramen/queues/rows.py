@@ -4,7 +4,15 @@
     r, hash, uint64 offset      a run of entries, by the offset of its last one
     o, hash, uint64 offset      what an operation made of the entry there, which lies in a run: uint64 offset of the
                                 operation, uint8 1 and the new value, 0: it is null; or -1: the entry is deleted
-    s, hash                     the head, and what was taken back
+    s, hash                     the head, what was taken back, and what is done with behind the head
+    m, hash                     there: some of the queue's entries were delayed or may expire
+    d, hash, uint64 offset      uint32 how many times the entry was delivered, int64 when it may be leased again
+    t, uint64 time, hash,       1: the entry expires then; 0: it is shown, or may be leased again
+       uint64 offset
+    i, request hash             a request that has an id: int64 when it was decided, uint32 leader epoch and uint64
+                                offset of its first record, uint32 the number of its records, its kind
+    j, uint64 number            int64 when it was decided, request hash: requests in the order in which they came
+    k                           uint64 number of the oldest of these, uint64 that of the next
     e, uint32 leader epoch      uint64 offset of the first record of a leader epoch
     p                           uint32 leader epoch, uint64 offset: of the next record that is not applied
 
@@ -24,12 +32,22 @@ from duramen.queues.runs import body_with
 __all__ = [
     "EMPTY_STATE",
     "POSITION_KEY",
+    "REQUEST_NUMBERS_KEY",
+    "Delivered",
+    "DueEntry",
     "HistoryRange",
     "Overlay",
-    "Queue",
     "QueueState",
+    "RequestRow",
+    "delivered_of",
+    "delivered_value",
+    "delivery_key",
+    "due_entries",
+    "due_key",
+    "due_of",
     "epoch_key",
     "epoch_of",
+    "is_due_key",
     "name_key",
     "number_of",
     "overlay_key",
@@ -39,28 +57,36 @@ __all__ = [
     "position_of",
     "position_value",
     "queue_end",
+    "request_key",
+    "request_number_key",
+    "request_number_of",
+    "request_number_value",
+    "request_numbers",
+    "request_numbers_value",
+    "request_row",
+    "request_value",
     "run_key",
     "state_key",
     "state_of",
     "state_value",
+    "times_key",
     "with_overlay",
     "with_range",
 ]
 
 POSITION_KEY: Final = b"p"
+REQUEST_NUMBERS_KEY: Final = b"k"
 _U64: Final = struct.Struct(">Q")
 _U32: Final = struct.Struct(">I")
+_I64: Final = struct.Struct(">q")
 _POSITION: Final = struct.Struct(">IQ")
 _OVERLAY: Final = struct.Struct(">Qb")
+_DELIVERED: Final = struct.Struct(">Iq")
+_DUE: Final = struct.Struct(">Q16sQ")
+_REQUEST: Final = struct.Struct(">qIQI")
+_NUMBERS: Final = struct.Struct(">QQ")
 _DELETED, _NULL, _VALUE = -1, 0, 1
 _MOST_RANGES: Final = 100
-
-
-class Queue(NamedTuple):
-    """A queue by its name, and the hash of that."""
-
-    name: bytes
-    hash: bytes
 
 
 class HistoryRange(NamedTuple):
@@ -73,10 +99,18 @@ class HistoryRange(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """No entry lies before `head`; what was taken back, in the order of offsets."""
+    """No entry lies before `head`; what was taken back, in the order of offsets.
+
+    `done` are the first and last offsets of ranges behind the head in which every entry was acknowledged.
+    """
 
     head: int
     ranges: tuple[HistoryRange, ...]
+    done: tuple[tuple[int, int], ...] = ()
+
+    def done_with(self, offset: int) -> bool:
+        """Whether an entry at this offset was acknowledged, or all before it and itself are gone."""
+        return offset < self.head or any(first <= offset <= last for first, last in self.done)
 
     def rewritten(self, offset: int) -> HistoryRange | None:
         """The range that a reader who goes on at this offset has read something of."""
@@ -93,6 +127,31 @@ class Overlay(NamedTuple):
     version: int
     deleted: bool
     value: bytes | None
+
+
+class Delivered(NamedTuple):
+    """How many times an entry was delivered, and from when on it may be leased again."""
+
+    deliveries: int = 0
+    visible_ms: int = 0
+
+
+class DueEntry(NamedTuple):
+    """A time at which something becomes of an entry: it expires, or may be leased."""
+
+    time_ms: int
+    queue: bytes
+    offset: int
+    expires: bool
+
+
+class RequestRow(NamedTuple):
+    """A request that has an id: what its first record is, and how many records it has."""
+
+    time_ms: int
+    position: Position
+    records: int
+    kind: str
 
 
 EMPTY_STATE: Final = QueueState(0, ())
@@ -122,6 +181,95 @@ def queue_end(kind: bytes, queue: bytes) -> bytes:
 def state_key(queue: bytes) -> bytes:
     """The key of the state of a queue."""
     return b"s" + queue
+
+
+def times_key(queue: bytes) -> bytes:
+    """The key of the row that is there once a queue has had entries that are delayed or expire."""
+    return b"m" + queue
+
+
+def delivery_key(queue: bytes, offset: int) -> bytes:
+    """The key of how many times the entry at that offset was delivered."""
+    return b"d" + queue + _U64.pack(offset)
+
+
+def delivered_value(delivered: Delivered) -> bytes:
+    """Deliveries as a row's value."""
+    return _DELIVERED.pack(*delivered)
+
+
+def delivered_of(rows: StateRows, queue: bytes, offset: int) -> Delivered:
+    """How many times an entry was delivered, as far as that was written."""
+    found = rows.get(delivery_key(queue, offset))
+    return Delivered() if found is None else Delivered(*_DELIVERED.unpack(found))
+
+
+def due_key(time_ms: int, queue: bytes, offset: int) -> bytes:
+    """The key of what becomes of an entry at a time."""
+    return b"t" + _DUE.pack(time_ms, queue, offset)
+
+
+def due_of(key: bytes, value: bytes = b"") -> DueEntry:
+    """What a row of the time index says; without its value not whether the entry expires."""
+    time_ms, queue, offset = _DUE.unpack_from(key, 1)
+    return DueEntry(time_ms, queue, offset, value == b"\x01")
+
+
+def is_due_key(key: bytes) -> bool:
+    """Whether it is the key of a row of the time index."""
+    return key[:1] == b"t"
+
+
+def due_entries(rows: StateRows, since_ms: int, until_ms: int) -> Iterator[tuple[bytes, DueEntry]]:
+    """Rows of the time index from one time to another one, in its order."""
+    for key, value in rows.scan(b"t" + _U64.pack(since_ms), b"t" + _U64.pack(until_ms + 1)):
+        yield key, due_of(key, value)
+
+
+def request_key(request: bytes) -> bytes:
+    """The key of a request, by the hash of its id."""
+    return b"i" + request
+
+
+def request_value(row: RequestRow) -> bytes:
+    """A request as a row's value."""
+    return _REQUEST.pack(row.time_ms, *row.position, row.records) + row.kind.encode()
+
+
+def request_row(rows: StateRows, request: bytes) -> RequestRow | None:
+    """The request of that id, by its hash, where it is known."""
+    found = rows.get(request_key(request))
+    if found is None:
+        return None
+    time_ms, leader_epoch, offset, count = _REQUEST.unpack_from(found)
+    return RequestRow(time_ms, Position(leader_epoch, offset), count, found[_REQUEST.size :].decode())
+
+
+def request_number_key(number: int) -> bytes:
+    """The key of the request that came as that one."""
+    return b"j" + _U64.pack(number)
+
+
+def request_number_value(time_ms: int, request: bytes) -> bytes:
+    """When a request was decided, and the hash of its id, as a row's value."""
+    return _I64.pack(time_ms) + request
+
+
+def request_number_of(rows: StateRows, number: int) -> tuple[int, bytes]:
+    """When the request that came as that one was decided, and the hash of its id."""
+    found = rows.get(request_number_key(number)) or bytes(8)
+    return _I64.unpack_from(found)[0], found[8:]
+
+
+def request_numbers(rows: StateRows) -> tuple[int, int]:
+    """The number of the oldest request that is known, and that of the next one."""
+    found = rows.get(REQUEST_NUMBERS_KEY)
+    return (0, 0) if found is None else (int.from_bytes(found[:8], "big"), int.from_bytes(found[8:], "big"))
+
+
+def request_numbers_value(oldest: int, following: int) -> bytes:
+    """The numbers of requests as a row's value."""
+    return _NUMBERS.pack(oldest, following)
 
 
 def epoch_key(leader_epoch: int) -> bytes:
@@ -173,7 +321,8 @@ def state_value(state: QueueState) -> bytes:
 
 def with_range(state: QueueState, new: HistoryRange) -> QueueState:
     """A state after a replace, whose record lies behind all that is there."""
-    kept = [one for one in state.ranges if one.start.offset < new.start.offset]
+    start = new.start.offset
+    kept = [one for one in state.ranges if one.start.offset < start]
     if kept and kept[-1].end >= new.start.offset:
         last = kept.pop()
         new = HistoryRange(last.start, new.end, new.by, new.reason)
@@ -181,7 +330,8 @@ def with_range(state: QueueState, new: HistoryRange) -> QueueState:
     while len(kept) > _MOST_RANGES:
         first, second = kept[:2]
         kept[:2] = [HistoryRange(first.start, second.end, second.by, second.reason)]
-    return state._replace(ranges=tuple(kept))
+    done = tuple((first, min(last, start - 1)) for first, last in state.done if first < start)
+    return state._replace(ranges=tuple(kept), done=done)
 
 
 def position_value(position: Position) -> bytes:

@@ -3,7 +3,8 @@
     run    int64 offset of the first entry, int32 leader epoch, uint32 count, uint32 for each entry: its offset less the
            first, uint32 for each: the end of its body, bodies; an empty one is that of a deleted entry
     body   uint8 flags, int64 timestamp, then what the flags say is there: uint64 version, uint32 size and key, uint32
-           count and headers (uint32 size and name, int32 size and value, -1: null), the value, which takes the rest
+           count and headers (uint32 size and name, int32 size and value, -1: null), int64 when it is shown, int64
+           when it expires, the value, which takes the rest
 
 All numbers are little-endian. Without a version an entry has the one of its offset: it was never edited.
 """
@@ -15,8 +16,8 @@ from typing import Final, NamedTuple
 from duramen.base.ids import Position
 
 __all__ = [
-    "RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "entry_of", "leader_epoch_of", "runs",
-    "single_run",
+    "RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "body_without_times", "entry_of",
+    "leader_epoch_of", "runs", "single_run",
 ]  # fmt: skip
 
 RUN_BYTES: Final = 16 << 10
@@ -28,15 +29,20 @@ _BODY: Final = struct.Struct("<Bq")
 _U32: Final = struct.Struct("<I")
 _I32: Final = struct.Struct("<i")
 _U64: Final = struct.Struct("<Q")
+_I64: Final = struct.Struct("<q")
 _FURTHEST: Final = (1 << 32) - 1
-_VALUE, _KEY, _HEADERS, _VERSION = 1, 2, 4, 8
+_ANY_TIME: Final = 0, 0
+_VALUE, _KEY, _HEADERS, _VERSION, _VISIBLE, _EXPIRES = 1, 2, 4, 8, 16, 32
 
 Body = tuple[int, bytes]
 """An offset and the body of the entry there."""
 
 
 class QueueEntry(NamedTuple):
-    """An entry as it is now. `version` is the offset of the newest operation on it, its own where there was none."""
+    """An entry as it is now. `version` is the offset of the newest operation on it, its own where there was none.
+
+    `visible_ms` is when it is shown, `expires_ms` when it expires; 0: at once, and never.
+    """
 
     position: Position
     version: int
@@ -44,23 +50,30 @@ class QueueEntry(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[bytes, bytes | None], ...]
+    visible_ms: int = 0
+    expires_ms: int = 0
+
+    def expired(self, now_ms: int) -> bool:
+        """Whether it is gone by its time."""
+        return 0 < self.expires_ms <= now_ms
 
 
 def body_of(
     timestamp: int, value: bytes | None, key: bytes | None = None,
-    headers: Sequence[tuple[bytes, bytes | None]] = (),
+    headers: Sequence[tuple[bytes, bytes | None]] = (), times: tuple[int, int] = _ANY_TIME,
 ) -> bytes:  # fmt: skip
-    """The body of an entry that is new."""
-    if key is not None or headers:
-        return _body(timestamp, None, key, value, headers)
+    """The body of an entry that is new; `times` are when it is shown and when it expires."""
+    if key is not None or headers or times != _ANY_TIME:
+        return _body(timestamp, None, key, value, headers, times)
     return _BODY.pack(0 if value is None else _VALUE, timestamp) + (value or b"")
 
 
 def _body(
     timestamp: int, version: int | None, key: bytes | None, value: bytes | None,
-    headers: Sequence[tuple[bytes, bytes | None]],
+    headers: Sequence[tuple[bytes, bytes | None]], times: tuple[int, int],
 ) -> bytes:  # fmt: skip
     flags = (value is not None) * _VALUE | (key is not None) * _KEY | bool(headers) * _HEADERS
+    flags |= bool(times[0]) * _VISIBLE | bool(times[1]) * _EXPIRES
     parts = [_BODY.pack(flags | (version is not None) * _VERSION, timestamp)]
     if version is not None:
         parts.append(_U64.pack(version))
@@ -70,6 +83,7 @@ def _body(
         parts.append(_U32.pack(len(headers)))
         for name, content in headers:
             parts += (_U32.pack(len(name)), name, _I32.pack(-1 if content is None else len(content)), content or b"")
+    parts += (_I64.pack(time_ms) for time_ms in times if time_ms)
     parts.append(value or b"")
     return b"".join(parts)
 
@@ -96,13 +110,30 @@ def entry_of(position: Position, body: bytes) -> QueueEntry:
             at += 4
             headers.append((name, None if size < 0 else body[at : at + size]))
             at += max(0, size)
-    return QueueEntry(position, version, timestamp, key, body[at:] if flags & _VALUE else None, tuple(headers))
+    visible_ms = expires_ms = 0
+    if flags & _VISIBLE:
+        visible_ms = _I64.unpack_from(body, at)[0]
+        at += 8
+    if flags & _EXPIRES:
+        expires_ms = _I64.unpack_from(body, at)[0]
+        at += 8
+    value = body[at:] if flags & _VALUE else None
+    return QueueEntry(position, version, timestamp, key, value, tuple(headers), visible_ms, expires_ms)
 
 
 def body_with(body: bytes, version: int, value: bytes | None) -> bytes:
     """A body with another value, which it has from an operation at the offset `version` on."""
     old = entry_of(Position(0, 0), body)
-    return _body(old.timestamp, version, old.key, value, old.headers)
+    return _body(old.timestamp, version, old.key, value, old.headers, (old.visible_ms, old.expires_ms))
+
+
+def body_without_times(body: bytes) -> bytes:
+    """A body as that of an entry that is neither delayed nor expires."""
+    if not body[0] & (_VISIBLE | _EXPIRES):
+        return body
+    old = entry_of(Position(0, 0), body)
+    version = old.version if body[0] & _VERSION else None
+    return _body(old.timestamp, version, old.key, old.value, old.headers, _ANY_TIME)
 
 
 def leader_epoch_of(run: bytes) -> int:

@@ -25,13 +25,14 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import check, header, records
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.queue.shard import QueueShard, hash_of
+from duramen.coordinators.queue.shard import QueueOutcome, QueueShard, hash_of
 from duramen.coordinators.runtime.shard import ShardAnswer
-from duramen.queues.machine import MOST_ENTRIES, Enqueue, Queue, QueueCommand, check_size
-from duramen.queues.names import name_problem
+from duramen.queues.machine import MOST_ENTRIES, Enqueue, QueueCommand, check_size
+from duramen.queues.names import Queue, name_problem
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import FIRST
 from duramen.queues.reading import Retrieved, RetrievedBatches, Where, retrieve, retrieve_batches
+from duramen.queues.requests import RequestId
 from duramen.queues.splitting import split_shards
 from duramen.service.appending import append
 from duramen.service.broker import Broker
@@ -49,7 +50,9 @@ __all__ = [
     "ReadLimits",
     "Shards",
     "cut_to",
+    "patiently",
     "queue_of",
+    "request_of",
     "space_of",
 ]
 
@@ -111,11 +114,15 @@ class Read(NamedTuple):
 
 
 class ReadLimits(NamedTuple):
-    """The most entries in all, the most bytes of a queue, and how long the first entry is waited for."""
+    """The most entries in all, the most bytes of a queue, and how long the first entry is waited for.
+
+    `delayed`: entries too whose delay is not over.
+    """
 
     entries: int
     max_bytes: int
     wait_ms: int
+    delayed: bool = False
 
 
 Found = Retrieved | RetrievedBatches | DuramenError
@@ -138,7 +145,12 @@ def queue_of(space: Stream, name: bytes) -> Queue:
     return Queue(name, hash_of(space.id)(name))
 
 
-def _patiently(broker: Broker, ask: Callable[[Callable[[_T], None]], None], done: Callable[[_T], None]) -> None:
+def request_of(space: Stream, text: str) -> RequestId | None:
+    """The id of a request; None where it has none."""
+    return RequestId(text.encode(), hash_of(space.id)(text.encode())) if text else None
+
+
+def patiently(broker: Broker, ask: Callable[[Callable[[_T], None]], None], done: Callable[[_T], None]) -> None:
     """Ask again while the shard is being loaded: what it refuses with that was not done."""
     until_ms = broker.monotonic_ms() + _PATIENCE_MS
 
@@ -186,12 +198,14 @@ class LocalShards:
                 done(NotLeader(str(answer)))
             elif isinstance(answer, DuramenError):
                 done(_unknown(answer) if begun and isinstance(answer, NodeStopping) else answer)
+            elif (before := cast("QueueOutcome", answer.response).made_before) is not None:
+                done(before)
             else:
                 offset = answer.first_offset
                 done(Position(partition.log.takeovers.epoch_at(offset), offset))
 
         submit = partial(self._broker.coordinators.submit, partition.stream.name, partition.index, command)
-        _patiently(self._broker, submit, answered)
+        patiently(self._broker, submit, answered)
         begun = True
 
     def append(self, partition: Partition, batch: bytearray, done: PositionDone) -> None:
@@ -222,8 +236,9 @@ class QueueRequests:
         self._shards = shards
 
     def enqueue(
-        self, space: Stream, entries: Sequence[tuple[bytes, NewEntry]], done: Callable[[Enqueued], None]
-    ) -> None:
+        self, space: Stream, entries: Sequence[tuple[bytes, NewEntry]], done: Callable[[Enqueued], None],
+        request: RequestId | None = None,
+    ) -> None:  # fmt: skip
         """Put entries into queues: those of a shard together, all of them or none.
 
         Raises QueueBatchTooLarge, and nothing is put anywhere then.
@@ -231,7 +246,9 @@ class QueueRequests:
         by_shard: dict[int, list[int]] = {}
         for number, (queue, _) in enumerate(entries):
             by_shard.setdefault(partition_of(queue, space.shards), []).append(number)
-        commands = {shard: Enqueue([entries[number] for number in numbers]) for shard, numbers in by_shard.items()}
+        commands = {
+            shard: Enqueue([entries[number] for number in numbers], request) for shard, numbers in by_shard.items()
+        }
         for command in commands.values():
             check_size(command, space.max_message_bytes)
         found = _Gathered(len(entries), by_shard, done)
@@ -274,7 +291,7 @@ class QueueRequests:
             self._shards.append(space.partition(shard), bytearray(part), partial(found.answered, shard))
 
     def submit(self, space: Stream, queue: Queue, command: QueueCommand, done: PositionDone) -> None:
-        """Edit, delete or replace: `done` gets the position of the operation's record. Raises QueueBatchTooLarge."""
+        """Edit, delete, replace or empty: `done` gets the position of the first record. Raises QueueBatchTooLarge."""
         check_size(command, space.max_message_bytes)
         self._shards.submit(space.partition(partition_of(queue.name, space.shards)), command, done)
 
@@ -327,7 +344,7 @@ class _Poll:
         self._batches = batches
         self._space = space
         self._reads = {read.queue: read.where for read in reads}
-        self._limit, self._max_bytes, self._wait_ms = limits
+        self._limit, self._max_bytes, self._wait_ms, self._delayed = limits
         self._done = done
         self._hash = hash_of(space.id)
         self._found: dict[bytes, Found] = {}
@@ -372,16 +389,17 @@ class _Poll:
                 self._broker.coordinators.read, self._space.name, shard, partial(self._query, queue, where),
                 at_least=log.high_watermark,
             )  # fmt: skip
-            _patiently(self._broker, read, partial(self._got, self._round, queue))
+            patiently(self._broker, read, partial(self._got, self._round, queue))
 
     def _query(self, queue: bytes, where: Where, shard: QueueShard, rows: StateRows) -> Retrieved | RetrievedBatches:
         hashed = self._hash(queue)
+        now_ms, delayed = self._broker.now_ms(), self._delayed
         if self._batches:
             found: Retrieved | RetrievedBatches = retrieve_batches(
-                rows, Queue(queue, hashed), where, self._limit, self._max_bytes
+                rows, Queue(queue, hashed), where, self._limit, self._max_bytes, now_ms, delayed=delayed
             )
         else:
-            found = retrieve(rows, hashed, where, self._limit, self._max_bytes)
+            found = retrieve(rows, hashed, where, self._limit, self._max_bytes, now_ms, delayed=delayed)
         if found.is_empty and not self._over:
             self._leave.append(shard.wait(hashed, self._wake))  # in the turn of the read: nothing comes between
         return found

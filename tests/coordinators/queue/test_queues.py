@@ -1,16 +1,14 @@
 """Queues of a space on a node beside a model: through losses of power, lost rows, and cuts of the log."""
 
 import random
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
+from tests.coordinators.queue.spaces import NAMES, SHARDS, SPACE, Space
 
 from duramen.base.errors import (
     BatchInvalid,
     ConfigInvalid,
     DeletionRefused,
-    DuramenError,
     QueueEntryGone,
     QueueHistoryRewritten,
     QueueShardsFixed,
@@ -19,77 +17,17 @@ from duramen.base.errors import (
     QueueVersionStale,
 )
 from duramen.base.ids import Position
-from duramen.broker.streams import Stream
-from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
+from duramen.codec.batch import TRANSACTIONAL, BatchInput
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.queue.shard import queue_kind
-from duramen.queues.machine import Delete, Edit, Queue, QueueCommand, Replace
+from duramen.queues.machine import Delete, Edit, Replace
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import position_text
-from duramen.queues.reading import Retrieved, Where
+from duramen.queues.reading import Retrieved
 from duramen.queues.runs import QueueEntry
-from duramen.service.queues import Enqueued, LocalShards, QueueRequests, Read, ReadLimits, queue_of, space_of
-from duramen.sim.broker import CallbackResult, ManualBroker
+from duramen.service.queues import Read, space_of
+from duramen.sim.broker import CallbackResult
 
-SPACE = "mail"
-SHARDS = 2
-NAMES = tuple(b"user-%d" % number for number in range(5))
 HOUR_MS = 3_600_000
-
-
-class Space:
-    """A node with a queue space."""
-
-    def __init__(self, seed: int = 0, checkpoint_records: int = 100_000, **config: Any) -> None:
-        self.hand = ManualBroker(seed=seed, kinds=(queue_kind(checkpoint_records),))
-        self.hand.create(SPACE, SHARDS, kind="queues", **config)
-        self.hand.settle()
-
-    @property
-    def stream(self) -> Stream:
-        return space_of(self.hand.broker.streams.find(SPACE), SPACE)
-
-    @property
-    def requests(self) -> QueueRequests:
-        return QueueRequests(LocalShards(self.hand.broker))
-
-    def put(self, *entries: tuple[bytes, bytes]) -> list[Position]:
-        answer: CallbackResult[Enqueued] = CallbackResult()
-        self.requests.enqueue(self.stream, [(queue, NewEntry(value)) for queue, value in entries], answer)
-        self.hand.settle()
-        assert answer.value.error is None
-        return [position for position in answer.value.positions if position is not None]
-
-    def submit(self, name: bytes, kind: Any, *more: object) -> Position:
-        queue: Queue = queue_of(self.stream, name)
-        command: QueueCommand = kind(queue, *more)
-        answer: CallbackResult[Position] = CallbackResult()
-        self.requests.submit(self.stream, queue, command, answer)
-        self.hand.settle()
-        return answer.value
-
-    def poll(self, *reads: Read, limit: int = 1000, wait_ms: int = 0) -> CallbackResult[dict[bytes, Any]]:
-        answer: CallbackResult[dict[bytes, Any]] = CallbackResult()
-        self.requests.retrieve(self.stream, reads, ReadLimits(limit, 1 << 20, wait_ms), answer)
-        self.hand.settle()
-        return answer
-
-    def read(self, name: bytes, where: Where = "start", limit: int = 1000) -> Retrieved:
-        found = self.poll(Read(name, where), limit=limit).value[name]
-        if isinstance(found, DuramenError):
-            raise found
-        retrieved: Retrieved = found
-        return retrieved
-
-    def values(self, name: bytes, where: Where = "start") -> list[bytes | None]:
-        return [entry.value for entry in self.read(name, where).entries]
-
-    def produce(self, records: Sequence[BatchInput], partition: int = 0, **header: int) -> DuramenError | None:
-        answer: CallbackResult[int] = CallbackResult()
-        self.stream.partition(partition).append(encode(records, **header), answer)
-        self.hand.settle()
-        error = answer.calls[0][-1]
-        return error if isinstance(error, DuramenError) else None
 
 
 @pytest.fixture

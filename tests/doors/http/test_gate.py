@@ -20,6 +20,7 @@ QUERIES = {
     "/v1/streams/{name}/partitions/{partition}/replicated": "?offset=0&epoch=0",
     "/v1/streams/{name}/snapshot/records": "?at=0",
     "/v1/spaces/{name}/entries": "?queue=q",
+    "/v1/spaces/{name}/stats": "?queue=q",
 }
 WISHES: dict[str, Any] = {
     "/v1/spaces": {"name": "new"},
@@ -28,6 +29,12 @@ WISHES: dict[str, Any] = {
     "/v1/spaces/{name}/edit": {"queue": "q", "entries": [{"position": "0.0", "value": "a"}]},
     "/v1/spaces/{name}/delete": {"queue": "q", "entries": [{"position": "0.0"}]},
     "/v1/spaces/{name}/replace": {"queue": "q", "from": "0.0", "entries": []},
+    "/v1/spaces/{name}/lease": {"queues": ["q"]},
+    "/v1/spaces/{name}/ack": {"entries": [{"queue": "q", "position": "0.0", "lease": "0.1"}]},
+    "/v1/spaces/{name}/nack": {"entries": [{"queue": "q", "position": "0.0", "lease": "0.1"}]},
+    "/v1/spaces/{name}/extend": {"entries": [{"queue": "q", "position": "0.0", "lease": "0.1"}]},
+    "/v1/spaces/{name}/purge": {"queue": "q"},
+    "/v1/spaces/{name}/drop": {"queue": "q"},
     "/v1/streams/{name}/snapshot/leases": {},
     "/v1/streams": {"name": "new"},
     "/v1/streams/{name}": {"config": {"retention.ms": 1}, "partitions": 3},

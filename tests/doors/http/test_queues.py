@@ -175,3 +175,70 @@ def test_spaces_are_listed_shown_and_deleted(ask: Ask, path: str, stream_name: s
     assert ask("GET", path)[1]["config"] == {}
     assert ask("DELETE", path)[0] == 204
     assert ask("GET", path)[1]["type"] == "queue-space-not-found"
+
+
+def test_work_is_leased_acknowledged_given_back_and_extended(ask: Ask, path: str) -> None:
+    put(ask, path, ("ann", "one"), ("ann", "two"), ("bob", "three"))
+
+    def lease(**wish: object) -> list[dict[str, Any]]:
+        status, answer = ask("POST", f"{path}/lease", {"queues": ["ann", "bob"], **wish})
+        assert status == 200, answer
+        entries: list[dict[str, Any]] = answer["entries"]
+        return entries
+
+    def settle(what: str, entries: list[dict[str, Any]], **more: object) -> list[tuple[int, str]]:
+        places = [{name: one[name] for name in ("queue", "position", "lease")} for one in entries]
+        status, answer = ask("POST", f"{path}/{what}", {"entries": places, **more})
+        assert status == 200, answer
+        return [(one["entry"], one["problem"]["type"]) for one in answer["refused"]]
+
+    leased = lease(limit=3)
+    assert sorted((one["queue"], one["value"], one["deliveries"]) for one in leased) == [
+        ("ann", "one", 1), ("ann", "two", 1), ("bob", "three", 1),
+    ]  # fmt: skip
+    assert lease() == []
+    assert settle("extend", leased, lease_ms=60_000) == []
+    assert settle("ack", leased[:1], request="a request") == []
+    assert settle("ack", leased[:1], request="a request") == []
+    assert settle("ack", leased[:1]) == [(0, "queue-entry-gone")]
+    assert settle("nack", leased[1:]) == []
+    assert settle("nack", leased[1:]) == [(0, "queue-lease-expired"), (1, "queue-lease-expired")]
+    assert settle("ack", lease(limit=2)) == []
+    stats = ask("GET", f"{path}/stats?queue=ann")[1]
+    assert (stats["entries"], stats["leased"], stats["first"]) == (0, 0, None)
+
+
+def test_a_request_with_an_id_is_made_once_and_the_id_is_not_for_another(ask: Ask, path: str) -> None:
+    wish: dict[str, Any] = {"entries": [{"queue": "ann", "value": "one"}], "request": "put 1"}
+    first, second = ask("POST", f"{path}/entries", wish), ask("POST", f"{path}/entries", wish)
+    assert first == second
+    assert values(ask, path, "queue=ann") == ["one"]
+    wish["entries"] *= 2
+    status, problem = ask("POST", f"{path}/entries", wish)
+    assert (status, problem["type"]) == (409, "queue-request-reused")
+
+
+def test_delayed_entries_are_left_out_unless_they_are_asked_for(ask: Ask, path: str) -> None:
+    late = {"queue": "ann", "value": "late", "delay_ms": 3_600_000, "ttl_ms": 7_200_000}
+    assert ask("POST", f"{path}/entries", {"entries": [late]})[0] == 200
+    assert values(ask, path, "queue=ann") == []
+    [entry] = ask("GET", f"{path}/entries?queue=ann&delayed=true")[1]["entries"]
+    assert entry["expires_ms"] - entry["visible_ms"] == 3_600_000
+    assert ask("GET", f"{path}/stats?queue=ann")[1]["delayed"] == 1
+
+
+def test_queues_are_listed_page_by_page_emptied_and_removed(ask: Ask, path: str) -> None:
+    names = [f"user-{number}" for number in range(30)]
+    put(ask, path, *((name, "x") for name in [*names, "other"]))
+    found = list[str]()
+    after: str | None = ""
+    while after is not None:
+        page = ask("GET", f"{path}/queues?prefix=user&limit=7&after={after}")[1]
+        found += page["queues"]
+        after = page["next"]
+    assert sorted(found) == sorted(names)
+    assert ask("GET", f"{path}/queues?after=nonsense")[1]["type"] == "request-invalid"
+    assert ask("POST", f"{path}/purge", {"queue": "other"})[0] == 204
+    assert values(ask, path, "queue=other") == []
+    assert ask("POST", f"{path}/drop", {"queue": "other"})[0] == 204
+    assert ask("GET", f"{path}/queues?prefix=other")[1]["queues"] == []

@@ -1,24 +1,35 @@
 """A shard of a queue space: its state is rows, and in memory are those who wait for entries."""
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.catalogue_queues import QUEUES
+from duramen.base.errors import DuramenError
+from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
-from duramen.codec.batch import DecodedRecord
+from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.coordinators.runtime.shard import BatchRowKind, CoordinatorShard, Decision, ShardKind
 from duramen.queues.changes import changes
-from duramen.queues.machine import Enqueue, QueueCommand, records_for
-from duramen.queues.names import HashName, hash_by
-from duramen.queues.rows import name_key, state_key
+from duramen.queues.leases import ShardLeases
+from duramen.queues.machine import Ack, Due, Enqueue, Expire, Nack, QueueCommand, records_for, repeated
+from duramen.queues.names import HashName, Queue, hash_by
+from duramen.queues.operations import due_record, with_request
+from duramen.queues.requests import made_before
+from duramen.queues.rows import due_entries, due_of, is_due_key, name_key, state_key
 from duramen.storage.log.log import LogKey
 
-__all__ = ["QueueShard", "hash_of", "queue_kind"]
+__all__ = ["QueueOutcome", "QueueShard", "hash_of", "queue_kind"]
 
 _SPACES: Final = 1000
+_MOST_DUE: Final = 1000
+_AGAIN_MS: Final = 1000
+_LATE_MS: Final = 60_000
+"""A row of the time index is that old at most when it is written: for so long the index is looked through again."""
+_FOREVER_MS: Final = (1 << 62) - 1
+_DUE: Final = "due"
 
 
 @lru_cache(_SPACES)
@@ -27,21 +38,100 @@ def hash_of(space: UUID) -> HashName:
     return hash_by(space.bytes)
 
 
+class QueueOutcome(NamedTuple):
+    """What a command has come to: where its first record is if it was made before, and what of it was refused."""
+
+    made_before: Position | None = None
+    refused: Mapping[int, DuramenError] = {}
+
+
 class QueueShard(CoordinatorShard[QueueCommand]):
-    """Entries are put in without a turn; what changes others of a queue is decided one after the other."""
+    """Entries are put in without a turn; what changes others of a queue is decided one after the other.
+
+    Requests with the same id take turns too. In memory are leases, and those who wait for entries.
+    """
 
     def __init__(self) -> None:
+        self.leases = ShardLeases()
         self._waiting: dict[bytes, dict[int, Callable[[], None]]] = {}  # by row: that of the name, that of the state
         self._numbers = 0
+        self._due_ms: int | None = None  # when the time index has something
+        self._due_since_ms = 0  # nothing older is in it
 
     def keys_of(self, command: QueueCommand) -> Collection[Hashable]:
-        return () if isinstance(command, Enqueue) else (command.queue.hash,)
+        request = () if isinstance(command, Expire | Due) or command.request is None else (command.request,)
+        match command:
+            case Enqueue():
+                return request
+            case Due():
+                return (_DUE,)
+            case Ack(entries) | Nack(entries):
+                return {*(queue.hash for queue, _ in entries), *request}
+            case _:
+                return (command.queue.hash, *request)
 
     def decide(self, command: QueueCommand, rows: StateRows, now_ms: int) -> Decision:
-        return Decision((), None, records_for(command, rows, now_ms))
+        if isinstance(command, Due):
+            return Decision((), QueueOutcome(), self._decide_due(rows, now_ms))
+        for queue in _queues(command):
+            self.leases.turn(queue.hash)
+        if isinstance(command, Expire):
+            return Decision((), QueueOutcome(), self.leases.expire(rows, command.queue, now_ms))
+        if isinstance(command, Ack | Nack):
+            return self._decide_leased(command, rows, now_ms)
+        before = repeated(command, rows)
+        if before is not None:
+            return Decision((), QueueOutcome(before))
+        return Decision((), QueueOutcome(), records_for(command, rows, now_ms))
+
+    def _decide_leased(self, command: Ack | Nack, rows: StateRows, now_ms: int) -> Decision:
+        kind = "ack" if isinstance(command, Ack) else "nack"
+        request = command.request
+        again = request is not None and made_before(rows, request.hash, kind, None) is not None
+        if isinstance(command, Ack):
+            records, refused = self.leases.ack(rows, command.entries, now_ms, again=again)
+        else:
+            records, refused = self.leases.nack(rows, command.entries, command.delay_ms, now_ms, again=again)
+        if records and request is not None:
+            records[0] = with_request(records[0], now_ms, len(records), request.id)
+        return Decision((), QueueOutcome(refused=refused), records)
 
     def apply(self, record: DecodedRecord) -> None:
         raise AssertionError(record)
+
+    def loaded(self, rows: StateRows) -> Iterator[None]:
+        self.leases.begin()
+        first = next(due_entries(rows, 0, _FOREVER_MS), None)
+        self._due_ms = None if first is None else first[1].time_ms
+        return iter(())
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def next_ms(self) -> int | None:
+        return min((at_ms for at_ms in (self.leases.next_ms, self._due_ms) if at_ms is not None), default=None)
+
+    def due(self, now_ms: int) -> Iterable[QueueCommand]:
+        found: list[QueueCommand] = [Expire(queue) for queue in self.leases.overdue(now_ms)]
+        if self._due_ms is not None and self._due_ms <= now_ms:
+            self._due_ms = now_ms + _AGAIN_MS  # where it cannot be stored
+            found.append(Due())
+        return found
+
+    def _decide_due(self, rows: StateRows, now_ms: int) -> list[BatchInput]:
+        """Say up to when times are over; some of them where there are many."""
+        since_ms, until_ms, count = max(0, self._due_since_ms - _LATE_MS), -1, 0
+        for _, entry in due_entries(rows, since_ms, _FOREVER_MS):
+            if entry.time_ms > now_ms or (count >= _MOST_DUE and entry.time_ms > until_ms):
+                self._due_ms = max(entry.time_ms, now_ms + 1)
+                break
+            until_ms, count = entry.time_ms, count + 1
+        else:
+            self._due_ms = None
+        if not count:
+            return []
+        self._due_since_ms = until_ms
+        self._due_ms = min(self._due_ms or _FOREVER_MS, now_ms + _AGAIN_MS)
+        return [due_record(since_ms, until_ms, now_ms)]
 
     # -- waiting ------------------------------------------------------------------------------------
 
@@ -61,11 +151,31 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         return leave
 
     def changed(self, keys: Collection[bytes]) -> None:
-        """Rows were written: who waits for one of them goes on."""
+        """Rows were written: what was decided with them is so, and those waiting for one of them are called."""
+        released = self.leases.written(keys)
+        for time_ms, queue, offset, _ in [due_of(key) for key in keys if is_due_key(key)]:
+            self.leases.due(queue, offset)
+            released.append(queue)
+            if time_ms > self._due_since_ms:
+                self._due_ms = time_ms if self._due_ms is None else min(self._due_ms, time_ms)
+        self._wake(keys)
+        self._wake([name_key(queue) for queue in released])
+
+    def _wake(self, keys: Collection[bytes]) -> None:
         fewer, more = (keys, self._waiting) if len(keys) < len(self._waiting) else (self._waiting, keys)
         for key in [key for key in fewer if key in more]:
             for action in list(self._waiting.get(key, {}).values()):
                 action()
+
+
+def _queues(command: QueueCommand) -> Iterable[Queue]:
+    match command:
+        case Enqueue() | Due():
+            return ()
+        case Ack(entries) | Nack(entries):
+            return {queue for queue, _ in entries}
+        case _:
+            return (command.queue,)
 
 
 def _changes(log: LogKey, found: Sequence[bytes], offset: int, rows: StateRows) -> Mapping[bytes, bytes | None]:

@@ -98,8 +98,11 @@ class _Replica:
                 self.active.apply(record)
 
     def _changed(self, kind: BatchRowKind, keys: Collection[bytes]) -> None:
-        if self.active is not None:
-            kind.changed(self.active.shard, keys)
+        active = self.active
+        if active is not None:
+            kind.changed(active.shard, keys)
+            if active.loaded:
+                self._set_alarm(active)
 
     @property
     def place(self) -> PartitionId:

@@ -37,6 +37,7 @@ from duramen.doors.http.serving.hosts import Guard, Hosts
 from duramen.doors.http.serving.openapi import document
 from duramen.doors.http.serving.queries import read_query
 from duramen.doors.http.serving.routes import Call, HttpRoute, RouteNode
+from duramen.doors.problems import PartlyStored
 from duramen.service.admission import AdmissionRules, Admitted
 from duramen.service.forwarding.memory import Room
 
@@ -119,7 +120,7 @@ def application(node: RouteNode, hosts: Hosts, room: Room) -> Starlette:
         middleware=[Middleware(_Counting, metrics=node.metrics), Middleware(Guard, hosts=hosts)],
         exception_handlers={
             DuramenError: problems.answer_to_error,
-            problems.PartlyStored: problems.answer_to_partly_stored,
+            PartlyStored: problems.answer_to_partly_stored,
             HTTPException: problems.answer_to_http,
             ClientDisconnect: problems.nobody_waits,
             Exception: problems.answer_to_unexpected,

@@ -11,7 +11,6 @@ from duramen.base import errors
 from duramen.base.errors import TopicNotFound
 from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory
 from duramen.doors.http.completions import call_back
-from duramen.doors.http.serving.problems import problem_of
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.doors.http.types.inventory import (
     AccountQuery,
@@ -36,6 +35,7 @@ from duramen.doors.http.types.inventory import (
     TopicsFound,
     TopicsQuery,
 )
+from duramen.doors.problems import problem_of
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
 from duramen.inventory.events import NamespacePut, TenantPut
 from duramen.inventory.names import NamedProblem, TopicPath

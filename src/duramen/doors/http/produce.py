@@ -10,17 +10,17 @@ from duramen.base.units import MIB
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import HEADER_BYTES, encode_record, near, seal
-from duramen.codec.jsonbytes import Base64, JsonBytes, bytes_of
+from duramen.codec.jsonbytes import wish_bytes, wish_headers
 from duramen.codec.partitioner import partition_of
-from duramen.doors.http.serving.problems import PartlyStored
-from duramen.doors.http.types.types import Place, RecordPlaces, RecordWish, Stored
+from duramen.doors.http.types.types import Place, RecordPlaces, RecordWish
+from duramen.doors.problems import PartlyStored, Stored
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import AppendResult
 from duramen.service.forwarding.appends import PartitionBatch
 from duramen.service.forwarding.forwarding import Forwarding
 
-__all__ = ["largest_body_bytes", "produce", "wish_bytes", "wish_headers"]
+__all__ = ["largest_body_bytes", "produce"]
 
 _AT_ONCE: Final = 200  # records that are encoded before others get their turn: about a millisecond
 _LARGEST_BODY_BYTES: Final = 8 * MIB
@@ -170,19 +170,3 @@ def _partition(stream: Stream, wish: RecordWish, key: bytes | None, sticky: int)
 
 def _value(wish: RecordWish) -> bytes | None:
     return wish_bytes("value", wish.value)
-
-
-def wish_headers(headers: list[tuple[str | Base64, JsonBytes]]) -> list[tuple[bytes, bytes | None]]:
-    """Headers that come as JSON. Raises RequestInvalid."""
-    return [
-        (wish_bytes("a header's name", name) or b"", wish_bytes("a header's value", content))
-        for name, content in headers
-    ]
-
-
-def wish_bytes(what: str, value: JsonBytes) -> bytes | None:
-    """Bytes that come as JSON. Raises RequestInvalid."""
-    try:
-        return bytes_of(value)
-    except ValueError as error:
-        raise RequestInvalid(f"{what}: {error}") from None

@@ -11,7 +11,7 @@ from duramen.broker.streams import Stream
 from duramen.doors.completion import completion
 from duramen.doors.http.listing import names_listed, streams_page
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
-from duramen.doors.http.types.queues import SpaceInfo, SpaceList, SpacesQuery, SpaceWish
+from duramen.doors.http.types.spaces import SpaceInfo, SpaceList, SpacesQuery, SpaceWish
 from duramen.metadata.decisions import Definition
 from duramen.service.admission import AdmissionRules, Refuses
 from duramen.service.authorize import Access, Operation, ResourceType

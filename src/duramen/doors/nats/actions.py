@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from duramen.doors.queues.operations import OPERATIONS
 from duramen.service.admission import AdmissionRules, Need, Refuses
 from duramen.service.authorize import Access, Operation, ResourceType
 
-__all__ = ["ACTIONS", "PUBLISH"]
+__all__ = ["ACTIONS", "PUBLISH", "QUEUE_ACTIONS"]
 
 _WAIT_MS: Final = 5_000  # as long as JetStream's clients wait for an acknowledgement by default
 
@@ -20,5 +21,13 @@ PUBLISH: Final[AdmissionRules[Sequence[str]]] = AdmissionRules(
 )
 """A message to a subject, which is written to the streams bound to it: these are what it names."""
 
-ACTIONS: Final[Mapping[str, AdmissionRules[Sequence[str]]]] = {"publish": PUBLISH}
+QUEUE_ACTIONS: Final[Mapping[str, AdmissionRules[Sequence[str]]]] = {
+    name: AdmissionRules(Need(Access(one.needs, ResourceType.TOPIC), _streams, Refuses.TOPIC))
+    for name, one in OPERATIONS.items()
+}
+"""An operation on queues, by its name; the request names the space."""
+
+ACTIONS: Final[Mapping[str, AdmissionRules[Sequence[str]]]] = {
+    "publish": PUBLISH, **{f"queue {name}": rules for name, rules in QUEUE_ACTIONS.items()},
+}  # fmt: skip
 """All there are."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from duramen.base.errors import DuramenError, ServerUnreachable
@@ -16,6 +16,7 @@ from duramen.doors.nats.connection import NatsClientConnection
 from duramen.doors.nats.duplicates import ENTRY_BYTES
 from duramen.doors.nats.led_partitions import LedPartitions
 from duramen.doors.nats.presence import Presence
+from duramen.doors.nats.queue_requests import LARGEST_REQUEST_BYTES, QUEUE_PREFIX, QUEUE_SUBJECT, NatsQueues
 from duramen.doors.nats.recall import recall
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
@@ -74,6 +75,8 @@ class NatsDoor:
             on_room=self._on_room,
         )
         self._capture.on_resolved = self._on_resolved
+        self._queues = NatsQueues(broker, service, self._send)
+        self._takes_queues = False  # whether requests about queues are subscribed to
         self._followed: dict[Stream, tuple[bytes, ...]] = {}  # the streams of which messages are taken
         self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
         self._leading: LedPartitions | None = None  # None: the node is alone
@@ -148,6 +151,7 @@ class NatsDoor:
         connection.unsubscribe_all()
         if await self._settle(connection):
             self._listened_ms = listened_ms
+        await self._queues.drain(_DRAIN_S)
         if not self._capture.idle:
             idle = asyncio.Event()
             self._capture.on_idle = idle.set
@@ -190,7 +194,7 @@ class NatsDoor:
             connection = NatsClientConnection(
                 self, self._address, name=f"duramen-{self._broker.node_id}", server_name=self._server_name,
                 queue=b"duramen-" + self._randomness.token(8).hex().encode(),
-                keep_bytes=self._capture.largest_message,
+                keep_bytes=self._keep_bytes,
             )  # fmt: skip
             self._connection = connection
             error = await self._live(connection)
@@ -322,8 +326,10 @@ class NatsDoor:
 
     def _changed(self, stream: Stream) -> None:
         self._capture.bind(stream)
+        if self._leading is None:
+            self._follow_queues(stream)
         if self._connection is not None:
-            self._connection.keep(self._capture.largest_message)
+            self._connection.keep(self._keep_bytes)
         if self._leading is not None and stream.deleted:
             self._leading.deleted(stream)
         self._follow(stream)
@@ -332,24 +338,41 @@ class NatsDoor:
         """Be subscribed to what a stream is bound to, where messages of it are taken."""
         bound, known = self._capture.find(stream), self._followed.get(stream)
         wanted = bound is not None and (self._leading is None or self._leading.leads(stream))
-        connection = self._connection
         if bound is not None and wanted and known is None:
             self._followed[stream] = bound.subjects
-            new = [subject for subject in bound.subjects if not self._wanted[subject]]
-            self._wanted.update(bound.subjects)
-            if connection is not None and connection.subscribed:
-                connection.subscribe(new)
+            self._want(bound.subjects)
         elif known is not None and not wanted:
             del self._followed[stream]
-            self._wanted.subtract(known)
-            gone = [subject for subject in known if not self._wanted[subject]]
-            for subject in gone:
-                del self._wanted[subject]
-                self._refused.pop(subject, None)
-            if connection is not None and connection.subscribed:
-                connection.unsubscribe([subject for subject in gone if subject not in self._too_long])
-            for subject in gone:
-                self._too_long.pop(subject, None)
+            self._want_no_more(known)
+
+    def _follow_queues(self, stream: Stream) -> None:
+        """Be subscribed to requests about queues while there are queue spaces."""
+        wanted = self._queues.follow(stream)
+        if wanted != self._takes_queues:
+            self._takes_queues = wanted
+            (self._want if wanted else self._want_no_more)((QUEUE_SUBJECT,))
+
+    @property
+    def _keep_bytes(self) -> int:
+        """What is kept of a message at most."""
+        return max(self._capture.largest_message, LARGEST_REQUEST_BYTES if self._takes_queues else 0)
+
+    def _want(self, subjects: Sequence[bytes]) -> None:
+        new = [subject for subject in subjects if not self._wanted[subject]]
+        self._wanted.update(subjects)
+        if self._connection is not None and self._connection.subscribed:
+            self._connection.subscribe(new)
+
+    def _want_no_more(self, subjects: Sequence[bytes]) -> None:
+        self._wanted.subtract(subjects)
+        gone = [subject for subject in subjects if not self._wanted[subject]]
+        for subject in gone:
+            del self._wanted[subject]
+            self._refused.pop(subject, None)
+        if self._connection is not None and self._connection.subscribed:
+            self._connection.unsubscribe([subject for subject in gone if subject not in self._too_long])
+        for subject in gone:
+            self._too_long.pop(subject, None)
 
     def _when_come(self, action: Callable[[], None]) -> None:
         """Do it once all has come that the server has sent; nothing where there is no connection."""
@@ -364,11 +387,26 @@ class NatsDoor:
 
     def take(self, messages: list[Message]) -> None:
         """Messages came."""
+        if self._takes_queues:
+            messages = self._without_requests(messages)
         self._capture.take(messages)
         if self._capture.full and self._connection is not None:
             self._connection.pause("memory")
         if self._capture.waits and self._connection is not None:
             self._connection.pause("names")
+
+    def _without_requests(self, messages: list[Message]) -> list[Message]:
+        """The messages that are to be stored; one that no stream takes comes without its payload."""
+        left, largest = list[Message](), self._capture.largest_message
+        for message in messages:
+            subject, reply, headers, payload = message
+            if subject.startswith(QUEUE_PREFIX):
+                self._queues.take(message)
+            elif len(payload or b"") + len(headers or b"") > largest:
+                left.append((subject, reply, headers, None))
+            else:
+                left.append(message)
+        return left
 
     def _on_resolved(self) -> None:
         if self._connection is not None:

@@ -12,7 +12,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import entry_fields
-from duramen.queues.machine import Delete, Edit, Enqueue, QueueCommand, Replace
+from duramen.queues.machine import Delete, Edit, Empty, Enqueue, QueueCommand, Replace
 from duramen.queues.positions import parse_position
 from duramen.queues.reading import Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import QueueEntry
@@ -25,7 +25,7 @@ from duramen.service.queues import Found, FoundDone, LocalShards, PositionDone, 
 
 __all__ = ["RoutedShards", "answer_queues"]
 
-_COMMANDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Enqueue, Edit, Delete, Replace)}
+_COMMANDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Enqueue, Edit, Delete, Replace, Empty)}
 _WITHIN_MS = 10_000
 
 _ReadWish = tuple[list[tuple[bytes, Where]], ReadLimits]

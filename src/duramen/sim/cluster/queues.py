@@ -253,7 +253,7 @@ class QueueBook(ShardBook):
         for node_id, log, states in self.replicas():
             rows = states.rows(log, states.stored(log, leads=True))
             for model in self.models:
-                found = retrieve(rows, hash_of(log.key.stream_id)(model.name), "start", _MOST, _MOST)
+                found = retrieve(rows, hash_of(log.key.stream_id)(model.name), "start", _MOST, _MOST, 0)
                 try:
                     model.check(found.entries)
                 except BrokenPromise as promise:

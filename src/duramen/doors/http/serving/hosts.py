@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from duramen.base.errors import HostRefused, OriginRefused, SettingInvalid
 from duramen.base.settings import Settings
-from duramen.doors.http.serving.problems import answer_with, problem_of
+from duramen.doors.http.serving.problems import answer_with
+from duramen.doors.problems import problem_of
 
 __all__ = ["AllowedHost", "Guard", "Hosts", "parse_place"]
 

@@ -16,9 +16,9 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError
 from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.doors.http.serving.bodies import NDJSON
-from duramen.doors.http.serving.problems import PROBLEM_JSON, status_of
+from duramen.doors.http.serving.problems import PROBLEM_JSON
 from duramen.doors.http.serving.routes import HttpRoute
-from duramen.doors.http.types.types import Problem
+from duramen.doors.problems import Problem, status_of
 from duramen.service.authorize import REFUSALS
 
 __all__ = ["document", "errors_of", "plain_path"]

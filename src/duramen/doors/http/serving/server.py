@@ -13,7 +13,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from duramen.base.errors import NodeBusy, RequestInvalid
 from duramen.doors.http.serving.bodies import RECEIVE_S
-from duramen.doors.http.serving.problems import PROBLEM_JSON, answer_with, problem_of
+from duramen.doors.http.serving.problems import PROBLEM_JSON, answer_with
+from duramen.doors.problems import problem_of
 
 __all__ = ["MOST_CONNECTIONS", "HttpServer"]
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from duramen.doors.http.types.types import Problem
+from duramen.doors.problems import Problem
 
 __all__ = [
     "MOST_NAMES",

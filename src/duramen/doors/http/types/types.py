@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from duramen.codec.jsonbytes import Base64, JsonBytes
+from duramen.codec.jsonbytes import Base64, JsonBytes, Timestamp
 
 __all__ = [
     "MOST_RECORDS",
@@ -34,7 +34,6 @@ __all__ = [
     "OffsetsWish",
     "PartitionInfo",
     "Place",
-    "Problem",
     "ProduceQuery",
     "RecordInfo",
     "RecordPage",
@@ -44,8 +43,6 @@ __all__ = [
     "RecordsQuery",
     "ReplicatedInfo",
     "ReplicatedQuery",
-    "Rewritten",
-    "Stored",
     "StreamChange",
     "StreamInfo",
     "StreamList",
@@ -60,43 +57,6 @@ MOST_RECORDS: Final = 10_000
 _LONGEST_WAIT_MS: Final = 30_000
 _LARGEST_PAGE_BYTES: Final = 1024 * 1024
 _INT64_MAX: Final = (1 << 63) - 1
-
-Timestamp = Annotated[
-    int, Meta(ge=-1 - _INT64_MAX, le=_INT64_MAX, description="Milliseconds since 1970, before then negative; -1: none")
-]
-
-
-class Stored(msgspec.Struct):
-    """A record of a request that was stored although others were not: its number in the request, and its place."""
-
-    record: int
-    partition: int
-    offset: int
-
-
-class Rewritten(msgspec.Struct):
-    """The position from which on entries of a queue were taken back, by whom and why, as far as that was said."""
-
-    start: str
-    by: str
-    reason: str
-
-
-class Problem(msgspec.Struct):
-    """An error (RFC 9457). `type` is the stable id of the error, `instance` the path that was asked for.
-
-    Where records were to be stored, `stored` are those that were, `unknown` the numbers of those that may be, and all
-    others were not. `rewritten` comes with `history-rewritten`.
-    """
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    instance: str
-    stored: list[Stored] | msgspec.UnsetType = msgspec.UNSET
-    unknown: list[int] | msgspec.UnsetType = msgspec.UNSET
-    rewritten: Rewritten | msgspec.UnsetType = msgspec.UNSET
 
 
 class FollowerLag(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""`duramen queue`: queue spaces made, shown and deleted through a node's HTTP door."""
+"""`duramen queue space`: queue spaces made, shown and deleted through a node's HTTP door."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,18 +13,13 @@ from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.pairs import pairs
 from duramen.client.http import path_of
 
-__all__ = ["command"]
+__all__ = ["spaces"]
 
 _SPACES: Final = "/v1/spaces"
 
 
-@click.group("queue")
-def command() -> None:
-    """Create, list, describe and delete queue spaces: each has any number of queues by name."""
-
-
-@command.group("space", short_help="Create, list, describe and delete queue spaces.")
-def _space() -> None:
+@click.group("space", short_help="Create, list, describe and delete queue spaces.")
+def spaces() -> None:
     """Create, list, describe and delete queue spaces. A space is a Kafka topic whose partitions are its shards."""
 
 
@@ -32,7 +27,7 @@ def _shards(count: int) -> str:
     return f"{count} shard{'' if count == 1 else 's'}"
 
 
-@_space.command("create")
+@spaces.command("create")
 @click.argument("name")
 @click.option(
     "--shards",
@@ -58,7 +53,7 @@ def _create(name: str, shards: int, configs: dict[str, str], format_: str, serve
         click.echo(f"Queue space {name} {what}: {_shards(space['shards'])}.")
 
 
-@_space.command("list")
+@spaces.command("list")
 @format_option
 @server_option
 def _list(format_: str, server: NodeAddress) -> None:
@@ -73,7 +68,7 @@ def _list(format_: str, server: NodeAddress) -> None:
         click.echo("There are no queue spaces yet; `duramen queue space create NAME` makes one.", err=True)
 
 
-@_space.command("describe")
+@spaces.command("describe")
 @click.argument("name", type=StreamName())
 @format_option
 @server_option
@@ -88,7 +83,7 @@ def _describe(name: str, format_: str, server: NodeAddress) -> None:
         click.echo(f"  {key}={value}")
 
 
-@_space.command("delete")
+@spaces.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, type=StreamName())
 @yes_option
 @format_option

@@ -1,0 +1,1 @@
+"""`duramen queue`: spaces of queues, and the entries in them."""

@@ -1,0 +1,278 @@
+"""Queues as the asyncio client has them; `queue_requests` is what it asks."""
+
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from typing import Final, Protocol, TypeVar
+
+from duramen.base.errors import DuramenError
+from duramen.client.api.arguments import text
+from duramen.client.api.http import Program
+from duramen.client.api.joined_enqueues import JoinedEnqueues
+from duramen.client.api.queue_requests import (
+    Edit,
+    LeasedEntry,
+    QueueEntry,
+    QueuePage,
+    QueueStats,
+    delete,
+    each,
+    edit,
+    empty,
+    enqueue,
+    enqueue_inputs,
+    inputs_of,
+    lease,
+    list_queues,
+    milliseconds,
+    replace,
+    request,
+    retrieve,
+    retrieve_several,
+    settle,
+    stats,
+)
+from duramen.client.api.records import Writable
+
+__all__ = ["AsyncQueues"]
+
+_T = TypeVar("_T")
+
+_PAGE_ENTRIES: Final = 10_000
+
+
+class _RunAsync(Protocol):
+    def __call__(self, program: Program[_T]) -> Awaitable[_T]: ...
+
+
+class AsyncQueues:
+    """The queues of a space; more in `duramen.Queues`.
+
+    >>> await client.spaces.create("aio-post")
+    SpaceInfo(...)
+    >>> queues = client.queues("aio-post")
+    >>> first, second = await queues.enqueue("ann", ["hello", "world"])
+    >>> versions = await queues.edit("ann", [(first, "Hello")])
+    >>> await queues.delete("ann", [second])
+    >>> [entry.text async for entry in queues.read("ann")]
+    ['Hello']
+    """
+
+    def __init__(self, run: _RunAsync, space: str) -> None:
+        self._run = run
+        self.space = text("space", space)
+        self._joined = JoinedEnqueues(lambda new: run(enqueue_inputs(space, new)))
+
+    async def enqueue(
+        self, queue: str, values: Iterable[Writable], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
+    ) -> list[str]:
+        """Put entries at the end of a queue, all of them or none; more in `duramen.Queues.enqueue`.
+
+        Entries of tasks that share this object travel together.
+
+        >>> await client.spaces.create("aio-jobs")
+        SpaceInfo(...)
+        >>> len(await client.queues("aio-jobs").enqueue("ann", ["one", "two"]))
+        2
+        """
+        return await self._put(each(queue, values), delay_s, ttl_s, request_id)
+
+    async def enqueue_many(
+        self, entries: Iterable[tuple[str, Writable]], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
+    ) -> list[str]:
+        """Put entries into many queues; those of a shard all together or not at all.
+
+        >>> await client.spaces.create("aio-feeds")
+        SpaceInfo(...)
+        >>> len(await client.queues("aio-feeds").enqueue_many([("ann", "one"), ("bob", "two")]))
+        2
+        """
+        return await self._put(entries, delay_s, ttl_s, request_id)
+
+    async def _put(
+        self, entries: Iterable[tuple[str, Writable]], delay_s: float, ttl_s: float, request_id: str
+    ) -> list[str]:
+        if delay_s or ttl_s or request_id:
+            return await self._run(enqueue(self.space, entries, delay_s, ttl_s, request_id))
+        new = inputs_of(entries)
+        return await self._joined.put(new) if new else []
+
+    async def retrieve(
+        self, queue: str, start: str = "start", *, limit: int = 100, wait_s: float = 0, delayed: bool = False
+    ) -> QueuePage:
+        """Entries from a position on, at once or once there are some; more in `duramen.Queues.retrieve`.
+
+        >>> await client.spaces.create("aio-tasks")
+        SpaceInfo(...)
+        >>> waiting = asyncio.ensure_future(client.queues("aio-tasks").retrieve("ann", wait_s=30))
+        >>> positions = await client.queues("aio-tasks").enqueue("ann", ["one"])
+        >>> [entry.text for entry in (await waiting).entries]
+        ['one']
+        """
+        return await self._run(retrieve(self.space, queue, start, limit, wait_s, delayed=delayed))
+
+    async def retrieve_many(
+        self, queues: Mapping[str, str], *, limit: int = 100, wait_s: float = 0
+    ) -> dict[str, QueuePage | DuramenError]:
+        """Entries of several queues; more in `duramen.Queues.retrieve_many`.
+
+        >>> await client.spaces.create("aio-chats")
+        SpaceInfo(...)
+        >>> list(await client.queues("aio-chats").retrieve_many({"ann": "start", "bob": "end"}))
+        ['ann', 'bob']
+        """
+        return await self._run(retrieve_several(self.space, queues, limit, wait_s))
+
+    async def read(self, queue: str, start: str = "start") -> AsyncIterator[QueueEntry]:
+        """All entries from a position on, page by page.
+
+        >>> await client.spaces.create("aio-lists")
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-lists").enqueue("ann", ["a", "b"])
+        >>> [entry.text async for entry in client.queues("aio-lists").read("ann", positions[1])]
+        ['b']
+        """
+        while (page := await self.retrieve(queue, start, limit=_PAGE_ENTRIES)).entries:
+            for entry in page.entries:
+                yield entry
+            start = page.next
+
+    async def edit(self, queue: str, edits: Iterable[Edit], *, request_id: str = "") -> list[int]:
+        """Give entries other values, all of them or none; more in `duramen.Queues.edit`.
+
+        >>> await client.spaces.create("aio-pages")
+        SpaceInfo(...)
+        >>> [at] = await client.queues("aio-pages").enqueue("ann", ["a"])
+        >>> [version] = await client.queues("aio-pages").edit("ann", [(at, "b")])
+        """
+        return await self._run(edit(self.space, queue, edits, request_id))
+
+    async def delete(
+        self, queue: str, positions: Iterable[str], *, version: int | None = None, request_id: str = ""
+    ) -> None:
+        """Delete entries, all of them or none; with a `version` only where they have it.
+
+        >>> await client.spaces.create("aio-carts")
+        SpaceInfo(...)
+        >>> await client.queues("aio-carts").delete("ann", await client.queues("aio-carts").enqueue("ann", ["a"]))
+        """
+        await self._run(delete(self.space, queue, positions, version, request_id))
+
+    async def replace(
+        self,
+        queue: str,
+        start: str,
+        values: Iterable[Writable],
+        *,
+        by: str = "",
+        reason: str = "",
+        request_id: str = "",
+    ) -> list[str]:
+        """Take back everything from a position on, and put these entries there; more in `duramen.Queues.replace`.
+
+        >>> await client.spaces.create("aio-ledgers")
+        SpaceInfo(...)
+        >>> [first] = await client.queues("aio-ledgers").enqueue("ann", ["+5"])
+        >>> positions = await client.queues("aio-ledgers").replace("ann", first, ["+6"], by="Eve")
+        >>> [entry.text async for entry in client.queues("aio-ledgers").read("ann")]
+        ['+6']
+        """
+        return await self._run(replace(self.space, queue, start, values, by, reason, request_id))
+
+    async def lease(
+        self, queues: Iterable[str], limit: int = 1, lease_s: float = 30, *, wait_s: float = 0, fifo: bool = False
+    ) -> list[LeasedEntry]:
+        """Lease at most `limit` entries of these queues in all, fair over them; where there is none, wait for one.
+
+        Nobody else gets an entry before its lease expires. It is delivered again then, unless it was acknowledged.
+        With `fifo` a queue has one lease at a time, and its entries come in their order.
+
+        >>> await client.spaces.create("aio-work")
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-work").enqueue("ann", ["one", "two"])
+        >>> leased = await client.queues("aio-work").lease(["ann", "bob"], 10)
+        >>> [entry.text for entry in leased]
+        ['one', 'two']
+        >>> await client.queues("aio-work").ack(leased)
+        """
+        return await self._run(lease(self.space, queues, limit, lease_s, wait_s, fifo=fifo))
+
+    async def ack(self, entries: Iterable[LeasedEntry], *, request_id: str = "") -> None:
+        """Acknowledge leased entries: they are gone. Each counts for itself, also where others are refused.
+
+        Raises QueueLeaseExpired where the lease of one has expired, QueueEntryGone where it was deleted meanwhile …
+        A lease from before a change of leader counts here as long as the entry is there.
+
+        >>> await client.spaces.create("aio-done")
+        SpaceInfo(...)
+        >>> await client.queues("aio-done").ack(await client.queues("aio-done").lease(["nobody"]))
+        """
+        await self._run(settle(self.space, "ack", entries, request(request_id)))
+
+    async def nack(self, entries: Iterable[LeasedEntry], *, delay_s: float = 0, request_id: str = "") -> None:
+        """Give leased entries back, to be leased again after `delay_s`. Raises as `ack`.
+
+        >>> await client.spaces.create("aio-retries")
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-retries").enqueue("ann", ["one"])
+        >>> await client.queues("aio-retries").nack(await client.queues("aio-retries").lease(["ann"]))
+        >>> [entry.deliveries for entry in await client.queues("aio-retries").lease(["ann"])]
+        [2]
+        """
+        more = {"delay_ms": milliseconds("delay_s", delay_s), **request(request_id)}
+        await self._run(settle(self.space, "nack", entries, more))
+
+    async def extend(self, entries: Iterable[LeasedEntry], lease_s: float = 30) -> None:
+        """Have the leases of entries last so much longer from now on. Raises as `ack`.
+
+        >>> await client.spaces.create("aio-slow")
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-slow").enqueue("ann", ["one"])
+        >>> await client.queues("aio-slow").extend(await client.queues("aio-slow").lease(["ann"]), 60)
+        """
+        await self._run(settle(self.space, "extend", entries, {"lease_ms": milliseconds("lease_s", lease_s)}))
+
+    async def queues(self, *, prefix: str = "") -> list[str]:
+        """The names of all queues, or of those that begin with `prefix`, sorted. All names of the space are read.
+
+        >>> await client.spaces.create("aio-names")
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-names").enqueue_many([("ann", "hi"), ("bob", "hi"), ("amy", "hi")])
+        >>> await client.queues("aio-names").queues(prefix="a")
+        ['amy', 'ann']
+        """
+        return await self._run(list_queues(self.space, prefix))
+
+    async def stats(self, queue: str) -> QueueStats:
+        """Count what is in a queue.
+
+        >>> await client.spaces.create("aio-counts")
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-counts").enqueue("ann", ["a", "b"], delay_s=60)
+        >>> stats = await client.queues("aio-counts").stats("ann")
+        >>> stats.entries, stats.delayed, stats.leased
+        (2, 2, 0)
+        """
+        return await self._run(stats(self.space, queue))
+
+    async def purge(self, queue: str, *, request_id: str = "") -> None:
+        """Delete every entry of a queue, in one step whatever is in it.
+
+        >>> await client.spaces.create("aio-trash")
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-trash").enqueue("ann", ["a", "b"])
+        >>> await client.queues("aio-trash").purge("ann")
+        >>> (await client.queues("aio-trash").stats("ann")).entries
+        0
+        """
+        await self._run(empty(self.space, "purge", queue, request_id))
+
+    async def drop(self, queue: str, *, request_id: str = "") -> None:
+        """Remove a queue with all its entries: it is not listed until something is put into it again.
+
+        >>> await client.spaces.create("aio-gone")
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-gone").enqueue("ann", ["a"])
+        >>> await client.queues("aio-gone").drop("ann")
+        >>> await client.queues("aio-gone").queues()
+        []
+        """
+        await self._run(empty(self.space, "drop", queue, request_id))

@@ -1,0 +1,420 @@
+"""Requests about queues over HTTP, and what they answer, for both clients. Pure."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import urlencode
+
+import msgspec
+
+from duramen.base.errors import BatchCorrupt, DuramenError, RequestInvalid, ServerUnreachable
+from duramen.client.api.arguments import INT64_MAX, refused, seconds, text, whole
+from duramen.client.api.http import Program, Question
+from duramen.client.api.records import Encodable, NewRecord, Record, Writable, encodable
+from duramen.client.api.values import value_of
+from duramen.client.http import Wish, path_of, problem_of
+from duramen.codec.batch import BatchInput, encode
+from duramen.codec.jsonbytes import bytes_of, json_of
+from duramen.codec.queue_entries import KEY_HEADER, NEXT_HEADER, encode_entries, entry_fields
+from duramen.codec.shown_batches import BATCHES_TYPE
+
+__all__ = [
+    "Edit",
+    "LeasedEntry",
+    "QueueEntry",
+    "QueuePage",
+    "QueueStats",
+    "delete",
+    "each",
+    "edit",
+    "empty",
+    "enqueue",
+    "enqueue_inputs",
+    "inputs_of",
+    "lease",
+    "list_queues",
+    "milliseconds",
+    "replace",
+    "request",
+    "retrieve",
+    "retrieve_several",
+    "settle",
+    "stats",
+]
+
+_LONGEST_WAIT_MS: Final = 20_000  # of one request: then it is asked again
+_MOST_ENTRIES: Final = 10_000
+
+
+class QueueEntry(msgspec.Struct, frozen=True):
+    """An entry of a queue. `position` stays, `version` changes with each edit.
+
+    >>> client.spaces.create("notes")
+    SpaceInfo(...)
+    >>> positions = client.queues("notes").enqueue("ann", [NewRecord("milk", key="1")])
+    >>> [entry] = client.queues("notes").retrieve("ann").entries
+    >>> entry.key, entry.value, entry.text, entry.headers, entry.position == positions[0]
+    (b'1', b'milk', 'milk', (), True)
+    """
+
+    position: str
+    version: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The value as UTF-8, empty where there is none. Raises UnicodeDecodeError for other bytes."""
+        return "" if self.value is None else self.value.decode()
+
+
+class LeasedEntry(QueueEntry, frozen=True, kw_only=True):
+    """An entry that this client has leased: nobody else gets it before the lease expires.
+
+    `deliveries` is how many times it was delivered, this time included.
+
+    >>> client.spaces.create("leased")
+    SpaceInfo(...)
+    >>> positions = client.queues("leased").enqueue("ann", ["one"])
+    >>> [entry] = client.queues("leased").lease(["ann"])
+    >>> entry.queue, entry.text, entry.deliveries
+    ('ann', 'one', 1)
+    """
+
+    queue: str
+    lease: str
+    deliveries: int
+
+
+class QueueStats(msgspec.Struct, frozen=True):
+    """What is in a queue: it was counted for this answer. `delayed` entries are not shown yet.
+
+    >>> client.spaces.create("counted")
+    SpaceInfo(...)
+    >>> client.queues("counted").stats("nobody").entries
+    0
+    """
+
+    queue: str
+    entries: int
+    bytes: int
+    delayed: int
+    leased: int
+    first: str | None
+    last: str | None
+    oldest_ms: int | None
+
+
+class QueuePage(NamedTuple):
+    """Entries in their order, and the position from which on the next ones are read.
+
+    >>> QueuePage([], "0.0").next
+    '0.0'
+    """
+
+    entries: Sequence[QueueEntry]
+    next: str
+
+
+Edit: TypeAlias = tuple[str, bytes | str | None] | tuple[str, bytes | str | None, int]
+"""The position of an entry, its new value and, if the entry has to have it, a version."""
+
+
+def _path(space: str, what: str = "") -> str:
+    return path_of("spaces", text("space", space)) + what
+
+
+def _wish(entry: Encodable) -> dict[str, object]:
+    wish: dict[str, object] = {"value": json_of(entry.value)}
+    if entry.key is not None:
+        wish["key"] = json_of(entry.key)
+    if entry.headers:
+        wish["headers"] = [(json_of(name), json_of(value)) for name, value in entry.headers]
+    if entry.timestamp_ms is not None:
+        wish["timestamp"] = entry.timestamp_ms
+    return wish
+
+
+def _wishes(values: Iterable[Writable]) -> list[dict[str, object]]:
+    return [_wish(entry) for entry in encodable(values, None)]
+
+
+def _check_tuple(what: str, one: object, most: int, expected: str) -> None:
+    if not isinstance(one, tuple) or not 2 <= len(one) <= most:
+        raise refused(what, one, expected)
+
+
+def enqueue(
+    space: str, entries: Iterable[tuple[str, Writable]], delay_s: float, ttl_s: float, request_id: str
+) -> Program[list[str]]:
+    """Put entries into queues; their positions."""
+    pairs = list(entries)
+    if delay_s or ttl_s or request_id:
+        return (yield from _put_said(space, pairs, delay_s, ttl_s, request_id))
+    if not pairs:
+        return []
+    batch = encode_entries(pairs, _now_ms())
+    return (yield from _put(space, bytes(encode(inputs_of(pairs))) if batch is None else batch))
+
+
+def _put_said(
+    space: str, pairs: list[tuple[str, Writable]], delay_s: float, ttl_s: float, request_id: str
+) -> Program[list[str]]:
+    """Put entries into queues with what record batches do not say."""
+    for pair in pairs:
+        _check_tuple("an entry", pair, 2, "(queue, value)")
+    wishes = _wishes([value for _, value in pairs])
+    times = {"delay_ms": milliseconds("delay_s", delay_s), "ttl_ms": milliseconds("ttl_s", ttl_s)}
+    for (queue, _), wish in zip(pairs, wishes, strict=True):
+        wish["queue"] = text("queue", queue)
+        wish.update({name: ms for name, ms in times.items() if ms})
+    if not wishes:
+        return []
+    answer = yield Question("POST", _path(space, "/entries"), {"entries": wishes, **request(request_id)})
+    return _positions(answer)
+
+
+def enqueue_inputs(space: str, new: Sequence[BatchInput]) -> Program[list[str]]:
+    """Put entries into queues, the keys of these records."""
+    return (yield from _put(space, bytes(encode(new))))
+
+
+def _put(space: str, batch: bytes) -> Program[list[str]]:
+    return _positions((yield Question("POST", _path(space, "/entries"), Wish(batch, BATCHES_TYPE))))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def inputs_of(entries: Iterable[tuple[str, Writable]]) -> list[BatchInput]:
+    """Entries as the records that they are sent as. Raises RequestInvalid."""
+    pairs = list(entries)
+    for pair in pairs:
+        _check_tuple("an entry", pair, 2, "(queue, value)")
+    return list(_inputs(pairs))
+
+
+def _inputs(pairs: Sequence[tuple[str, Writable]]) -> Iterator[BatchInput]:
+    now_ms, names = _now_ms(), dict[str, bytes]()
+    for (queue, _), entry in zip(pairs, encodable([value for _, value in pairs], None), strict=True):
+        name = names.get(queue)
+        if name is None:
+            name = names[queue] = text("queue", queue).encode()
+        headers = entry.headers if entry.key is None else ((KEY_HEADER, entry.key), *entry.headers)
+        yield BatchInput(now_ms if entry.timestamp_ms is None else entry.timestamp_ms, name, entry.value, headers)
+
+
+def milliseconds(what: str, given: float) -> int:
+    """Seconds that were given, as HTTP has them."""
+    return int(seconds(what, given) * 1000)
+
+
+def request(request_id: str) -> dict[str, object]:
+    """What a request says beside the rest where it has an id."""
+    return {"request": request_id} if text("request_id", request_id) else {}
+
+
+def _positions(answer: object) -> list[str]:
+    return value_of(value_of(answer, dict[str, Any]).get("positions"), list[str])
+
+
+def each(queue: str, values: Iterable[Writable]) -> list[tuple[str, Writable]]:
+    """Values for one queue."""
+    if isinstance(values, bytes | str | NewRecord | Record):
+        raise RequestInvalid(f"values are given in a list: write [{type(values).__name__}(…)] for a single one")
+    return [(queue, value) for value in values]
+
+
+def retrieve(space: str, queue: str, start: str, limit: int, wait_s: float, *, delayed: bool) -> Program[QueuePage]:
+    """Entries of a queue, waited for as long as there is none."""
+    left_ms = milliseconds("wait_s", wait_s)
+    asked: dict[str, object] = {
+        "queue": text("queue", queue), "from": text("start", start),
+        "limit": whole("limit", limit, 1, _MOST_ENTRIES), "delayed": str(bool(delayed)).lower(),
+    }  # fmt: skip
+    path = _path(space, "/entries")
+    while True:
+        wait_ms = min(left_ms, _LONGEST_WAIT_MS)
+        query = urlencode(asked | {"wait_ms": wait_ms})
+        page = _decoded((yield Question("GET", f"{path}?{query}", accept=BATCHES_TYPE, header=NEXT_HEADER)))
+        left_ms -= wait_ms
+        if page.entries or left_ms <= 0:
+            return page
+        asked["from"] = page.next
+
+
+def retrieve_several(
+    space: str, queues: Mapping[str, str], limit: int, wait_s: float
+) -> Program[dict[str, QueuePage | DuramenError]]:
+    """Entries of several queues, waited for as long as there is none."""
+    if not isinstance(queues, Mapping):
+        raise refused("queues", queues, "a mapping of queues to positions")
+    left_ms = milliseconds("wait_s", wait_s)
+    starts = {text("a queue", queue): text("a position", start) for queue, start in queues.items()}
+    found: dict[str, QueuePage | DuramenError] = {}
+    while starts:
+        wait_ms = min(left_ms, _LONGEST_WAIT_MS)
+        reads = [{"queue": queue, "from": start} for queue, start in starts.items()]
+        wish = {"queues": reads, "limit": whole("limit", limit, 1, _MOST_ENTRIES), "wait_ms": wait_ms}
+        answer = value_of((yield Question("POST", _path(space, "/retrieve"), wish)), dict[str, Any])
+        found = {one["queue"]: _found(one) for one in value_of(answer.get("queues"), list[dict[str, Any]])}
+        left_ms -= wait_ms
+        if left_ms <= 0 or any(isinstance(one, DuramenError) or one.entries for one in found.values()):
+            break
+        starts = {queue: one.next for queue, one in found.items() if isinstance(one, QueuePage)}
+    return found
+
+
+def _found(one: Mapping[str, Any]) -> QueuePage | DuramenError:
+    problem = one.get("problem")
+    return _page(one) if problem is None else problem_of(value_of(problem, dict[str, Any]))
+
+
+def _decoded(answer: object) -> QueuePage:
+    content, following = value_of(answer, tuple[bytes, str])
+    try:
+        found = entry_fields(content)
+    except BatchCorrupt as error:
+        raise ServerUnreachable(f"what answers is no node of Duramen: {error}") from None
+    if any(found.headers):
+        headers = [tuple((name.decode(errors="replace"), value) for name, value in one) for one in found.headers]
+        return QueuePage(list(map(QueueEntry, *found[:-1], headers)), following)
+    return QueuePage(list(map(QueueEntry, *found[:-1])), following)
+
+
+def _page(answer: object) -> QueuePage:
+    said = value_of(answer, dict[str, Any])
+    rows = value_of(said.get("entries"), list[dict[str, Any]])
+    try:
+        return QueuePage([_entry(row) for row in rows], value_of(said.get("next"), str))
+    except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+        raise ServerUnreachable(f"what answers is no node of Duramen: {error}") from None
+
+
+def _entry(row: Mapping[str, Any]) -> QueueEntry:
+    return QueueEntry(*_fields(row))
+
+
+def _fields(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    headers = tuple(
+        ((bytes_of(name) or b"").decode(errors="replace"), bytes_of(value)) for name, value in row["headers"]
+    )
+    return (
+        row["position"], row["version"], row["timestamp"], bytes_of(row["key"]), bytes_of(row["value"]), headers,
+    )  # fmt: skip
+
+
+def edit(space: str, queue: str, edits: Iterable[Edit], request_id: str) -> Program[list[int]]:
+    """Give entries other values; their versions."""
+    wishes = list[dict[str, object]]()
+    for one in edits:
+        _check_tuple("an edit", one, 3, "(position, value) or (position, value, version)")
+        (value,) = encodable([NewRecord(one[1])], None)
+        wish: dict[str, object] = {"position": text("position", one[0]), "value": json_of(value.value)}
+        if len(one) == 3:
+            wish["version"] = whole("version", one[2], 0, INT64_MAX)
+        wishes.append(wish)
+    if not wishes:
+        return []
+    body = {"queue": text("queue", queue), "entries": wishes, **request(request_id)}
+    answer = yield Question("POST", _path(space, "/edit"), body)
+    return value_of(value_of(answer, dict[str, Any]).get("versions"), list[int])
+
+
+def delete(space: str, queue: str, positions: Iterable[str], version: int | None, request_id: str) -> Program[None]:
+    """Delete entries."""
+    if isinstance(positions, str):
+        raise RequestInvalid("positions are given in a list: write [position] for a single one")
+    more = {} if version is None else {"version": whole("version", version, 0, INT64_MAX)}
+    entries = [{"position": text("a position", position), **more} for position in positions]
+    if entries:
+        body = {"queue": text("queue", queue), "entries": entries, **request(request_id)}
+        yield Question("POST", _path(space, "/delete"), body)
+
+
+def replace(
+    space: str, queue: str, start: str, values: Iterable[Writable], by: str, reason: str, request_id: str
+) -> Program[list[str]]:
+    """Take back what is in a queue from a position on, and put other entries there; their positions."""
+    wish = {
+        "queue": text("queue", queue), "from": text("start", start), "entries": _wishes(values),
+        "by": text("by", by), "reason": text("reason", reason), **request(request_id),
+    }  # fmt: skip
+    return _positions((yield Question("POST", _path(space, "/replace"), wish)))
+
+
+def lease(
+    space: str, queues: Iterable[str], limit: int, lease_s: float, wait_s: float, *, fifo: bool
+) -> Program[list[LeasedEntry]]:
+    """Entries of queues that are leased, waited for as long as there is none."""
+    if isinstance(queues, str):
+        raise RequestInvalid("queues are given in a list: write [queue] for a single one")
+    left_ms, names = milliseconds("wait_s", wait_s), [text("a queue", queue) for queue in queues]
+    while names:
+        wait_ms = min(left_ms, _LONGEST_WAIT_MS)
+        wish = {
+            "queues": names, "limit": whole("limit", limit, 1, _MOST_ENTRIES),
+            "lease_ms": milliseconds("lease_s", lease_s), "wait_ms": wait_ms, "fifo": bool(fifo),
+        }  # fmt: skip
+        answer = value_of((yield Question("POST", _path(space, "/lease"), wish)), dict[str, Any])
+        found = _leased(value_of(answer.get("entries"), list[dict[str, Any]]))
+        left_ms -= wait_ms
+        if found or left_ms <= 0:
+            return found
+    return []
+
+
+def _leased(rows: list[dict[str, Any]]) -> list[LeasedEntry]:
+    try:
+        return [
+            LeasedEntry(*_fields(row), queue=row["queue"], lease=row["lease"], deliveries=row["deliveries"])
+            for row in rows
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ServerUnreachable(f"what answers is no node of Duramen: {error}") from None
+
+
+def settle(space: str, what: str, entries: Iterable[LeasedEntry], more: Mapping[str, object]) -> Program[None]:
+    """Acknowledge leased entries, give them back, or have their leases last longer."""
+    leased = list(entries)
+    for one in leased:
+        if not isinstance(one, LeasedEntry):
+            raise refused("an entry", one, "an entry as `lease` returned it")
+    places = [{"queue": one.queue, "position": one.position, "lease": one.lease} for one in leased]
+    if not places:
+        return
+    answer = value_of((yield Question("POST", _path(space, f"/{what}"), {"entries": places, **more})), dict[str, Any])
+    failed = value_of(answer.get("refused"), list[dict[str, Any]])
+    if failed:
+        first = problem_of(value_of(failed[0].get("problem"), dict[str, Any]))
+        entry = leased[value_of(failed[0].get("entry"), int)]
+        done = f"; {len(places) - len(failed)} of {len(places)} entries are done" if len(places) > 1 else ""
+        raise type(first)(f"{first} (queue {entry.queue}){done}")
+
+
+def list_queues(space: str, prefix: str) -> Program[list[str]]:
+    """The names of queues that begin with `prefix`."""
+    found, after = list[str](), ""
+    text("prefix", prefix)
+    while True:
+        query = urlencode({"prefix": prefix, "after": after})
+        page = value_of((yield Question("GET", f"{_path(space, '/queues')}?{query}")), dict[str, Any])
+        found += value_of(page.get("queues"), list[str])
+        following = page.get("next")
+        if following is None:
+            return sorted(found)
+        after = value_of(following, str)
+
+
+def stats(space: str, queue: str) -> Program[QueueStats]:
+    """What is in a queue."""
+    query = urlencode({"queue": text("queue", queue)})
+    return value_of((yield Question("GET", f"{_path(space, '/stats')}?{query}")), QueueStats)
+
+
+def empty(space: str, what: str, queue: str, request_id: str) -> Program[None]:
+    """Delete every entry of a queue, or the queue too."""
+    yield Question("POST", _path(space, f"/{what}"), {"queue": text("queue", queue), **request(request_id)})

@@ -1,0 +1,143 @@
+"""Errors as documents (RFC 9457), as the doors that speak JSON answer them, and which HTTP status each has. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError
+
+__all__ = ["STATUS", "PartlyStored", "Problem", "Rewritten", "Stored", "problem_of", "status_of"]
+
+
+class Stored(msgspec.Struct):
+    """A record of a request that was stored although others were not: its number in the request, and its place."""
+
+    record: int
+    partition: int
+    offset: int
+
+
+class Rewritten(msgspec.Struct):
+    """The position from which on entries of a queue were taken back, by whom and why, as far as that was said."""
+
+    start: str
+    by: str
+    reason: str
+
+
+class Problem(msgspec.Struct):
+    """An error (RFC 9457). `type` is the stable id of the error, `instance` the path that was asked for.
+
+    Where records were to be stored, `stored` are those that were, `unknown` the numbers of those that may be, and all
+    others were not. `rewritten` comes with `history-rewritten`.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    stored: list[Stored] | msgspec.UnsetType = msgspec.UNSET
+    unknown: list[int] | msgspec.UnsetType = msgspec.UNSET
+    rewritten: Rewritten | msgspec.UnsetType = msgspec.UNSET
+
+
+STATUS: Final[Mapping[type[DuramenError], int]] = {
+    errors.AnswerTypeUnavailable: 406,
+    errors.BatchTooLarge: 413,
+    errors.BodyTooLarge: 413,
+    errors.BodyTypeUnsupported: 415,
+    errors.ClusterNotAuthorized: 403,
+    errors.CoordinatorLoading: 503,
+    errors.DeletionRefused: 409,
+    errors.ElectionNotNeeded: 409,
+    errors.GroupNotAuthorized: 403,
+    errors.GroupNotEmpty: 409,
+    errors.GroupNotFound: 404,
+    errors.HostRefused: 421,
+    errors.LeaderUnavailable: 409,
+    errors.LogDamaged: 500,
+    errors.MethodNotAllowed: 405,
+    errors.NameNotResolved: 503,
+    errors.NamespaceExists: 409,
+    errors.NamespaceNotFound: 404,
+    errors.NodeBusy: 503,
+    errors.NodeNotFound: 404,
+    errors.NodeStarting: 503,
+    errors.NodeStopping: 503,
+    errors.NotController: 503,
+    errors.NotCoordinator: 503,
+    errors.NotEnoughReplicas: 503,
+    errors.NotEnoughReplicasAfterAppend: 503,
+    errors.NotLeader: 503,
+    errors.OffsetNotAvailable: 503,
+    errors.OriginRefused: 403,
+    errors.OutcomeUnknown: 503,
+    errors.PathNotFound: 404,
+    errors.QueueBatchTooLarge: 413,
+    errors.QueueEntryGone: 410,
+    errors.QueueHistoryRewritten: 410,
+    errors.QueueLeaseExpired: 410,
+    errors.QueueRequestReused: 409,
+    errors.QueueShardsFixed: 409,
+    errors.QueueSpaceNotFound: 404,
+    errors.QueueVersionStale: 409,
+    errors.ReassignmentNotFound: 404,
+    errors.RebalanceInProgress: 409,
+    errors.RecordCut: 409,
+    errors.RequestTimedOut: 408,
+    errors.SnapshotCut: 410,
+    errors.SnapshotLeaseExpired: 410,
+    errors.SnapshotLeaseNotFound: 404,
+    errors.SnapshotNotReached: 503,
+    errors.SnapshotStartOver: 410,
+    errors.SnapshotTooOld: 410,
+    errors.StorageFailed: 503,
+    errors.StorageFull: 507,
+    errors.StreamDiffers: 409,
+    errors.StreamExists: 409,
+    errors.StreamNotFound: 404,
+    errors.StreamNotKeyed: 409,
+    errors.TenantExists: 409,
+    errors.TenantNotFound: 404,
+    errors.TopicAliasCycle: 409,
+    errors.TopicBusy: 409,
+    errors.TopicExists: 409,
+    errors.TopicHasAliases: 409,
+    errors.TopicIsAlias: 409,
+    errors.TopicNotAuthorized: 403,
+    errors.TopicNotFound: 404,
+    errors.TransactionalIdNotAuthorized: 403,
+    errors.VoterDuplicate: 409,
+    errors.VoterNotFound: 404,
+    errors.VotersUnsettled: 409,
+}
+"""Those that are not here are the request's: 400."""
+
+
+class PartlyStored(Exception):
+    """Some records of a request were stored, or may be, and `error` kept others from it.
+
+    `unknown` are the numbers of those of which nobody knows; what is in neither was not stored.
+    """
+
+    def __init__(self, error: DuramenError, stored: list[Stored], unknown: list[int]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.stored = stored
+        self.unknown = unknown
+
+
+def status_of(error: type[DuramenError]) -> int:
+    """The status of an answer that says this error."""
+    return STATUS.get(error, 400)
+
+
+def problem_of(error: DuramenError, instance: str) -> Problem:
+    """`error` as a document; `instance` is the path that was asked for."""
+    problem = Problem(error.id, error.id.replace("-", " "), status_of(type(error)), str(error), instance)
+    if isinstance(error, errors.QueueHistoryRewritten):
+        problem.rewritten = Rewritten(error.start, error.by, error.reason)
+    return problem

@@ -1,0 +1,1 @@
+"""Queues as JSON: what HTTP and NATS take and give, brought to the shards."""

@@ -1,0 +1,365 @@
+"""Requests about queues as JSON has them, brought to the shards of a space: one place for HTTP and NATS."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeVar
+
+from duramen.base.errors import DuramenError, NodeBusy, RequestInvalid
+from duramen.base.ids import Position
+from duramen.broker.streams import Stream
+from duramen.codec.jsonbytes import json_of, wish_bytes, wish_headers
+from duramen.doors.problems import PartlyStored, Stored, problem_of
+from duramen.doors.queues.types import (
+    LARGEST_PAGE_BYTES,
+    AckWish,
+    DeleteWish,
+    EditWish,
+    EnqueueWish,
+    EntryInfo,
+    EntryPage,
+    EntryPlaces,
+    ExtendWish,
+    LeasedInfo,
+    LeasedPlace,
+    LeasesInfo,
+    LeasesWish,
+    NackWish,
+    NewEntryWish,
+    QueueFound,
+    QueueNames,
+    QueuesFound,
+    QueuesQuery,
+    QueuesRead,
+    QueueStats,
+    QueueWish,
+    RefusedEntries,
+    RefusedEntry,
+    ReplaceWish,
+    RetrieveQuery,
+    StatsQuery,
+    VersionsInfo,
+)
+from duramen.queues.leases import Leased, LeasedEntry, lease_text, parse_lease
+from duramen.queues.machine import Delete, Edit, Empty, QueueCommand, Replace
+from duramen.queues.names import check_name
+from duramen.queues.operations import NewEntry
+from duramen.queues.positions import parse_position, position_text
+from duramen.queues.reading import Counted, Retrieved, RetrievedBatches, Where
+from duramen.queues.runs import QueueEntry
+from duramen.service.authorize import Operation
+from duramen.service.broker import Broker
+from duramen.service.led_queues import LedQueues, Refused
+from duramen.service.queue_leases import LeasePoll, LeaseRequest
+from duramen.service.queues import Enqueued, Found, QueueRequests, Read, ReadLimits, queue_of, request_of
+
+__all__ = ["OPERATIONS", "QueueOperation", "QueueOperations"]
+
+_T = TypeVar("_T")
+
+_AT_ONCE: Final = 200  # entries that are worked on before others get their turn: about a millisecond
+_MOST_POLLS: Final = 50  # half of the connections
+_turns: Final = count()
+
+
+async def _call_back(ask: Callable[[Callable[[_T | DuramenError], None]], object]) -> _T:
+    """What a callback is told. Raises the error that it is told."""
+    future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+
+    def done(answer: _T | DuramenError) -> None:
+        if future.done():
+            return
+        if isinstance(answer, DuramenError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    ask(done)
+    return await future
+
+
+def _where(text: str) -> Where:
+    if text == "start":
+        return "start"
+    return "end" if text == "end" else parse_position(text)
+
+
+def _entry(wish: NewEntryWish) -> NewEntry:
+    return NewEntry(
+        wish_bytes("value", wish.value), wish_bytes("key", wish.key), tuple(wish_headers(wish.headers)),
+        wish.timestamp, wish.delay_ms, wish.ttl_ms,
+    )  # fmt: skip
+
+
+async def _entries(wishes: Sequence[NewEntryWish]) -> list[NewEntry]:
+    found = list[NewEntry]()
+    for number, wish in enumerate(wishes):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+        try:
+            found.append(_entry(wish))
+        except DuramenError as error:
+            raise type(error)(f"entry {number}: {error}") from None
+    return found
+
+
+def _parts(entry: QueueEntry) -> dict[str, Any]:
+    parts: dict[str, Any] = {
+        "position": position_text(entry.position), "version": entry.version, "timestamp": entry.timestamp,
+        "key": json_of(entry.key), "value": json_of(entry.value),
+        "headers": [(json_of(name) or "", json_of(value)) for name, value in entry.headers],
+    }  # fmt: skip
+    if entry.visible_ms:
+        parts["visible_ms"] = entry.visible_ms
+    if entry.expires_ms:
+        parts["expires_ms"] = entry.expires_ms
+    return parts
+
+
+async def _page(found: Retrieved) -> EntryPage:
+    infos = list[EntryInfo]()
+    for number, entry in enumerate(found.entries):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+        infos.append(EntryInfo(**_parts(entry)))
+    return EntryPage(infos, position_text(found.next))
+
+
+def _places(found: Enqueued) -> EntryPlaces:
+    error = found.error
+    if error is None:
+        return EntryPlaces([text for text in found.each("{}.{}".format) if text is not None])
+    shards, unknown = found.shards, found.unknown
+    stored = [
+        Stored(number, shards[number], position.offset)
+        for number, position in enumerate(found.positions)
+        if position is not None
+    ]
+    if not stored and not unknown:
+        raise error
+    said = f"{len(stored)} of {found.entries} entries are in their queues, {len(unknown)} may be"
+    raise PartlyStored(type(error)(f"{error}; {said}"), stored, unknown)
+
+
+class QueueOperations:
+    """Requests on the queues of a space. `polls` are those of the door that wait; `instance` is what was asked for."""
+
+    def __init__(
+        self, broker: Broker, requests: QueueRequests, space: Stream, polls: "set[asyncio.Future[Any]]", instance: str,
+        most_bytes: int = LARGEST_PAGE_BYTES,
+    ) -> None:  # fmt: skip
+        self._broker = broker
+        self._space = space
+        self._polls = polls
+        self._instance = instance
+        self._most_bytes = most_bytes
+        self._requests = requests
+        self._led = LedQueues(broker)
+
+    # -- putting in ---------------------------------------------------------------------------------
+
+    async def enqueue(self, wish: EnqueueWish) -> EntryPlaces:
+        """Put entries into queues. Raises PartlyStored where some of them are there or may be."""
+        names = [check_name(one.queue) for one in wish.entries]
+        entries = list(zip(names, await _entries(wish.entries), strict=True))
+        request = request_of(self._space, wish.request)
+        return _places(await _call_back(lambda done: self._requests.enqueue(self._space, entries, done, request)))
+
+    async def enqueue_batch(self, batch: bytearray) -> EntryPlaces:
+        """As `enqueue`, of entries that come as a record batch."""
+        return _places(await _call_back(lambda done: self._requests.enqueue_batch(self._space, batch, done)))
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    async def _wait(self, wait_ms: int, begin: Callable[[Callable[[_T], None]], Callable[[], None]]) -> _T:
+        """What a poll finds; the poll ends where nobody waits for it any more. Raises NodeBusy."""
+        if wait_ms and len(self._polls) >= _MOST_POLLS:
+            raise NodeBusy(f"{_MOST_POLLS} requests wait for entries already: ask again, or with wait_ms=0")
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self._polls.add(future)
+        end = begin(lambda found: None if future.done() else future.set_result(found))
+        try:
+            return await future
+        finally:
+            end()
+            self._polls.discard(future)
+
+    async def _read(
+        self, reads: Sequence[Read], query: RetrieveQuery | QueuesRead, *, batches: bool = False
+    ) -> Mapping[bytes, Found]:
+        limits = ReadLimits(query.limit, min(query.max_bytes, self._most_bytes), query.wait_ms, query.delayed)
+
+        def begin(done: Callable[[Mapping[bytes, Found]], None]) -> Callable[[], None]:
+            return self._requests.retrieve(self._space, reads, limits, done, batches=batches)
+
+        return await self._wait(query.wait_ms, begin)
+
+    async def retrieve(self, query: RetrieveQuery, *, batches: bool = False) -> EntryPage | RetrievedBatches:
+        """Entries of a queue from a position on; with `batches` as record batches."""
+        queue = check_name(query.queue)
+        found = (await self._read([Read(queue, _where(query.start))], query, batches=batches))[queue]
+        if isinstance(found, DuramenError):
+            raise found
+        return found if isinstance(found, RetrievedBatches) else await _page(found)
+
+    async def retrieve_several(self, wish: QueuesRead) -> QueuesFound:
+        """Entries of several queues."""
+        reads = [Read(check_name(one.queue), _where(one.start)) for one in wish.queues]
+        if len({read.queue for read in reads}) < len(reads):
+            raise RequestInvalid("a queue is given twice")
+        found = await self._read(reads, wish)
+        return QueuesFound([await self._found(read.queue, found[read.queue]) for read in reads])
+
+    async def _found(self, queue: bytes, found: Found) -> QueueFound:
+        if isinstance(found, DuramenError):
+            return QueueFound(queue.decode(), [], None, problem_of(found, self._instance))
+        if isinstance(found, RetrievedBatches):
+            raise TypeError("several queues are read entry by entry")
+        page = await _page(found)
+        return QueueFound(queue.decode(), page.entries, page.next)
+
+    # -- changing -----------------------------------------------------------------------------------
+
+    async def _operate(self, command: QueueCommand, queue: bytes) -> Position:
+        named = queue_of(self._space, queue)
+        return await _call_back(lambda done: self._requests.submit(self._space, named, command, done))
+
+    async def edit(self, wish: EditWish) -> VersionsInfo:
+        """Give entries other values."""
+        queue = queue_of(self._space, check_name(wish.queue))
+        edits = [(parse_position(one.position), one.version, wish_bytes("value", one.value)) for one in wish.entries]
+        first = await self._operate(Edit(queue, edits, request_of(self._space, wish.request)), queue.name)
+        return VersionsInfo([first.offset + number for number in range(len(edits))])
+
+    async def delete(self, wish: DeleteWish) -> None:
+        """Delete entries."""
+        queue = queue_of(self._space, check_name(wish.queue))
+        entries = [(parse_position(one.position), one.version) for one in wish.entries]
+        await self._operate(Delete(queue, entries, request_of(self._space, wish.request)), queue.name)
+
+    async def replace(self, wish: ReplaceWish) -> EntryPlaces:
+        """Take back what is in a queue from a position on, and put other entries there."""
+        queue = queue_of(self._space, check_name(wish.queue))
+        new, request = await _entries(wish.entries), request_of(self._space, wish.request)
+        command = Replace(queue, _where(wish.start), new, wish.by, wish.reason, request)
+        first = await self._operate(command, queue.name)
+        positions = [Position(first.leader_epoch, first.offset + 1 + number) for number in range(len(new))]
+        return EntryPlaces([position_text(position) for position in positions])
+
+    async def purge(self, wish: QueueWish) -> None:
+        """Delete every entry of a queue."""
+        queue = queue_of(self._space, check_name(wish.queue))
+        await self._operate(Empty(queue, "purge", request_of(self._space, wish.request)), queue.name)
+
+    async def drop(self, wish: QueueWish) -> None:
+        """Remove a queue with all its entries."""
+        queue = queue_of(self._space, check_name(wish.queue))
+        await self._operate(Empty(queue, "drop", request_of(self._space, wish.request)), queue.name)
+
+    # -- leases -------------------------------------------------------------------------------------
+
+    async def lease(self, wish: LeasesWish) -> LeasesInfo:
+        """Lease entries."""
+        names = list(dict.fromkeys(check_name(queue) for queue in wish.queues))
+        request = LeaseRequest(names, wish.limit, wish.lease_ms, wish.wait_ms, wish.fifo, self._most_bytes)
+
+        def begin(done: Callable[[list[Leased] | DuramenError], None]) -> Callable[[], None]:
+            poll = LeasePoll(self._broker, self._requests, self._space, request, next(_turns), done)
+            poll.begin()
+            return poll.end
+
+        found = await self._wait(wish.wait_ms, begin)
+        if isinstance(found, DuramenError):
+            raise found
+        infos = [
+            LeasedInfo(
+                **_parts(one.entry), queue=one.queue.decode(), lease=lease_text(one.lease), deliveries=one.deliveries
+            )
+            for one in found
+        ]
+        return LeasesInfo(infos)
+
+    async def ack(self, wish: AckWish) -> RefusedEntries:
+        """Acknowledge leased entries."""
+        return await self._settle(wish.entries, wish.request, None)
+
+    async def nack(self, wish: NackWish) -> RefusedEntries:
+        """Give leased entries back."""
+        return await self._settle(wish.entries, wish.request, wish.delay_ms)
+
+    async def _settle(self, places: Sequence[LeasedPlace], said: str, delay_ms: int | None) -> RefusedEntries:
+        entries, request = _leased(places), request_of(self._space, said)
+        ask = partial(self._led.acknowledge, self._space, entries, request=request, release_ms=delay_ms)
+        return self._refused(await _call_back(ask))
+
+    async def extend(self, wish: ExtendWish) -> RefusedEntries:
+        """Have leases last longer."""
+        ask = partial(self._led.extend, self._space, _leased(wish.entries), wish.lease_ms)
+        return self._refused(await _call_back(ask))
+
+    def _refused(self, refused: Refused) -> RefusedEntries:
+        return RefusedEntries(
+            [RefusedEntry(number, problem_of(error, self._instance)) for number, error in refused.items()]
+        )
+
+    # -- queues -------------------------------------------------------------------------------------
+
+    async def queues(self, query: QueuesQuery) -> QueueNames:
+        """Names of queues."""
+        shard, _, behind = query.after.partition("-")
+        try:
+            after = int(shard or "0"), bytes.fromhex(behind)
+        except ValueError:
+            raise RequestInvalid("`after` is the `next` of the page before") from None
+        if not 0 <= after[0] < self._space.shards:
+            raise RequestInvalid("`after` is the `next` of the page before")
+        prefix = query.prefix.encode()
+        found: tuple[list[bytes], tuple[int, bytes] | None] = await _call_back(
+            partial(self._led.names, self._space, prefix, after, query.limit)
+        )
+        following = None if found[1] is None else f"{found[1][0]}-{found[1][1].hex()}"
+        return QueueNames([name.decode() for name in found[0]], following)
+
+    async def stats(self, query: StatsQuery) -> QueueStats:
+        """Count what is in a queue."""
+        queue = check_name(query.queue)
+        found: tuple[Counted, int] = await _call_back(partial(self._led.count, self._space, queue))
+        counted, leased = found
+        first, last = (None if one is None else position_text(one) for one in (counted.first, counted.last))
+        oldest_ms = counted.oldest_ms if counted.entries else None
+        return QueueStats(
+            query.queue, counted.entries, counted.bytes, counted.delayed, leased, first, last, oldest_ms
+        )  # fmt: skip
+
+
+def _leased(places: Sequence[LeasedPlace]) -> list[tuple[bytes, LeasedEntry]]:
+    return [
+        (check_name(one.queue), LeasedEntry(parse_position(one.position), parse_lease(one.lease))) for one in places
+    ]
+
+
+class QueueOperation(NamedTuple):
+    """An operation by its name: what a request is, what it needs of the space, and what does it."""
+
+    wish: type[Any]
+    needs: Operation
+    run: Callable[[QueueOperations, Any], Awaitable[Any]]
+
+
+OPERATIONS: Final[Mapping[str, QueueOperation]] = {
+    "enqueue": QueueOperation(EnqueueWish, Operation.WRITE, QueueOperations.enqueue),
+    "retrieve": QueueOperation(QueuesRead, Operation.READ, QueueOperations.retrieve_several),
+    "edit": QueueOperation(EditWish, Operation.WRITE, QueueOperations.edit),
+    "delete": QueueOperation(DeleteWish, Operation.WRITE, QueueOperations.delete),
+    "replace": QueueOperation(ReplaceWish, Operation.WRITE, QueueOperations.replace),
+    "lease": QueueOperation(LeasesWish, Operation.READ, QueueOperations.lease),
+    "ack": QueueOperation(AckWish, Operation.READ, QueueOperations.ack),
+    "nack": QueueOperation(NackWish, Operation.READ, QueueOperations.nack),
+    "extend": QueueOperation(ExtendWish, Operation.READ, QueueOperations.extend),
+    "queues": QueueOperation(QueuesQuery, Operation.READ, QueueOperations.queues),
+    "stats": QueueOperation(StatsQuery, Operation.READ, QueueOperations.stats),
+    "purge": QueueOperation(QueueWish, Operation.DELETE, QueueOperations.purge),
+    "drop": QueueOperation(QueueWish, Operation.DELETE, QueueOperations.drop),
+}
+"""All that are requests of their own, with the same JSON at each door."""

@@ -1,0 +1,432 @@
+"""Leases on entries of a shard's queues, in memory as long as its leader leads. Pure.
+
+The entries of a queue that are on their way are numbers in a `delivery.Window`, in the order in which they were first
+leased: a window has no gaps then, whatever offsets lie between the entries. What becomes of an entry is decided with a
+command and settled once the rows say so; a command that follows on the queue takes back what was not stored.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from duramen.base.errors import DuramenError, QueueEntryGone, QueueLeaseExpired, RecordStateInvalid, RequestInvalid
+from duramen.base.ids import Position
+from duramen.base.ports import StateRows
+from duramen.codec.batch import BatchInput
+from duramen.delivery.spans import DeliveryPhase
+from duramen.delivery.window import Outcome, State, Window
+from duramen.queues.answers import entry_size
+from duramen.queues.names import Queue
+from duramen.queues.operations import ack_record, nack_record
+from duramen.queues.positions import position_text
+from duramen.queues.reading import EntryFinder, entries_from
+from duramen.queues.rows import delivered_of, delivery_key, state_key, state_of
+from duramen.queues.runs import QueueEntry
+
+__all__ = [
+    "Decided",
+    "Lease",
+    "LeaseWish",
+    "Leased",
+    "LeasedEntry",
+    "ShardLeases",
+    "lease_text",
+    "older_lease_counts",
+    "parse_lease",
+]
+
+_NO_LIMIT: Final = 1 << 31
+_MOST_IN_FLIGHT: Final = 10_000
+_MOST_LOOKED_AT: Final = 10_000
+_MOST_IDLE: Final = 10_000
+_AGAIN_MS: Final = 1_000
+_STALE: Final = 100
+
+
+class Lease(NamedTuple):
+    """Which lease it is: the leader epoch that it ends with, and its number in it."""
+
+    leader_epoch: int
+    number: int
+
+
+class LeasedEntry(NamedTuple):
+    """An entry, and the lease that it was delivered with."""
+
+    position: Position
+    lease: Lease
+
+
+class LeaseWish(NamedTuple):
+    """What is wanted of a queue: at most so many entries, until that time.
+
+    With `fifo` a queue has one lease at a time. An entry that was delivered `deliveries` times is dead; 0: never.
+    """
+
+    most: int
+    max_bytes: int
+    until_ms: int
+    fifo: bool = False
+    deliveries: int = 0
+
+
+class Leased(NamedTuple):
+    """An entry that was leased, and how many times it was delivered now; a dead one is to be moved away."""
+
+    queue: bytes
+    entry: QueueEntry
+    lease: Lease
+    deliveries: int
+    dead: bool
+
+
+class Decided(NamedTuple):
+    """What a command on leases comes to: records, and the entries that were refused by their numbers."""
+
+    records: list[BatchInput]
+    refused: Mapping[int, DuramenError]
+
+
+def lease_text(lease: Lease) -> str:
+    """How a lease is written."""
+    return f"{lease.leader_epoch}.{lease.number}"
+
+
+def parse_lease(text: str) -> Lease:
+    """The lease that `text` says. Raises RequestInvalid."""
+    epoch, _, number = text.partition(".")
+    if epoch.isascii() and epoch.isdecimal() and number.isascii() and number.isdecimal() and len(text) <= 40:
+        return Lease(int(epoch), int(number))
+    raise RequestInvalid(
+        f"{text[:40]!r} does not fit: a lease is as the answer to a lease request had it, such as 3.17"
+    )
+
+
+class _Book:
+    """The entries of one queue that are on their way. What lies before `cursor` was looked at."""
+
+    def __init__(self, name: bytes, cursor: int) -> None:
+        self.name = name
+        self.window = Window(0, most_deliveries=_NO_LIMIT, most_in_flight=_NO_LIMIT)
+        self.positions: dict[int, Position] = {}  # by number
+        self.numbers: dict[int, int] = {}  # by offset
+        self.cursor = cursor
+        self.returned: list[int] = []  # offsets before the cursor that may be leased again
+        self.passed = False  # whether something before the cursor is neither leased nor gone
+        self.marks: list[State] = []  # what becomes of entries once the row is written
+        self.delayed: list[int] = []  # of them, numbers that may be leased only later
+        self.mark_key = b""
+
+    def put(self, position: Position, deliveries: int) -> int:
+        number = self.window.add(deliveries)
+        self.positions[number] = position
+        self.numbers[position.offset] = number
+        return number
+
+    def forget(self, number: int) -> None:
+        position = self.positions.pop(number, None)
+        if position is not None:
+            del self.numbers[position.offset]
+
+    def archive(self, number: int) -> None:
+        """There is nothing to be leased at a number that nobody holds."""
+        self.window.skip(number, number)
+        self.forget(number)
+
+    def revert(self) -> None:
+        """What was decided last was not stored."""
+        marks, self.marks, self.delayed = self.marks, [], []
+        self.window.revert(marks)
+
+    def settle(self) -> None:
+        """What was decided is so."""
+        marks, self.marks = self.marks, []
+        delayed, self.delayed = self.delayed, []
+        self.window.settle(marks)
+        for first, last, phase, _ in marks:
+            if phase in (DeliveryPhase.ACKNOWLEDGED, DeliveryPhase.ARCHIVED):
+                for number in range(first, last + 1):
+                    self.forget(number)
+        for number in delayed:
+            self.passed = True
+            self.archive(number)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self.positions
+
+
+class ShardLeases:
+    """The leases of a shard. `begin` is called where a leadership begins: leases of earlier ones have ended."""
+
+    def __init__(self) -> None:
+        self._books: dict[bytes, _Book] = {}
+        self._marked: dict[bytes, _Book] = {}  # by the queue
+        self._deadlines: list[tuple[int, bytes]] = []
+        self._numbers = 0
+        self._before = 0  # leases up to this number have ended
+        self._epoch = -1
+
+    def begin(self) -> None:
+        """No entry is leased."""
+        self._books.clear()
+        self._marked.clear()
+        self._deadlines.clear()
+        self._before = self._numbers
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the next lease may expire."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def overdue(self, now_ms: int) -> list[Queue]:
+        """The queues that may have leases whose time is up, each once."""
+        found = dict[bytes, Queue]()
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            hashed = heappop(self._deadlines)[1]
+            book = self._books.get(hashed)
+            if book is not None:
+                found[hashed] = Queue(book.name, hashed)
+        return list(found.values())
+
+    def count(self, queue: bytes) -> int:
+        """How many entries of a queue are leased."""
+        book = self._books.get(queue)
+        return 0 if book is None else len(book.positions) - sum(1 for _ in book.window.free())
+
+    # -- leasing ------------------------------------------------------------------------------------
+
+    def lease(self, rows: StateRows, queue: Queue, wish: LeaseWish, now_ms: int, leader_epoch: int) -> list[Leased]:
+        """Lease entries of a queue in their order, those first that were leased before."""
+        self._epoch = leader_epoch
+        state = state_of(rows, queue.hash)
+        book = self._books.get(queue.hash)
+        if wish.fifo and book is not None:
+            if book.window.busy:
+                return []
+            book = None  # what was released comes in its order again
+        if book is None:
+            self._make_room()
+            book = self._books[queue.hash] = _Book(queue.name, state.head)
+        self._numbers += 1
+        lease = Lease(leader_epoch, self._numbers)
+        found, count, size = list[Leased](), 0, 0
+        for number, entry in _candidates(rows, queue.hash, book, wish, now_ms):
+            count += 1
+            size += entry_size(entry)
+            if found and size > wish.max_bytes:
+                break
+            [(_, _, deliveries)] = book.window.acquire(number, number, str(lease.number), wish.until_ms)
+            dead = 0 < wish.deliveries < deliveries
+            count -= dead
+            found.append(Leased(queue.name, entry, lease, deliveries, dead))
+            if count >= wish.most:
+                break
+        if found:
+            self._expect(wish.until_ms, queue.hash, now_ms)
+        self._close_idle(queue.hash, book)
+        return found
+
+    def _expect(self, deadline_ms: int, queue: bytes, now_ms: int) -> None:
+        """A lease on a queue ends then. Deadlines of leases that are over are forgotten once they are most."""
+        if len(self._deadlines) > _STALE * (len(self._books) + _STALE):
+            known = [(book.window.next_deadline_ms(), hashed) for hashed, book in self._books.items()]
+            known += [(now_ms + _AGAIN_MS, hashed) for hashed in self._marked]
+            self._deadlines = sorted((at_ms, hashed) for at_ms, hashed in known if at_ms is not None)
+        heappush(self._deadlines, (deadline_ms, queue))
+
+    def _make_room(self) -> None:
+        if len(self._books) >= _MOST_IDLE:
+            for queue in [queue for queue, book in self._books.items() if book.idle]:
+                del self._books[queue]
+
+    def _close_idle(self, queue: bytes, book: _Book) -> None:
+        if book.idle and not book.passed and self._books.get(queue) is book:
+            del self._books[queue]
+
+    def extend(self, rows: StateRows, queue: Queue, one: LeasedEntry, until_ms: int, now_ms: int) -> None:
+        """Have a lease of an entry last until another time. Raises QueueLeaseExpired, and as `EntryFinder.find`."""
+        EntryFinder(rows, queue.hash, now_ms).find(one.position)
+        book, number = self._holding(queue, one)
+        if book is None or number is None:
+            raise _expired(one)
+        try:
+            book.window.renew(str(one.lease.number), number, number, until_ms)
+        except RecordStateInvalid:
+            raise _expired(one) from None
+        self._expect(until_ms, queue.hash, now_ms)
+
+    def _holding(self, queue: Queue, one: LeasedEntry) -> tuple[_Book | None, int | None]:
+        """Where an entry is on its way. Raises QueueLeaseExpired for a lease of a leadership that has ended."""
+        book = self._books.get(queue.hash)
+        return book, None if book is None or not self._is_current(one.lease) else book.numbers.get(one.position.offset)
+
+    def _is_current(self, lease: Lease) -> bool:
+        return lease.leader_epoch == self._epoch and lease.number > self._before
+
+    # -- deciding -----------------------------------------------------------------------------------
+
+    def turn(self, queue: bytes) -> None:
+        """A command on a queue is decided next: what the one before has decided was stored by now, or never will be."""
+        book = self._marked.pop(queue, None)
+        if book is not None:
+            book.revert()
+
+    def ack(
+        self, rows: StateRows, entries: Sequence[tuple[Queue, LeasedEntry]], now_ms: int, *, again: bool
+    ) -> Decided:
+        """Acknowledge entries, each for itself; `again`: those that are gone were acknowledged by this request.
+
+        A lease of an earlier leadership counts as long as the entry is there.
+        """
+        finders, records, refused = _Finders(rows, now_ms), list[BatchInput](), dict[int, DuramenError]()
+        for number, (queue, one) in enumerate(entries):
+            try:
+                finders.of(queue).find(one.position)
+                self._mark(queue, one, Outcome.ACCEPT)
+            except DuramenError as error:
+                if not (again and isinstance(error, QueueEntryGone)):
+                    refused[number] = error
+            else:
+                records.append(ack_record(queue.name, one.position, now_ms))
+        return Decided(records, refused)
+
+    def nack(
+        self, rows: StateRows, entries: Sequence[tuple[Queue, LeasedEntry]], delay_ms: int, now_ms: int,
+        *, again: bool,
+    ) -> Decided:  # fmt: skip
+        """Give leased entries back, each for itself; `again`: leases that are over were given back by this request."""
+        visible_ms = now_ms + delay_ms if delay_ms else 0
+        finders, records, refused = _Finders(rows, now_ms), list[BatchInput](), dict[int, DuramenError]()
+        for number, (queue, one) in enumerate(entries):
+            try:
+                finders.of(queue).find(one.position)
+                [state] = self._mark(queue, one, Outcome.RELEASE)
+            except DuramenError as error:
+                if not (again and isinstance(error, QueueLeaseExpired)):
+                    refused[number] = error
+            else:
+                if delay_ms:
+                    self._books[queue.hash].delayed.append(state.first)
+                records.append(nack_record(queue.name, one.position, state.deliveries, visible_ms, now_ms))
+        return Decided(records, refused)
+
+    def _mark(self, queue: Queue, one: LeasedEntry, outcome: Outcome) -> list[State]:
+        """Mark what becomes of an entry once the row is written. Raises QueueLeaseExpired."""
+        book, number = self._holding(queue, one)
+        if book is not None and number is not None:
+            try:
+                marks = list(book.window.decide(str(one.lease.number), [(number, number, outcome)]))
+            except RecordStateInvalid:
+                raise _expired(one) from None
+        elif self._is_current(one.lease) or not older_lease_counts(outcome):
+            raise _expired(one)
+        else:
+            held = None if book is None else book.numbers.get(one.position.offset)
+            marks = [] if held is None else [State(held, held, DeliveryPhase.ACKNOWLEDGED, 0)]
+        if book is not None and marks:
+            book.marks += marks
+            accepts = outcome is Outcome.ACCEPT
+            book.mark_key = state_key(queue.hash) if accepts else delivery_key(queue.hash, one.position.offset)
+            self._marked[queue.hash] = book
+        return marks
+
+    def expire(self, rows: StateRows, queue: Queue, now_ms: int) -> list[BatchInput]:
+        """Release what is leased on a queue for too long; records say how many times it was delivered."""
+        book = self._books.get(queue.hash)
+        if book is None:
+            return []
+        marks, finder, records = book.window.expire(now_ms), EntryFinder(rows, queue.hash, now_ms), list[BatchInput]()
+        for first, last, _, deliveries in marks:
+            for number in range(first, last + 1):
+                position = book.positions[number]
+                if finder.there(position) is not None:
+                    records.append(nack_record(queue.name, position, deliveries, 0, now_ms))
+                    book.mark_key = delivery_key(queue.hash, position.offset)
+        book.marks += marks
+        if not records:
+            book.settle()
+            self._close_idle(queue.hash, book)
+            return []
+        self._marked[queue.hash] = book
+        heappush(self._deadlines, (now_ms + _AGAIN_MS, queue.hash))  # where they cannot be stored
+        return records
+
+    # -- what was written ---------------------------------------------------------------------------
+
+    def written(self, keys: Collection[bytes]) -> list[bytes]:
+        """Rows of these keys were written: what was decided with them is so. Returns the queues that it is about."""
+        settled = [queue for queue, book in self._marked.items() if book.mark_key in keys]
+        for queue in settled:
+            book = self._marked.pop(queue)
+            book.settle()
+            self._close_idle(queue, book)
+        return settled
+
+    def due(self, queue: bytes, offset: int) -> None:
+        """The delay of an entry may be over."""
+        book = self._books.get(queue)
+        if book is not None and offset < book.cursor and offset not in book.numbers:
+            heappush(book.returned, offset)
+
+
+class _Finders:
+    """Finders of entries, one for each queue."""
+
+    def __init__(self, rows: StateRows, now_ms: int) -> None:
+        self._rows = rows
+        self._now_ms = now_ms
+        self._found: dict[bytes, EntryFinder] = {}
+
+    def of(self, queue: Queue) -> EntryFinder:
+        found = self._found.get(queue.hash)
+        if found is None:
+            found = self._found[queue.hash] = EntryFinder(self._rows, queue.hash, self._now_ms)
+        return found
+
+
+def older_lease_counts(outcome: Outcome) -> bool:
+    """Whether what is said with a lease of an earlier leadership counts: the work on an entry that is there is done."""
+    return outcome is Outcome.ACCEPT
+
+
+def _expired(one: LeasedEntry) -> QueueLeaseExpired:
+    at = position_text(one.position)
+    return QueueLeaseExpired(f"the lease {lease_text(one.lease)} of the entry at {at} has expired or was given back")
+
+
+def _candidates(
+    rows: StateRows, queue: bytes, book: _Book, wish: LeaseWish, now_ms: int
+) -> Iterator[tuple[int, QueueEntry]]:
+    """Entries that may be leased, with their numbers: those released, those whose delay is over, and new ones."""
+    state = state_of(rows, queue)
+    for number in list(book.window.free()):
+        offset = book.positions[number].offset
+        entry = next(entries_from(rows, queue, state, offset), None)
+        if entry is None or entry.position.offset != offset or entry.expired(now_ms):
+            book.archive(number)
+        else:
+            yield number, entry
+    while book.returned and len(book.positions) < _MOST_IN_FLIGHT:
+        offset = book.returned[0]
+        entry = next(entries_from(rows, queue, state, offset), None)
+        delivered = delivered_of(rows, queue, offset)
+        if entry is not None and entry.position.offset == offset and offset not in book.numbers:
+            shown = max(entry.visible_ms, delivered.visible_ms) <= now_ms
+            if shown and not entry.expired(now_ms):
+                yield book.put(entry.position, delivered.deliveries), entry
+        heappop(book.returned)
+    for looked_at, entry in enumerate(entries_from(rows, queue, state, book.cursor)):
+        if looked_at >= _MOST_LOOKED_AT or len(book.positions) >= _MOST_IN_FLIGHT:
+            return
+        offset, delivered = entry.position.offset, delivered_of(rows, queue, entry.position.offset)
+        if entry.expired(now_ms):
+            book.cursor = offset + 1
+        elif max(entry.visible_ms, delivered.visible_ms) > now_ms:
+            if wish.fifo and delivered.visible_ms > now_ms:
+                return
+            book.passed, book.cursor = True, offset + 1
+        else:
+            book.cursor = offset + 1
+            yield book.put(entry.position, delivered.deliveries), entry

@@ -1,0 +1,72 @@
+"""Requests that have an id: what became of them is known for some time, so that a repeat does nothing. Pure."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.errors import QueueRequestReused
+from duramen.base.ids import Position
+from duramen.base.ports import StateRows
+from duramen.queues.pending_rows import PendingRows
+from duramen.queues.rows import (
+    REQUEST_NUMBERS_KEY,
+    RequestRow,
+    request_key,
+    request_number_key,
+    request_number_of,
+    request_number_value,
+    request_numbers,
+    request_numbers_value,
+    request_row,
+    request_value,
+)
+
+__all__ = ["KEPT_MS", "MOST_REQUESTS", "RequestId", "made_before", "remember"]
+
+KEPT_MS: Final = 10 * 60 * 1000
+"""For so long a request is known at least, unless too many came since."""
+MOST_REQUESTS: Final = 100_000
+"""What a shard knows."""
+
+
+class RequestId(NamedTuple):
+    """The id that a client gave a request, and the hash of it."""
+
+    id: bytes
+    hash: bytes
+
+
+def remember(rows: PendingRows, found: Sequence[tuple[bytes, RequestRow]]) -> None:
+    """Know requests, which come in this order, by the hashes of their ids, and forget the oldest ones.
+
+    Their times are those of the log, so that each replica knows them for as long at least.
+    """
+    if not found:
+        return
+    oldest, following = request_numbers(rows)
+    for hashed, row in found:
+        rows.put(request_key(hashed), request_value(row))
+        rows.put(request_number_key(following), request_number_value(row.time_ms, hashed))
+        following += 1
+    newest_ms = found[-1][1].time_ms
+    while oldest < following - 1:
+        time_ms, known = request_number_of(rows, oldest)
+        if following - oldest <= MOST_REQUESTS and time_ms > newest_ms - KEPT_MS:
+            break
+        rows.put(request_key(known), None)
+        rows.put(request_number_key(oldest), None)
+        oldest += 1
+    rows.put(REQUEST_NUMBERS_KEY, request_numbers_value(oldest, following))
+
+
+def made_before(rows: StateRows, hashed: bytes, kind: str, count: int | None) -> Position | None:
+    """Where the first record of a request is that was made before. Raises QueueRequestReused where it was another.
+
+    Without `count` it may have any number of records.
+    """
+    row = request_row(rows, hashed)
+    if row is None:
+        return None
+    if row.kind != kind or count not in (None, row.records):
+        said = "record" if row.records == 1 else "records"
+        raise QueueRequestReused(f"the request id was used for another request: {row.kind} with {row.records} {said}")
+    return row.position
