@@ -19,6 +19,7 @@ FREE = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json"}
 QUERIES = {
     "/v1/streams/{name}/partitions/{partition}/replicated": "?offset=0&epoch=0",
     "/v1/streams/{name}/snapshot/records": "?at=0",
+    "/v1/snapshot": "?streams=there",
     "/v1/spaces/{name}/entries": "?queue=q",
     "/v1/spaces/{name}/stats": "?queue=q",
 }
