@@ -98,6 +98,28 @@ def test_a_payload_that_looks_like_a_frame_of_another_place_is_none() -> None:
     assert sound(bytes(content), 5) == [b"head", b"tail"]
 
 
+def test_the_unused_rest_of_a_file_is_read_about_once_whatever_it_holds() -> None:
+    # Keys of big-endian integers hold the generation in every record, and what follows looks like any size.
+    generation = 5
+    rest = b"".join(number.to_bytes(8, "big") + generation.to_bytes(4, "big") for number in range(100_000))
+    files = MemoryFileSystem()
+    files.make_directory("")
+    file = files.open("wal", create=True)
+    content = file_of([b"head"], generation) + rest
+    file.write([content], 0)
+    read = 0
+
+    def count(call: str, path: str, size: int) -> int:
+        nonlocal read
+        read += size if call == "read" and path == "wal" else 0
+        return size
+
+    files.interfere = count
+    found = list(frames.scan(file, generation, SALT, window_bytes=1 << 16))
+    assert [type(item) for item in found] == [Frame, Bad]
+    assert 0 < read < 3 * len(content)
+
+
 @given(st.binary(max_size=300), st.integers(0, 2**32 - 1))
 def test_arbitrary_bytes_hold_no_frames_and_raise_nothing(content: bytes, generation: int) -> None:
     assert sound(content, generation) == []

@@ -34,7 +34,8 @@ _WINDOW_BYTES: Final = 1024 * 1024
 _HEADER = struct.Struct(">IIIIQBQ")
 _CRC = struct.Struct(">I")
 _COVERED = struct.Struct(">IIIQBQ")
-_MARK_AT: Final = 8  # where in a frame the generation stands
+_MARK = struct.Struct(">II")
+_MARK_AT: Final = 8  # where in a frame its generation and its place stand
 
 
 class FrameType(IntEnum):
@@ -125,8 +126,12 @@ class _Windows:
         head = self.at(place, FRAME_HEADER_BYTES)
         if len(head) < FRAME_HEADER_BYTES:
             return None
-        size = FRAME_HEADER_BYTES + _HEADER.unpack(head)[1]
-        return None if place + size > self.end else _decode(self.at(place, size), place, generation, salt, place)
+        _, payload_bytes, found_generation, found_place, *_ = _HEADER.unpack(head)
+        size = FRAME_HEADER_BYTES + payload_bytes
+        # Checked before the payload is read: bytes of records may name any size.
+        if found_generation != generation or found_place != place or place + size > self.end:
+            return None
+        return _decode(self.at(place, size), place, generation, salt, place)
 
 
 def scan(
@@ -174,15 +179,16 @@ def walk(file: File, generation: int, start: int, end: int, salt: int) -> Iterat
 
 def _next_sound(file: File, windows: _Windows, first: int, generation: int, salt: int, window_bytes: int) -> int | None:
     mark = generation.to_bytes(4, "big")
-    zeros = bytes(window_bytes + len(mark) - 1)
+    zeros = bytes(window_bytes + _MARK.size - 1)
     searched = first + _MARK_AT
-    while searched + len(mark) <= windows.end:
+    while searched + _MARK.size <= windows.end:
         data = bytes(file.read(searched, min(len(zeros), windows.end - searched)))
         # Most of what is searched was never written to: it is found to be zeros much faster than not to hold the mark.
-        at = -1 if data == zeros else data.find(mark)
-        while at >= 0:
+        at, last = -1 if data == zeros else data.find(mark), len(data) - _MARK.size
+        while 0 <= at <= last:
             place = searched + at - _MARK_AT
-            if windows.frame(place, generation, salt) is not None:
+            # Records may hold the generation millions of times, as keys of big-endian integers do, but not its place.
+            if _MARK.unpack_from(data, at)[1] == place and windows.frame(place, generation, salt) is not None:
                 return place
             at = data.find(mark, at + 1)
         searched += window_bytes
