@@ -41,10 +41,10 @@ def page(clients: Sequence[Mapping[str, Any]], shows: Mapping[str, str], notes: 
     yield "# Compatibility"
     yield ""
     yield (
-        "Clients that nobody here wrote, unmodified and pinned, each from its own package registry, are led through "
-        "one list of behaviours against a real node (`tests/compat`). `make test` runs confluent-kafka and kcat, `make "
-        "test-long` all of them; `make compat` records what came out and writes this page. *yes*: it passes; **no**: "
-        "it does not, the reason is below; -: the client has no such thing."
+        "`tests/compat` runs unmodified clients, each in a fixed version from its package registry, through one list "
+        "of behaviours against a real node. `make test` runs confluent-kafka and kcat, `make test-long` all of them. "
+        "`make compat` records the results and writes this page. *yes*: it passes; **no**: it fails, for the reason below; "
+        "-: the client lacks the feature."
     )
     yield ""
     header = ("Client", "Version", "Language", "Passes", "Fails", "Lacks", "Run on")
@@ -71,7 +71,7 @@ def page(clients: Sequence[Mapping[str, Any]], shows: Mapping[str, str], notes: 
             yield f"## {found['client']}"
             yield ""
             yield from table(("What", "Passes"), [(name, _SIGNS[row["status"]]) for name, row in own])
-    yield "## What does not pass, and what clients lack"
+    yield "## Failures, and features that clients lack"
     yield ""
     reasons = [
         (found["client"], name, _SIGNS[row["status"]], row["why"])
@@ -84,13 +84,13 @@ def page(clients: Sequence[Mapping[str, Any]], shows: Mapping[str, str], notes: 
 
 
 def deliberate() -> Iterator[str]:
-    """Where the same requests get another answer than from Apache Kafka, and why."""
+    """Responses to the same requests that differ from Apache Kafka's, and why."""
     told = json.loads(DELIBERATE.read_text(encoding="utf-8"))["differences"]
-    yield "## Where Duramen answers otherwise than Apache Kafka"
+    yield "## Responses that differ from Apache Kafka's"
     yield ""
     yield (
         "`tests/differential` sends the same random requests, valid, borderline and invalid, to a Duramen node and to "
-        "Apache Kafka 4.4.0 and compares the answers. These differences are on purpose; any other fails the test."
+        "Apache Kafka 4.4.0 and compares the responses. These differences are deliberate; any other fails the test."
     )
     yield ""
     reasons = dict.fromkeys((one["api"].replace("|", ", "), one["reason"]) for one in told)

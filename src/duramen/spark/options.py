@@ -55,46 +55,48 @@ WITHOUT_EFFECT: Final = "Accepted, without effect: "
 # fmt: off
 _OPTIONS: Final = (
     ReadOption("kafka.bootstrap.servers", _ALL,
-           "Where to find the brokers: HOST:PORT, several with commas between. Needed."),
+           "Addresses of brokers: HOST:PORT, separated by commas. Required."),
     ReadOption("path", _ALL,
-           "What `load`, `save` and `start` are given: short for `subscribe`, in a sink for `topic`."),
+           "The argument of `load`, `save` and `start`: short for `subscribe`, in a sink for `topic`."),
     ReadOption("subscribe", _SOURCE,
-           "Streams to read, with commas between. Exactly one of subscribe, subscribePattern and assign is needed."),
+           "Streams to read, separated by commas. Exactly one of subscribe, subscribePattern and assign is required."),
     ReadOption("subscribePattern", _SOURCE,
-           "Streams to read, as a regular expression (RE2's) that the name, or a part of it, matches (^flights$ is the"
-           " whole name); new ones are found while it runs."),
+           "Streams to read, as a regular expression (RE2) that matches the name or a part of it (^flights$ is the"
+           " whole name). A streaming query finds new streams while it runs."),
     ReadOption("assign", _SOURCE,
            'Partitions to read, as JSON: {"flights": [0, 1]}.'),
     ReadOption("startingOffsets", _SOURCE,
-           'Where to begin: earliest, latest, or JSON with every partition: {"flights": {"0": 23, "1": -2}}, -2 the'
-           " earliest and -1 the latest. Not latest in a batch. A streaming query begins here only the first time.",
+           'The start: earliest, latest, or JSON with every partition: {"flights": {"0": 23, "1": -2}}, where -2 is the'
+           " earliest and -1 the latest offset. Not latest in a batch. A streaming query uses it only without a"
+           " checkpoint.",
            "earliest in a batch and with snapshot, else latest"),
     ReadOption("startingTimestamp", _SOURCE,
-           "Where to begin: at the first record of each partition at or after this time in ms. Goes before"
+           "The start: the first record of each partition at or after this time in ms. Takes precedence over"
            " startingOffsetsByTimestamp and startingOffsets."),
     ReadOption("startingOffsetsByTimestamp", _SOURCE,
-           'The same with a time for every partition: {"flights": {"0": 1700000000000}}. Goes before startingOffsets.'),
+           'The same with a time for every partition: {"flights": {"0": 1700000000000}}. Takes precedence over'
+           " startingOffsets."),
     ReadOption("startingOffsetsByTimestampStrategy", _SOURCE,
-           "What to do where there is no such record: error, or latest.", "error"),
+           "What to do if there is no such record: error, or latest.", "error"),
     ReadOption("endingOffsets", _BATCH,
-           "Where to end: latest, or JSON with every partition, -1 the latest. Not earliest.", "latest"),
+           "The end: latest, or JSON with every partition, where -1 is the latest offset. Not earliest.", "latest"),
     ReadOption("endingTimestamp", _BATCH,
-           "Where to end: before the first record at or after this time in ms, or at the latest where there is none."
-           " Goes before the other two."),
+           "The end: before the first record at or after this time in ms, or the latest offset if there is none. Takes"
+           " precedence over the other two."),
     ReadOption("endingOffsetsByTimestamp", _BATCH,
-           "The same with a time for every partition. Goes before endingOffsets."),
+           "The same with a time for every partition. Takes precedence over endingOffsets."),
     ReadOption("failOnDataLoss", _SOURCE,
-           "Whether to fail where records that should be read are gone (retention, a deleted stream, a stream"
-           " created again); the error says which, why and since when. With false it is logged, and what there is is"
-           " read.",
+           "Whether to fail if records that should be read are gone (retention, a deleted stream, a stream that was"
+           " created again). The error says which, why and since when. With false the loss is logged, and the query"
+           " continues.",
            "true", "flag"),
     ReadOption("tier", _SOURCE,
-           "What is read of a stream that is a table (docs/guides/tables.md): hot, its log; cold, its table; all,"
-           " both, every offset once. Offsets mean the same in each.",
+           "The source of a stream with a table (docs/guides/tables.md): hot, its log; cold, its table; all, both, with"
+           " every offset once. Offsets are the same in each.",
            "all for a stream with a table, hot for others"),
     ReadOption("tableStorage", _SOURCE,
-           'How to reach the storage of tables, as JSON: {"s3.endpoint": "http://127.0.0.1:9000"}. What is not said'
-           " comes from the environment (AWS_…)."),
+           'Access to the storage of tables, as JSON: {"s3.endpoint": "http://127.0.0.1:9000"}. Missing values come'
+           " from the environment (AWS_…)."),
     ReadOption("snapshot", _SOURCE,
            "Read keyed streams as snapshots: each key once, at its newest record, deleted ones left out. true is the"
            ' newest snapshot; JSON with the offset of each partition, {"0": 17}, in a batch is an older one, of several'
@@ -107,65 +109,66 @@ _OPTIONS: Final = (
            "Of snapshots: HOST:PORT of a node's HTTP address.",
            "DURAMEN_SERVER of the driver, else port 9644 of the first of kafka.bootstrap.servers"),
     ReadOption("includeHeaders", _ALL,
-           "Whether there is a column `headers`. A sink writes that column where there is one, whatever this says.",
+           "Whether rows have a column `headers`. A sink writes an existing column in any case.",
            "false", "flag"),
     ReadOption("columns", _SOURCE,
-           "Only these columns, in this order, with commas between: offset,value. The others are not decoded; headers"
-           " may be one of them without includeHeaders."),
+           "Only these columns, in this order, separated by commas: offset,value. Others are not decoded. headers needs"
+           " no includeHeaders here."),
     ReadOption("parquetTo", _SOURCE,
-           "A directory: the tasks write the records there as Parquet files, and the rows of the frame say which:"
-           " path, size_bytes, statistics. `duramen.spark.write_parquet` and `stream_parquet` set it, and commit the"
-           " files; pipelines do where a sink takes a stream as it is."),
+           "A directory into which the tasks write the records as Parquet files. The rows of the frame describe the"
+           " files: path, size_bytes, statistics. `duramen.spark.write_parquet` and `stream_parquet` set it and commit"
+           " the files; pipelines do so if a sink copies a stream unchanged."),
     ReadOption("parquetStorage", _SOURCE,
-           "How to reach the place that parquetTo names, as JSON, where that is on S3; as tableStorage."),
+           "Access to a parquetTo on S3, as JSON like tableStorage."),
     ReadOption("minPartitions", _SOURCE,
-           "Split long partitions so that there are at least so many Spark tasks.", "", "count"),
+           "Split long partitions so that there are at least this many Spark tasks.", "", "count"),
     ReadOption("maxRecordsPerPartition", _SOURCE,
            "Split long partitions so that no Spark task reads more records than this.", "", "count"),
     ReadOption("maxOffsetsPerTrigger", _STREAM,
-           "The most records of one micro-batch, shared out by how much each partition has. Without effect with"
+           "The largest number of records in a micro-batch, distributed by the size of the partitions. No effect with"
            " snapshot.", "", "count"),
     ReadOption("minOffsetsPerTrigger", _STREAM,
-           "Wait until there are so many records, or maxTriggerDelay has passed. The first micro-batch of a run never"
-           " waits.", "", "count"),
+           "Wait for this many records, or for maxTriggerDelay. The first micro-batch of a run never waits.",
+           "", "count"),
     ReadOption("maxTriggerDelay", _STREAM,
            "How long minOffsetsPerTrigger may wait: 30s, 15m, 1h.", "15m"),
     ReadOption("kafka.group.id", _SOURCE,
-           "In a streaming query: the consumer group to which it commits what it has processed, so that Kafka's tools"
-           " show its lag; without it, the query's name. The query itself goes by its checkpoint."),
+           "Of a streaming query: the consumer group to which it commits processed offsets, so that Kafka's tools show"
+           " its lag; by default the query's name. The query itself continues from its checkpoint."),
     ReadOption("kafka.client.id", _ALL,
-           "The name under which the brokers know these connections.", "duramen-spark"),
+           "The client id of the connections.", "duramen-spark"),
     ReadOption("kafka.request.timeout.ms", _ALL,
-           "How long to go on trying to reach a broker, and to wait for an answer.", "30000", "time"),
+           "The time limit for connections to a broker, and for responses.", "30000", "time"),
     ReadOption("kafka.isolation.level", _SOURCE,
-           "read_committed: records of committed transactions, each transaction wholly in one micro-batch or batch."
-           " read_uncommitted: all records that the log has, as Spark's Kafka source does unless it is told otherwise;"
-           " of a table those that the log has no more.",
+           "read_committed: records of committed transactions, each transaction in one micro-batch or batch."
+           " read_uncommitted: all records of the log, the default of Spark's Kafka source; from a table those that the"
+           " log has deleted.",
            "read_committed"),
     ReadOption("kafka.max.partition.fetch.bytes", _SOURCE,
-           "The most record bytes of a partition in one answer.", "4194304", "count"),
+           "The largest size of a partition's records in one response, in bytes.", "4194304", "count"),
     ReadOption("kafka.fetch.max.bytes", _SOURCE,
-           "The most record bytes in one answer, as long as it holds one batch.", "67108864", "count"),
+           "The largest size of the records in one response, in bytes; at least one batch is returned.",
+           "67108864", "count"),
     ReadOption("kafka.security.protocol", _ALL,
            f"PLAINTEXT; {_NO_TLS}.", "PLAINTEXT"),
     ReadOption("topic", _SINK,
-           "The stream to write to, for rows without a column `topic`; it goes before that column."),
+           "The stream to write to; takes precedence over the column `topic`."),
     ReadOption("kafka.compression.type", _SINK,
            "none, gzip, snappy, lz4 or zstd.", "none"),
     ReadOption("kafka.batch.size", _SINK,
-           "Bytes of records, before compression, at which a batch is sent.", "524288", "count"),
+           "The size of the records, before compression, at which a batch is sent, in bytes.", "524288", "count"),
     ReadOption("kafka.acks", _SINK,
-           "all, or -1, which is the same: the sink always waits until a record is stored as the stream's durability"
-           " says.", "all"),
+           "all, or -1, which is the same: the sink always waits until a record is stored according to the stream's"
+           " durability.", "all"),
     ReadOption("kafka.enable.idempotence", _SINK,
-           "true: within one task a record is never stored twice, however often it has to be sent.", "true", "flag"),
+           "true: within one task a record is never stored twice, even if it is sent again.", "true", "flag"),
     ReadOption("exactlyOnce", _SINK,
-           "true: every batch is in the streams exactly once, whatever is repeated or killed; false: at least once, as"
-           " Spark's Kafka sink; auto: exactly once where the brokers are Duramen's, else at least once, and that is"
-           " logged.", "auto"),
+           "true: every batch is stored exactly once, whatever is repeated or killed; false: at least once, as by"
+           " Spark's Kafka sink; auto: exactly once with Duramen's brokers, else at least once, which is logged.",
+           "auto"),
     ReadOption("kafka.transaction.timeout.ms", _SINK,
-           "How long a task's transaction may be open before it is aborted, where its batch is not decided by then. At"
-           " most the brokers' transaction.max.timeout.ms.", "900000", "time"),
+           "The time after which a task's transaction is aborted if its batch is not decided. At most the brokers'"
+           " transaction.max.timeout.ms.", "900000", "time"),
     ReadOption("checkpointLocation", (*_STREAM, *_SINK),
            "Spark's own: where a streaming query keeps its checkpoint."),
     ReadOption("queryName", (*_STREAM, *_SINK),
