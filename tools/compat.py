@@ -43,8 +43,8 @@ def page(clients: Sequence[Mapping[str, Any]], shows: Mapping[str, str], notes: 
     yield (
         "`tests/compat` runs unmodified clients, each in a fixed version from its package registry, through one list "
         "of behaviours against a real node. `make test` runs confluent-kafka and kcat, `make test-long` all of them. "
-        "`make compat` records the results and writes this page. *yes*: it passes; **no**: it fails, for the reason below; "
-        "-: the client lacks the feature."
+        "`make compat` records the results and writes this page. *yes*: it passes; **no**: it fails, for the reason "
+        "below; -: the client lacks the feature."
     )
     yield ""
     header = ("Client", "Version", "Language", "Passes", "Fails", "Lacks", "Run on")
