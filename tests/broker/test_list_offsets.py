@@ -78,7 +78,7 @@ def test_a_leader_that_does_not_answer_is_not_guessed_for(several: Several) -> N
         reset(several, "end")
     place = several.place("a")
     several.partitions[place] = PartitionState((LEADER,), (LEADER,), None, 9, 9)
-    with pytest.raises(NotLeader, match="nobody leads partition 0"):
+    with pytest.raises(NotLeader, match="partition 0 has no leader"):
         reset(several, "end")
 
 

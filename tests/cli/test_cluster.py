@@ -15,8 +15,8 @@ def test_a_secret_is_made_once(duramen_alone: Run, tmp_path: Path) -> None:
     again = duramen_alone("cluster", "secret", "one")
     assert (again.code, again.out) == (1, "")
     assert again.err == (
-        "duramen: one is there already and is left as it is: a cluster may be using it; give `FILE`"
-        " another name [secret-unusable]\n"
+        "duramen: one already exists and is not changed, since a cluster may use it; choose another name for `FILE`"
+        " [secret-unusable]\n"
     )
     assert duramen_alone("cluster", "secret", "two").code == 0
     assert read_secret(str(tmp_path / "one")) == secret != read_secret(str(tmp_path / "two"))

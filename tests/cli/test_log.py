@@ -55,7 +55,7 @@ def test_dump_of_the_write_ahead_log(golden: Path, duramen_alone: Run) -> None:
     assert (damaged["position"], damaged["problem"]) == (frames[1]["position"], "no sound frame")
     content[0] ^= 1
     (golden / "wal" / "000000.wal").write_bytes(content)
-    assert "does not begin with a sound frame" in duramen_alone("log", "dump", path).err
+    assert "does not begin with a valid frame" in duramen_alone("log", "dump", path).err
 
 
 def test_dump_of_a_checkpoint(golden: Path, duramen_alone: Run) -> None:

@@ -108,7 +108,7 @@ def test_where_a_nats_server_is_already_it_is_suggested(duramen_alone: Run, new_
     ended = duramen_alone("serve", *FREE, "--nats-listen", node.nats)
     assert (ended.code, ended.out) == (1, "")
     last = ended.err.splitlines()[-1]
-    assert f"the NATS door cannot listen on {node.nats}, because a NATS server is there already" in last
+    assert f"the NATS door cannot listen on {node.nats}, because another NATS server uses it" in last
     assert f"use that one with --nats nats://{node.nats}, or choose another port with --nats-listen" in last
 
 

@@ -104,7 +104,7 @@ def test_enable_refuses_what_cannot_be_before_anything_is_asked(
     ("words", "message"),
     [
         (("--schema", __file__), "the Avro schema: cannot be understood"),
-        (("--registry", "nowhere"), "the schema registry 'nowhere' has to be a URL"),
+        (("--registry", "nowhere"), "the schema registry 'nowhere' must be a URL"),
     ],
 )
 def test_enable_refuses_what_no_value_can_be_decoded_by(tmp_path: Path, words: tuple[str, ...], message: str) -> None:

@@ -122,7 +122,7 @@ def test_a_full_disk(small_disk: Path) -> None:
         assert _said(node)[0] == warning
         (goes_on,) = _said(node)[1:]
         assert re.search(
-            rf"INFO duramen.node: writes to {node.data_dir} go on: \d+ bytes of its disk are free", goes_on
+            rf"INFO duramen.node: writes to {node.data_dir} continue: \d+ bytes of its disk are free", goes_on
         )
         # Nothing acknowledged is lost by a crash now.
         connection.close()

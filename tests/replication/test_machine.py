@@ -237,7 +237,7 @@ def follower() -> ReplicaMachine:
 )
 def test_what_is_committed_is_never_cut(fields: dict[str, object]) -> None:
     replica = follower()
-    with pytest.raises(LogDamaged, match=r"ends at offset 4, and in epoch 4 the leader's log .* 3"):
+    with pytest.raises(LogDamaged, match=r"up to offset 4, and in epoch 4 the leader's log .* 3"):
         replica.receive(answer_to(replica, **fields))
     assert replica.history.end == Position(1, 5)
 

@@ -218,7 +218,7 @@ def test_a_batch_that_is_given_up_leaves_nothing(
     written = attempt(WriteTask(query, "r", 0, 0, 1), b"a")
     attempts.abandon(cluster, [written, None])
     assert committed(cluster, target) == Counter()
-    with pytest.raises(AttemptLost, match="attempt 1 of partition 0 is not open any more"):
+    with pytest.raises(AttemptLost, match="attempt 1 of partition 0 is no longer open"):
         attempts.commit(cluster, [written], b"")
 
 

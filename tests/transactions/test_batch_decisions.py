@@ -129,7 +129,7 @@ def test_a_batch_that_comes_again_with_another_range_is_refused() -> None:
     assert decide(query, 1, 4, b"", [], 0) is None
     with pytest.raises(BatchDiffers, match="batch 4 of query q was written with another range"):
         decide(query, 1, 4, b"\2" * 32, [], 0)
-    with pytest.raises(BatchDiffers, match="batch 3 of query q comes again, and batch 4 is decided already"):
+    with pytest.raises(BatchDiffers, match="batch 3 of query q comes again, but batch 4 is already decided"):
         decide(query, 1, 3, b"", [], 0)
 
 

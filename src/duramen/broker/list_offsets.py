@@ -123,7 +123,7 @@ class BoundsOf:
 
         RequestTimedOut where its leader does not answer, NotLeader where nobody leads.
         """
-        found: list[Found] = [NotLeader(f"nobody leads partition {one.partition} now: ask again") for one in wanted]
+        found: list[Found] = [NotLeader(f"partition {one.partition} has no leader now: retry") for one in wanted]
         by_leader: dict[int, list[int]] = {}
         for at, wish in enumerate(wanted):
             leader = self._membership.partition(PartitionId(UUID(bytes=wish.stream_id), wish.partition)).leader

@@ -24,7 +24,7 @@ def yes_option(function: _F) -> _F:
 def check_askable(*, yes: bool) -> None:
     """Raise a usage error where the answer is not given, and nobody is there to give one."""
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("this has to be confirmed, and standard input is no terminal; give --yes")
+        raise click.UsageError("confirmation is required, but standard input is no terminal; give --yes")
 
 
 def confirm(question: str, *, yes: bool) -> None:

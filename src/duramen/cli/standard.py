@@ -26,13 +26,13 @@ def check_output() -> None:
         pass
     os.close(descriptor)
     if sys.stdout is None:
-        raise StandardStreamClosed("standard output is closed; send it to /dev/null if nobody is to read it")
+        raise StandardStreamClosed("standard output is closed; send it to /dev/null to discard it")
 
 
 def input_descriptor() -> int:
     """The descriptor of standard input. Raises StandardStreamClosed."""
     if sys.stdin is None:
-        raise StandardStreamClosed("standard input is closed; what is to be read must come from there")
+        raise StandardStreamClosed("standard input is closed; the command reads its input from there")
     return sys.stdin.fileno()
 
 

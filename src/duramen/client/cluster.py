@@ -215,4 +215,4 @@ class BrokerCluster:
     def check_id(self, name: str, expected: UUID) -> None:
         """Raise StreamNotFound where the topic `name` is gone, or another one has its name now."""
         if self.topic(name, fresh=True).id != expected:
-            raise StreamNotFound(f"stream {name} was deleted and created again: it is not {expected} any more")
+            raise StreamNotFound(f"stream {name} was deleted and created again: its id is no longer {expected}")

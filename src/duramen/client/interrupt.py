@@ -37,7 +37,7 @@ class Interrupt:
     def check(self) -> None:
         """Raise ClientClosed where it is set."""
         if self._set.is_set():
-            raise ClientClosed("the client was closed, or what it did was cancelled")
+            raise ClientClosed("the client was closed, or its call was cancelled")
 
     def watch(self, one: socket.socket) -> None:
         """Shut this socket down too. It is to be forgotten before it is closed: its number may be another's then."""

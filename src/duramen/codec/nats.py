@@ -174,7 +174,7 @@ class Parser:
                 self._hold(chunk, position, following - position)
                 return end
             elif chunk[following - 2 : following] != b"\r\n":
-                raise NatsProtocolInvalid("the NATS server sent a message that does not end where it says")
+                raise NatsProtocolInvalid("the NATS server sent a message that does not end at its stated length")
             elif header_bytes:
                 body = start + header_bytes
                 messages.append((subject, reply, chunk[start:body], chunk[body : following - 2]))

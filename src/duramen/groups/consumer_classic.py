@@ -163,7 +163,7 @@ def _waits_for_others(group: ConsumerGroupMachine, member: ConsumerMember) -> bo
 def _call(group: ConsumerGroupMachine, member: ConsumerMember, now_ms: int) -> None:
     """Call a member to join again; it is given up if it does not in its time."""
     group.follow_by_ms.setdefault(member.id, now_ms + max(0, member.rebalance_timeout_ms))
-    raise RebalanceInProgress(f"group {group.id} has another assignment for {member.id}: it has to join again")
+    raise RebalanceInProgress(f"group {group.id} has another assignment for {member.id}: it must join again")
 
 
 def leave(group: ConsumerGroupMachine, member_id: str, instance_id: str | None) -> None:

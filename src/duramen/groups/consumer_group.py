@@ -167,7 +167,7 @@ class ConsumerGroupMachine:
         self.check_room(request.member_id, request.instance_id)
         before = self._subscribe(request)
         if before.state is MemberState.UNKNOWN and request.owned != frozenset():
-            raise FencedMemberEpoch(f"member {before.id} is in a state that is not known: it has to join again")
+            raise FencedMemberEpoch(f"member {before.id} is in an unknown state: it must join again")
         member = _updated(before, request)
         self.change(member)
         after = self.lead(self.table.members[member.id], request.owned, now_ms)
@@ -357,7 +357,7 @@ def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerM
         request.epoch < member.epoch and not (lost_answer and (request.owned or frozenset()) <= member.assigned)
     ):
         raise FencedMemberEpoch(
-            f"member {member.id} is in epoch {member.epoch}, not {request.epoch}: it has to join again"
+            f"member {member.id} is in epoch {member.epoch}, not {request.epoch}: it must join again"
         )
     return member
 

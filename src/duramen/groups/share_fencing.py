@@ -52,7 +52,7 @@ def written_by(fence: Fence, state_epoch: int, leader_epoch: int, sequence: int,
     """
     _check(fence, leader_epoch)
     if state_epoch != fence.state_epoch:
-        raise FencedLeaderEpoch(f"the state was begun anew: it is in epoch {fence.state_epoch}, not {state_epoch}")
+        raise FencedLeaderEpoch(f"the state was reset: it is in epoch {fence.state_epoch}, not {state_epoch}")
     if leader_epoch == fence.leader_epoch and sequence < fence.sequence:
         raise FencedLeaderEpoch(f"change {sequence} comes after change {fence.sequence}")
     return fence._replace(leader_epoch=leader_epoch, sequence=sequence, updates=fence.updates + updates)

@@ -62,16 +62,16 @@ def register(
     known = state.registrations.get(wish.node_id)
     if known is not None and known.directory_id != wish.directory_id and is_live:
         raise NodeDuplicate(
-            f"node {wish.node_id} is there already, with the data directory {known.directory_id}; this one is"
-            f" {wish.directory_id}: stop the other one, or give this one an id of its own"
+            f"node {wish.node_id} is already registered with the data directory {known.directory_id}; this one is"
+            f" {wish.directory_id}: stop the other node, or use another node id"
         )
     if known is not None and _is_known(known, wish) and known.epoch != renews:
         return []
     if known is not None and _is_older(known, wish):
         raise DirectoryRolledBack(
-            f"the data directory {wish.directory_id} of node {wish.node_id} is an older copy: it took part last as the"
-            f" process {known.incarnation_id} (registration {known.epoch}), and does not know of that. It may lack what"
-            " it has acknowledged since"
+            f"the data directory {wish.directory_id} of node {wish.node_id} is an older copy: it does not know its last"
+            f" process {known.incarnation_id} (registration {known.epoch}). It may lack records that it"
+            " has acknowledged since"
         )
     events = [] if known is None else _gone(state, known, wish)
     # The end of the log behind the registration, so that who has applied so much knows of it; never given twice.

@@ -98,6 +98,6 @@ def _placed(
     if assignment is None:
         return place(state, partitions, replication_factor)
     if len(assignment) != partitions:
-        raise ReplicaAssignmentInvalid(f"{len(assignment)} partitions are assigned where there are {partitions}")
+        raise ReplicaAssignmentInvalid(f"{len(assignment)} partitions are assigned, but the stream has {partitions}")
     check_assignment(state, assignment)
     return assignment

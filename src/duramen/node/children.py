@@ -158,7 +158,7 @@ class NatsServer:
         place = reachable(self.address)
         if await is_nats_server(place):
             raise AddressInUse(
-                f"the NATS door cannot listen on {self.address}, because a NATS server is there already: use that one"
+                f"the NATS door cannot listen on {self.address}, because another NATS server uses it: use that one"
                 f" with --nats nats://{place}, or choose another port with --nats-listen"
             )
 

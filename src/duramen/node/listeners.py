@@ -128,7 +128,7 @@ def _cluster(settings: Settings) -> Address | None:
     if "insecure" not in settings.unfit:
         check_loopback("cluster.listen", "--cluster-listen", address, insecure=settings.flag("insecure"))
     if settings.source("node.id") == "default":
-        raise SettingInvalid("node.id: every node of a cluster needs a number of its own; give --node-id")
+        raise SettingInvalid("node.id: every node of a cluster needs a different number; set --node-id")
     if not settings.text("cluster.seeds"):
         raise SettingInvalid(
             "cluster.seeds: a node of a cluster needs to know where others are; give --cluster-seeds"

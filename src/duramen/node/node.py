@@ -226,7 +226,7 @@ class NodeAssembly:
 
     def _say_room(self) -> None:
         _log.info(
-            "writes to %s go on: %d bytes of its disk are free", self.data_dir, self._free_bytes(),
+            "writes to %s continue: %d bytes of its disk are free", self.data_dir, self._free_bytes(),
             extra={"fields": {"directory": str(self.data_dir), "free_bytes": self._free_bytes()}},
         )  # fmt: skip
 

@@ -166,8 +166,8 @@ class FollowerRole:
         place = self._replica.log.meeting(theirs)
         if place < self._replica.high_watermark:
             raise LogDamaged(
-                f"what is committed of the metadata log ends at offset {self._replica.high_watermark}, and the log of"
-                f" the leader {self.leader} parts from it at {place}"
+                f"the committed part of the metadata log ends at offset {self._replica.high_watermark}, and the log of"
+                f" the leader {self.leader} diverges from it at {place}"
             )
         self._replica.cut(place)
 

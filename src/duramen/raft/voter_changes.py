@@ -40,7 +40,7 @@ class VoterChangeRefusal(Enum):
     NOT_LEADER = "only the leader decides that"
     NOT_READY = "the leader has committed nothing of its own epoch yet"
     UNDERWAY = "another change of the voters is not committed yet"
-    DUPLICATE = "a voter of that node is there already: it is to be removed first"
+    DUPLICATE = "the node already has a voter: remove it first"
     UNKNOWN = "there is no such voter"
     NOT_CAUGHT_UP = "the learner has not synced all that is committed, or is silent"
     LAST = "it is the only voter"

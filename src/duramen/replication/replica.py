@@ -138,7 +138,7 @@ class ReplicaCore:
 
     def cut(self, end_offset: int) -> None:
         """Let go of what is behind. Raises LogDamaged where that is committed."""
-        self._check_uncommitted(end_offset, f"the leader's log parts from it at {end_offset}")
+        self._check_uncommitted(end_offset, f"the leader's log diverges from it at {end_offset}")
         self.history.cut(end_offset)
         self.effects.append(TruncateRecords(end_offset))
 
@@ -168,6 +168,6 @@ class ReplicaCore:
     def _check_uncommitted(self, offset: int, why: str) -> None:
         if offset < self.high_watermark:
             raise LogDamaged(
-                f"what replica {self.node_id} knows to be committed ends at offset {self.high_watermark}, and in epoch"
-                f" {self.leader_epoch} {why}: a disk has lost what it had synced"
+                f"replica {self.node_id} knows records to be committed up to offset {self.high_watermark}, and in epoch"
+                f" {self.leader_epoch} {why}: a disk has lost synced records"
             )

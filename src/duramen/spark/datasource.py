@@ -168,7 +168,7 @@ class BatchReader(DataSourceReader):
         self._tiers = Tiers(options)
         self._narrowing = EVERYTHING
         for name in options.ignored:
-            _log.warning("%s is for streaming queries: a batch goes on without it", name)
+            _log.warning("%s is for streaming queries: a batch ignores it", name)
 
     @said_plainly()
     def partitions(self) -> list[InputPartition]:

@@ -107,7 +107,7 @@ def _avro_sampled(frame: "DataFrame", column: str, decoder: Decoder) -> list[pa.
 
 def _sample(frame: "DataFrame", column: str) -> pa.Array:
     if frame.isStreaming:
-        raise OptionInvalid("the columns of a streaming query have to be known before it starts: give a schema")
+        raise OptionInvalid("the columns of a streaming query must be known before it starts: pass a schema")
     rows = frame.select(column).limit(_SAMPLE).collect()
     return pa.array([bytes(row[0], "utf-8") if isinstance(row[0], str) else row[0] for row in rows], pa.binary())
 

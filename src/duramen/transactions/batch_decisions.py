@@ -78,8 +78,8 @@ def check_comes(query: Query | None, batch: int) -> None:
     """Raise BatchDiffers where one behind a batch is decided: that is never asked by mistake."""
     if query is not None and batch < query.batch:
         raise BatchDiffers(
-            f"batch {batch} of query {query.id} comes again, and batch {query.batch} is decided already: the checkpoint"
-            " is older than what was written from it"
+            f"batch {batch} of query {query.id} comes again, but batch {query.batch} is already decided: the checkpoint"
+            " is older than the written records"
         )
 
 

@@ -82,7 +82,7 @@ def test_answers_find_who_asked() -> None:
     first, second = (calls.begin(Subject.REPLICAS, heard.append) for _ in range(2))
     assert (first, second, len(calls)) == (1, 2, 2)
     calls.end(Subject.REPLICAS, 2, b"two")
-    with pytest.raises(RequestInvalid, match="an answer with the number 2 about REPLICAS, which nobody asked for"):
+    with pytest.raises(RequestInvalid, match="an answer with the number 2 about REPLICAS, which was not requested"):
         calls.end(Subject.REPLICAS, 2, b"two")
     calls.drop()
     calls.drop()
@@ -94,7 +94,7 @@ def test_an_answer_about_something_else_is_none() -> None:
     calls = PendingCalls()
     number = calls.begin(Subject.REPLICAS, print)
     assert number is not None
-    with pytest.raises(RequestInvalid, match="about CONTROLLER, which nobody asked for"):
+    with pytest.raises(RequestInvalid, match="about CONTROLLER, which was not requested"):
         calls.end(Subject.CONTROLLER, number, b"")
 
 

@@ -78,7 +78,7 @@ def test_the_decision_is_stored_before_anything_is_committed(hand: ManualBroker)
 def test_a_batch_of_the_past_is_refused(hand: ManualBroker) -> None:
     run = began(hand)
     run.decide(3, run.write(3, 0, 1, b"x"))
-    with pytest.raises(BatchDiffers, match="batch 2 of query q comes again, and batch 3 is decided already"):
+    with pytest.raises(BatchDiffers, match="batch 2 of query q comes again, but batch 3 is already decided"):
         run.begin(2)
     assert run.begin(3)
     assert not run.begin(4)
@@ -89,7 +89,7 @@ def test_an_undecided_batch_times_out_and_is_written_again(hand: ManualBroker) -
     late = run.write(0, 0, 1, b"late")
     hand.advance(TIMEOUT_MS + 2 * SWEEP_MS)
     assert not undecided(hand)
-    with pytest.raises(AttemptLost, match="attempt 1 of partition 0 is not open any more"):
+    with pytest.raises(AttemptLost, match="attempt 1 of partition 0 is no longer open"):
         run.decide(0, late)
     run.decide(0, run.write(0, 0, 2, b"again"))
     assert committed_values(hand, "a", 0) == [b"again"]

@@ -411,7 +411,7 @@ def test_a_stranger_cannot_make_us_hold_more(caplog: pytest.LogCaptureFixture) -
     [
         (b"\xff\xff\xff\xff\1\1\0\0\0\0", "a frame of 4294967295 bytes, and 4194304 are the most there may be"),
         (b"\0\0\0\0\1\x63\0\0\0\0", "a frame of kind 1 about 99, which there is not"),
-        (b"\0\0\0\0\3\1\0\0\0\5", "an answer with the number 5 about FORMING, which nobody asked for"),
+        (b"\0\0\0\0\3\1\0\0\0\5", "an answer with the number 5 about FORMING, which was not requested"),
         (b"\0\0\0\x08\1\1\0\0\0\0nonsense", "that makes no sense"),
     ],
 )

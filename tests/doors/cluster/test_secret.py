@@ -30,10 +30,10 @@ def test_the_mode_is_the_owners_alone_whatever_the_mask(tmp_path: Path) -> None:
 def test_what_is_there_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_bytes(b"x")
-    with pytest.raises(SecretUnusable, match="is there already and is left as it is"):
+    with pytest.raises(SecretUnusable, match="already exists and is not changed"):
         make_secret(str(path), BYTES)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(SecretUnusable, match="is there already"):
+    with pytest.raises(SecretUnusable, match="already exists"):
         make_secret(str(tmp_path / "link"), BYTES)
     assert path.read_bytes() == b"x"
     assert not (tmp_path / "elsewhere").exists()

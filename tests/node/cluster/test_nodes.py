@@ -51,7 +51,7 @@ def test_a_killed_leader_is_followed_by_another_that_has_what_was_answered(tmp_p
         node_of(nodes, leader).kill()
         after = rest[1].create("after")
         for node in rest:
-            node.wait(f"duramen.cluster: node {leader} is gone: .*")
+            node.wait(f"duramen.cluster: the connection to node {leader} ended: .*")
             assert node.leader(epoch)[0] != leader
             applied_by(node, before)
             applied_by(node, after)

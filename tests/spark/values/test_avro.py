@@ -177,7 +177,7 @@ def test_a_registry_that_does_not_answer_is_no_bad_record() -> None:
         decoded(AvroDecoder(registry=SchemaRegistry(url)), [value])
     with pytest.raises(ServerUnreachable, match="did not answer"):
         decoded(AvroDecoder(registry=SchemaRegistry(url)), [value])
-    with pytest.raises(OptionInvalid, match="has to be a URL"):
+    with pytest.raises(OptionInvalid, match="must be a URL"):
         SchemaRegistry("registry:8081")
 
 

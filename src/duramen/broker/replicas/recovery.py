@@ -24,9 +24,9 @@ LookDone = Callable[[ReplicaDiskState | DuramenError], None]
 class DamagePolicy(Enum):
     """What becomes of a log that has lost records to damage."""
 
-    REFUSED = "nobody is known to have the records: the replica takes no part"
+    REFUSED = "no other replica is known to have the records: the replica is out of service"
     CUT = "another replica leads and has them: the log ends before them, and they are fetched again"
-    KEPT = "nobody else has what is behind them: reads of the gap fail, and the rest goes on"
+    KEPT = "no other replica has later records: reads of the gap fail, all others succeed"
 
 
 def gaps_of(state: PartitionState, node_id: int) -> DamagePolicy:
@@ -68,7 +68,7 @@ def look(store: Store, log: Log, done: LookDone, gaps: DamagePolicy = DamagePoli
             _cut_before(store, log, lost[0][0], done)
         else:
             named = ", ".join(f"{first} to {last}" for first, last in lost)
-            why = "its replica takes no part while the cluster counts on it for them, or no other replica leads"
+            why = "its replica is out of service while the cluster counts on it for them, or has no other leader"
             done(LogDamaged(f"{log.directory} has lost the offsets {named} to damage: {why}"))
 
     def begun(error: DuramenError | None) -> None:

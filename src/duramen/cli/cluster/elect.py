@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Elect the leader of PARTITION of STREAM, of all its partitions, or of all partitions."""
     if leader is not None and (unclean or stream is None):
-        raise click.UsageError("--leader is for a STREAM, and never with --unclean")
+        raise click.UsageError("--leader needs a STREAM, and cannot be combined with --unclean")
     if unclean:
         check_askable(yes=yes)
     wish: dict[str, object] = {"unclean": unclean}

@@ -42,7 +42,7 @@ def dump_wal(path: Path, format_: str, *, with_records: bool) -> None:
     salt = wal_salt(UUID(bytes=beginning[FRAME_HEADER_BYTES:][:16])) if len(beginning) == _BEGINNING_BYTES else 0
     generation = find_generation(beginning, salt)
     if generation is None:
-        raise FileUnreadable(f"{path} does not begin with a sound frame: it was never used, or is damaged there")
+        raise FileUnreadable(f"{path} does not begin with a valid frame: it was never used, or its start is damaged")
     for item in scan(file, generation, salt):
         _show(item, file, format_, generation, with_records=with_records)
 

@@ -159,7 +159,7 @@ def _check_usage(
     if group is not None and partition is not None:
         raise click.UsageError("--group shares the partitions out itself: it does not go with --partition")
     if follow and until is not None:
-        raise click.UsageError("--follow goes on for ever: it does not go with --until")
+        raise click.UsageError("--follow never ends: it cannot be combined with --until")
 
 
 @click.command("consume")

@@ -231,4 +231,4 @@ def _leader_of(server: HttpNode, part: Mapping[str, Any]) -> HttpNode:
         return server
     for other in server.others({part["leader"]}):
         return other
-    raise NotLeader(f"nobody leads partition {part['partition']} now")
+    raise NotLeader(f"partition {part['partition']} has no leader now")

@@ -45,7 +45,7 @@ class PendingCalls:
         """An answer came. Raises RequestInvalid where nobody asked."""
         asked = self._waiting.pop(number, None)
         if asked is None or asked[0] is not subject:
-            raise RequestInvalid(f"an answer with the number {number} about {subject.name}, which nobody asked for")
+            raise RequestInvalid(f"an answer with the number {number} about {subject.name}, which was not requested")
         asked[1](body)
 
     def drop(self) -> None:

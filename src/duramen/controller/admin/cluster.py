@@ -127,7 +127,7 @@ class ClusterAdmin:
         """The quorum as this node alone sees it. Raises NotController before it takes part."""
         described = self._described()
         if described is None:
-            raise NotController("this node takes no part in a cluster yet")
+            raise NotController("this node has not joined a cluster yet")
         return Observed(*described[:5], tuple(described.endpoints))
 
     def look(self, done: Callable[[Look | DuramenError], None], *, within_ms: int = WITHIN_MS) -> None:

@@ -51,8 +51,8 @@ class IncarnationFile:
             return _Row("", ()) if content is None else msgspec.msgpack.decode(content, type=_Row)
         except (ValueError, msgspec.MsgspecError) as error:
             raise DirectoryUnusable(
-                f"the file {self._file.path} {error}: whether this directory is an older copy is not known any more."
-                " Put the file back from a backup of this very state, or start the node with an empty directory"
+                f"the file {self._file.path} {error}: it no longer shows whether this directory is an older copy."
+                " Restore the file from a backup of this state, or start the node with an empty directory"
             ) from None
 
     def _write(self, row: _Row) -> None:

@@ -226,7 +226,7 @@ class ClusterMember:
 
     def _partition_of(self, place: PartitionId) -> Partition:
         if self._listener is None:
-            raise StreamNotFound("this node has not taken in the metadata yet")
+            raise StreamNotFound("this node has not applied the metadata yet")
         return self._listener.partition(place)
 
     def _config_of(self, place: PartitionId) -> PartitionConfig:
@@ -298,7 +298,7 @@ class ClusterMember:
     def _replica_failed(self, place: PartitionId, error: DuramenError) -> None:
         if isinstance(error, LogDamaged):
             name = f"partition {place.partition} of {self.cluster_admin.name(place)}"
-            self._kit.report(f"{name} takes no part on this node: {error}")
+            self._kit.report(f"{name} is out of service on this node: {error}")
         else:
             self._writability.replica_failed(error)
 

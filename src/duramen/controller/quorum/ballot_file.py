@@ -18,8 +18,8 @@ from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
 __all__ = ["BallotFile", "Promised"]
 
 _WAY_OUT: Final = (
-    "what this replica has promised is not known any more, so it may not vote: put the file back from a backup of this"
-    " very state, or start the node with an empty directory, and it takes part as a new replica"
+    "the votes of this replica are no longer known, so it may not vote: restore the file from a backup of this state,"
+    " or start the node with an empty directory, and it joins as a new replica"
 )
 
 

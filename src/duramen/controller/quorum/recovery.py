@@ -184,12 +184,12 @@ class Opening:
         """Raises where the disk contradicts itself."""
         plan, batches = self._plan, self._batches
         if any(is_gap(batch) for batch in batches):
-            raise LogDamaged(f"the metadata log ({self._log.directory}) lacks what a snapshot held that is not there")
+            raise LogDamaged(f"the metadata log ({self._log.directory}) lacks entries of a missing snapshot")
         named = start != NOTHING or any(batch.voters is not None for batch in batches)
         if promised is None and named:
             raise LogDamaged(
-                f"the metadata log ({self._log.directory}) is of a quorum, and the ballot is gone: what this replica"
-                " has promised is not known. Start the node with an empty directory, and it takes part as a new replica"
+                f"the metadata log ({self._log.directory}) belongs to a quorum, but the ballot is gone: the votes"
+                " of this replica are not known. Start the node with an empty directory, and it joins as a new replica"
             )
         if promised is not None and promised.replica != plan.me:
             raise DirectoryUnusable(
@@ -200,8 +200,8 @@ class Opening:
         if promised is not None and promised.ballot.epoch < newest:
             raise LogDamaged(
                 f"the ballot of the quorum is of epoch {promised.ballot.epoch}, and the metadata log has epoch"
-                f" {newest}: it is an older copy, and newer promises are not known any more. Start the node with an"
-                " empty directory, and it takes part as a new replica"
+                f" {newest}: it is an older copy, and newer votes are not known. Start the node with an empty"
+                " directory, and it joins as a new replica"
             )
 
     def _open(

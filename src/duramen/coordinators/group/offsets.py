@@ -78,7 +78,7 @@ class GroupOffsets:
 
     def _there(self) -> Stream:
         if self._stream is None:
-            raise CoordinatorLoading(f"the stream {OFFSETS_STREAM} is not there yet")
+            raise CoordinatorLoading(f"the stream {OFFSETS_STREAM} does not exist yet")
         return self._stream
 
     def partition_of(self, group: str) -> int:
@@ -97,7 +97,7 @@ class GroupOffsets:
         if self.ready:
             self._shards().check(OFFSETS_STREAM, self.partition_of(group))
         elif not self._alone:
-            raise NotCoordinator(f"nobody coordinates group {group} yet: there is no stream {OFFSETS_STREAM}")
+            raise NotCoordinator(f"group {group} has no coordinator yet: there is no stream {OFFSETS_STREAM}")
 
     def deposed(self, group: str) -> bool:
         """Whether the group is coordinated here only as far as this node knows, which is cut off."""

@@ -115,7 +115,7 @@ class ActiveShard:
         try:
             self._partition.check_leads()
         except DuramenError as error:
-            raise NotCoordinator(f"this node does not coordinate what is asked for: {error}") from None
+            raise NotCoordinator(f"this node is not the coordinator: {error}") from None
 
     def submit(self, command: Any, done: AnswerDone) -> None:
         """`done` gets the answer once what the command came to is applied, or why there is none."""

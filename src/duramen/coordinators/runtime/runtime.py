@@ -162,7 +162,7 @@ class _Replica:
     def unlead(self) -> None:
         active, self.active = self.active, None
         if active is not None:
-            active.end(NotCoordinator("this node does not coordinate what is asked for any more"))
+            active.end(NotCoordinator("this node is no longer the coordinator"))
             if self._local is not None:
                 self._local.acknowledge(NotLeader("this node has led when the records came, and does not any more"))
         self._alarm.move(None)
@@ -446,7 +446,7 @@ class Runtime:
         replica = self._replicas.get((stream, partition))
         if replica is None or replica.active is None:
             why = "" if replica is None else replica.why_elsewhere()
-            raise NotCoordinator(f"this node does not coordinate partition {partition} of {stream}{why}")
+            raise NotCoordinator(f"this node is not the coordinator of partition {partition} of {stream}{why}")
         return replica.active
 
     def check(self, stream: str, partition: int) -> None:

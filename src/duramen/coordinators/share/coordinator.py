@@ -64,7 +64,7 @@ class ShareCoordinator:
             # What was meant for an earlier keeper comes late: others have said more since then.
             epoch = self._stream.keeper_epoch(keys[0])
             if not self._alone and keeper_epoch != epoch:
-                raise NotCoordinator(f"what is asked of who keeps the state in epoch {keeper_epoch} comes in {epoch}")
+                raise NotCoordinator(f"a request to the share coordinator of epoch {keeper_epoch} arrived in {epoch}")
         except DuramenError as error:
             done(error)
         else:

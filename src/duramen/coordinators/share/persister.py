@@ -153,7 +153,7 @@ class SharePersister:
         def attempt(known: KnownLeader, left_ms: int, answered: Answered[Response]) -> Underway:
             said = request(known.epoch)
             if known.node_id is None:
-                raise NotCoordinator("nobody leads the partition that would have to be asked")
+                raise NotCoordinator("the partition with the state has no leader")
             if known.node_id == self._caller.node_id:
                 self._caller.server.call(method, said, answered)
                 return Underway(None)

@@ -160,7 +160,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
         fence = read_by(self._find(key, rows), request.leader_epoch)
         state = find_state(rows, key)
         if state is None:
-            raise ShareGroupUnknown("nothing is kept of it any more")
+            raise ShareGroupUnknown("its state was deleted")
         self._note(key, fence, now_ms)
         if self._alone or request.leader_epoch == ANYBODY or fence.leader_epoch <= state.leader_epoch:
             return Decision((), Was.of(state))

@@ -83,7 +83,7 @@ class StateStream:
     def _there(self) -> Stream:
         stream = self._streams.find(SHARE_STATE_STREAM)
         if stream is None:
-            raise CoordinatorLoading(f"the stream {SHARE_STATE_STREAM} is not there yet")
+            raise CoordinatorLoading(f"the stream {SHARE_STATE_STREAM} does not exist yet")
         return stream
 
     def place_of(self, key: ShareKey) -> PartitionId:

@@ -211,7 +211,7 @@ class Decisions:
                 state = "forgotten" if one is None else one.state.label
                 raise AttemptLost(
                     f"batch {wish.batch} of query {wish.query}: attempt {won.winner.attempt} of partition"
-                    f" {won.winner.partition} is not open any more ({state})"
+                    f" {won.winner.partition} is no longer open ({state})"
                 )
 
     # -- turns --------------------------------------------------------------------------------------

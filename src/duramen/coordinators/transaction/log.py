@@ -55,5 +55,5 @@ class TransactionLog:
 
     def _there(self) -> Stream:
         if self._stream is None:
-            raise CoordinatorLoading(f"the stream {TRANSACTIONS_STREAM} is not there yet")
+            raise CoordinatorLoading(f"the stream {TRANSACTIONS_STREAM} does not exist yet")
         return self._stream

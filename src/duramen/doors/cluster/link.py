@@ -114,7 +114,7 @@ class PeerLink(asyncio.BufferedProtocol):
     def peer(self) -> Peer:
         """Who is there, once it is proven. Raises RuntimeError before."""
         if self._handshake.peer is None or not self.proven:
-            raise RuntimeError("nobody has proven the secret here")
+            raise RuntimeError("the peer has not proven the secret")
         return self._handshake.peer
 
     @property

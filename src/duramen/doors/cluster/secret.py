@@ -57,7 +57,7 @@ def make_secret(path: str, random_32: bytes) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise SecretUnusable(
-            f"{path} is there already and is left as it is: a cluster may be using it; give `FILE` another name"
+            f"{path} already exists and is not changed, since a cluster may use it; choose another name for `FILE`"
         ) from None
     except (OSError, ValueError) as error:
         raise SecretUnusable(f"{path} cannot be made: {getattr(error, 'strerror', None) or error}") from None

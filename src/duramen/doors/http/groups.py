@@ -135,7 +135,7 @@ async def _reset(broker: Broker, group_id: str, wish: bytes) -> OffsetMoves:
     try:
         body = msgspec.json.decode(wish, type=OffsetsWish)
     except msgspec.MsgspecError as error:
-        raise RequestInvalid(f"what is wanted of a group cannot be read: {error}") from None
+        raise RequestInvalid(f"the request about a group cannot be decoded: {error}") from None
     try:
         position = parse_position(body.to, broker.now_ms())
     except ValueError as error:

@@ -189,7 +189,7 @@ class ClusterAssembly:
     def runner(self) -> Runner:
         """The replica of the quorum on this node. Raises RuntimeError before the node has joined."""
         if self._agreeing.runner is None:
-            raise RuntimeError("this node takes no part in a cluster yet")
+            raise RuntimeError("this node has not joined a cluster yet")
         return self._agreeing.runner
 
     @property
@@ -466,8 +466,8 @@ async def _read(parts: ClusterParts, *, grows: bool) -> FormationDiskState:
     kept, voted = result
     if kept.cluster_id is None and voted:
         raise DirectoryUnusable(
-            "this directory is of a quorum, and what cluster that is of is gone: put the file quorum/cluster back from"
-            " a backup, or start the node with an empty directory"
+            "this directory belongs to a quorum, but its file quorum/cluster is missing: restore that file from a"
+            " backup, or start the node with an empty directory"
         )
     if kept.cluster_id is None and not grows and any(log.end_offset for log in parts.store.each_log()):
         raise DirectoryUnusable(

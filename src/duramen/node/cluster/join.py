@@ -117,7 +117,7 @@ class ClusterJoin:
             drains_s = asyncio.get_running_loop().time() - begun_s
             if min(drains_s, member.unanswered_ms / 1000) > _UNANSWERED_S:
                 _log.warning(
-                    "the controller is not there to let others lead what this node leads: it stops all the same"
+                    "the controller does not answer, so the leaderships of this node were not moved: it stops anyway"
                 )
                 return
             if drains_s > _DRAIN_S:
@@ -192,4 +192,4 @@ def _tell(line: str) -> None:
 
 
 def _failed(error: DuramenError) -> None:
-    _log.error("this node takes no part in the cluster any more, until it is restarted: %s", error)
+    _log.error("this node has left the cluster until it is restarted: %s", error)

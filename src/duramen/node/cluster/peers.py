@@ -82,5 +82,5 @@ class PeerConnections:
         if node_id not in self._there or node_id in self._door.peers.node_ids():
             return False
         self._there.remove(node_id)
-        _log.warning("node %d is gone: %s", node_id, why)
+        _log.warning("the connection to node %d ended: %s", node_id, why)
         return True

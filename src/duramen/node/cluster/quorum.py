@@ -136,7 +136,7 @@ class QuorumReplica:
                 "this node follows the quorum of the controller without a vote, until it is restarted: %s", error
             )
         else:
-            _log.error("this node takes no part in the quorum of the controller, until it is restarted: %s", error)
+            _log.error("this node has left the controller quorum until it is restarted: %s", error)
         self._failed(error)
 
     def report(self, finding: str) -> None:

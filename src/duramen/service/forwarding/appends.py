@@ -55,7 +55,7 @@ class Delivery:
             by_leader.setdefault(self._ways.leader(self._batches[at].partition).node_id, []).append(at)
         for leader, numbers in by_leader.items():
             if leader is None:
-                self._refuse(numbers, NotLeader("nobody leads the partition now: ask again"))
+                self._refuse(numbers, NotLeader("the partition has no leader now: retry"))
             elif leader == self._ways.broker.node_id:
                 self._append(leader, numbers)
             else:

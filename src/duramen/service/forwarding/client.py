@@ -46,7 +46,7 @@ def asking(
         if cancel is not None:
             return Underway(None, cancel)
         if known.node_id is None or known.node_id == ways.broker.node_id:
-            raise NotLeader("nobody leads the partition now: ask again")
+            raise NotLeader("the partition has no leader now: retry")
         ways.caller.call(known.node_id, method, errand.request(within_ms - left_ms), answered, left_ms)
         return Underway(known.node_id)
 

@@ -99,8 +99,7 @@ class _Stream:
             self._log.begin(query_id)
         elif owner != query_id:
             raise CheckpointInvalid(
-                f"{self._where} was begun with another checkpoint; give the query that one, or begin anew with another"
-                " directory"
+                f"{self._where} was begun with another checkpoint; use that checkpoint, or another directory"
             )
         last = self._log.last()
         if batch_id == last:

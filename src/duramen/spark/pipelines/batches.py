@@ -164,8 +164,8 @@ def decision(where: str, last: int, batch_id: int, known: str, digest: str) -> L
         )
     if known and digest and known != digest:
         raise CheckpointInvalid(
-            f"micro-batch {batch_id} ends at other offsets than the one of this number that the table {where} has:"
-            " the checkpoint has lost what it knew"
+            f"micro-batch {batch_id} ends at other offsets than the micro-batch of this number in the table {where}:"
+            " the checkpoint has lost data"
         )
     return "done"
 
@@ -229,8 +229,7 @@ class TableBatchWriter(Generic[_S]):
         last = state.last(coming.query_id)
         if last is None:
             raise CheckpointInvalid(
-                f"the table {self._where} was begun with another checkpoint; give the query that one, or begin"
-                " anew with another location"
+                f"the table {self._where} was begun with another checkpoint; use that checkpoint, or another location"
             )
         known = state.digest(coming.query_id, last) if last == coming.batch_id else ""
         decided = decision(self._where, last, coming.batch_id, known, coming.digest)

@@ -79,7 +79,7 @@ class Marks:
                 found = dict.fromkeys(wanted, _NOTHING) | found
         except UnsupportedFeature as error:
             self._foreign = True
-            _log.warning("%s: what is committed is read up to the first open transaction, as Kafka does it", error)
+            _log.warning("%s: committed records are read up to the first open transaction, as with Kafka", error)
             return None
         self._foreign = False if wanted else self._foreign
         return found

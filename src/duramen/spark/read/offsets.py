@@ -89,8 +89,8 @@ def _topics(document: object) -> Mapping[str, Any]:
     if version != _VERSION:
         found = "no version" if version is None else f"the version {version}"
         raise CheckpointInvalid(
-            f"the checkpoint's offsets have {found}, and version {_VERSION} is read here: it is of another Duramen or"
-            f" of another source; with a new checkpoint, startingOffsets={json.dumps(topics)} goes on where it was"
+            f"the checkpoint's offsets have {found}, but version {_VERSION} is required: it is of another version of"
+            f" Duramen or another source; to continue, use a new checkpoint and startingOffsets={json.dumps(topics)}"
         )
     return topics
 

@@ -116,8 +116,8 @@ def columns_of(options: Options) -> tuple[str, ...]:
 def report_lost(what: str, *, fail: bool) -> None:
     """Records that should be read are gone: raise RecordsLost if `fail`, else say so in the log."""
     if fail:
-        raise RecordsLost(f"{what}; failOnDataLoss=false goes on with what there is")
-    _log.warning("%s; going on with what there is, as failOnDataLoss=false says", what)
+        raise RecordsLost(f"{what}; with failOnDataLoss=false the query continues")
+    _log.warning("%s; the query continues because of failOnDataLoss=false", what)
 
 
 class OffsetSpan:

@@ -87,8 +87,8 @@ class Selection:
         offsets = SourceOffsets.from_json(document)
         if offsets.ids and not any(self.names(name) for name in offsets.ids):
             raise CheckpointInvalid(
-                f"the checkpoint is of {', '.join(sorted(offsets.ids))}, and the query does not read that: it reads"
-                f" {self}; give every query a checkpoint of its own"
+                f"the checkpoint is of {', '.join(sorted(offsets.ids))}, but the query reads"
+                f" {self}; every query needs its own checkpoint"
             )
         return offsets
 

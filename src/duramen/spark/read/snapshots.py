@@ -63,7 +63,7 @@ class SnapshotReader(DataSourceReader):
         self._pages = SnapshotPages(options)
         self._filing = Filing(options)
         for name in options.ignored:
-            _log.warning("%s is for streaming queries: a batch goes on without it", name)
+            _log.warning("%s is for streaming queries: a batch ignores it", name)
 
     @said_plainly()
     def partitions(self) -> list[InputPartition]:

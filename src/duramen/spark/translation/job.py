@@ -89,7 +89,7 @@ class TableJob:
         try:
             self._look(self._find(), once=False)
         except DuramenError as error:
-            _log.warning("the streams could not be listed: %s; going on with those that are known", error)
+            _log.warning("the streams could not be listed: %s; the job continues with the known ones", error)
 
     def _look(self, found: Mapping[str, DeclaredTable], *, once: bool) -> None:
         accounts = self.accounts()

@@ -30,7 +30,7 @@ class SchemaRegistry:
         """`url` is http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]. Raises OptionInvalid."""
         split = urlsplit(url)
         if split.scheme not in {"http", "https"} or not split.hostname:
-            raise OptionInvalid(f"the schema registry {url!r} has to be a URL: http://HOST:PORT")
+            raise OptionInvalid(f"the schema registry {url!r} must be a URL: http://HOST:PORT")
         self._split = split
         self._shown = f"{split.scheme}://{split.hostname}{f':{split.port}' if split.port else ''}"
         self._known: dict[int, str | None] = {}

@@ -85,7 +85,7 @@ class _Writing:
             if attempts.is_exactly_once(cluster, self._exactly_once):
                 attempts.give_up(cluster, query)
         except DuramenError as error:
-            _log.warning("what has been written is aborted when kafka.transaction.timeout.ms is over: %s", error)
+            _log.warning("the written records are aborted after kafka.transaction.timeout.ms: %s", error)
 
 
 def _check(columns: Mapping[str, DataType], *, has_topic: bool) -> None:

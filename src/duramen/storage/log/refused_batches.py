@@ -82,8 +82,8 @@ class Refusals:
         late = found.until_ms <= self._clock.monotonic_ms()
         if not late and _is_before(found.sequence, head.base_sequence):
             raise found.error(
-                f"producer {head.producer_id} writes sequence {head.base_sequence}, and {found.sequence} was refused"
-                " and has to come again before it"
+                f"producer {head.producer_id} writes sequence {head.base_sequence}, but {found.sequence} was refused"
+                " and must be sent again first"
             )
 
     def taken(self, place: Hashable, head: Header) -> None:

@@ -182,7 +182,7 @@ def _write_log(files: FileSystem, rewrite: _Rewrite, batches: list[RewriteBatch]
         # A reader has named the damage of a synced block: it is kept as it is, and so is what says so.
         damaged = block < lost or (block < rewrite.synced >> BLOCK_SHIFT and block in rewrite.examined)
         if known.get(block, crc) != crc and not damaged:
-            raise OSError(errno.EIO, f"{path}.log cannot be written again: block {block} is not what it was")
+            raise OSError(errno.EIO, f"{path}.log cannot be rewritten: block {block} is not what it was")
 
     position = tail_crc = 0
     for piece in _joined(_pieces(old, rewrite, batches)):

@@ -101,4 +101,4 @@ class ClusterTransactions:
         for one in partitions:
             stream = self._streams.find(one.topic)
             if stream is None or one.partition >= len(stream.partitions):
-                raise CoordinatorLoading(f"the coordinator has not heard of partition {one.partition} of {one.topic}")
+                raise CoordinatorLoading(f"the coordinator does not know partition {one.partition} of {one.topic}")

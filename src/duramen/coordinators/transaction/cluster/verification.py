@@ -114,7 +114,7 @@ class TransactionVerification:
                 continue
             leader = self._places.membership.partition(place).leader
             if leader is None:
-                self._refuse(lanes, NotCoordinator("nobody coordinates it now"))
+                self._refuse(lanes, NotCoordinator("it has no coordinator now"))
                 continue
             partitions = tuple((lane.partition.stream.name, lane.partition.index) for lane in lanes)
             request = Join(id_, identity.producer_id, identity.epoch, joins, partitions)

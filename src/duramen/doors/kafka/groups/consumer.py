@@ -81,9 +81,9 @@ def _check(request: Message, version: int) -> None:
         if request["rebalance_timeout_ms"] == -1:
             raise RequestInvalid("a member that joins says its rebalance timeout")
         if request["topic_partitions"] is None or request["topic_partitions"]:
-            raise RequestInvalid("a member that joins says that it has no partitions")
+            raise RequestInvalid("a joining member must report that it owns no partitions")
         if request["subscribed_topic_names"] is None and request["subscribed_topic_regex"] is None:
-            raise RequestInvalid("a member that joins says what it subscribes to")
+            raise RequestInvalid("a joining member must state its subscription")
 
 
 def _heartbeat(context: Context, exchange: Exchange, request: Message) -> HeartbeatRequest:
