@@ -74,3 +74,6 @@ def entry_fields(
     list[bytes | None],
     list[tuple[tuple[bytes, bytes | None], ...]],
 ]: ...
+def read_produce(
+    data: _Buffer,
+) -> tuple[int, int, int, str | None, int, str, int, int, int, tuple[int, ...]] | None: ...

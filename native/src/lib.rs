@@ -1,9 +1,9 @@
 //! Record batches to Arrow and back, the key scan, views of keyed streams and runs of queues: the loops that run once
-//! per record.
+//! per record; and the Produce requests that come most often.
 //!
 //! Each function has a twin in `duramen.spark`, `duramen.keyed`, `duramen.queues` or `duramen.codec`, written in Python,
-//! which is its reference. What is here knows no Python but in `buffers`, `python`, `shards` and `views`, and no pointers
-//! but in `buffers` and `python`; `prefetch` gives the processor a hint.
+//! which is its reference. What is here knows no Python but in `buffers`, `python`, `requests`, `shards` and `views`, and
+//! no pointers but in `buffers` and `python`; `prefetch` gives the processor a hint.
 
 pub mod batches;
 pub mod binary;
@@ -18,6 +18,7 @@ pub mod latest;
 pub mod lz4;
 pub mod portions;
 pub mod prefetch;
+pub mod produce;
 pub mod records;
 pub mod refused;
 pub mod rows;
@@ -31,6 +32,8 @@ pub mod visible;
 mod buffers;
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod requests;
 #[cfg(feature = "python")]
 mod shards;
 #[cfg(feature = "python")]

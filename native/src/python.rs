@@ -139,6 +139,8 @@ mod duramen_native {
     #[pymodule_export]
     use super::{Batches, Rows, decode_, encode_, scan_keys};
     #[pymodule_export]
+    use crate::requests::read_produce;
+    #[pymodule_export]
     use crate::shards::{encode_entries, entry_fields, newest_entry, run_records, split_runs, split_shards};
     #[pymodule_export]
     use crate::views::{apply_, copy_, enter_, extract_, gather_, order_, shown_fields, visible_};

@@ -53,9 +53,9 @@ impl<'a> Short<'a> {
     }
 }
 
-/// The bits of the varint at `at`, and where it ends.
+/// The bits of the varint at `at`, and where it ends; None where it is cut off or too long.
 #[inline(always)]
-fn read_bits(data: &[u8], at: usize) -> Option<(u64, usize)> {
+pub fn read_bits(data: &[u8], at: usize) -> Option<(u64, usize)> {
     if let Some(pair) = data.get(at..)?.first_chunk()
         && let Some((bits, size)) = short(*pair)
     {

@@ -137,6 +137,7 @@ class StreamRules(Protocol):
     shards: int  # of a queue space; 0: it is none
     log_retention_ms: int  # of a queue space
     kept: str  # why records are not deleted by request; empty where they are
+    takes_as_is: bool  # batches, by what their headers say
     max_message_bytes: int
     decoded_limit_bytes: int
     recompressing: Recompressing | None  # None where batches are kept as they come
@@ -351,13 +352,28 @@ class Partition:
             head = header(batch)
             if came is not batch:
                 set_append_time(came, now_ms)  # from which the producer is told
-        stream.records_in.value += head.records
-        stream.bytes_in.value += len(batch)
-        stream.batch_records.observe(head.records)
-        stream.batch_bytes.observe(len(batch))
         if stream.shards and done is not None and self.state is not None:
             done = self.state.once_applied(head.last_offset_delta + 1, done)
+        self.append_checked(batch, head, done)
+
+    def append_checked(self, batch: bytearray | memoryview, head: Header, done: AppendDone | None) -> None:
+        """Append a batch that `check` accepts as it is, of no transaction; `done` as of `append`."""
+        stream, size = self.stream, len(batch)
+        stream.records_in.value += head.records
+        stream.bytes_in.value += size
+        stream.batch_records.observe(head.records)
+        stream.batch_bytes.observe(size)
         self._store.append(self.log, batch, head, self.leader_epoch, done)
+
+    def takes_as_is(self, size: int, max_timestamp: int) -> bool:
+        """Whether `check` accepts a batch of this size as it is whose header is sound, and nobody else has a say."""
+        stream = self.stream
+        return (
+            self.role is None
+            and stream.takes_as_is
+            and size <= stream.max_message_bytes
+            and max_timestamp - self._clock.wall_ms() <= stream.timestamp_after_ms
+        )
 
     def _refuse(self, batch: bytearray | memoryview, done: AppendDone | None, error: DuramenError) -> None:
         if isinstance(error, SENT_AGAIN):

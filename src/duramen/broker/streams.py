@@ -16,7 +16,7 @@ from duramen.broker.partition import Partition, Role
 from duramen.broker.recompression import Form, Recompressing
 from duramen.broker.stream_configs import UNCHANGED, ChangedDefaults, StreamConfig
 from duramen.metadata.state import StreamState
-from duramen.storage.log.log import LogKey
+from duramen.storage.log.log import NEVER, LogKey
 from duramen.storage.store import Store
 
 __all__ = ["BrokerStreams", "Stream"]
@@ -53,6 +53,7 @@ class Stream:
         "records_out",
         "shards",
         "state",
+        "takes_as_is",
         "timestamp_after_ms",
         "timestamp_before_ms",
     )
@@ -103,6 +104,14 @@ class Stream:
             self.kept = f"{self.name} is the broker's own"
         elif self.compacted and "delete" not in config.text("cleanup.policy"):
             self.kept = f"the cleanup.policy of {self.name} is compact: records are deleted by tombstones"
+        self.takes_as_is = not (
+            state.internal
+            or self.shards
+            or self.compacted
+            or self.append_time
+            or self.recompressing is not None
+            or self.timestamp_before_ms < NEVER
+        )
 
     @property
     def internal(self) -> bool:

@@ -312,6 +312,10 @@ class Store:
         """Between requests that came at once: have the disk begin with what they appended, where that pays."""
         self._wal.flush_early()
 
+    def after_release(self, action: Callable[[], None]) -> None:
+        """Do `action` soon: where those who waited for a sync are being told, as soon as all of them have been."""
+        self._wal.after_release(action)
+
     @property
     def wal_end(self) -> int:
         """The WAL position after everything appended."""

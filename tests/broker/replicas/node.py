@@ -62,6 +62,7 @@ class Rules:
         self.deleted = self.append_time = self.compacted = self.keyed = False
         self.shards = self.log_retention_ms = 0
         self.kept = ""
+        self.takes_as_is = True
         self.max_message_bytes = self.decoded_limit_bytes = 1 << 20
         self.recompressing: Recompressing | None = None
         self.timestamp_before_ms = self.timestamp_after_ms = (1 << 63) - 1

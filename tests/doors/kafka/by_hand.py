@@ -7,6 +7,7 @@ from typing import Any
 from duramen.codec.kafka.header import encode_request, response_body_start
 from duramen.codec.kafka.versions import ApiKey
 from duramen.doors.kafka.connection.connection import KafkaConnection
+from duramen.doors.kafka.connection.faults import RequestFaults
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
@@ -21,9 +22,11 @@ class _Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
         self.written = bytearray()
+        self.calls = 0
         self.reading = True
 
     def write(self, data: Any) -> None:
+        self.calls += 1
         self.written += data
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
@@ -54,13 +57,13 @@ class ByHand:
 
     def __init__(
         self, settings: dict[str, object] | None = None, manual: ManualBroker | None = None,
-        service: Callable[[Broker], Service] | None = None,
+        service: Callable[[Broker], Service] | None = None, faults: RequestFaults | None = None,
     ) -> None:  # fmt: skip
         self.manual = ManualBroker(settings) if manual is None else manual
         self.door = KafkaDoor(
             self.manual.broker, self.manual.clock, self.manual.deadlines,
             service=Service(self.manual.broker) if service is None else service(self.manual.broker),
-            cluster_id="c", advertise="localhost:9092",
+            cluster_id="c", advertise="localhost:9092", faults=faults,
         )  # fmt: skip
 
     def connect(self, client_id: str = "by-hand") -> "ManualConnection":
@@ -87,19 +90,27 @@ class ManualConnection:
         """A request comes, and what can be done at once is done."""
         self.send_together((api, version, body))
 
+    def send_raw(self, data: bytes) -> None:
+        """Bytes come, and what can be done at once is done."""
+        self.come(data)
+        self._by_hand.manual.settle()
+
     def send_together(self, *requests: tuple[ApiKey, int, bytes]) -> None:
         """Requests come in one piece."""
         frame = b""
         for api, version, body in requests:
             self._correlation_id += 1
             frame += encode_request(api, version, self._correlation_id, self._client_id, body)
-        while frame:
+        self.send_raw(frame)
+
+    def come(self, data: bytes) -> None:
+        """Bytes come, and nothing else is done yet."""
+        while data:
             buffer = self._connection.get_buffer(-1)
-            size = min(len(buffer), len(frame))
-            buffer[:size] = frame[:size]
-            frame = frame[size:]
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            data = data[size:]
             self._connection.buffer_updated(size)
-        self._by_hand.manual.settle()
 
     def answer(self, api: ApiKey, version: int) -> tuple[memoryview, int] | None:
         """The frame of the next answer and where its body begins; None where there is none yet."""

@@ -20,11 +20,12 @@ from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka.admin import metadata
 from duramen.doors.kafka.connection.admission import enter
 from duramen.doors.kafka.connection.cold_reads import ColdReads
-from duramen.doors.kafka.connection.connection import KafkaConnection
+from duramen.doors.kafka.connection.connection import KafkaConnection, TakeHot
 from duramen.doors.kafka.connection.fault_injection import Injector
 from duramen.doors.kafka.connection.faults import RequestFaults
 from duramen.doors.kafka.connection.memory import RequestMemory
 from duramen.doors.kafka.handlers import HANDLERS
+from duramen.doors.kafka.records.hot_produce import HotPath
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.fetch_sessions import CACHED_PARTITION_BYTES, FetchSessions
@@ -102,6 +103,8 @@ class KafkaDoor:
         self._servers: list[asyncio.Server] = []
         self._listeners: tuple[str, ...] = ()
         self._injector = Injector(faults, clock, deadlines) if faults is not None else None
+        hot = HotPath(broker, service, self.memory, self._measuring, self.largest_request)
+        self.take_hot: TakeHot = hot.take if faults is None else _takes_none
 
     def context(self, host: str, port: int) -> Context:
         """What handlers are handed for clients that come through this address."""
@@ -218,3 +221,8 @@ class KafkaDoor:
             return
         name = ApiKey(header.api_key).name
         raise RequestInvalid(f"version {header.version} of {name} is not supported")
+
+
+def _takes_none(*_: object) -> int:
+    """A test's own faults may come to any request."""
+    return 0

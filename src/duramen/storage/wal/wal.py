@@ -109,6 +109,7 @@ class Wal:
         self._staged_bytes = 0
         self._staged_place = 0
         self._waiting: deque[_Waiting] = deque()
+        self._afterwards: list[Callable[[], None]] = []
 
         # Read by the sync job in its own thread: each is replaced as a whole, `_dirty` before `_written`.
         self._written = 0
@@ -378,8 +379,20 @@ class Wal:
                 done(error)
             else:
                 done(base_offset if error is None else -1, error)
+        self._do_afterwards()
         for log in touched:
             log.notify()
+
+    def after_release(self, action: Callable[[], None]) -> None:
+        """Do `action` soon: where those who waited for a sync are being told, as soon as all of them have been."""
+        if not self._afterwards:
+            self._worker.soon(self._do_afterwards)
+        self._afterwards.append(action)
+
+    def _do_afterwards(self) -> None:
+        afterwards, self._afterwards = self._afterwards, []
+        for action in afterwards:
+            action()
 
     def _fail(self, message: str) -> None:
         self.failed = StorageFailed(f"{message}: this node takes no writes until it is restarted")

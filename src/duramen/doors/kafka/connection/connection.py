@@ -15,16 +15,16 @@ from typing import Final, Protocol, cast
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.metrics import Counter
-from duramen.base.ports import Clock
+from duramen.base.ports import Buffer, Clock
 from duramen.base.principal import ANONYMOUS
 from duramen.codec.kafka.header import FIXED_HEADER_BYTES, read_request_header
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka.connection.memory import RequestMemory
-from duramen.doors.kafka.connection.record_stream import Records, Streaming
+from duramen.doors.kafka.connection.record_stream import Records, Streaming, write_together
 from duramen.doors.kafka.request.context import Context
-from duramen.doors.kafka.request.exchange import Exchange, StreamedAnswer
+from duramen.doors.kafka.request.exchange import Exchange, HotChannel, StreamedAnswer
 
-__all__ = ["Door", "KafkaConnection"]
+__all__ = ["Door", "KafkaConnection", "TakeHot"]
 
 _log = logging.getLogger("duramen.kafka")
 
@@ -33,6 +33,7 @@ _UNKNOWN_FRAME_BYTES: Final = 64 * 1024  # also what a frame gets before more of
 _GROWING_FAST_BYTES: Final = 1024 * 1024  # until then a buffer grows fourfold, from then on it doubles
 _CONTROL_FRAME_BYTES: Final = 8 * 1024 * 1024
 _UNANSWERED_REQUESTS: Final = 10_000
+_JOINED_BYTES: Final = 16 * 1024  # of answers that are ready together, sent with one call
 _WRITE_HIGH_BYTES: Final = 0  # a socket that does not take all of a piece gets no other beside it
 
 _NAMES: Final = "names"
@@ -42,6 +43,10 @@ _UNCOUNTED: Final = ("memory", _TURN)  # the account counts those that wait for 
 _OF_THE_CLIENT: Final = frozenset({"slow reader"})  # pauses that are for the client to end
 _NOTHING: Final = memoryview(b"")
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
+
+
+TakeHot = Callable[[HotChannel, Context, memoryview, float], int]
+"""Handles the usual Produce request that bytes begin with, whole at that time; its bytes, 0 where it is not that."""
 
 
 class Door(Records, Protocol):
@@ -54,6 +59,7 @@ class Door(Records, Protocol):
     largest_request: int
     unanswered_bytes: int
     slow_readers: int
+    take_hot: TakeHot
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Have something done after a while."""
@@ -179,7 +185,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._writable = True
         self._door.slow_readers -= 1
         self._resume("slow reader")
-        self._send_ready()
+        self.send_ready()
 
     # -- receiving ----------------------------------------------------------------------------------
 
@@ -212,6 +218,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._frame[self._filled : self._filled + room] = data[:room]
             self._filled += room
             return self._frame_progress(data[room:])
+        if not self._head:
+            taken = self._door.take_hot(self, self._context, data, self._handled_s)
+            if taken:
+                return data[taken:]
         if not self._head and len(data) >= 4:
             size = self._check_size(data)
             if len(data) >= 4 + size and self._door.memory.try_take(size):
@@ -342,11 +352,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._door.memory.release(size)
             raise
         exchange = Exchange(self, header, memoryview(frame), size, self._handled_s, self.principal)
+        self.came(exchange)
+        self._door.handle(self._context, exchange)
+
+    def came(self, exchange: Exchange) -> None:
+        """A request is whole: its answer comes behind those of the requests before it."""
         self._exchanges.append(exchange)
-        self._unanswered_bytes += size
+        self._unanswered_bytes += exchange.size
         if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
             self._pause("unanswered")
-        self._door.handle(self._context, exchange)
 
     def weighed(self, size: int) -> None:
         """An unanswered request holds `size` bytes more than its own."""
@@ -419,32 +433,48 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if isinstance(exchange.answer, bytes) and not (is_next and self._writable):
             exchange.weigh(len(exchange.answer))
         if is_next:
-            self._send_ready()
+            self.send_ready()
 
     def _takes_more(self) -> bool:
         return self._transport is not None and self._writable
 
-    def _send_ready(self) -> None:
-        exchanges = self._exchanges
-        while self._transport is not None and self._writable and not self._streaming.waits:
-            streaming = self._streaming
-            if streaming.answer is not None and not streaming.send(self._transport, self._takes_more, self._send_ready):
+    def send_ready(self) -> None:
+        """Send the answers that are next; those that are ready together leave with one call."""
+        exchanges, streaming = self._exchanges, self._streaming
+        while self._transport is not None and self._writable and not streaming.waits:
+            if streaming.answer is not None and not streaming.send(self._transport, self._takes_more, self.send_ready):
                 return
             if not exchanges or not exchanges[0].answered:
                 break
-            exchange = exchanges.popleft()
-            if exchange.header.api_key == ApiKey.PRODUCE:
-                self.last_produced_ms = self._door.clock.monotonic_ms()
-            if isinstance(exchange.answer, StreamedAnswer):
-                self._streaming.begin(exchange.answer)
-            elif exchange.answer is not None:
-                self._transport.write(exchange.answer)
-            # Last: whoever gets this memory may go on at once, this connection too.
-            self._unanswered_bytes -= exchange.size
-            self._door.memory.release(exchange.size)
+            self._send_next(self._transport)
         if (
             self._pauses
             and self._unanswered_bytes < self._door.unanswered_bytes // 2
             and len(exchanges) < _UNANSWERED_REQUESTS // 2
         ):
             self._resume("unanswered")
+
+    def _send_next(self, transport: asyncio.Transport) -> None:
+        """Send the next answer, and with the same call small ones behind it that are ready, too."""
+        exchanges = self._exchanges
+        answers: list[Buffer] = []
+        answers_bytes = released_bytes = 0
+        produced = False
+        while answers_bytes < _JOINED_BYTES and exchanges and exchanges[0].answered:
+            exchange = exchanges.popleft()
+            released_bytes += exchange.size
+            if exchange.api_key == ApiKey.PRODUCE:
+                produced = True
+            if isinstance(exchange.answer, StreamedAnswer):
+                self._streaming.begin(exchange.answer)
+                break
+            if exchange.answer is not None:
+                answers.append(exchange.answer)
+                answers_bytes += len(exchange.answer)
+        if answers:
+            write_together(transport, answers)
+        if produced:
+            self.last_produced_ms = self._door.clock.monotonic_ms()
+        # Last: whoever gets this memory may go on at once, this connection too.
+        self._unanswered_bytes -= released_bytes
+        self._door.memory.release(released_bytes)

@@ -16,7 +16,7 @@ from duramen.doors.kafka.request.exchange import StreamedAnswer
 from duramen.service.broker import Broker
 from duramen.storage.segment.reader import Blocked, Slice
 
-__all__ = ["Records", "Streaming"]
+__all__ = ["Records", "Streaming", "write_together"]
 
 _log = logging.getLogger("duramen.kafka")
 
@@ -75,7 +75,7 @@ class Streaming:
                 transport.abort()
                 return False
             if buffers:
-                sent += _write(transport, buffers)
+                sent += write_together(transport, buffers)
             if blocked is not None:
                 self.waits = True
                 self._records.cold_reads.read(blocked, partial(self._over, transport, go_on))
@@ -122,7 +122,7 @@ class Streaming:
             go_on()
 
 
-def _write(transport: asyncio.Transport, buffers: list[Buffer]) -> int:
+def write_together(transport: asyncio.Transport, buffers: list[Buffer]) -> int:
     """Hand the buffers to the socket with one call; returns how many bytes they have."""
     size = sum(map(len, buffers))
     if len(buffers) == 1:

@@ -33,7 +33,7 @@ from duramen.doors.kafka.request.refused_batches import SENT_AGAIN, note_refused
 from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.service.resolve import ResolvedTopics
 
-__all__ = ["decode", "handle_produce", "names", "transactional_ids"]
+__all__ = ["PendingProduce", "decode", "handle_produce", "names", "transactional_ids"]
 
 _ALL_REPLICAS: Final = -1
 _ACKS: Final = (0, 1, _ALL_REPLICAS)
@@ -50,7 +50,7 @@ _TIMED_OUT: Final = PartitionResponse(-1, ErrorCode.REQUEST_TIMED_OUT, -1, messa
 _NO_RECORDS: Final = (ErrorCode.INVALID_RECORD, "there is no record batch")
 
 
-class _Pending:
+class PendingProduce:
     """A produce request whose batches are not all acknowledged yet."""
 
     __slots__ = ("_acks", "_context", "_deadline", "_exchange", "_leaders", "_left", "_places", "_topics")
@@ -195,7 +195,7 @@ def transactional_ids(asked: ApiNeeds) -> Sequence[str]:
 def handle_produce(context: Context, exchange: Exchange) -> None:
     """Append batches; answered once all of them are acknowledged as their streams' durability says."""
     request: ProduceRequest = exchange.request
-    pending = _Pending(context, exchange, request.acks)
+    pending = PendingProduce(context, exchange, request.acks)
     topics = exchange.admitted
     admit: Admission | None = None
     if request.transactional_id is not None:

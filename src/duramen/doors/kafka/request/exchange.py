@@ -12,7 +12,7 @@ from duramen.doors.kafka.request.metrics import error_codes
 from duramen.service.admission import NOTHING_NEEDED, Admitted
 from duramen.storage.segment.reader import Slice
 
-__all__ = ["Answer", "Channel", "Exchange", "StreamedAnswer"]
+__all__ = ["Answer", "Channel", "Exchange", "HotChannel", "StreamedAnswer"]
 
 _FEW_ELEMENTS: Final = 64
 _ELEMENT_BYTES: Final = 512  # measured: what decoding makes of an array's element, and handling of that
@@ -46,6 +46,16 @@ class Channel(Protocol):
         """Do `action` on behalf of the newest request, and handle those behind it; nothing where the client is gone."""
 
 
+class HotChannel(Channel, Protocol):
+    """A connection as the hot path of Produce sees it."""
+
+    def came(self, exchange: "Exchange") -> None:
+        """A request is whole: its answer comes behind those of the requests before it."""
+
+    def send_ready(self) -> None:
+        """Send the answers that are next."""
+
+
 class Exchange:
     """A request that was read, and the place of its answer in the order of the connection's answers."""
 
@@ -55,6 +65,7 @@ class Exchange:
         "admitted",
         "answer",
         "answered",
+        "api_key",
         "began_s",
         "client_id",
         "errors",
@@ -83,6 +94,7 @@ class Exchange:
         self.began_s = began_s
         self.errors: set[int] | tuple[()] = ()
         self.header = header
+        self.api_key = header.api_key
         self.version = header.version
         self.client_id = header.client_id or ""
         """What the client calls itself."""

@@ -1,6 +1,6 @@
 """How many requests of each API came, how long their answers took, and with which errors they were answered."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from duramen.base.metrics import Counter, Histogram, Metrics
 from duramen.codec.kafka.errors import ErrorCode
@@ -25,13 +25,20 @@ class RequestMetrics:
 
     def answered(self, api_key: int, seconds: float, errors: Collection[int]) -> None:
         """It has its answer, so many seconds later; `errors` are the different error codes in it."""
-        histogram = self._seconds.get(api_key)
-        if histogram is None:
-            name = ApiKey(api_key).name.lower()
-            histogram = self._seconds[api_key] = self._metrics.histogram("duramen_kafka_request_seconds", name)
+        histogram = self._seconds.get(api_key) or self._new_histogram(api_key)
         histogram.observe(seconds)
         for code in errors:
             self._error(api_key, code).value += 1
+
+    def answered_all(self, api_key: int, seconds: Sequence[float]) -> None:
+        """As `answered`, of several that have no errors."""
+        histogram = self._seconds.get(api_key) or self._new_histogram(api_key)
+        histogram.observe_all(seconds)
+
+    def _new_histogram(self, api_key: int) -> Histogram:
+        name = ApiKey(api_key).name.lower()
+        histogram = self._seconds[api_key] = self._metrics.histogram("duramen_kafka_request_seconds", name)
+        return histogram
 
     def _error(self, api_key: int, code: int) -> Counter:
         counter = self._errors.get((api_key, code))

@@ -1,0 +1,141 @@
+"""The hot path of Produce: a request with one batch for one partition of a node that is alone, in few steps.
+
+What is decided is what `produce` decides of such a request; whatever may be decided otherwise goes that way. Answers
+that one sync lets go are made together, and leave each connection with one call.
+"""
+
+from typing import Final
+
+from duramen.base.errors import DuramenError
+from duramen.broker.partition import Partition
+from duramen.codec.batch import Header
+from duramen.codec.kafka.header import RequestHeader
+from duramen.codec.kafka.hot_produce import encode_answer, reader
+from duramen.codec.kafka.versions import ApiKey
+from duramen.doors.kafka.connection.memory import RequestMemory
+from duramen.doors.kafka.records.produce import PendingProduce
+from duramen.doors.kafka.request.context import Context
+from duramen.doors.kafka.request.exchange import Exchange, HotChannel
+from duramen.doors.kafka.request.metrics import RequestMetrics
+from duramen.service.admission import Service
+from duramen.service.broker import Broker
+
+__all__ = ["HotPath"]
+
+_PLACE: Final = 0
+_new = tuple.__new__  # of a NamedTuple, without the call that its own takes
+
+
+class _HotProduce(Exchange):
+    """Such a request. What only an answer with an error needs is made then."""
+
+    __slots__ = ("_acks", "_batch", "_context", "_correlation_id", "_path", "base_offset", "hot_channel", "partition")
+
+    def __init__(
+        self, path: "HotPath", channel: HotChannel, context: Context, correlation_id: int, version: int,
+        client_id: str | None, acks: int, partition: Partition, batch: bytearray, size: int, began_s: float,
+    ) -> None:  # fmt: skip
+        self.hot_channel = channel
+        self.api_key = ApiKey.PRODUCE
+        self.version = version
+        self.client_id = client_id or ""
+        self.size = size
+        self.began_s = began_s
+        self.partition = partition
+        self.base_offset = -1
+        self.abandoned = None
+        self.answered = False
+        self._path = path
+        self._context = context
+        self._correlation_id = correlation_id
+        self._acks = acks
+        self._batch = batch
+
+    def done(self, base_offset: int, error: DuramenError | None) -> None:
+        """The batch is acknowledged or refused."""
+        if error is None:
+            self.base_offset = base_offset
+            self._path.acknowledged(self)
+            return
+        header = RequestHeader(ApiKey.PRODUCE, self.version, self._correlation_id, self.client_id, 0)
+        super().__init__(self.hot_channel, header, memoryview(b""), self.size, self.began_s)
+        pending = PendingProduce(self._context, self, self._acks)
+        places = pending.topic(self.partition.stream.name, 1)
+        pending.done(places, _PLACE, self.partition, memoryview(self._batch), base_offset, error)
+        pending.finish()
+
+    def answer_with(self) -> None:
+        """Make the answer: the batch is acknowledged."""
+        partition = self.partition
+        self.answer = encode_answer(
+            self.version, self._correlation_id, partition.stream.name, partition.index, self.base_offset,
+            partition.log.start_offset,
+        )  # fmt: skip
+        self.answered = True
+
+
+class HotPath:
+    """That of one door."""
+
+    def __init__(
+        self, broker: Broker, service: Service, memory: RequestMemory, measuring: RequestMetrics, largest_request: int
+    ) -> None:
+        """`largest_request` in bytes."""
+        self._broker = broker
+        self._clock = broker.clock
+        self._service = service
+        self._memory = memory
+        self._measuring = measuring
+        self._largest = largest_request
+        self._read = reader()
+        self._acknowledged: list[_HotProduce] = []
+
+    def take(self, channel: HotChannel, context: Context, data: memoryview, began_s: float) -> int:
+        """Append the batch of the usual Produce request that `data` begins with; its bytes, 0 where it is not that.
+
+        `began_s` is when it was whole.
+        """
+        found = self._read(data)
+        if found is None:
+            return 0
+        end, version, correlation_id, client_id, acks, topic, index, start, stop, fields = found
+        topics = self._service.for_all
+        stream = None if topics is None else topics.find(topic)
+        if stream is None or not 0 <= index < len(stream.partitions):
+            return 0
+        partition = stream.partitions[index]
+        head: Header = _new(Header, fields)
+        if not partition.takes_as_is(stop - start, head.max_timestamp) or self._has_more_to_decide:
+            return 0
+        size = end - 4
+        if size > self._largest or not self._memory.try_take(size):
+            return 0
+        self._measuring.came(ApiKey.PRODUCE)
+        batch = bytearray(data[start:stop])
+        exchange = _HotProduce(
+            self, channel, context, correlation_id, version, client_id, acks, partition, batch, size, began_s
+        )
+        channel.came(exchange)
+        partition.append_checked(batch, head, exchange.done)
+        return end
+
+    @property
+    def _has_more_to_decide(self) -> bool:
+        """Whether producers have quotas, or batches were refused of partitions that were not there."""
+        broker = self._broker
+        return bool(broker.quotas.bounds or broker.refused)
+
+    def acknowledged(self, exchange: _HotProduce) -> None:
+        """A batch is acknowledged: its answer goes with those of the others that the same sync lets go."""
+        if not self._acknowledged:
+            self._broker.store.after_release(self._answer)
+        self._acknowledged.append(exchange)
+
+    def _answer(self) -> None:
+        exchanges, self._acknowledged = self._acknowledged, []
+        now_s = self._clock.seconds()
+        for exchange in exchanges:
+            exchange.answer_with()
+        self._measuring.answered_all(ApiKey.PRODUCE, [now_s - exchange.began_s for exchange in exchanges])
+        for channel in dict.fromkeys([exchange.hot_channel for exchange in exchanges]):
+            channel.send_ready()
