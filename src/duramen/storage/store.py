@@ -5,7 +5,7 @@ Nothing here waits: completions come back through the worker, times through `Dea
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -85,6 +85,8 @@ class Store:
             directory_id=directory.id.bytes, salt=wal_salt(directory.id),
             file_bytes=limits.wal_file_bytes, max_bytes=limits.wal_max_bytes, on_room=self._go_on,
         )  # fmt: skip
+        self.flush_early: Final = self._wal.flush_early
+        """Between requests that came at once: have the disk begin with what they appended, where that pays."""
         self.condition = Condition(worker)
         self._wal.on_failure = self.condition.update
         self._wal.start(recovered.wal_files, recovered.wal_generation)
@@ -307,10 +309,6 @@ class Store:
     def flush(self) -> None:
         """Write what was appended since the last flush, all of it at once, and see to its sync."""
         self._appends.flush()
-
-    def flush_early(self) -> None:
-        """Between requests that came at once: have the disk begin with what they appended, where that pays."""
-        self._wal.flush_early()
 
     def after_release(self, action: Callable[[], None]) -> None:
         """Do `action` soon: where those who waited for a sync are being told, as soon as all of them have been."""

@@ -103,6 +103,7 @@ class KafkaDoor:
         self._servers: list[asyncio.Server] = []
         self._listeners: tuple[str, ...] = ()
         self._injector = Injector(faults, clock, deadlines) if faults is not None else None
+        self.fed: Callable[[], None] = broker.store.flush_early
         hot = HotPath(broker, service, self.memory, self._measuring, self.largest_request)
         self.take_hot: TakeHot = hot.take if faults is None else _takes_none
 
@@ -199,10 +200,6 @@ class KafkaDoor:
             enter(HANDLERS[api.key], context, exchange)
         else:
             self._injector.handle(partial(enter, HANDLERS[api.key]), context, exchange)
-
-    def fed(self) -> None:
-        """What came through a connection has been handled."""
-        self.broker.store.flush_early()
 
     def answered(self, exchange: Exchange) -> None:
         """A request has its answer."""

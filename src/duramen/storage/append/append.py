@@ -210,10 +210,11 @@ class Appends:
             self._append_together(append)
 
     def _admits(self, append: QueuedAppend) -> bool:
-        log, size = append.log, len(append.batch)
-        if self.stopping or self._wal.failed is not None or size > self._wal.largest_bytes:
+        log, size, wal = append.log, len(append.batch), self._wal
+        if self.stopping or wal.failed is not None or size > wal.largest_bytes:
             return True  # to be refused
-        if not append.patient and self._keeps_rest(append):
+        # Where the disk is full, what is left of the WAL is for what frees room, and for the metadata.
+        if not append.patient and (wal.full is not None or (append.ordered and self._upkeep.full is not None)):
             return False
         if log.durability == "sync" or log.in_bulk:
             pending = 0 if append.patient else self._copier.pending_bytes
@@ -224,10 +225,6 @@ class Appends:
         introduced = log.takeovers.latest_epoch >= append.epoch
         frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
         return frameless or self._wal_has_room(FRAME_ROOM)
-
-    def _keeps_rest(self, append: QueuedAppend) -> bool:
-        """Whether the disk is full, so that what is left of the WAL is for what frees room, and for the metadata."""
-        return self._wal.full is not None or (append.ordered and self._upkeep.full is not None)
 
     def _wal_has_room(self, size: int) -> bool:
         if self._wal.room(size):

@@ -65,7 +65,7 @@ class BatchWriter:
         if log.durability == "sync":
             data = kept(batch)
             until = self._wal.stage(FrameType.APPEND, log.id, data)
-            log.active.append(data, base_offset, next_offset, head.max_timestamp)
+            log.segments[-1].append(data, base_offset, next_offset, head.max_timestamp)
             self._copier.add(log, len(batch))
             self._advance(append, base_offset, next_offset)
             self._wal.wait_appended(until, append.done, base_offset, log, next_offset)
@@ -134,8 +134,9 @@ class BatchWriter:
             self._refusals.taken(log.key, head)
         if head.producer_id >= 0 or append.ordered:
             enter(log, head, append.batch, base_offset, self._clock.wall_ms())
-        if base_offset == log.active.base_offset and not log.bulk:
-            log.active.begun_ms = self._clock.wall_ms()
+        active = log.segments[-1]
+        if base_offset == active.base_offset and not log.bulk:
+            active.begun_ms = self._clock.wall_ms()
         log.end_offset = next_offset
         log.version += 1
         self._due.changed[log] = None
@@ -158,11 +159,13 @@ class BatchWriter:
 
     def _roll_if_due(self, append: QueuedAppend, next_offset: int) -> None:
         log, size = append.log, len(append.batch)
-        active, config = log.active, log.config
+        active, config = log.segments[-1], log.config
         segment_bytes = config.segment_bytes
         if log.durability == "memory":
             segment_bytes = min(segment_bytes, config.memory_max_bytes // _MEMORY_SEGMENTS)
-        aged = active.first_timestamp >= 0 and append.head.max_timestamp - active.first_timestamp > log.roll_ms
+        age_ms = append.head.max_timestamp - active.first_timestamp
+        least_ms = config.segment_ms - config.segment_jitter_ms
+        aged = age_ms > least_ms and active.first_timestamp >= 0 and age_ms > log.roll_ms
         apart = append.ordered and append.epoch < 0  # it stands for records that are not there, and is found by that
         if active.size and (apart or aged or not active.fits(size, next_offset, segment_bytes)):
             self.roll(log)

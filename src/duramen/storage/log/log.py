@@ -211,7 +211,10 @@ class Log(ReadableLog):
         Where a change from memory failed half way the active segment is not in memory only any more: that is made good
         too, even if the config is what it was.
         """
-        return self.cut_again or self.changes
+        durability = self.durability
+        if self.bulk or self.cut_again or durability != self.config.durability:
+            return self.cut_again or self.changes
+        return self.segments[-1].volatile != (durability == "memory")
 
     @property
     def changes(self) -> bool:

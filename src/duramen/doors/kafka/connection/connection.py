@@ -60,6 +60,7 @@ class Door(Records, Protocol):
     unanswered_bytes: int
     slow_readers: int
     take_hot: TakeHot
+    fed: Callable[[], None]  # what came through a connection has been handled
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Have something done after a while."""
@@ -81,9 +82,6 @@ class Door(Records, Protocol):
 
     def answered(self, exchange: Exchange) -> None:
         """A request has its answer."""
-
-    def fed(self) -> None:
-        """What came through a connection has been handled."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -201,7 +199,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._handled_s = began_s = self._door.clock.seconds()
         try:
             while len(data) and not self._pauses and not transport.is_closing():
-                data = self._feed_some(data)
+                begun = self._frame is not None or self._head
+                taken = 0 if begun else self._door.take_hot(self, self._context, data, self._handled_s)
+                data = data[taken:] if taken else self._feed_some(data)
                 if len(data):
                     self._handled_s = self._door.clock.seconds()
                     if self._handled_s - began_s > _TURN_S:
@@ -218,10 +218,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._frame[self._filled : self._filled + room] = data[:room]
             self._filled += room
             return self._frame_progress(data[room:])
-        if not self._head:
-            taken = self._door.take_hot(self, self._context, data, self._handled_s)
-            if taken:
-                return data[taken:]
         if not self._head and len(data) >= 4:
             size = self._check_size(data)
             if len(data) >= 4 + size and self._door.memory.try_take(size):
@@ -471,7 +467,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if exchange.answer is not None:
                 answers.append(exchange.answer)
                 answers_bytes += len(exchange.answer)
-        if answers:
+        if len(answers) == 1:
+            transport.write(answers[0])
+        elif answers:
             write_together(transport, answers)
         if produced:
             self.last_produced_ms = self._door.clock.monotonic_ms()

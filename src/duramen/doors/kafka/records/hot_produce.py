@@ -19,6 +19,7 @@ from duramen.doors.kafka.request.exchange import Exchange, HotChannel
 from duramen.doors.kafka.request.metrics import RequestMetrics
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
+from duramen.service.resolve import Found
 
 __all__ = ["HotPath"]
 
@@ -29,7 +30,7 @@ _new = tuple.__new__  # of a NamedTuple, without the call that its own takes
 class _HotProduce(Exchange):
     """Such a request. What only an answer with an error needs is made then."""
 
-    __slots__ = ("_acks", "_batch", "_context", "_correlation_id", "_path", "base_offset", "hot_channel", "partition")
+    __slots__ = ("_acks", "_batch", "_context", "_path", "base_offset", "correlation_id", "hot_channel", "partition")
 
     def __init__(
         self, path: "HotPath", channel: HotChannel, context: Context, correlation_id: int, version: int,
@@ -47,7 +48,7 @@ class _HotProduce(Exchange):
         self.answered = False
         self._path = path
         self._context = context
-        self._correlation_id = correlation_id
+        self.correlation_id = correlation_id
         self._acks = acks
         self._batch = batch
 
@@ -57,21 +58,12 @@ class _HotProduce(Exchange):
             self.base_offset = base_offset
             self._path.acknowledged(self)
             return
-        header = RequestHeader(ApiKey.PRODUCE, self.version, self._correlation_id, self.client_id, 0)
+        header = RequestHeader(ApiKey.PRODUCE, self.version, self.correlation_id, self.client_id, 0)
         super().__init__(self.hot_channel, header, memoryview(b""), self.size, self.began_s)
         pending = PendingProduce(self._context, self, self._acks)
         places = pending.topic(self.partition.stream.name, 1)
         pending.done(places, _PLACE, self.partition, memoryview(self._batch), base_offset, error)
         pending.finish()
-
-    def answer_with(self) -> None:
-        """Make the answer: the batch is acknowledged."""
-        partition = self.partition
-        self.answer = encode_answer(
-            self.version, self._correlation_id, partition.stream.name, partition.index, self.base_offset,
-            partition.log.start_offset,
-        )  # fmt: skip
-        self.answered = True
 
 
 class HotPath:
@@ -83,9 +75,11 @@ class HotPath:
         """`largest_request` in bytes."""
         self._broker = broker
         self._clock = broker.clock
-        self._service = service
+        known = service.resolver.all_known if service.for_all is not None else None
+        self._topics: Found = {} if known is None else known
         self._memory = memory
         self._measuring = measuring
+        self._requests = measuring.requests(ApiKey.PRODUCE)
         self._largest = largest_request
         self._read = reader()
         self._acknowledged: list[_HotProduce] = []
@@ -99,18 +93,18 @@ class HotPath:
         if found is None:
             return 0
         end, version, correlation_id, client_id, acks, topic, index, start, stop, fields = found
-        topics = self._service.for_all
-        stream = None if topics is None else topics.find(topic)
+        stream = self._topics.get(topic)
         if stream is None or not 0 <= index < len(stream.partitions):
             return 0
-        partition = stream.partitions[index]
+        broker, partition = self._broker, stream.partitions[index]
         head: Header = _new(Header, fields)
-        if not partition.takes_as_is(stop - start, head.max_timestamp) or self._has_more_to_decide:
+        # With quotas of producers, or batches refused of partitions that were not there, there is more to decide.
+        if broker.quotas.bounds or broker.refused or not partition.takes_as_is(stop - start, head.max_timestamp):
             return 0
         size = end - 4
         if size > self._largest or not self._memory.try_take(size):
             return 0
-        self._measuring.came(ApiKey.PRODUCE)
+        self._requests.value += 1
         batch = bytearray(data[start:stop])
         exchange = _HotProduce(
             self, channel, context, correlation_id, version, client_id, acks, partition, batch, size, began_s
@@ -118,12 +112,6 @@ class HotPath:
         channel.came(exchange)
         partition.append_checked(batch, head, exchange.done)
         return end
-
-    @property
-    def _has_more_to_decide(self) -> bool:
-        """Whether producers have quotas, or batches were refused of partitions that were not there."""
-        broker = self._broker
-        return bool(broker.quotas.bounds or broker.refused)
 
     def acknowledged(self, exchange: _HotProduce) -> None:
         """A batch is acknowledged: its answer goes with those of the others that the same sync lets go."""
@@ -135,7 +123,12 @@ class HotPath:
         exchanges, self._acknowledged = self._acknowledged, []
         now_s = self._clock.seconds()
         for exchange in exchanges:
-            exchange.answer_with()
+            partition = exchange.partition
+            exchange.answer = encode_answer(
+                exchange.version, exchange.correlation_id, partition.stream.name, partition.index,
+                exchange.base_offset, partition.log.start_offset,
+            )  # fmt: skip
+            exchange.answered = True
         self._measuring.answered_all(ApiKey.PRODUCE, [now_s - exchange.began_s for exchange in exchanges])
         for channel in dict.fromkeys([exchange.hot_channel for exchange in exchanges]):
             channel.send_ready()

@@ -19,6 +19,10 @@ class RequestMetrics:
         self._seconds: dict[int, Histogram] = {}
         self._errors: dict[tuple[int, int], Counter] = {}
 
+    def requests(self, api: ApiKey) -> Counter:
+        """How many came."""
+        return self._requests[api]
+
     def came(self, api: ApiKey) -> None:
         """A request is there."""
         self._requests[api].value += 1
