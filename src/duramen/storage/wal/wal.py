@@ -206,22 +206,18 @@ class Wal:
 
     def stage(self, type_: FrameType, log_id: int, payload: Buffer) -> int:
         """Put a frame behind the last one; returns the WAL position after it. `room` said that it fits."""
-        size = len(payload)
-        if self._staged_place + FRAME_HEADER_BYTES + size > self._used[-1].capacity:
-            self._write()
-            self._open_next(FRAME_HEADER_BYTES + size)
-        return self._stage(type_, log_id, payload)
-
-    def _stage(self, type_: FrameType, log_id: int, payload: Buffer) -> int:
-        place = self._staged_place
         size = FRAME_HEADER_BYTES + len(payload)
+        if self._staged_place + size > self._used[-1].capacity:
+            self._write()
+            self._open_next(size)
+        place = self._staged_place
         self._staged += (
             encode(type_, log_id, payload, self._generation, place, self.synced, self._salt),
             payload,
         )
         self._staged_bytes += size
-        self._staged_place = place + size
-        return self._generation << 32 | self._staged_place
+        self._staged_place = end = place + size
+        return self._generation << 32 | end
 
     def _open_next(self, need: int) -> None:
         need += FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
@@ -234,7 +230,7 @@ class Wal:
         self._bytes.value += file.capacity
         self._staged_place = 0
         payload = self._directory_id + (1).to_bytes(4, "big") + previous_end.to_bytes(8, "big")
-        self._stage(FrameType.FILE, 0, payload)
+        self.stage(FrameType.FILE, 0, payload)
         self._pool.prepare(self._pool.file_bytes)  # the next one, before it is needed
 
     def wait(
