@@ -369,7 +369,7 @@ class Partition:
         """Whether `check` accepts a batch of this size as it is whose header is sound, and nobody else has a say."""
         stream = self.stream
         return (
-            self.role is None
+            self._role is None
             and stream.takes_as_is
             and size <= stream.max_message_bytes
             and max_timestamp - self._clock.wall_ms() <= stream.timestamp_after_ms

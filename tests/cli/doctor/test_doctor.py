@@ -48,8 +48,9 @@ def test_everything_is_there(tmp_path: Path) -> None:
     assert (ended.code, ended.err) == (0, "")
     names = [line[9:21].strip() for line in ended.out.splitlines() if line.split()[0] in ("ok", "note")]
     assert names == [
-        "duramen", "python", "nats-server", "uvloop", "rocksdict", "open files", "disk", "disk space", "clock",
-        "kafka port", "http port", "nats port", "pyspark", "pyarrow", "numpy", "pandas", "java", "spark python",
+        "duramen", "python", "nats-server", "uvloop", "rocksdict", "native", "open files", "disk", "disk space",
+        "clock", "kafka port", "http port", "nats port", "pyspark", "pyarrow", "numpy", "pandas", "java",
+        "spark python",
         "deltalake", "pyiceberg", "fastavro", "pyyaml",
     ]  # fmt: skip
     assert f" in {tmp_path}" in ended.out

@@ -21,6 +21,7 @@ import click
 from duramen import __version__
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import DependencyMissing, SecretUnusable, SettingInvalid
+from duramen.base.native import is_installed
 from duramen.base.settings import Settings
 from duramen.cli.doctor.findings import DoctorFinding, State
 from duramen.cli.doctor.machine import clock, disk, open_files, space
@@ -58,6 +59,15 @@ def _needed(name: str) -> DoctorFinding:
     """A package without which no node runs."""
     finding = _package(name, "pip install --force-reinstall duramen brings it")
     return finding if finding.state == "ok" else finding._replace(state="missing")
+
+
+def _native() -> DoctorFinding:
+    """The package that does the work of a node's inner loops, which Python does without it."""
+    if is_installed():
+        return DoctorFinding("native", "ok", f"duramen-native {importlib.metadata.version('duramen-native')}")
+    there = importlib.util.find_spec("duramen_native") is not None
+    found = "duramen-native does not fit this version" if there else "duramen-native is not installed"
+    return DoctorFinding("native", "note", f"{found}: Python does its work, slower", "install Rust, then: make native")
 
 
 def _pyspark() -> DoctorFinding:
@@ -163,7 +173,7 @@ def _duramen() -> DoctorFinding:
 
 def _examine(data_dir: Path) -> Iterator[DoctorFinding]:
     looks: list[Callable[[], DoctorFinding | list[DoctorFinding]]] = [
-        _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
+        _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), _native, open_files,
         partial(disk, data_dir), partial(space, data_dir), partial(_damage, data_dir), clock, _environment, door_ports,
         _secret, _pyspark, *(partial(_beside_pyspark, name) for name in ("pyarrow", "numpy", "pandas")), _java,
         _spark_python,

@@ -11,6 +11,7 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import RequestInvalid
 from duramen.base.hosts import host_port
 from duramen.base.memory import memory_share_bytes
+from duramen.base.native import is_installed
 from duramen.base.ports import Clock
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_response
@@ -129,6 +130,8 @@ class KafkaDoor:
             connected = partial(KafkaConnection, self, self.context(*address))
             self._servers.append(await loop.create_server(connected, sock=listener, backlog=1024))
         self._watch_idle()
+        way = "by the native package" if is_installed() else "in Python: the native package is not installed"
+        _log.info("Produce requests are read %s", way)
         return self._listeners[0]
 
     async def stop(self) -> None:
