@@ -35,7 +35,7 @@ installed = pytest.mark.skipif(not is_installed(), reason="the native package is
 VERSIONS = st.integers(3, APIS[ApiKey.PRODUCE].high)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 TIMES = st.integers(-1, 1 << 42)
-RECORDS = st.builds(BatchInput, TIMES, st.none() | st.binary(max_size=9), st.binary(max_size=90))
+RECORDS = st.builds(BatchInput, TIMES, st.none() | st.binary(max_size=9), st.binary(max_size=90), st.just(()))
 BATCHES = st.builds(
     encode,
     st.lists(RECORDS, min_size=1, max_size=3),
