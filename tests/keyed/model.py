@@ -95,6 +95,8 @@ class World:
         self.end = BASE
         self.now_ms = 0
         self.open: set[int] = set()
+        self.has_live_topic = False
+        self.held: int | None = None
         self.leases = Leases()
         self.store: PageStore = MemoryPages()
         self.parts = MemoryParts()
@@ -164,6 +166,11 @@ class World:
         """The offset of each key that there is."""
         return {key: entry.offset for key, entry in self.visible(at).items() if not entry.tombstone}
 
+    def committed(self, end: int) -> dict[bytes, int]:
+        """The newest committed record of each key below `end`, where no transaction is open below it, by offset."""
+        found = {entry.key: entry for entry in self.entries if entry.offset < end and entry.counts is not None}
+        return {key: entry.offset for key, entry in found.items() if not entry.tombstone}
+
     def applied(self, state: dict[bytes, int], shown: Iterable[int]) -> dict[bytes, int]:
         """What a reader has made of a state, of the records that it was shown and that are there."""
         state, there = dict(state), self.there()
@@ -221,6 +228,8 @@ class World:
     def move_s0(self, age_ms: int) -> None:
         """S0 rises as far as age and leases allow."""
         wanted = self.view.samples.as_of(self.now_ms - age_ms).position
+        if self.has_live_topic:
+            wanted = min(wanted, self.view.live_end)
         self.view.raise_s0(next_s0(self.view.s0, wanted, self.leases.oldest(0), self.view.position))
 
     def lease(self, name: str) -> None:
@@ -240,7 +249,7 @@ class World:
         segment = self.segments[number]
         first = header(segment[0]).base_offset
         bound = tombstone_bound(
-            self.view.samples, self.now_ms, tombstones_ms, self.view.s0, self.cleaned_as_of[:number]
+            self.view.samples, self.now_ms, tombstones_ms, self.view.s0, self.cleaned_as_of[:number], self.held
         )
         end = header(self.segments[number + 1][0]).base_offset
         dropping = self.view.dropping(first, bound, end)

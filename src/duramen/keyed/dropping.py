@@ -60,12 +60,14 @@ def next_s0(s0: int, wanted: int, oldest_lease: int | None, position: int) -> in
 
 
 def tombstone_bound(
-    samples: Samples, now_ms: int, delete_retention_ms: int, s0: int, cleaned_as_of: Iterable[int]
-) -> PositionSample:
+    samples: Samples, now_ms: int, delete_retention_ms: int, s0: int, cleaned_as_of: Iterable[int],
+    held: int | None = None,
+) -> PositionSample:  # fmt: skip
     """Tombstones with offsets below the sample's `floor` may go; readers need to have come to its `position`.
 
+    `held` is where the reader stands that is furthest behind of those for whom tombstones are kept longer.
     `cleaned_as_of`: for each segment before the one in question, the S0 as of which it was cleaned last.
     """
     found = samples.as_of(now_ms - delete_retention_ms)
-    bound = min([s0, *cleaned_as_of])
+    bound = min([s0, *cleaned_as_of, *([] if held is None else [held])])
     return found if found.position <= bound else samples.at(bound)

@@ -20,7 +20,7 @@ from duramen.codec.crc import crc32c
 from duramen.codec.varint import read_varint
 from duramen.keyed.kernel import Extracted
 
-__all__ = ["SMALLEST_RECORD_BYTES", "extract", "whole"]
+__all__ = ["SMALLEST_RECORD_BYTES", "ShownOffsets", "extract", "made_anew", "whole"]
 
 SMALLEST_RECORD_BYTES: Final = 7
 _UNSEALED = struct.Struct(">qiibI")
@@ -47,7 +47,7 @@ def whole(view: memoryview, position: int) -> Iterator[tuple[int, Header]]:
 def extract(data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int, most_bytes: int) -> Extracted:
     """As `Extract` says it."""
     view = memoryview(data).toreadonly().cast("B")
-    shown = _Shown(bits, base, first, end)
+    shown = ShownOffsets(bits, base, first, end)
     made, next_offset, began = bytearray(), first, position
     for at, head in whole(view, position):
         if head.base_offset >= end:
@@ -67,7 +67,7 @@ def extract(data: Buffer, position: int, first: int, end: int, bits: Buffer, bas
     return Extracted(position, next_offset, bytes(made))
 
 
-class _Shown:
+class ShownOffsets:
     """Which records are shown."""
 
     def __init__(self, bits: Buffer, base: int, first: int, end: int) -> None:
@@ -90,9 +90,23 @@ class _Shown:
         found = int.from_bytes(self._bits[low : high + 1], "little")
         return bool(found & ((1 << (stop - 8 * low)) - (1 << (start - 8 * low))))
 
+    def every(self, first: int, end: int) -> bool:
+        """Whether all records at these offsets are."""
+        start, stop = first - self._base, end - self._base
+        if first < self._first or end > self._end:
+            return False
+        found = int.from_bytes(self._bits[start >> 3 : stop + 7 >> 3], "little") >> (start & 7)
+        return found.bit_count() >= stop - start and not ~found & ((1 << stop - start) - 1)
 
-def _made(view: memoryview, at: int, head: Header, shown: _Shown) -> Buffer:
-    """The batch with what is shown; empty where that is nothing."""
+
+def _made(view: memoryview, at: int, head: Header, shown: ShownOffsets) -> Buffer:
+    """The batch with what is shown, as it is where that is no longer; empty where that is nothing."""
+    made = made_anew(view, at, head, shown)
+    return view[at : at + head.size] if len(made) >= head.size else made
+
+
+def made_anew(view: memoryview, at: int, head: Header, shown: ShownOffsets) -> bytes:
+    """The batch with what is shown, uncompressed; empty where that is nothing. Raises BatchCorrupt."""
     content, start, stop = checked_body(view, at, head)
     if head.records > (stop - start) // SMALLEST_RECORD_BYTES:
         raise BatchCorrupt(
@@ -104,13 +118,10 @@ def _made(view: memoryview, at: int, head: Header, shown: _Shown) -> Buffer:
         kept = _kept(data, head, shown)
     except (ValueError, IndexError):
         raise BatchCorrupt(f"a record of the batch at offset {head.base_offset} is damaged") from None
-    body = b"".join(kept)
-    if kept and HEADER_BYTES + len(body) >= head.size:
-        return view[at : at + head.size]
-    return _sealed(head, len(kept), body) if kept else b""
+    return _sealed(head, len(kept), b"".join(kept)) if kept else b""
 
 
-def _kept(data: bytes, head: Header, shown: _Shown) -> list[bytes]:
+def _kept(data: bytes, head: Header, shown: ShownOffsets) -> list[bytes]:
     kept = list[bytes]()
     position, previous = 0, -1
     for _ in range(head.records):

@@ -216,6 +216,14 @@ class Prev:
         """The written records that count from `first` on; the page with the newest comes first."""
         return self._read([page for page in reversed(self._written) if page.last >= first], first, _FOREVER)
 
+    def late(self, end: int) -> Iterator[tuple[int, int]]:
+        """Of the records that count from `end` on those with offsets below it: first and next offsets."""
+        pages = [page for page in self._written if page.last >= end and page.lowest < end]
+        for entries in (*self._read(pages, end, _FOREVER), *self.unwritten(end, _FOREVER)):
+            for first, count in zip(entries.runs[::2], entries.runs[1::2], strict=True):
+                if first < end:
+                    yield first, min(first + count, end)
+
     def _read(self, pages: Sequence[PageFacts], first: int, end: int) -> Iterator[Entries]:
         for facts in pages:
             found = _within(_decode(self._store.get(facts.number), self._page_records), first, end)

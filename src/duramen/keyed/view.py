@@ -253,6 +253,23 @@ class KeyedView:
         cut_bits(bits, base, first, end)
         return VisibleRecords(base, bits)
 
+    @property
+    def live_end(self) -> int:
+        """The last stable offset as of the position: all below it is committed, or aborted, for good."""
+        return self.counting.first_open(self.position)
+
+    def live_records(self, end: int, first: int, stop: int) -> VisibleRecords:
+        """Of the offsets `[first, stop)` those of committed records below `end`, which was `live_end` once.
+
+        The newest one of each key is among them, by offset. Others are where a transaction has ended behind `end`.
+        Raises SnapshotTooOld, SnapshotNotReached.
+        """
+        self.bounds.check_snapshot(end)
+        found = self._as_of(end, first, min(stop, end))
+        for low, high in self.prev.late(end):
+            _set_bits(found.bits, found.base, max(low, first), min(high, stop))
+        return found
+
     # -- what may go --------------------------------------------------------------------------------
 
     def sample(self, now_ms: int) -> None:
@@ -287,10 +304,12 @@ class KeyedView:
             self.kernel.visible(bits, base, one.runs, one.distances, one.far, FORWARD)
         for one in self.prev.between(self.s0, _FOREVER):
             self.kernel.visible(bits, base, one.runs, one.distances, one.far, KEEP)
+        # A live topic shows what it held up to S0 even where a newer record of its key had counted before.
+        for low, high in self.prev.late(self.s0):
+            _set_bits(bits, base, low, min(high, end))
         for held in self.counting.open.values():
             for low, high in held:
-                for offset in range(max(low, base), min(high, end)):
-                    bits[offset - base >> 3] |= 1 << (offset - base & 7)
+                _set_bits(bits, base, low, min(high, end))
         cut_bits(bits, base, first, end)
         below = 0
         if tombstones is not None and tombstones.position <= self.s0:
@@ -306,6 +325,11 @@ class KeyedView:
         self._write_page()
         self.latest.forget(gone, first)
         self.live.clear(gone, first)
+
+
+def _set_bits(bits: bytearray, base: int, first: int, end: int) -> None:
+    for offset in range(max(first, base), end):
+        bits[offset - base >> 3] |= 1 << (offset - base & 7)
 
 
 def cut_bits(bits: bytearray, base: int, first: int, end: int) -> None:

@@ -1,0 +1,66 @@
+"""Batches of a live topic: those that `Extract` takes out of a log, without producers, and empty ones for holes. Pure."""
+
+import struct
+from typing import Final
+
+from duramen.base.errors import BatchCorrupt
+from duramen.base.ports import Buffer
+from duramen.codec.batch import APPEND_TIME, CODEC_MASK, DELETE_HORIZON, HEADER_BYTES, Header, batches
+from duramen.codec.crc import crc32c
+from duramen.keyed.extract import ShownOffsets, made_anew
+from duramen.keyed.kernel import Kernel
+from duramen.keyed.view import VisibleRecords
+
+__all__ = ["empty_batches", "live_batches"]
+
+_CRC_AT: Final = 17
+_SEALED_AT: Final = 21
+_ATTRIBUTES: Final = struct.Struct(">hi")
+_PRODUCER: Final = slice(43, 57)
+_LARGEST_DELTA: Final = (1 << 31) - 1
+_EMPTY: Final = struct.Struct(">hiqqqhii")
+_HEAD: Final = struct.Struct(">qiibI")
+_MAGIC: Final = 2
+
+
+def live_batches(
+    kernel: Kernel, data: Buffer, visible: VisibleRecords, first: int, end: int, most_bytes: int
+) -> tuple[bytes, int, int]:
+    """Batches with what is shown of `[first, end)`, where they end, and where to go on. Raises BatchCorrupt."""
+    base, bits = visible
+    found = kernel.extract(data, 0, first, end, memoryview(bits).toreadonly(), base, most_bytes)
+    shown = ShownOffsets(bits, base, first, end)
+    made, reached = bytearray(), first
+    view = memoryview(found.batches)
+    for at, head in batches(view):
+        made += _without_producer(view, at, head, shown, end)
+        reached = min(head.next_offset, end)
+    # What is shown may not be there: a tombstone that compaction has dropped.
+    behind = first + 1 if found.position == len(data) else first
+    return bytes(made), reached, max(found.next_offset, behind)
+
+
+def _without_producer(view: memoryview, at: int, head: Header, shown: ShownOffsets, end: int) -> Buffer:
+    """A batch that `Extract` has left as it is may hold more than is shown."""
+    kept = APPEND_TIME | DELETE_HORIZON | CODEC_MASK
+    batch: Buffer = view[at : at + head.size]
+    if head.attributes & CODEC_MASK and not shown.every(head.base_offset, head.next_offset):
+        batch, kept = made_anew(view, at, head, shown), APPEND_TIME | DELETE_HORIZON
+    last = min(head.next_offset, end) - 1 - head.base_offset
+    changed = bytearray(batch)
+    _ATTRIBUTES.pack_into(changed, _SEALED_AT, head.attributes & kept, last)
+    changed[_PRODUCER] = b"\xff" * 14
+    if changed != batch:
+        struct.pack_into(">I", changed, _CRC_AT, crc32c(memoryview(changed)[_SEALED_AT:]))
+    return changed
+
+
+def empty_batches(first: int, end: int, leader_epoch: int) -> bytes:
+    """Batches without records for the offsets `[first, end)`, as compaction leaves them."""
+    made = b""
+    while first < end:
+        delta = min(end - 1 - first, _LARGEST_DELTA)
+        sealed = _EMPTY.pack(0, delta, -1, -1, -1, -1, -1, 0)
+        made += _HEAD.pack(first, HEADER_BYTES - 12, leader_epoch, _MAGIC, crc32c(sealed)) + sealed
+        first += delta + 1
+    return made
