@@ -13,7 +13,7 @@ from duramen.base.errors import OffsetOutOfRange
 from duramen.codec.batch import CONTROL, batches, checked_body, header, records
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.live_batches import empty_batches, live_batches
-from duramen.keyed.live_passes import LivePass, LivePasses
+from duramen.keyed.live_passes import LivePass
 
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda one: one.name)
 
@@ -58,13 +58,15 @@ class Reader:
         world, end = self.world, self.pass_.end
         visible = world.view.live_records(end, self.at, stop)
         data = world.read(self.at, world.end)
-        made, reached, following = live_batches(world.kernel, data, visible, self.at, stop, self.chance.choice((1, 1000)))
+        made, reached, following = live_batches(
+            world.kernel, data, visible, self.at, stop, self.chance.choice((1, 1000))
+        )
         following = min(following, stop)
         made += empty_batches(reached, following, 3)
         there, last = world.there(), self.at
         for place, head in batches(memoryview(made)):
             batch = made[place : place + head.size]
-            checked_body(batch, 0, header(batch))
+            checked_body(memoryview(batch), 0, header(batch))
             assert not head.attributes & ~7
             assert (head.producer_id, head.producer_epoch, head.base_sequence) == (-1, -1, -1)
             assert not head.attributes & CONTROL

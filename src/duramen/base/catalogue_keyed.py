@@ -5,9 +5,10 @@ from typing import Final
 
 from duramen.base.settings import Setting, Value, entries
 
-__all__ = ["CLEANUP_POLICY", "KEYED", "STREAM_SETTINGS", "keyed_problem"]
+__all__ = ["CLEANUP_POLICY", "KEYED", "LIVE_TOPIC", "STREAM_SETTINGS", "keyed_problem"]
 
 KEYED: Final = "keyed"
+LIVE_TOPIC: Final = "keyed.live.topic"
 CLEANUP_POLICY: Final = "cleanup.policy"
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -17,6 +18,10 @@ STREAM_SETTINGS: Final = (
     Setting(KEYED, "flag", False,
             "Whether the stream can be read as snapshots: each key once, at its newest record. It requires "
             "`cleanup.policy=compact`, which a new stream gets with it. Every record needs a key.",
+            scope="stream", dynamic=True),
+    Setting(LIVE_TOPIC, "text", "",
+            "The name of a read-only topic that shows Kafka consumers the keyed stream without superseded records. "
+            "Empty: none. It requires `keyed=true`.",
             scope="stream", dynamic=True),
     Setting("snapshot.retention.ms", "integer", _HOUR_MS,
             "The time for which a snapshot of a keyed stream can be read after its records were superseded; "
@@ -33,7 +38,7 @@ STREAM_SETTINGS: Final = (
 def keyed_problem(values: Mapping[str, Value]) -> str | None:
     """Why these configs of a stream, of which not all need be given, cannot be a keyed one's; None where they can."""
     if not values.get(KEYED):
-        return None
+        return f"{LIVE_TOPIC} needs keyed=true" if values.get(LIVE_TOPIC) else None
     policy = values.get(CLEANUP_POLICY)
     if policy is None or entries(str(policy)) != ["compact"]:
         given = "is not set for this stream" if policy is None else f"is {policy or 'empty'}"

@@ -510,6 +510,14 @@ class StreamNotKeyed(DuramenError):
     remedy = "Set `keyed=true`; a stream needs `cleanup.policy=compact` for it."
 
 
+class LiveTopicReadOnly(DuramenError):
+    """The name is that of a keyed stream's live topic, which consumers can only read."""
+
+    id = "live-topic-read-only"
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Name the stream that the topic shows instead; `keyed.live.topic` of the stream names its live topic."
+
+
 class QueueSpaceNotFound(DuramenError):
     """There is no queue space with that name."""
 

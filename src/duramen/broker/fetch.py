@@ -1,7 +1,8 @@
 """Fetches: whole batches from several partitions at once, at once or as soon as there are enough of them."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, OffsetNotAvailable, OffsetOutOfRange, StorageFailed, StreamNotFound
@@ -11,11 +12,54 @@ from duramen.broker.partition import Partition
 from duramen.storage.segment.reader import Blocked, Slice
 from duramen.storage.store import Store
 
-__all__ = ["FetchCoordinator", "FetchResult", "Fetcher", "PartitionFetch"]
+__all__ = [
+    "FetchCoordinator",
+    "FetchResult",
+    "Fetcher",
+    "LiveFound",
+    "LiveReader",
+    "LiveWork",
+    "PartitionFetch",
+]
+
+
+class LiveFound(NamedTuple):
+    """Batches that were made for a reader of a live topic, or none: of a pass that ends at `end`.
+
+    `at_once`: the reader is to be told without delay.
+    """
+
+    batches: bytes | None
+    end: int
+    at_once: bool = False
+
+
+class LiveWork(Protocol):
+    """What has to be done before there is anything to answer."""
+
+    def begin(self, done: Callable[[BaseException | None], None]) -> None:
+        """Do it; then look again."""
+
+
+class LiveReader(Protocol):
+    """A reader of a partition of a live topic, for the time of one fetch."""
+
+    def look(self, offset: int, room: int, ready: Callable[[], None], *, now: bool, must: bool) -> LiveFound | LiveWork:
+        """What there is, at most `room` bytes unless it `must` have something.
+
+        Where there may be something soon, `ready` is called then; not where the answer is wanted `now`. Raises
+        OffsetOutOfRange …
+        """
+
+    def leave(self) -> None:
+        """The fetch is over."""
 
 
 class PartitionFetch(NamedTuple):
-    """What is wanted of one partition. `partition` is None where there is none; `error` says why."""
+    """What is wanted of one partition. `partition` is None where there is none; `error` says why.
+
+    `live` reads it as a live topic.
+    """
 
     partition: Partition | None
     offset: int
@@ -24,6 +68,7 @@ class PartitionFetch(NamedTuple):
     error: DuramenError | None = None
     isolation: int = 0  # 1: what is committed only
     rack_id: str = ""  # where the consumer is, if it said so
+    live: LiveReader | None = None
 
 
 class FetchResult(NamedTuple):
@@ -40,6 +85,13 @@ class FetchResult(NamedTuple):
     last_stable_offset: int
     aborted: Sequence[tuple[int, int]] = ()
     preferred_replica: int = -1
+    made: bytes | None = None
+    """Batches that are not in the log as they are, in place of a slice."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        return len(self.slice or self.made or b"")
 
 
 def _is_to_come(partition: Partition, offset: int) -> bool:
@@ -139,6 +191,9 @@ class Fetcher:
 
     def _time_is_up(self) -> None:
         self._urgent = True
+        self._changed += [
+            index for index, one in enumerate(self._wanted) if one.live is not None and not self._has(index)
+        ]
         if not self._blocked:
             self._look()
 
@@ -150,7 +205,10 @@ class Fetcher:
             if blocked is not None:
                 self._changed = changed[at:]
                 self._blocked = True
-                self._fetches.store.unblock(blocked, self._unblocked)
+                if isinstance(blocked, Blocked):
+                    self._fetches.store.unblock(blocked, self._unblocked)
+                else:
+                    blocked.begin(self._unblocked)
                 return
         if self._urgent or self._bytes >= self._min_bytes or self._max_wait_ms <= 0:
             self._finish()
@@ -163,11 +221,48 @@ class Fetcher:
             return
         if error is not None:
             index = self._changed.pop(0)
-            self._found[index] = self._failed(index, StorageFailed(f"reading failed: {error}"))
+            failed = error if isinstance(error, DuramenError) else StorageFailed(f"reading failed: {error}")
+            self._found[index] = self._failed(index, failed)
             self._urgent = True
         self._look()
 
-    def _plan(self, index: int) -> Blocked | None:
+    def _has(self, index: int) -> bool:
+        found = self._found[index]
+        return found is not None and (found.made is not None or found.error is not None)
+
+    def _live_ready(self, index: int) -> None:
+        """A reader of a live topic is to look again."""
+        if self._answer is None or self._has(index):
+            return
+        self._changed.append(index)
+        if not self._poked:
+            self._poked = True
+            self._fetches.store.soon(self._look_again)
+
+    def _plan_live(self, index: int, partition: Partition, offset: int, room: int, live: LiveReader) -> LiveWork | None:
+        if self._has(index):
+            return None
+        if room <= 0 and self._bytes:
+            found = LiveFound(None, -1)
+        else:
+            looked = live.look(
+                offset,
+                max(room, 1),
+                partial(self._live_ready, index),
+                now=self._urgent or self._max_wait_ms <= 0,
+                must=not self._bytes,
+            )
+            if not isinstance(looked, LiveFound):
+                return looked
+            found = looked
+        self._urgent = self._urgent or found.at_once
+        self._bytes += len(found.batches or b"")
+        self._found[index] = FetchResult(
+            None, None, found.end, partition.log.start_offset, found.end, made=found.batches
+        )
+        return None
+
+    def _plan(self, index: int) -> Blocked | LiveWork | None:
         """Find what one partition gives now; or what has to be waited for first."""
         wanted = self._wanted[index]
         partition = wanted.partition
@@ -182,6 +277,8 @@ class Fetcher:
             if partition.role is not None:
                 partition.role.check_holds()
             partition.check_epoch(wanted.leader_epoch)
+            if wanted.live is not None:
+                return self._plan_live(index, partition, wanted.offset, room, wanted.live)
             elsewhere = self._elsewhere(partition, wanted)
             if elsewhere is not None:
                 self._found[index] = elsewhere
@@ -249,7 +346,8 @@ class Fetcher:
         for index in self._registered[partition]:
             found = self._found[index]
             if found is None or found.slice is None:
-                self._changed.append(index)
+                if not self._has(index):
+                    self._changed.append(index)
             else:
                 self._bytes -= len(found.slice)
                 self._found[index] = None
@@ -265,6 +363,9 @@ class Fetcher:
             self._look()
 
     def _leave(self) -> None:
+        for wanted in self._wanted:
+            if wanted.live is not None:
+                wanted.live.leave()
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -1,13 +1,16 @@
 """The streams of a node: what the metadata says they are, with their partitions and the config in force."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
+from uuid import uuid5
 
-from duramen.base.catalogue_keyed import KEYED
+import msgspec
+
+from duramen.base.catalogue_keyed import KEYED, LIVE_TOPIC
 from duramen.base.catalogue_queues import KIND, LOG_RETENTION_MS, QUEUES
-from duramen.base.errors import StreamNotFound
+from duramen.base.errors import DuramenError, LiveTopicReadOnly, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Clock
@@ -44,6 +47,7 @@ class Stream:
         "kept",
         "keyed",
         "kind",
+        "live_of",
         "log_retention_ms",
         "max_message_bytes",
         "name",
@@ -65,6 +69,7 @@ class Stream:
         self._store = store
         self._decoded_limit_bytes = decoded_limit_bytes
         self.recompressing: Recompressing | None = None
+        self.live_of: Stream | None = None
         self.name = state.name
         self.id: StreamId = state.id
         self.partitions: list[Partition] = []
@@ -145,6 +150,9 @@ class BrokerStreams:
         self._by_name: dict[str, Stream] = {}
         self._names: list[str] = []  # in order, so that a page of them costs no look at the others
         self._by_key: dict[str | StreamId, Stream] = {}  # by name and by id
+        self._topics: dict[str | StreamId, Stream] = {}  # these, and live topics
+        self._live: dict[StreamId, Stream] = {}  # live topics by the ids of their streams
+        self._read_only: dict[str | StreamId, DuramenError] = {}
         self._growing: dict[StreamId, Stream] = {}  # those whose partitions are being made
         self._waiting: dict[StreamId, list[Callable[[], None]]] = {}  # for the partitions of such a stream
         self._configs: dict[frozenset[tuple[str, str]], StreamConfig] = {}
@@ -166,8 +174,22 @@ class BrokerStreams:
 
     @property
     def by_key(self) -> Mapping[str | StreamId, Stream]:
-        """Streams by name and by id."""
-        return MappingProxyType(self._by_key)
+        """Streams and live topics by name and by id."""
+        return MappingProxyType(self._topics)
+
+    @property
+    def read_only(self) -> Mapping[str | StreamId, DuramenError]:
+        """By names and ids of live topics why they cannot be changed."""
+        return MappingProxyType(self._read_only)
+
+    @property
+    def live_topics(self) -> Sequence[Stream]:
+        """The live topics, in the order of their names."""
+        return sorted(self._live.values(), key=lambda topic: topic.name)
+
+    def readable(self, key: str | StreamId) -> Stream | None:
+        """The stream or live topic of that name or id."""
+        return self._topics.get(key)
 
     def from_name(self, first: str) -> Iterator[Stream]:
         """The streams in the order of their names, from that one on, or from the next where there is none."""
@@ -205,6 +227,8 @@ class BrokerStreams:
         log_config = config.log_config()
         for partition in stream.partitions:
             self._store.configure(partition.log, log_config)
+        if state.name in self._by_name:
+            self._show_live(stream)
         if growing is None:
             self._growing[state.id] = stream
             self._grow(stream, state.partitions if at_once else _PARTITIONS_AT_ONCE)
@@ -226,9 +250,32 @@ class BrokerStreams:
         if stream.name not in self._by_name:
             insort(self._names, stream.name)
         self._by_name[stream.name] = self._by_key[stream.name] = self._by_key[stream.id] = stream
+        self._topics[stream.name] = self._topics[stream.id] = stream
+        self._show_live(stream)
         self._gauge.value = len(self._by_name)
         self._tell(stream)
         self._wake(stream)
+
+    def _show_live(self, stream: Stream) -> None:
+        """A live topic has the partitions of its stream, and is found by those alone who only read."""
+        before, name = self._live.pop(stream.id, None), "" if stream.deleted else stream.config.text(LIVE_TOPIC)
+        if before is not None:
+            for key in (before.name, before.id):
+                del self._topics[key], self._read_only[key]
+            before.deleted = before.name != name
+        if not name:
+            return
+        state = msgspec.structs.replace(stream.state, name=name, id=uuid5(stream.id, name), subjects=())
+        topic = Stream(
+            state, stream.config, self._metrics, self._store, decoded_limit_bytes=self._decoded_limit_bytes
+        )  # fmt: skip
+        topic.partitions, topic.live_of = stream.partitions, stream
+        self._live[stream.id] = topic
+        for key in (topic.name, topic.id):
+            self._topics[key] = topic
+            self._read_only[key] = LiveTopicReadOnly(
+                f"{name} is the live topic of stream {stream.name}: Kafka consumers read it, and it cannot be changed"
+            )
 
     def _wake(self, stream: Stream) -> None:
         for action in self._waiting.pop(stream.id, ()):
@@ -284,6 +331,9 @@ class BrokerStreams:
         if stream is None:
             return None
         stream.deleted = True
+        self._topics.pop(stream.name, None)
+        self._topics.pop(stream.id, None)
+        self._show_live(stream)
         self._gauge.value = len(self._by_name)
         for partition in stream.partitions:
             self._store.delete(partition.log)

@@ -99,6 +99,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.StreamDiffers: 409,
     errors.StreamExists: 409,
     errors.StreamNotFound: 404,
+    errors.LiveTopicReadOnly: 409,
     errors.StreamNotKeyed: 409,
     errors.TenantExists: 409,
     errors.TenantNotFound: 404,

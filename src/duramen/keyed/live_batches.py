@@ -3,7 +3,6 @@
 import struct
 from typing import Final
 
-from duramen.base.errors import BatchCorrupt
 from duramen.base.ports import Buffer
 from duramen.codec.batch import APPEND_TIME, CODEC_MASK, DELETE_HORIZON, HEADER_BYTES, Header, batches
 from duramen.codec.crc import crc32c

@@ -15,9 +15,10 @@ _MOST_PASSES: Final = 1000
 
 
 class LiveWindow(NamedTuple):
-    """Which offsets below `stop` are shown of a pass that ends at `end`."""
+    """Which offsets of `[first, stop)` are shown of a pass that ends at `end`."""
 
     end: int
+    first: int
     visible: VisibleRecords
     stop: int
 
@@ -91,7 +92,7 @@ class LivePass:
 
     def lose_end(self) -> None:
         """Compaction has gone beyond it: a newer one is taken, which is right too."""
-        self.end = _NONE
+        self.end = self.seen = _NONE
         self.window = self.page = None
 
     def stands_at(self, offset: int) -> bool:

@@ -15,12 +15,13 @@ from duramen.keyed.prev import PAGE_RECORDS, MemoryPages, PageStore, Prev
 from duramen.keyed.samples import PositionSample, Samples
 from duramen.keyed.snapshots import SnapshotBounds
 
-__all__ = ["KeyedView", "Read", "VisibleRecords", "cut_bits"]
+__all__ = ["KeyedView", "Read", "VisibleRecords", "cut_bits", "next_shown"]
 
 Read = Callable[[int, int], Buffer]
 """Whole batches of the log that hold the offsets `[first, end)`."""
 
 _FOREVER = (1 << 63) - 1
+_STEP = 1 << 16
 
 
 class VisibleRecords(NamedTuple):
@@ -339,3 +340,21 @@ def cut_bits(bits: bytearray, base: int, first: int, end: int) -> None:
     bits[0] &= 0xFF << (first - base) & 0xFF
     if (end - base) & 7:
         bits[-1] &= (1 << ((end - base) & 7)) - 1
+
+
+def next_shown(visible: VisibleRecords, offset: int) -> int:
+    """The first offset from this one on that is shown; one behind all of them where none is."""
+    bits, place = visible.bits, max(0, offset - visible.base)
+    at = place >> 3
+    if at < len(bits) and bits[at] >> (place & 7):
+        byte = bits[at] >> (place & 7)
+        return visible.base + place + (byte & -byte).bit_length() - 1
+    at += 1
+    while at < len(bits):
+        step = bits[at : at + _STEP]
+        skipped = len(step) - len(step.lstrip(b"\0"))
+        if skipped < len(step):
+            byte = step[skipped]
+            return visible.base + 8 * (at + skipped) + (byte & -byte).bit_length() - 1
+        at += len(step)
+    return visible.base + 8 * len(bits)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.catalogue import STREAM
-from duramen.base.catalogue_keyed import CLEANUP_POLICY, KEYED, keyed_problem
+from duramen.base.catalogue_keyed import CLEANUP_POLICY, KEYED, LIVE_TOPIC, keyed_problem
 from duramen.base.catalogue_queues import KIND, QUEUES, queues_problem
 from duramen.base.catalogue_tables import table_problem
 from duramen.base.errors import (
@@ -31,7 +31,7 @@ from duramen.metadata.events import (
     StreamCreated,
     StreamDeleted,
 )
-from duramen.metadata.state import STREAM_SIZE, ControllerState, StreamState
+from duramen.metadata.state import STREAM_SIZE, ControllerState, StreamState, flat
 
 __all__ = [
     "LARGEST_PARTITIONS",
@@ -169,6 +169,10 @@ def create_stream(
         if differences:
             raise StreamDiffers(f"stream {wish.name} exists and differs: {'; '.join(differences)}")
         return []
+    shown = state.live_topic(wish.name)
+    if shown is not None:
+        raise StreamExists(f"the name {wish.name} is taken by the live topic of stream {shown}")
+    _check_live_topic(state, wish.name, config)
     clash = state.clash(wish.name)
     if clash is not None:
         raise NameInvalid(f"the name {wish.name} is too like {clash}: in metrics, '.' and '_' are the same")
@@ -186,6 +190,26 @@ def create_stream(
             state.highest_producer_id if state.has_producers_of(wish.name, now_ms) else -1,
         )
     ]
+
+
+def _check_live_topic(state: ControllerState, stream: str, config: Mapping[str, str]) -> None:
+    """Raise ConfigInvalid where the name of the stream's live topic is no name, or is taken."""
+    name = config.get(LIVE_TOPIC)
+    if not name:
+        return
+    problem, shown = "", state.live_topic(name)
+    try:
+        check_name(name)
+    except NameInvalid as error:
+        problem = str(error)
+    if name.startswith(_OWN_PREFIX):
+        problem = f"{_OWN_PREFIX} begins the broker's own names"
+    elif name == stream or name in state.streams or state.clash(name) is not None or flat(name) == flat(stream):
+        problem = "a stream has this name, or one that differs only in '.' and '_'"
+    elif shown is not None and shown != stream:
+        problem = f"it is that of the live topic of stream {shown}"
+    if problem:
+        raise ConfigInvalid(f"{LIVE_TOPIC} of {stream} cannot be {name}: {problem}")
 
 
 def _check_size(state: ControllerState, more: int, largest_size: int | None) -> None:
@@ -276,6 +300,7 @@ def configure_stream(
     if config.get(KIND, "log") != stream.config.get(KIND, "log"):
         raise ConfigInvalid(f"the kind of {name} was set when it was made, and stays")
     config = _canonical(config)
+    _check_live_topic(state, name, config)
     return [] if config == stream.config else [StreamConfigured(str(stream.id), config)]
 
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from duramen.base.catalogue_keyed import LIVE_TOPIC
 from duramen.base.ids import StreamId, stream_id_of
 from duramen.metadata.events import (
     ClusterFormed,
@@ -27,7 +28,7 @@ from duramen.metadata.events import (
 from duramen.metadata.nodes import Nodes
 from duramen.metadata.partitions import Partitions
 
-__all__ = ["STREAM_SIZE", "ControllerState", "Entity", "Gap", "StreamGaps", "StreamState"]
+__all__ = ["STREAM_SIZE", "ControllerState", "Entity", "Gap", "StreamGaps", "StreamState", "flat"]
 
 STREAM_SIZE: Final = 3
 """How many partitions' worth of memory a stream takes beside its partitions (measured: 6 and 2 KiB)."""
@@ -82,6 +83,7 @@ class ControllerState:
         self._by_name: dict[str, StreamState] = {}
         self._by_id: dict[StreamId, StreamState] = {}
         self._by_flat_name: dict[str, StreamState] = {}
+        self._by_live_topic: dict[str, str] = {}
         self._gaps: dict[StreamId, StreamGaps] = {}
         self._groups: dict[str, Mapping[str, str]] = {}
         self._node_configs: dict[int | None, Mapping[str, str]] = {}
@@ -140,8 +142,12 @@ class ControllerState:
 
     def clash(self, name: str) -> str | None:
         """A stream whose name differs from `name` only in '.' and '_', as Kafka forbids."""
-        known = self._by_flat_name.get(_flat(name))
+        known = self._by_flat_name.get(flat(name))
         return None if known is None or known.name == name else known.name
+
+    def live_topic(self, name: str) -> str | None:
+        """The stream whose live topic has this name, or one that metrics cannot tell from it."""
+        return self._by_live_topic.get(flat(name))
 
     def copy(self) -> "ControllerState":
         """A state of its own with the same content."""
@@ -224,7 +230,8 @@ class ControllerState:
         if gone is not None:
             self.size -= gone.partitions + STREAM_SIZE
             del self._by_name[gone.name]
-            del self._by_flat_name[_flat(gone.name)]
+            del self._by_flat_name[flat(gone.name)]
+            self._by_live_topic.pop(flat(gone.config.get(LIVE_TOPIC, "")), None)
             self._gaps.pop(gone.id, None)
             self.partitions.remove_stream(gone.id)
 
@@ -265,8 +272,11 @@ class ControllerState:
         self.size += stream.partitions + STREAM_SIZE
         if before is not None:
             self.size -= before.partitions + STREAM_SIZE
+            self._by_live_topic.pop(flat(before.config.get(LIVE_TOPIC, "")), None)
+        if stream.config.get(LIVE_TOPIC):
+            self._by_live_topic[flat(stream.config[LIVE_TOPIC])] = stream.name
         self._by_name[stream.name] = stream
-        self._by_flat_name[_flat(stream.name)] = stream
+        self._by_flat_name[flat(stream.name)] = stream
         self._by_id[stream.id] = stream
 
 
@@ -276,5 +286,6 @@ def _put(all_: dict[_Key, Mapping[str, _Value]], key: _Key, values: Mapping[str,
         all_[key] = MappingProxyType(dict(values))
 
 
-def _flat(name: str) -> str:
+def flat(name: str) -> str:
+    """The name as metrics write it, where '.' and '_' are the same."""
     return name.replace(".", "_")

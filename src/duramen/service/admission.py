@@ -66,7 +66,7 @@ def cluster(operation: Operation, refuses: Refuses = Refuses.REQUEST) -> Need[ob
 class AdmissionRules(Generic[S]):
     """What a kind of request needs. A kind that needs nothing says why that is so with `open_because`."""
 
-    __slots__ = ("needs", "open_because", "resolved", "within_ms")
+    __slots__ = ("needs", "only_reads", "open_because", "resolved", "within_ms")
 
     def __init__(
         self,
@@ -74,8 +74,13 @@ class AdmissionRules(Generic[S]):
         names: Callable[[S], Iterable[TopicKey]] | None = None,
         within_ms: Callable[[S], int] = lambda _: LONGEST_RESOLUTION_MS,
         open_because: str = "",
+        only_reads: bool = False,
     ) -> None:
-        """`names` are resolved beside those of needs; a request waits for them `within_ms`."""
+        """`names` are resolved beside those of needs; a request waits for them `within_ms`.
+
+        Live topics are there for a request that `only_reads`; others are refused them by name.
+        """
+        self.only_reads = only_reads
         self.needs = needs
         self.within_ms = within_ms
         self.open_because = open_because
@@ -170,23 +175,34 @@ class Service:
         self._later = broker.later
         self._gate = Gate(authorizer)
         all_known = self.resolver.all_known if self._gate.open else None
-        self.for_all: Final = None if all_known is None else Admitted(all_known, _NONE, _NO_VERDICTS)
-        """What every request is admitted with where nothing is refused and no name has to be waited for; else None."""
+        self._read_only = broker.streams.read_only
+        self._for_readers = None if all_known is None else Admitted(all_known, _NONE, _NO_VERDICTS)
+        self._for_others = None if all_known is None else Admitted(all_known, self._read_only, _NO_VERDICTS)
+
+    def for_all(self, rules: AdmissionRules[S]) -> Admitted | None:
+        """What every such request is admitted with that names topics, where nothing is refused, nor waited for."""
+        return self._for_readers if rules.only_reads else self._for_others
+
+    def _refused(
+        self, rules: AdmissionRules[S], errors: Mapping[TopicKey, DuramenError]
+    ) -> Mapping[TopicKey, DuramenError]:
+        return errors if rules.only_reads or not self._read_only else {**self._read_only, **errors}
 
     def admit_now(self, principal: Principal, rules: AdmissionRules[S], source: S) -> Admitted | DuramenError | None:
         """What a request is admitted with, or why it is refused; None where its names have to be waited for.
 
         That is the usual way of a request, made short; the other is `admit`.
         """
-        if self.for_all is not None:
-            return self.for_all if rules.resolved else NOTHING_NEEDED
+        for_all = self.for_all(rules)
+        if for_all is not None:
+            return for_all if rules.resolved else NOTHING_NEEDED
         if not rules.resolved:
             return NOTHING_NEEDED if self._gate.open else self.judge(principal, rules, source, {}, _NONE)
         found = self.resolver.known(_keys(rules, source))
         if found is None:
             return None
         if self._gate.open:
-            return Admitted(found, _NONE, _NO_VERDICTS)
+            return Admitted(found, self._refused(rules, _NONE), _NO_VERDICTS)
         return self.judge(principal, rules, source, found, _NONE)
 
     def admit(self, principal: Principal, rules: AdmissionRules[S], source: S, done: Done) -> Callable[[], None] | None:
@@ -215,6 +231,7 @@ class Service:
         errors: Mapping[TopicKey, DuramenError],
     ) -> Admitted | DuramenError:
         """Ask the gate for all that the request needs."""
+        errors = self._refused(rules, errors)
         if self._gate.open:
             return Admitted(found, errors, _NO_VERDICTS)
         refused: dict[TopicKey, DuramenError] = {}

@@ -19,6 +19,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.quotas import Quotas
 from duramen.broker.streams import BrokerStreams
 from duramen.broker.views.keys import ClusterKeys
+from duramen.broker.views.live import LiveTopics
 from duramen.broker.views.running import ViewLimits
 from duramen.broker.views.vectors import SnapshotVectors
 from duramen.broker.views.views import KeyedViews
@@ -124,6 +125,7 @@ class BrokerParts(ABC):
         self.coordinators = self._runtime(kinds)
         self.groups = self._group_coordinator()
         self.leases = SnapshotLeases(self.streams, ports.clock)
+        self.live = LiveTopics(store, ports.clock)
         self.views = self._keyed_views(view_limits)
         self.transaction_log = TransactionLog()
         shards = InventoryShards(self.streams, self.coordinators, ports.clock, deadlines)
@@ -203,7 +205,7 @@ class BrokerParts(ABC):
     def _keyed_views(self, limits: ViewLimits) -> KeyedViews:
         return KeyedViews(
             self.streams, self.store, self.clock, self.deadlines, self.ports.randomness, self.report,
-            self.leases.oldest, alone=self.alone,
+            self.leases.oldest, self.live.oldest, alone=self.alone,
             limit_bytes=memory_share_bytes(self.settings.integer("memory.limit.bytes")), limits=limits,
             feature_level=lambda: self.metadata_state.feature_level,
         )  # fmt: skip

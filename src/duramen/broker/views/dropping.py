@@ -24,25 +24,33 @@ class _AskView(Protocol):
 class ViewDecisions:
     """`LogView` of a view at work."""
 
-    def __init__(self, ask: _AskView, log: Log, clock: Clock, delete_retention_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, ask: _AskView, log: Log, clock: Clock, delete_retention_ms: Callable[[], int],
+        oldest_reader: Callable[[], int | None] = lambda: None,
+    ) -> None:  # fmt: skip
         self._ask = ask
         self._log = log
         self._clock = clock
         self._delete_retention_ms = delete_retention_ms
+        self._oldest_reader = oldest_reader
 
     def decide(
         self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]
     ) -> None:
         """What of the offsets `[first, end)` may go, as `LogView` says it."""
-        self._ask(partial(self._decided, first, end, cleaned_as_of), done)
+        self._ask(partial(self._decided, first, end, cleaned_as_of, self._oldest_reader()), done)
 
-    def _decided(self, first: int, end: int, cleaned_as_of: int | None, view: KeyedView) -> Dropping | None:
+    def _decided(
+        self, first: int, end: int, cleaned_as_of: int | None, oldest_reader: int | None, view: KeyedView
+    ) -> Dropping | None:
         if view.s0 < self._log.whole_from:
             return None  # it is being built
         tombstones = None
         if cleaned_as_of is not None:
             retention_ms = self._delete_retention_ms()
-            tombstones = tombstone_bound(view.samples, self._clock.wall_ms(), retention_ms, view.s0, [cleaned_as_of])
+            tombstones = tombstone_bound(
+                view.samples, self._clock.wall_ms(), retention_ms, view.s0, [cleaned_as_of], oldest_reader
+            )
         return view.dropping(first, tombstones, end)
 
     def dropped(self, decided: Superseded, kept: bytearray) -> None:

@@ -24,7 +24,7 @@ from duramen.keyed.snapshots import SnapshotBounds
 from duramen.keyed.view import KeyedView, VisibleRecords
 from duramen.storage.store import Store
 
-__all__ = ["RunningView", "ViewFacts", "ViewLimits", "ViewParts", "ViewTimes"]
+__all__ = ["LiveRecords", "RunningView", "ViewFacts", "ViewLimits", "ViewParts", "ViewTimes"]
 
 _RETRY_MS: Final = 60_000
 _HELD_BYTES: Final = 1 << 20
@@ -34,10 +34,11 @@ T = TypeVar("T")
 
 
 class ViewTimes(NamedTuple):
-    """`snapshot.retention.ms` and `delete.retention.ms` of the stream."""
+    """`snapshot.retention.ms` and `delete.retention.ms` of the stream, and whether it has a live topic."""
 
     snapshot_retention_ms: int
     delete_retention_ms: int
+    live: bool = False
 
 
 class ViewLimits(NamedTuple):
@@ -99,6 +100,15 @@ class ViewFacts(NamedTuple):
         return self.memory_bytes / self.keys if self.keys else 0.0
 
 
+class LiveRecords(NamedTuple):
+    """Of a pass that ends at `end`, which was chosen or kept at the view's `position`, what is shown below `stop`."""
+
+    end: int
+    position: int
+    visible: VisibleRecords
+    stop: int
+
+
 class _Needed(Exception):
     """A committed transaction's records are to be read before the view can go on."""
 
@@ -121,10 +131,12 @@ class RunningView:
         parts: ViewParts,
         oldest_held: Callable[[], int | None] = lambda: None,
         floor: ReplicaFloor | None = None,
+        oldest_reader: Callable[[], int | None] = lambda: None,
     ) -> None:
         """`oldest_held` is the oldest snapshot that somebody holds open, which S0 does not pass.
 
         In a cluster `floor` is S0: the view keeps what snapshots need from as far back as replicas have agreed on.
+        Tombstones of what counts from `oldest_reader` on are kept for readers of the live topic.
         """
         self.partition = partition
         self.log = partition.log
@@ -137,6 +149,7 @@ class RunningView:
         self._oldest_held = oldest_held
         self._floor = floor
         self._unheld = -1
+        self._oldest_reader = oldest_reader
         self._view: KeyedView | None = None
         self._loaded_once = False
         self._jobs: deque[tuple[bool, Callable[[], None]]] = deque()
@@ -165,7 +178,7 @@ class RunningView:
         """Restore the view, or build it from the log."""
         self.partition.log.view_floor = self.partition.log.whole_from
         log, clock = self.partition.log, self._parts.clock
-        log.view = ViewDecisions(self.ask, log, clock, lambda: self._times.delete_retention_ms)
+        log.view = ViewDecisions(self.ask, log, clock, lambda: self._times.delete_retention_ms, self._oldest_reader)
         self.partition.waiting[self._advanced] = None
         if self._floor is not None:
             self._floor.floor.was_cut, self._floor.floor.heard = self._was_cut, self._heard
@@ -549,9 +562,9 @@ class RunningView:
     def _tick(self) -> None:
         self._deadline = None
         if self._view is not None:
-            self._do(partial(self._keep_time, self._oldest_held()), self._kept_time)
+            self._do(partial(self._keep_time, self._oldest_held(), self._oldest_reader()), self._kept_time)
 
-    def _keep_time(self, oldest_held: int | None) -> None:
+    def _keep_time(self, oldest_held: int | None, oldest_reader: int | None) -> None:
         view, now_ms = self._view, self._parts.clock.wall_ms()
         if view is None:
             return  # it is built anew meanwhile
@@ -563,18 +576,21 @@ class RunningView:
             view.raise_s0(next_s0(view.s0, self._unheld, oldest_held, view.position))
         else:
             view.raise_s0(min(self._floor.agreed, view.position))
-        self._raise_horizon(view, now_ms)
-        view.samples.drop_before(now_ms - max(self._times))
+        self._raise_horizon(view, now_ms, oldest_reader)
+        view.samples.drop_before(now_ms - max(self._times[:2]))
 
     def unheld_s0(self, view: KeyedView) -> int:
         """Where S0 would be if nobody held a snapshot open."""
         oldest_ms = self._parts.clock.wall_ms() - self._times.snapshot_retention_ms
-        return view.samples.as_of(oldest_ms).position
+        found = view.samples.as_of(oldest_ms).position
+        # A pass of a live topic ends at the last stable offset, which has to be a snapshot that there is.
+        return min(found, view.live_end) if self._times.live else found
 
-    def _raise_horizon(self, view: KeyedView, now_ms: int) -> None:
+    def _raise_horizon(self, view: KeyedView, now_ms: int, oldest_reader: int | None) -> None:
         """Compaction drops a tombstone once it was cleaned, below what was S0, `delete.retention.ms` ago."""
         later = view.samples.after(now_ms - self._times.delete_retention_ms)
-        view.raise_horizon(view.s0 if later is None else min(view.s0, later.position))
+        bound = view.s0 if later is None else min(view.s0, later.position)
+        view.raise_horizon(bound if oldest_reader is None else min(bound, oldest_reader))
 
     def _keep_tombstones(self) -> None:
         if self._view is not None:
@@ -721,10 +737,11 @@ class RunningView:
 
         `done` gets SnapshotTooOld, SnapshotNotReached or SnapshotStartOver where there is none.
         """
+        oldest_reader = self._oldest_reader()
 
         def job() -> VisibleRecords:
             view, asked = self._keyed_view(), (at, since, first, end)
-            self._raise_horizon(view, self._parts.clock.wall_ms())
+            self._raise_horizon(view, self._parts.clock.wall_ms(), oldest_reader)
             if since is None:
                 self._opened(view.bounds).check_snapshot(at)
             else:
@@ -737,6 +754,33 @@ class RunningView:
             return found
 
         def ended(result: VisibleRecords | BaseException) -> None:
+            if isinstance(result, CheckpointInvalid):
+                self._failed(result)
+                result = SnapshotNotReached(f"the view of {self._name} is built anew: a file of it is damaged")
+            done(result)
+
+        self._do(job, ended)
+
+    def live_records(
+        self, end: int, first: int, size: int, done: Callable[[LiveRecords | BaseException], None]
+    ) -> None:
+        """What a pass of the live topic shows that ends at `end`, from `first` on, at most `size` offsets.
+
+        It ends at what is the last stable offset by now where `end` is -1, or where that is too old. `done` gets
+        SnapshotNotReached where the view has no such end yet.
+        """
+
+        def job() -> LiveRecords:
+            view, whole_from = self._keyed_view(), self.partition.log.whole_from
+            oldest, at = max(view.s0, whole_from), end
+            if at < oldest:
+                at = view.live_end
+            if not oldest <= at:
+                raise SnapshotNotReached(f"the view of {self._name} shows no state before {oldest} any more")
+            stop = max(first, min(at, first + size))
+            return LiveRecords(at, view.position, view.live_records(at, first, stop), stop)
+
+        def ended(result: LiveRecords | BaseException) -> None:
             if isinstance(result, CheckpointInvalid):
                 self._failed(result)
                 result = SnapshotNotReached(f"the view of {self._name} is built anew: a file of it is damaged")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from duramen.base.catalogue_keyed import KEYED
+from duramen.base.catalogue_keyed import KEYED, LIVE_TOPIC
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import ConfigInvalid, DuramenError, NodeStopping, SnapshotNotReached, StreamNotKeyed
 from duramen.base.ids import StreamId
@@ -63,6 +63,7 @@ class KeyedViews:
         randomness: Randomness,
         report: Callable[[str], None],
         oldest_lease: Callable[[StreamId, int], int | None] = lambda _stream_id, _partition: None,
+        oldest_reader: Callable[[Stream, int], int | None] = lambda _stream, _partition: None,
         *,
         alone: bool,
         limit_bytes: int,
@@ -71,6 +72,7 @@ class KeyedViews:
     ) -> None:
         """All views together take at most `limit_bytes` of memory, and what the last piece of a log adds to it.
 
+        `oldest_reader` is where the reader of a live topic stands that is furthest behind.
         `oldest_lease` is the oldest position of a partition that a lease holds; None where none does.
         """
         self._streams = streams
@@ -88,6 +90,7 @@ class KeyedViews:
         self.keys: ClusterKeys | None = None  # on a cluster
         self._openings: dict[object, tuple[StreamId, Mapping[int, int]]] = {}
         self._oldest_lease = oldest_lease
+        self._oldest_reader = oldest_reader
         self._limit_bytes = limit_bytes
         store.scrubber.others = self.running
         streams.listeners.append(self._changed)
@@ -167,6 +170,8 @@ class KeyedViews:
         level = self._feature_level()
         if wanted and not self._alone and level < MetadataFeature.KEYED:
             raise ConfigInvalid(_TOO_OLD.format(level=int(MetadataFeature.KEYED), now=level))
+        if config.get(LIVE_TOPIC) and not self._alone:
+            raise ConfigInvalid(f"{LIVE_TOPIC} is for standalone nodes so far: this one is part of a cluster")
 
     def remove_leftovers(self) -> None:
         """Remove the files of views that no stream has any more."""
@@ -215,7 +220,11 @@ class KeyedViews:
             return
         keyed = stream.keyed and not stream.deleted and stream.config.text("durability") != "memory"
         config = stream.config
-        times = ViewTimes(config.integer("snapshot.retention.ms"), config.integer("delete.retention.ms"))
+        times = ViewTimes(
+            config.integer("snapshot.retention.ms"),
+            config.integer("delete.retention.ms"),
+            bool(config.text(LIVE_TOPIC)),
+        )
         for partition in stream.partitions:
             name = _name(stream, partition.index)
             found = self._running.get(name)
@@ -262,7 +271,10 @@ class KeyedViews:
         held = partial(self._oldest_held, stream.id, partition.index)
         file = FloorFile(self._store.files, name)
         floor = None if self._alone else ReplicaFloor(partition, file, held)
-        self._running[name] = view = RunningView(partition, stream.id.bytes, files, secret, times, parts, held, floor)
+        self._running[name] = view = RunningView(
+            partition, stream.id.bytes, files, secret, times, parts, held, floor,
+            partial(self._oldest_reader, stream, partition.index),
+        )  # fmt: skip
         view.start()
 
 

@@ -58,6 +58,11 @@ def command() -> None:
     help="Make the stream readable as snapshots, each key once: sets keyed=true and cleanup.policy=compact.",
 )
 @click.option(
+    "--live-topic",
+    metavar="NAME",
+    help="Show Kafka consumers a keyed stream without superseded records, as the read-only topic NAME.",
+)
+@click.option(
     "--config",
     "configs",
     metavar="KEY=VALUE",
@@ -73,6 +78,7 @@ def _create(
     partitions: int | None,
     replication_factor: int | None,
     keyed: bool,
+    live_topic: str | None,
     configs: dict[str, str],
     format_: str,
     server: NodeAddress,
@@ -81,6 +87,8 @@ def _create(
     wish: dict[str, object] = {"name": name, "subjects": list(subjects), "config": configs}
     if keyed:
         configs["keyed"] = "true"
+    if live_topic is not None:
+        configs["keyed.live.topic"] = live_topic
     if partitions is not None:
         wish["partitions"] = partitions
     if replication_factor is not None:

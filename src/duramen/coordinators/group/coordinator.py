@@ -438,7 +438,7 @@ class Coordinator:
                 if not at % _RESTORED_AT_ONCE:
                     yield
         if self._restored:
-            yield from self._forget_topics(lambda topic: self._streams.find(topic) is None, index)
+            yield from self._forget_topics(lambda topic: self._streams.readable(topic) is None, index)
 
     def let_go(self, index: int, error: DuramenError) -> None:
         """The groups of a partition of the stream of offsets are coordinated elsewhere: who waits is told `error`."""

@@ -75,7 +75,7 @@ class Lags:
                 group, deposed = key.group, self._offsets.deposed(key.group)
             if deposed:
                 continue  # who coordinates it by now tells of it
-            stream = self._streams.find(key.topic)
+            stream = self._streams.readable(key.topic)
             if stream is None or not 0 <= key.partition < len(stream.partitions):
                 continue
             if len(rows) + len(places) >= self._most_series:

@@ -137,7 +137,7 @@ class Listing:
                 looked += 1
                 if looked % _AT_ONCE == 0:
                     yield
-                stream = self._streams.find(key.topic)
+                stream = self._streams.readable(key.topic)
                 if stream is None or not 0 <= key.partition < len(stream.partitions):
                     continue
                 if stream.partitions[key.partition].leads:

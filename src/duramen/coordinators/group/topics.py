@@ -17,14 +17,14 @@ class StreamTopics:
 
     def find(self, name: str) -> GroupTopic | None:
         """The topic of that name."""
-        stream = self._streams.find(name)
+        stream = self._streams.readable(name)
         return None if stream is None else GroupTopic(name, stream.id, len(stream.partitions))
 
     def name_of(self, topic_id: StreamId) -> str | None:
         """The name of the topic with that id."""
-        stream = self._streams.find_id(topic_id)
+        stream = self._streams.readable(topic_id)
         return None if stream is None else stream.name
 
     def names(self) -> Iterable[str]:
         """Every name."""
-        return list(self._streams.by_name)
+        return [*self._streams.by_name, *(topic.name for topic in self._streams.live_topics)]

@@ -13,7 +13,7 @@ from duramen.doors.http.snapshot_vectors import at_most, come_to
 from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.native import kernel
-from duramen.keyed.view import VisibleRecords, cut_bits
+from duramen.keyed.view import VisibleRecords, cut_bits, next_shown
 from duramen.service.broker import Broker
 from duramen.storage.log.log import Log
 from duramen.storage.scan import read_slice
@@ -26,7 +26,6 @@ __all__ = [
     "check_still",
     "count_served",
     "next_of",
-    "next_shown",
     "open_window",
     "read_shown",
     "run_job",
@@ -38,7 +37,6 @@ _VIEW_MS: Final = 5000
 _READ_BYTES: Final = 1 << 20
 _MOST_READ_BYTES: Final = 2 << 20
 _MOST_READS: Final = 32  # of a page: then what was found is answered
-_STEP: Final = 1 << 16
 
 _T = TypeVar("_T")
 
@@ -151,24 +149,6 @@ def count_served(partition: Partition, records: int, size: int) -> None:
     """Count what is answered."""
     partition.stream.records_out.value += records
     partition.stream.bytes_out.value += size
-
-
-def next_shown(visible: VisibleRecords, offset: int) -> int:
-    """The first offset from this one on that is shown; one behind all of them where none is."""
-    bits, place = visible.bits, max(0, offset - visible.base)
-    at = place >> 3
-    if at < len(bits) and bits[at] >> (place & 7):
-        byte = bits[at] >> (place & 7)
-        return visible.base + place + (byte & -byte).bit_length() - 1
-    at += 1
-    while at < len(bits):
-        step = bits[at : at + _STEP]
-        skipped = len(step) - len(step.lstrip(b"\0"))
-        if skipped < len(step):
-            byte = step[skipped]
-            return visible.base + 8 * (at + skipped) + (byte & -byte).bit_length() - 1
-        at += len(step)
-    return visible.base + 8 * len(bits)
 
 
 class _ReadAhead:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from duramen.broker.streams import Stream
 from duramen.codec.batch import DecodedRecord, batches, records
 from duramen.doors.http.reads import record_info, record_size
-from duramen.doors.http.snapshot_reads import ShownBatches, ShownWindow, next_shown, read_shown, run_job
+from duramen.doors.http.snapshot_reads import ShownBatches, ShownWindow, read_shown, run_job
 from duramen.doors.http.types.snapshots import LARGEST_JSON_BYTES, SnapshotRecordsQuery
 from duramen.doors.http.types.types import RecordInfo
-from duramen.keyed.view import VisibleRecords
+from duramen.keyed.view import VisibleRecords, next_shown
 from duramen.service.broker import Broker
 
 __all__ = ["RecordsOfPage", "record_page", "records_of"]

@@ -64,12 +64,13 @@ def _produce_timeout_ms(asked: ApiNeeds) -> int:
     return min(timeout_ms, LONGEST_RESOLUTION_MS)
 
 
-def _configs(operation: Operation) -> AdmissionRules[ApiNeeds]:
+def _configs(operation: Operation, *, only_reads: bool = False) -> AdmissionRules[ApiNeeds]:
     """Each resource of these requests says of which type it is."""
     return AdmissionRules(
         topics_named(operation, configs.topic_names),
         groups_named(operation, configs.group_names),
         Need(Access(operation, ResourceType.CLUSTER), configs.cluster_names, Refuses.ENTRY),
+        only_reads=only_reads,
     )
 
 
@@ -84,14 +85,14 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
     ),
     ApiKey.FETCH: ApiHandler(
         fetch.handle_fetch,
-        AdmissionRules(topics_named(_READ, fetch.names), within_ms=fetch.resolved_within_ms),
+        AdmissionRules(topics_named(_READ, fetch.names), within_ms=fetch.resolved_within_ms, only_reads=True),
         fetch.decode,
     ),
     ApiKey.LIST_OFFSETS: ApiHandler(
-        offsets.handle_list_offsets, AdmissionRules(topics_named(_DESCRIBE, _of("topics")), within_ms=_timeout_ms)
+        offsets.handle_list_offsets, AdmissionRules(topics_named(_DESCRIBE, _of("topics")), within_ms=_timeout_ms, only_reads=True)
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiHandler(
-        offsets.handle_offset_for_leader_epoch, AdmissionRules(topics_named(_DESCRIBE, _of("topics", "topic")))
+        offsets.handle_offset_for_leader_epoch, AdmissionRules(topics_named(_DESCRIBE, _of("topics", "topic")), only_reads=True)
     ),
     ApiKey.METADATA: ApiHandler(
         metadata.handle_metadata,
@@ -100,6 +101,7 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
             topics_named(_DESCRIBE, metadata.listed, Refuses.ENTRY),
             topics_named(_CREATE, metadata.absent_names, Refuses.ENTRY, _CREATE_IN_CLUSTER),
             cluster(_DESCRIBE, Refuses.ENTRY),
+            only_reads=True,
         ),
     ),
     ApiKey.API_VERSIONS: ApiHandler(
@@ -121,21 +123,24 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
     ApiKey.HEARTBEAT: ApiHandler(groups.handle_heartbeat, AdmissionRules(group(_READ))),
     ApiKey.LEAVE_GROUP: ApiHandler(groups.handle_leave_group, AdmissionRules(group(_READ))),
     ApiKey.OFFSET_COMMIT: ApiHandler(
-        group_offsets.handle_offset_commit, AdmissionRules(group(_READ), topics_named(_READ, _of("topics")))
+        group_offsets.handle_offset_commit, AdmissionRules(group(_READ), topics_named(_READ, _of("topics")), only_reads=True)
     ),
     ApiKey.OFFSET_FETCH: ApiHandler(
         group_offsets.handle_offset_fetch,
         AdmissionRules(
             groups_named(_DESCRIBE, group_offsets.fetched_groups),
             topics_named(_DESCRIBE, group_offsets.fetched_topics, Refuses.ENTRY),
+            only_reads=True,
         ),
     ),
     ApiKey.OFFSET_DELETE: ApiHandler(
-        group_offsets.handle_offset_delete, AdmissionRules(group(_DELETE), topics_named(_READ, _of("topics")))
+        group_offsets.handle_offset_delete, AdmissionRules(group(_DELETE), topics_named(_READ, _of("topics")), only_reads=True)
     ),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiHandler(
         consumer_groups.handle_consumer_group_heartbeat,
-        AdmissionRules(group(_READ), topics_named(_DESCRIBE, _list("subscribed_topic_names"), Refuses.REQUEST)),
+        AdmissionRules(
+            group(_READ), topics_named(_DESCRIBE, _list("subscribed_topic_names"), Refuses.REQUEST), only_reads=True
+        ),
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ApiHandler(
         consumer_groups.handle_consumer_group_describe, AdmissionRules(groups_named(_DESCRIBE, _list("group_ids")))
@@ -197,7 +202,8 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
     ApiKey.TXN_OFFSET_COMMIT: ApiHandler(
         transactions.handle_txn_offset_commit,
         AdmissionRules(
-            transactional_id(_WRITE, _one("transactional_id")), group(_READ), topics_named(_READ, _of("topics"))
+            transactional_id(_WRITE, _one("transactional_id")), group(_READ), topics_named(_READ, _of("topics")),
+            only_reads=True,
         ),
     ),
     ApiKey.DESCRIBE_PRODUCERS: ApiHandler(
@@ -214,7 +220,9 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
         transactions.handle_list_transactions,
         AdmissionRules(transactional_id(_DESCRIBE, transactions.listed_ids, Refuses.ENTRY)),
     ),
-    ApiKey.DESCRIBE_CONFIGS: ApiHandler(configs.handle_describe_configs, _configs(_DESCRIBE_CONFIGS)),
+    ApiKey.DESCRIBE_CONFIGS: ApiHandler(
+        configs.handle_describe_configs, _configs(_DESCRIBE_CONFIGS, only_reads=True)
+    ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ApiHandler(
         configs.handle_incremental_alter_configs, _configs(_ALTER_CONFIGS)
     ),
@@ -235,7 +243,9 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: ApiHandler(quotas.handle_alter_client_quotas, AdmissionRules(cluster(_ALTER_CONFIGS))),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiHandler(
         paging.handle_describe_topic_partitions,
-        AdmissionRules(topics_named(_DESCRIBE, paging.names), topics_named(_DESCRIBE, paging.listed, Refuses.ENTRY)),
+        AdmissionRules(
+            topics_named(_DESCRIBE, paging.names), topics_named(_DESCRIBE, paging.listed, Refuses.ENTRY), only_reads=True
+        ),
     ),
     ApiKey.SHARE_GROUP_HEARTBEAT: ApiHandler(
         share_groups.handle_share_group_heartbeat,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -149,7 +150,11 @@ def names(asked: ApiNeeds) -> Sequence[TopicKey]:
 
 def listed(asked: ApiNeeds) -> Iterable[str]:
     """All topics, where the request is about all."""
-    return [topic.name for topic in asked.context.service.resolver.every()] if _names_none(asked) else ()
+    return [topic.name for topic in _every(asked.context)] if _names_none(asked) else ()
+
+
+def _every(context: Context) -> Iterable[Stream]:
+    return chain(context.service.resolver.every(), context.broker.streams.live_topics)
 
 
 def absent_names(asked: ApiNeeds) -> Iterable[str]:
@@ -164,8 +169,7 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
     broker = context.broker
     admitted = exchange.admitted
     if wanted is None or (exchange.version == 0 and not wanted):
-        every = context.service.resolver.every()
-        streams = [stream for stream in every if admitted.refusal(_DESCRIBE, stream.name) is None]
+        streams = [stream for stream in _every(context) if admitted.refusal(_DESCRIBE, stream.name) is None]
         asked = _Asked(context, exchange, request, len(streams))
         for at, stream in enumerate(streams):
             asked.put(at, _topic(context, stream))

@@ -1,6 +1,7 @@
 """DescribeTopicPartitions: topics in the order of their names, a bounded number of partitions at once (KIP-966)."""
 
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from typing import Final
 
@@ -28,7 +29,12 @@ def names(asked: ApiNeeds) -> Sequence[str]:
 
 def listed(asked: ApiNeeds) -> Sequence[str]:
     """All topics, where none is named."""
-    return () if asked.request["topics"] else [topic.name for topic in asked.context.service.resolver.every()]
+    return () if asked.request["topics"] else [topic.name for topic in _from(asked.context, "")]
+
+
+def _from(context: Context, first: str) -> Iterator[Stream]:
+    live = [topic for topic in context.broker.streams.live_topics if topic.name >= first]
+    return merge(context.service.resolver.from_name(first), live, key=lambda topic: topic.name)
 
 
 def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> None:
@@ -40,7 +46,7 @@ def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> No
     if request["topics"]:
         names = sorted({topic["name"] for topic in request["topics"]})
     else:
-        later = context.service.resolver.from_name("" if cursor is None else cursor["topic_name"])
+        later = _from(context, "" if cursor is None else cursor["topic_name"])
         allowed = (topic for topic in later if exchange.admitted.refusal(_DESCRIBE, topic.name) is None)
         page_of = {topic.name: topic for topic in islice(allowed, left + 1)}  # each has a partition at least
         topics, names = ResolvedTopics({topic.name: topic for topic in page_of.values()}, {}), list(page_of)

@@ -6,7 +6,8 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.ports import Buffer
-from duramen.broker.fetch import FetchResult, PartitionFetch
+from duramen.broker.fetch import FetchResult, LiveReader, PartitionFetch
+from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import (
     TOPIC_IDS,
@@ -97,6 +98,7 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
                     PartitionFetch(
                         stream.partitions[index], offset, max_bytes, leader_epoch,
                         isolation=isolation, rack_id=request.rack_id,
+                        live=_live(context, exchange, stream, index, offset),
                     )
                 )  # fmt: skip
 
@@ -115,6 +117,14 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
         max_wait_ms=_wait_ms(exchange, request) if wanted else 0,
         done=done,
     ).cancel
+
+
+def _live(context: Context, exchange: Exchange, topic: Stream, index: int, offset: int) -> LiveReader | None:
+    stream, partition = topic.live_of, topic.partitions[index]
+    if stream is None:
+        return None
+    view = context.broker.views.find(partition, stream)
+    return context.broker.live.reader(partition, view, exchange.channel, exchange.client_id, offset)
 
 
 def _wait_ms(exchange: Exchange, request: FetchRequest) -> int:
@@ -145,7 +155,7 @@ def _answer(
     if turn.overtaken:
         _refuse(exchange, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return
-    size = sum([len(found.slice) for found in fetched if found.slice is not None])
+    size = sum([found.size for found in fetched])
     exchange.throttle_ms = context.broker.consumed(exchange.client_id, size) if size else 0
     if exchange.throttle_ms:
         # Nothing for now (KIP-219): the client asks again for the same.
@@ -164,9 +174,9 @@ def _answer(
 def _topics(
     context: Context, exchange: Exchange, request: FetchRequest, turn: SessionFetch, session: Session | None,
     wanted: list[PartitionFetch], fetched: list[FetchResult],
-) -> tuple[list[TopicAnswer], list[Slice]]:  # fmt: skip
+) -> tuple[list[TopicAnswer], list[Buffer | Slice]]:  # fmt: skip
     topics: list[TopicAnswer] = []
-    slices: list[Slice] = []
+    slices: list[Buffer | Slice] = []
     at = 0
     for topic, partitions in turn.topics:
         answers = []
@@ -181,6 +191,12 @@ def _topics(
                 slices.append(found.slice)
                 if source is not None:
                     source.served(found.slice, partition.offset)
+            elif found.made:
+                size = len(found.made)
+                exchange.weigh(size)
+                slices.append(found.made)
+                if source is not None:
+                    source.stream.bytes_out.value += size
             code = ErrorCode.NONE if found.error is None else _code(topic, found.error)
             answer = _partition_answer(request, partition, code, found, size)
             if code in SAYS_LEADER and source is not None:
@@ -215,12 +231,12 @@ def _code(topic: str | UUID, error: DuramenError) -> ErrorCode:
 
 
 def _unchanged(session: Session, topic: str | UUID, index: int, found: FetchResult) -> bool:
-    if found.slice is not None or found.error is not None or found.preferred_replica >= 0:
+    if found.size or found.error is not None or found.preferred_replica >= 0:
         return False
     return session.knows(topic, index, found.high_watermark, found.start_offset)
 
 
-def _send(exchange: Exchange, head: ResponseHead, topics: list[TopicAnswer], slices: list[Slice]) -> None:
+def _send(exchange: Exchange, head: ResponseHead, topics: list[TopicAnswer], slices: Sequence[Buffer | Slice]) -> None:
     pieces = encode_response(exchange.version, topics, head)
     header = exchange.header
     tags = b"\0" if has_response_tags(ApiKey.FETCH, header.version) else b""

@@ -39,6 +39,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.IllegalGeneration: ErrorCode.ILLEGAL_GENERATION,
     errors.InconsistentProtocol: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.LeaderUnavailable: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    errors.LiveTopicReadOnly: ErrorCode.INVALID_TOPIC_EXCEPTION,
     errors.LogDamaged: ErrorCode.CORRUPT_MESSAGE,
     errors.MemberIdRequired: ErrorCode.MEMBER_ID_REQUIRED,
     errors.NameInvalid: ErrorCode.INVALID_TOPIC_EXCEPTION,
