@@ -1,4 +1,4 @@
-"""Batches of a live topic: those that `Extract` takes out of a log, without producers, and empty ones for holes. Pure."""
+"""Batches of a live topic: what `Extract` takes out of a log, without producers, and empty ones for holes. Pure."""
 
 import struct
 from typing import Final

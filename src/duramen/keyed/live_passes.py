@@ -64,7 +64,7 @@ class LivePass:
         """Raise OffsetOutOfRange where deletions may be missing that the reader has to know of."""
         if _NONE < self.needs < bounds.horizon:
             raise OffsetOutOfRange(
-                f"tombstones are kept from {bounds.horizon} on, and the reader goes on at {self.at}: read from the start"
+                f"tombstones are kept from {bounds.horizon} on, and the reader is at {self.at}: read from the start"
             )
 
     def fetched(self, offset: int) -> None:

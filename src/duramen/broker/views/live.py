@@ -34,10 +34,15 @@ class LiveTopics:
         self._passes = LivePasses()
 
     def reader(
-        self, partition: Partition, view: RunningView | None, connection: object, client_id: str, offset: int
+        self,
+        stream: Stream,
+        partition: Partition,
+        view: RunningView | None,
+        connection: object,
+        client_id: str,
+        offset: int,
     ) -> LiveReader:
         """What reads the partition for a client on a connection."""
-        stream = partition.stream
         mine = self._passes.find(
             (stream.id, partition.index), connection, client_id, offset, partition.log.start_offset,
             self._clock.monotonic_ms(), stream.config.integer("snapshot.lease.ms"),

@@ -89,10 +89,12 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
         fetch.decode,
     ),
     ApiKey.LIST_OFFSETS: ApiHandler(
-        offsets.handle_list_offsets, AdmissionRules(topics_named(_DESCRIBE, _of("topics")), within_ms=_timeout_ms, only_reads=True)
+        offsets.handle_list_offsets,
+        AdmissionRules(topics_named(_DESCRIBE, _of("topics")), within_ms=_timeout_ms, only_reads=True),
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiHandler(
-        offsets.handle_offset_for_leader_epoch, AdmissionRules(topics_named(_DESCRIBE, _of("topics", "topic")), only_reads=True)
+        offsets.handle_offset_for_leader_epoch,
+        AdmissionRules(topics_named(_DESCRIBE, _of("topics", "topic")), only_reads=True),
     ),
     ApiKey.METADATA: ApiHandler(
         metadata.handle_metadata,
@@ -123,7 +125,8 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
     ApiKey.HEARTBEAT: ApiHandler(groups.handle_heartbeat, AdmissionRules(group(_READ))),
     ApiKey.LEAVE_GROUP: ApiHandler(groups.handle_leave_group, AdmissionRules(group(_READ))),
     ApiKey.OFFSET_COMMIT: ApiHandler(
-        group_offsets.handle_offset_commit, AdmissionRules(group(_READ), topics_named(_READ, _of("topics")), only_reads=True)
+        group_offsets.handle_offset_commit,
+        AdmissionRules(group(_READ), topics_named(_READ, _of("topics")), only_reads=True),
     ),
     ApiKey.OFFSET_FETCH: ApiHandler(
         group_offsets.handle_offset_fetch,
@@ -134,7 +137,8 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
         ),
     ),
     ApiKey.OFFSET_DELETE: ApiHandler(
-        group_offsets.handle_offset_delete, AdmissionRules(group(_DELETE), topics_named(_READ, _of("topics")), only_reads=True)
+        group_offsets.handle_offset_delete,
+        AdmissionRules(group(_DELETE), topics_named(_READ, _of("topics")), only_reads=True),
     ),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiHandler(
         consumer_groups.handle_consumer_group_heartbeat,
@@ -244,7 +248,8 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiHandler(
         paging.handle_describe_topic_partitions,
         AdmissionRules(
-            topics_named(_DESCRIBE, paging.names), topics_named(_DESCRIBE, paging.listed, Refuses.ENTRY), only_reads=True
+            topics_named(_DESCRIBE, paging.names), topics_named(_DESCRIBE, paging.listed, Refuses.ENTRY),
+            only_reads=True,
         ),
     ),
     ApiKey.SHARE_GROUP_HEARTBEAT: ApiHandler(

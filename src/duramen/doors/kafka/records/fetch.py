@@ -124,7 +124,7 @@ def _live(context: Context, exchange: Exchange, topic: Stream, index: int, offse
     if stream is None:
         return None
     view = context.broker.views.find(partition, stream)
-    return context.broker.live.reader(partition, view, exchange.channel, exchange.client_id, offset)
+    return context.broker.live.reader(stream, partition, view, exchange.channel, exchange.client_id, offset)
 
 
 def _wait_ms(exchange: Exchange, request: FetchRequest) -> int:
