@@ -176,12 +176,10 @@ class Service:
         self._gate = Gate(authorizer)
         all_known = self.resolver.all_known if self._gate.open else None
         self._read_only = broker.streams.read_only
-        self._for_readers = None if all_known is None else Admitted(all_known, _NONE, _NO_VERDICTS)
-        self._for_others = None if all_known is None else Admitted(all_known, self._read_only, _NO_VERDICTS)
-
-    def for_all(self, rules: AdmissionRules[S]) -> Admitted | None:
-        """What every such request is admitted with that names topics, where nothing is refused, nor waited for."""
-        return self._for_readers if rules.only_reads else self._for_others
+        self.for_all: Final = None if all_known is None else Admitted(all_known, self._read_only, _NO_VERDICTS)
+        """What every request is admitted with where nothing is refused and no name has to be waited for; else None."""
+        self.for_readers: Final = None if all_known is None else Admitted(all_known, _NONE, _NO_VERDICTS)
+        """The same for requests that only read: live topics are there too."""
 
     def _refused(
         self, rules: AdmissionRules[S], errors: Mapping[TopicKey, DuramenError]
@@ -193,7 +191,7 @@ class Service:
 
         That is the usual way of a request, made short; the other is `admit`.
         """
-        for_all = self.for_all(rules)
+        for_all = self.for_readers if rules.only_reads else self.for_all
         if for_all is not None:
             return for_all if rules.resolved else NOTHING_NEEDED
         if not rules.resolved:

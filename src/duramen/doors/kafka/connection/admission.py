@@ -16,7 +16,7 @@ __all__ = ["enter"]
 def enter(api: ApiHandler, context: Context, exchange: Exchange) -> None:
     """Have a request handled once its names are resolved. Raises RequestInvalid where the connection cannot go on."""
     api.decode(context, exchange)
-    for_all = context.service.for_all(api.rules)
+    for_all = context.service.for_readers if api.rules.only_reads else context.service.for_all
     if for_all is not None:  # the usual way of a request, made short
         if api.rules.resolved:
             exchange.admitted = for_all
