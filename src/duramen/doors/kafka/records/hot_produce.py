@@ -94,7 +94,7 @@ class HotPath:
             return 0
         end, version, correlation_id, client_id, acks, topic, index, start, stop, fields = found
         stream = self._topics.get(topic)
-        if stream is None or not 0 <= index < len(stream.partitions):
+        if stream is None or stream.live_of is not None or not 0 <= index < len(stream.partitions):
             return 0
         broker, partition = self._broker, stream.partitions[index]
         head: Header = _new(Header, fields)
