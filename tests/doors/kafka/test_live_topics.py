@@ -56,9 +56,9 @@ def _consumer(node: NodeProcess, **config: Any) -> Consumer:
     )  # fmt: skip
 
 
-def _to_boundary(consumer: Consumer) -> tuple[list[tuple[int, bytes, bytes | None]], int]:
+def _to_boundary(consumer: Consumer) -> tuple[list[tuple[int | None, bytes | None, bytes | None]], int | None]:
     """Offset, key and value of what comes until a boundary, and where that is."""
-    found: list[tuple[int, bytes, bytes | None]] = []
+    found: list[tuple[int | None, bytes | None, bytes | None]] = []
     while True:
         message = consumer.poll(60)
         assert message is not None, "neither a record nor the end came"
@@ -94,7 +94,9 @@ def test_a_live_topic_is_not_changed(keyed_node: NodeProcess, name: str) -> None
     assert len(topics[live].partitions) == 1
     errors: list[str] = []
     producer = Producer({"bootstrap.servers": keyed_node.kafka})
-    producer.produce(live, key=b"k", value=b"v", on_delivery=lambda error, _: errors.append(error.name()))
+    producer.produce(
+        live, key=b"k", value=b"v", on_delivery=lambda error, _: errors.append(error.name() if error else "")
+    )
     producer.flush(60)
     assert errors == ["TOPIC_EXCEPTION"]
     change = ConfigEntry("retention.ms", "5", incremental_operation=AlterConfigOpType.SET)
