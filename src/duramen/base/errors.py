@@ -349,10 +349,13 @@ class DeletionRefused(DuramenError):
 
 
 class InputInvalid(DuramenError):
-    """A line of the input of `duramen produce` is not a record in the selected format; the message names it."""
+    """A line of the input is not a record in the selected format, or has no name; the message names the line."""
 
     id = "input-invalid"
-    safe = "Records of earlier lines are written; that line and later ones are not."
+    safe = (
+        "`duramen produce` has written the records of earlier lines, and not that line and later ones;"
+        " `duramen topic create` creates the topics of all other lines."
+    )
     remedy = "Fix the line and continue from it, or choose another `--format`."
 
 

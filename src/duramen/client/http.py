@@ -149,10 +149,10 @@ class HttpExchange:
         try:
             self._connection.receive_data(data)
             return self._read()
-        except h11.RemoteProtocolError as error:
+        except h11.RemoteProtocolError:
             if data:
                 raise self._stranger() from None
-            raise self.lost(ConnectionError(str(error))) from None
+            raise self.lost(ConnectionError("the node closed the connection")) from None
 
     def _read(self) -> bool:
         while True:

@@ -52,11 +52,9 @@ class Leases:
         if found is not None and found.expires_ms <= now_ms:
             expired_ms = found.expires_ms
         if expired_ms is not None:
-            raise SnapshotLeaseExpired(
-                f"the lease {lease_id} ended {(now_ms - expired_ms) / 1000:.0f} s ago: open a new snapshot"
-            )
+            raise SnapshotLeaseExpired(f"the lease {lease_id} ended {(now_ms - expired_ms) / 1000:.0f} s ago")
         if found is None:
-            raise SnapshotLeaseNotFound(f"there is no lease {lease_id}: open a new snapshot")
+            raise SnapshotLeaseNotFound(f"there is no lease {lease_id}")
         return found
 
     def find(self, lease_id: str) -> Lease | None:

@@ -27,9 +27,11 @@ def test_topics_are_created_from_a_file_and_what_fails_is_named(duramen: Run, te
     assert (answer["created"], answer["existing"], len(answer["failed"])) == (0, 30_000, 1)
     lines = b'"a"\n{"name": "b", "more": 1}\n'
     assert duramen("topic", "create", f"{tenant}/dev", "--file", "-", "--ndjson", stdin=lines).code == 0
-    wrong = duramen("topic", "create", f"{tenant}/dev", "--file", "-", "--ndjson", stdin=b"7\n")
-    assert wrong.code == 1
-    assert "line 1" in wrong.err
+    wrong = duramen("topic", "create", f"{tenant}/dev", "--file", "-", "--ndjson", stdin=b'"c"\n7\n{"nam": "d"}\n"e"\n')
+    assert (wrong.code, wrong.out) == (1, "2 topics created.\n")
+    assert ["line 2 has no name" in wrong.err, "line 3 has no name" in wrong.err] == [True, True]
+    bytes_ = duramen("topic", "create", f"{tenant}/dev", "--file", "-", stdin=b"f\n\xff\ng\n")
+    assert (bytes_.code, bytes_.out, "line 2" in bytes_.err) == (1, "2 topics created.\n", True)
     assert f"Namespace {tenant}/prod: 30,000 topics" in duramen("namespace", "describe", f"{tenant}/prod").out
 
 

@@ -193,7 +193,7 @@ def test_bad_input_is_one_line_from_every_door(node: NodeProcess, stream_name: s
         (stream_name, None, "x", "stream-not-keyed", "is not keyed"),
         (keyed, {3: 0}, None, "stream-not-found", "has no partition 3"),
         (keyed, {0: 9}, None, "snapshot-not-reached", "ends at 0, and the snapshot is at 9"),
-        (keyed, None, "x", "snapshot-lease-not-found", "there is no lease x: open a new snapshot"),
+        (keyed, None, "x", "snapshot-lease-not-found", "there is no lease x"),
     ):
         found = ask(node, name, at, lease)
         assert id_ in found

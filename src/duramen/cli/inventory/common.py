@@ -7,7 +7,7 @@ from typing import IO, Final, TypeVar
 import click
 import msgspec
 
-from duramen.base.errors import InputInvalid
+from duramen.base.errors import DuramenError, InputInvalid
 from duramen.cli.output import JSON, print_json
 from duramen.cli.server import NodeAddress
 from duramen.cli.streams.pairs import pairs
@@ -86,10 +86,10 @@ def print_created(created: CreatedNames, noun: str, format_: str) -> None:
         raise click.exceptions.Exit(1)
 
 
-def names_from(file: IO[bytes], *, ndjson: bool) -> Iterator[str]:
+def names_from(file: IO[bytes], failed: dict[str, DuramenError], *, ndjson: bool) -> Iterator[str]:
     """The names of a file, one a line; with `ndjson` JSON, a string or an object with the name as `name`.
 
-    Raises InputInvalid.
+    Lines without a name are left out, and are in `failed` then.
     """
     decoder = msgspec.json.Decoder(str | dict[str, object])
     for number, line in enumerate(file, 1):
@@ -99,10 +99,13 @@ def names_from(file: IO[bytes], *, ndjson: bool) -> Iterator[str]:
         try:
             found = decoder.decode(stripped) if ndjson else stripped.decode()
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InputInvalid(f"line {number} has no name: {error}") from None
+            failed[f"line {number}"] = InputInvalid(f"line {number} has no name: {error}")
+            continue
         name = found.get("name") if isinstance(found, dict) else found
         if not isinstance(name, str):
-            raise InputInvalid(f"line {number} has no name: an object needs the field `name`, a string")
+            why = "an object needs the field `name`, a string"
+            failed[f"line {number}"] = InputInvalid(f"line {number} has no name: {why}")
+            continue
         yield name
 
 

@@ -7,6 +7,7 @@ from typing import IO, Final
 import click
 import msgspec
 
+from duramen.base.errors import DuramenError
 from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.inventory.common import (
     account_option,
@@ -105,9 +106,10 @@ def _create(
             raise click.UsageError("with --file one namespace is given, TENANT/NAMESPACE")
         namespace = namespace_argument(click.get_current_context(), click.Argument(["names"]), names[0])
         with Bar(f"creating topics of {namespace}", lines_of(file)) as bar:
-            created = inventory.create_topics(
-                namespace, names_from(file, ndjson=ndjson), progress=bar.advance, account=account
-            )
+            failed: dict[str, DuramenError] = {}
+            names_ = names_from(file, failed, ndjson=ndjson)
+            created = inventory.create_topics(namespace, names_, progress=bar.advance, account=account)
+            created = created._replace(failed={**failed, **created.failed})
     else:
         by_namespace: dict[str, list[str]] = {}
         for path in names:

@@ -129,7 +129,7 @@ class Snapshot:
         >>> snapshot.close()
         >>> client.snapshot("aprons", lease=lease)
         Traceback (most recent call last):
-        duramen.base.errors.SnapshotLeaseNotFound: there is no lease ...: open a new snapshot
+        duramen.base.errors.SnapshotLeaseNotFound: there is no lease ...
         """
         held, self._held = self._held, None
         if held is not None:
