@@ -32,19 +32,17 @@ class JointSnapshot(Mapping[str, Snapshot]):
     A transaction that wrote to several of them is in all of their snapshots or in none. In a `with` leases hold all of
     them open until the end of the block.
 
-    >>> for stream in ("orders", "customers"):
+    >>> for stream in ("joint-planes", "joint-crews"):
     ...     client.streams.create(stream, config={"keyed": True})
     StreamInfo(...)
     StreamInfo(...)
-    >>> places = client.produce("orders", [NewRecord("LS 4", key="17")])
-    >>> places = client.produce("customers", [NewRecord("Ann", key="3")])
-    >>> with client.snapshot("orders", "customers") as snapshot:
+    >>> places = client.produce("joint-planes", [NewRecord("A320", key="17")])
+    >>> places = client.produce("joint-crews", [NewRecord("Ann", key="3")])
+    >>> with client.snapshot("joint-planes", "joint-crews") as snapshot:
     ...     for stream in snapshot:
     ...         print(stream, [record.text for record in snapshot[stream]])
-    orders ['LS 4']
-    customers ['Ann']
-    >>> snapshot.at
-    {'orders': {0: 1}, 'customers': {0: 1}}
+    joint-planes ['A320']
+    joint-crews ['Ann']
     """
 
     def __init__(self, run: Run, at: Mapping[str, Vector]) -> None:
@@ -52,7 +50,15 @@ class JointSnapshot(Mapping[str, Snapshot]):
 
     @property
     def at(self) -> dict[str, dict[int, int]]:
-        """By stream the offset of each partition before which its records lie."""
+        """By stream the offset of each partition before which its records lie.
+
+        >>> client.streams.create("joint-gates", config={"keyed": True})
+        StreamInfo(...)
+        >>> client.streams.create("joint-seats", config={"keyed": True})
+        StreamInfo(...)
+        >>> client.snapshot("joint-gates", "joint-seats").at
+        {'joint-gates': {0: 0}, 'joint-seats': {0: 0}}
+        """
         return {stream: snapshot.at for stream, snapshot in self.items()}
 
     def __getitem__(self, stream: str) -> Snapshot:
@@ -123,7 +129,13 @@ class AsyncJointSnapshot(Mapping[str, AsyncSnapshot]):
 
     @property
     def at(self) -> dict[str, dict[int, int]]:
-        """By stream the offset of each partition before which its records lie."""
+        """By stream the offset of each partition before which its records lie.
+
+        >>> created = await client.streams.create("aio-joint-gates", config={"keyed": True})
+        >>> created = await client.streams.create("aio-joint-seats", config={"keyed": True})
+        >>> (await client.snapshot("aio-joint-gates", "aio-joint-seats")).at
+        {'aio-joint-gates': {0: 0}, 'aio-joint-seats': {0: 0}}
+        """
         return {stream: snapshot.at for stream, snapshot in self.items()}
 
     def __getitem__(self, stream: str) -> AsyncSnapshot:
