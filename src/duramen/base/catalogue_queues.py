@@ -1,5 +1,6 @@
 """The settings of queue spaces, and which configs of a stream contradict them."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +14,7 @@ __all__ = [
     "QUEUES",
     "QUEUE_VALUES",
     "STREAM_SETTINGS",
+    "TOPIC_PREFIX",
     "queues_problem",
 ]
 
@@ -21,6 +23,8 @@ QUEUES: Final = "queues"
 LOG_RETENTION_MS: Final = "queue.log.retention.ms"
 DEAD_LETTER_QUEUE: Final = "queue.dead.letter.queue"
 DELIVERY_COUNT_LIMIT: Final = "queue.delivery.count.limit"
+TOPIC_PREFIX: Final = "queue.topic.prefix"
+_PREFIX: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _HOUR_MS: Final = 3_600_000
 _LONGEST_NAME_BYTES: Final = 255
 
@@ -47,14 +51,24 @@ STREAM_SETTINGS: Final = (
     Setting(DELIVERY_COUNT_LIMIT, "integer", 5,
             "How many times an entry of a queue is delivered before it is moved to `queue.dead.letter.queue`.",
             scope="stream", dynamic=True, minimum=1, maximum=1000),
+    Setting(TOPIC_PREFIX, "text", "",
+            "What the Kafka topics of a queue space's queues begin with: with `mail.` the queue `alice` is the topic "
+            "`mail.alice`. Without it queues are no topics. No stream may have a name that begins so.",
+            scope="stream", dynamic=True),
 )
 # fmt: on
 
 
 def queues_problem(values: Mapping[str, Value]) -> str | None:
     """Why these configs of a stream, of which not all need be given, cannot be a queue space's; None where they can."""
+    prefix = str(values.get(TOPIC_PREFIX, ""))
     if values.get(KIND) != QUEUES:
-        return None
+        return f"{TOPIC_PREFIX} is for streams of kind={QUEUES}" if prefix else None
+    if prefix and (not _PREFIX.fullmatch(prefix) or prefix.startswith("__")):
+        return (
+            f"{TOPIC_PREFIX}={prefix[:120]} does not fit: 1 to 100 of the characters a-z, A-Z, 0-9, '.', '_' and '-',"
+            " not beginning with __"
+        )
     if values.get("keyed"):
         return "kind=queues and keyed=true exclude each other"
     if len(str(values.get(DEAD_LETTER_QUEUE, "")).encode()) > _LONGEST_NAME_BYTES:

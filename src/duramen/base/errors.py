@@ -93,6 +93,7 @@ __all__ = [
     "QueuePositionUnknown",
     "QueueShardsFixed",
     "QueueSpaceNotFound",
+    "QueueTopicRefused",
     "QueueTransactionRefused",
     "QueueVersionStale",
     "ReassignmentNotFound",
@@ -614,6 +615,14 @@ class KeyedTransactionRefused(DuramenError):
     id = "keyed-transaction-refused"
     safe = "The batch was not stored; a retry gives the same answer."
     remedy = "Abort the transaction and write without one, or to a stream that is not keyed."
+
+
+class QueueTopicRefused(DuramenError):
+    """A request is not supported on the topic of a queue, which is no stream."""
+
+    id = "queue-topic-refused"
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Change the queue space, or the queue through the API of queues; transactions need a stream."
 
 
 class QueueTransactionRefused(DuramenError):

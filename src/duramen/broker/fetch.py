@@ -1,5 +1,6 @@
 """Fetches: whole batches from several partitions at once, at once or as soon as there are enough of them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -15,6 +16,7 @@ from duramen.storage.store import Store
 __all__ = [
     "FetchCoordinator",
     "FetchResult",
+    "FetchSource",
     "Fetcher",
     "LiveFound",
     "LiveReader",
@@ -55,13 +57,29 @@ class LiveReader(Protocol):
         """The fetch is over."""
 
 
+class FetchSource(ABC):
+    """What is fetched as a partition is, and has its batches made when they are read; one for each fetch."""
+
+    @abstractmethod
+    def read(self, offset: int, max_bytes: int) -> "FetchResult":
+        """Batches from an offset on, at least one where there is something. Raises as the reading of a partition."""
+
+    @abstractmethod
+    def enter(self, poke: Callable[["FetchSource"], None]) -> None:
+        """Call `poke` once there may be more than was read last; now where there may be already."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Nobody waits any more."""
+
+
 class PartitionFetch(NamedTuple):
     """What is wanted of one partition. `partition` is None where there is none; `error` says why.
 
     `live` reads it as a live topic.
     """
 
-    partition: Partition | None
+    partition: Partition | FetchSource | None
     offset: int
     max_bytes: int
     leader_epoch: int = -1
@@ -72,7 +90,7 @@ class PartitionFetch(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """What one partition gives: a slice, nothing yet, or an error; and its offsets at that time.
+    """What one partition gives: a slice, or batches that were `made`, nothing yet, or an error; and its offsets at that time.
 
     `aborted` has producer id and first offset of each aborted transaction in the slice, for those who want what is
     committed. `preferred_replica` is the node to read from, -1: this one.
@@ -174,7 +192,7 @@ class Fetcher:
         self._urgent = False  # an error, or time is up: answer with what there is
         self._blocked = False
         self._poked = False
-        self._registered: dict[Partition, list[int]] | None = None
+        self._registered: dict[Partition | FetchSource, list[int]] | None = None
         self._deadline: Deadline | None = None
 
     def start(self) -> None:
@@ -266,6 +284,9 @@ class Fetcher:
         """Find what one partition gives now; or what has to be waited for first."""
         wanted = self._wanted[index]
         partition = wanted.partition
+        if isinstance(partition, FetchSource):
+            self._read(index, wanted, partition)
+            return None
         if partition is None or partition.stream.deleted:
             self._found[index] = _GONE if wanted.error is None else _GONE._replace(error=wanted.error)
             self._urgent = True
@@ -309,6 +330,19 @@ class Fetcher:
         )
         return None
 
+    def _read(self, index: int, wanted: PartitionFetch, source: FetchSource) -> None:
+        room = min(wanted.max_bytes, self._max_bytes - self._bytes)
+        try:
+            found = source.read(wanted.offset, max(room, 1))
+        except DuramenError as error:
+            self._found[index] = _GONE._replace(error=error)
+            self._urgent = True
+            return
+        if found.size > room and self._bytes:
+            found = found._replace(made=None)
+        self._bytes += found.size
+        self._found[index] = found
+
     def _elsewhere(self, partition: Partition, wanted: PartitionFetch) -> FetchResult | None:
         """The answer to who is to read from another node, if so."""
         preferred = self._fetches.preferred
@@ -324,34 +358,36 @@ class Fetcher:
 
     def _failed(self, index: int, error: DuramenError) -> FetchResult:
         partition = self._wanted[index].partition
-        if partition is None:
-            return _GONE
+        if partition is None or isinstance(partition, FetchSource):
+            return _GONE._replace(error=error)
         log = partition.log
         return FetchResult(None, error, log.high_watermark, log.start_offset, log.last_stable_offset)
 
     def _register(self) -> None:
-        registered: dict[Partition, list[int]] = {}
+        registered: dict[Partition | FetchSource, list[int]] = {}
         for index, wanted in enumerate(self._wanted):
             if wanted.partition is not None:
                 registered.setdefault(wanted.partition, []).append(index)
-        for partition in registered:
-            partition.waiting[self._poke] = None
         self._registered = registered
         self._fetches.waiting.value += 1
+        for partition in registered:
+            if isinstance(partition, FetchSource):
+                partition.enter(self._poke)
+            else:
+                partition.waiting[self._poke] = None
 
-    def _poke(self, partition: Partition) -> None:
-        """The high watermark of a partition has risen, or it is gone."""
+    def _poke(self, partition: Partition | FetchSource) -> None:
+        """The high watermark of a partition has risen, or it is gone; or a source may have more."""
         if self._registered is None:
             return
         for index in self._registered[partition]:
             found = self._found[index]
-            if found is None or found.slice is None:
-                if not self._has(index):
-                    self._changed.append(index)
-            else:
-                self._bytes -= len(found.slice)
+            if self._wanted[index].live is not None and self._has(index):
+                continue
+            if found is not None and found.size:
+                self._bytes -= found.size
                 self._found[index] = None
-                self._changed.append(index)
+            self._changed.append(index)
         if not self._poked:
             # Later: one sync raises the high watermarks of many partitions.
             self._poked = True
@@ -369,9 +405,13 @@ class Fetcher:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        for wanted in self._wanted:
+            if isinstance(wanted.partition, FetchSource):
+                wanted.partition.leave()
         if self._registered is not None:
             for partition in self._registered:
-                partition.waiting.pop(self._poke, None)
+                if not isinstance(partition, FetchSource):
+                    partition.waiting.pop(self._poke, None)
             self._registered = None
             self._fetches.waiting.value -= 1
 

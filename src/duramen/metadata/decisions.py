@@ -32,6 +32,7 @@ from duramen.metadata.events import (
     StreamDeleted,
 )
 from duramen.metadata.state import STREAM_SIZE, ControllerState, StreamState, flat
+from duramen.metadata.topic_prefixes import check_prefixes
 
 __all__ = [
     "LARGEST_PARTITIONS",
@@ -176,6 +177,7 @@ def create_stream(
     clash = state.clash(wish.name)
     if clash is not None:
         raise NameInvalid(f"the name {wish.name} is too like {clash}: in metrics, '.' and '_' are the same")
+    check_prefixes(state, wish.name, config)
     if not wish.internal:
         _check_size(state, wish.partitions + STREAM_SIZE, largest_size)
     return [
@@ -301,6 +303,7 @@ def configure_stream(
         raise ConfigInvalid(f"the kind of {name} was set when it was made, and stays")
     config = _canonical(config)
     _check_live_topic(state, name, config)
+    check_prefixes(state, name, config)
     return [] if config == stream.config else [StreamConfigured(str(stream.id), config)]
 
 

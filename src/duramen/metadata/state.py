@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from duramen.base.catalogue_keyed import LIVE_TOPIC
+from duramen.base.catalogue_queues import TOPIC_PREFIX
 from duramen.base.ids import StreamId, stream_id_of
 from duramen.metadata.events import (
     ClusterFormed,
@@ -84,6 +85,7 @@ class ControllerState:
         self._by_id: dict[StreamId, StreamState] = {}
         self._by_flat_name: dict[str, StreamState] = {}
         self._by_live_topic: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
         self._gaps: dict[StreamId, StreamGaps] = {}
         self._groups: dict[str, Mapping[str, str]] = {}
         self._node_configs: dict[int | None, Mapping[str, str]] = {}
@@ -101,6 +103,11 @@ class ControllerState:
     def streams(self) -> Mapping[str, StreamState]:
         """Streams by name."""
         return MappingProxyType(self._by_name)
+
+    @property
+    def topic_prefixes(self) -> Mapping[str, str]:
+        """The prefixes of topics that are queues, with the names of their spaces."""
+        return MappingProxyType(self._prefixes)
 
     @property
     def nodes(self) -> Mapping[int, str]:
@@ -232,6 +239,7 @@ class ControllerState:
             del self._by_name[gone.name]
             del self._by_flat_name[flat(gone.name)]
             self._by_live_topic.pop(flat(gone.config.get(LIVE_TOPIC, "")), None)
+            self._prefixes.pop(gone.config.get(TOPIC_PREFIX, ""), None)
             self._gaps.pop(gone.id, None)
             self.partitions.remove_stream(gone.id)
 
@@ -275,6 +283,10 @@ class ControllerState:
             self._by_live_topic.pop(flat(before.config.get(LIVE_TOPIC, "")), None)
         if stream.config.get(LIVE_TOPIC):
             self._by_live_topic[flat(stream.config[LIVE_TOPIC])] = stream.name
+            self._prefixes.pop(before.config.get(TOPIC_PREFIX, ""), None)
+        prefix = stream.config.get(TOPIC_PREFIX, "")
+        if prefix:
+            self._prefixes[prefix] = stream.name
         self._by_name[stream.name] = stream
         self._by_flat_name[flat(stream.name)] = stream
         self._by_id[stream.id] = stream

@@ -13,7 +13,8 @@ from duramen.base.errors import DuramenError, NameNotResolved
 from duramen.base.principal import Principal
 from duramen.service.authorize import CLUSTER_NAME, Access, Authorizer, Gate, Operation, ResourceType
 from duramen.service.broker import Broker
-from duramen.service.resolve import Found, ResolvedTopics, Resolver, StreamResolver, TopicKey
+from duramen.service.queue_topics import QueueTopics
+from duramen.service.resolve import Found, ResolvedTopics, Resolver, TopicKey, TopicResolver
 
 __all__ = [
     "LONGEST_RESOLUTION_MS",
@@ -170,8 +171,8 @@ class Service:
     def __init__(
         self, broker: Broker, *, resolver: Resolver | None = None, authorizer: Authorizer | None = None
     ) -> None:  # fmt: skip
-        """Without a resolver names are those of the broker's streams, without an authorizer all is allowed."""
-        self.resolver = resolver or StreamResolver(broker.streams)
+        """Without a resolver names are those of streams and of queues, without an authorizer all is allowed."""
+        self.resolver = resolver or TopicResolver(broker.streams, QueueTopics(broker))
         self._later = broker.later
         self._gate = Gate(authorizer)
         all_known = self.resolver.all_known if self._gate.open else None

@@ -4,18 +4,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.base.errors import DuramenError, QueueTopicRefused, StreamNotFound
 from duramen.broker.streams import BrokerStreams, Stream
+from duramen.service.light_topics import LightTopic, LightTopics
 
-__all__ = ["Found", "ResolvedTopics", "Resolver", "StreamResolver", "Topic", "TopicKey"]
+__all__ = ["Found", "ResolvedTopics", "Resolver", "StreamResolver", "Topic", "TopicKey", "TopicResolver", "stream_in"]
 
 Topic = Stream
-"""What a name may stand for."""
+"""What may be listed."""
 
 TopicKey = str | UUID
 """How a request names a topic."""
 
-Found = Mapping[TopicKey, Topic]
+Found = Mapping[TopicKey, Topic | LightTopic]
+"""What names stand for."""
+
+
+def stream_in(found: Found, key: TopicKey) -> Stream | None:
+    """The stream among what was found."""
+    topic = found.get(key)
+    return topic if isinstance(topic, Stream) else None
 
 
 class Resolver(Protocol):
@@ -67,6 +75,43 @@ class StreamResolver:
         return self._streams.from_name(first)
 
 
+class _AllTopics(Mapping[TopicKey, Topic | LightTopic]):
+    """Streams, and light topics that are looked up when they are asked for."""
+
+    def __init__(self, streams: Mapping[TopicKey, Stream], light: LightTopics) -> None:
+        self._streams = streams
+        self._light = light
+
+    def __getitem__(self, key: TopicKey) -> Topic | LightTopic:
+        found = self._streams.get(key) or self._light.find(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[TopicKey]:
+        return iter(self._streams)
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+
+class TopicResolver(StreamResolver):
+    """The Resolver of a node's streams and its light topics: it answers at once."""
+
+    def __init__(self, streams: BrokerStreams, light: LightTopics) -> None:
+        super().__init__(streams)
+        self._all = _AllTopics(streams.by_key, light)
+
+    @property
+    def all_known(self) -> Found:
+        """The streams themselves, and light topics."""
+        return self._all
+
+    def known(self, keys: Collection[TopicKey]) -> Found:
+        """Look each of them up."""
+        return {key: found for key in keys if (found := self._all.get(key)) is not None}
+
+
 class ResolvedTopics:
     """The topics that a request names, each found or refused."""
 
@@ -78,13 +123,31 @@ class ResolvedTopics:
         self._errors = errors
 
     def find(self, key: TopicKey) -> Topic | None:
-        """The topic; None where `error` says why not."""
+        """The stream; None where `error` says why not: a light topic is only for those who ask with `light`."""
         if self._errors and key in self._errors:
             return None
-        return self._found.get(key)
+        found = self._found.get(key)
+        return found if isinstance(found, Stream) else None
+
+    def light(self, key: TopicKey) -> LightTopic | None:
+        """The light topic; None where there is none of that name."""
+        if self._errors and key in self._errors:
+            return None
+        found = self._found.get(key)
+        return found if isinstance(found, LightTopic) else None
+
+    def partitions(self, key: TopicKey) -> int | None:
+        """How many partitions the topic has, a light one too; None where there is none."""
+        stream = self.find(key)
+        return len(stream.partitions) if stream is not None else None if self.light(key) is None else 1
 
     def error(self, key: TopicKey) -> DuramenError:
         """Why `find` does not find it."""
+        light = self.light(key)
+        if light is not None:
+            return QueueTopicRefused(
+                f"{light.name} is the topic of a queue, which is no stream: that is not done on it"
+            )
         return self._errors.get(key) or StreamNotFound(f"there is no stream {key}")
 
     def get(self, key: TopicKey) -> Topic:

@@ -22,7 +22,7 @@ from duramen.service.admission import NOTHING_NEEDED, AdmissionRules, Admitted, 
 from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.service.broker import Broker
 from duramen.service.forwarding.forwarding import Forwarding
-from duramen.service.resolve import Found, Topic, TopicKey
+from duramen.service.resolve import Found, Topic, TopicKey, stream_in
 
 __all__ = [
     "LARGEST_BODY_BYTES",
@@ -108,7 +108,7 @@ class Call:
         """A topic as it is now. Raises StreamNotFound."""
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self.service.resolver.resolve([name], lambda found: None if future.done() else future.set_result(found))
-        topic = (await future).get(name)
+        topic = stream_in(await future, name)
         if topic is None:
             raise StreamNotFound(f"there is no stream {name}")
         return topic

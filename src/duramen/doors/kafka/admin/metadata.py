@@ -11,14 +11,23 @@ from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import APIS, FEATURES
-from duramen.doors.kafka.request.brokers import brokers, fenced_brokers, live_brokers, partition_answer, shown_brokers
+from duramen.doors.kafka.request.brokers import (
+    brokers,
+    fenced_brokers,
+    live_brokers,
+    partition_answer,
+    partition_at,
+    shown_brokers,
+)
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.metadata.decisions import Definition, check_name
+from duramen.metadata.partitions import PartitionId
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
-from duramen.service.resolve import Found, ResolvedTopics, TopicKey
+from duramen.service.light_topics import LightTopic
+from duramen.service.resolve import Found, ResolvedTopics, TopicKey, stream_in
 
 __all__ = [
     "TOPIC_OPERATIONS",
@@ -185,8 +194,11 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
         put = partial(asked.put, at)
         if name is None or topic_id != _NULL_ID:
             found = admitted.topics.find(topic_id)
+            light = None if found is not None else admitted.topics.light(topic_id)
             if found is not None:
                 put(_topic(context, found))
+            elif light is not None:
+                put(_light_topic(context, light))
             else:
                 put(_missing(None, topic_id, absence(admitted.topics, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)))
         else:
@@ -198,10 +210,13 @@ def _by_name(
 ) -> None:  # fmt: skip
     topics = exchange.admitted.topics
     stream = topics.find(name)
+    light = None if stream is not None else topics.light(name)
     creates = may_create and isinstance(topics.error(name), StreamNotFound)
     refusal = exchange.admitted.refusal(_CREATE, name) if creates else None
     if stream is not None:
         put(_topic(context, stream))
+    elif light is not None:
+        put(_light_topic(context, light))
     elif refusal is not None:
         put(_missing(name, _NULL_ID, error_code(refusal)))
     elif creates:
@@ -234,7 +249,7 @@ def _create(context: Context, name: str, put: Callable[[Message], None]) -> None
         context.service.resolver.resolve([name], lambda found: answer(found, error))
 
     def answer(found: Found, error: DuramenError | None) -> None:
-        stream = found.get(name)
+        stream = stream_in(found, name)
         if stream is not None:
             put(_topic(context, stream))
         elif isinstance(error, StreamExists):
@@ -259,6 +274,18 @@ def _topic(context: Context, stream: Stream) -> Message:
         "topic_id": stream.id,
         "is_internal": stream.internal,
         "partitions": partitions,
+        "topic_authorized_operations": _NO_OPERATIONS,
+    }
+
+
+def _light_topic(context: Context, topic: LightTopic) -> Message:
+    place = PartitionId(topic.partition.log.key.stream_id, topic.partition.index)
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.id,
+        "is_internal": False,
+        "partitions": [partition_at(context, place, 0, live_brokers(context))],
         "topic_authorized_operations": _NO_OPERATIONS,
     }
 

@@ -20,7 +20,7 @@ from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
 from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.service.broker import Assignment
-from duramen.service.resolve import Found, ResolvedTopics, TopicKey
+from duramen.service.resolve import Found, ResolvedTopics, TopicKey, stream_in
 
 __all__ = ["created", "deleted", "handle_create_partitions", "handle_create_topics", "handle_delete_topics"]
 
@@ -107,7 +107,7 @@ def _created(
         return
 
     def found(topics: Found) -> None:
-        stream = topics.get(name)
+        stream = stream_in(topics, name)
         if stream is not None:
             entries = config_entries(context.broker.metadata_state, stream)
             answer.update(

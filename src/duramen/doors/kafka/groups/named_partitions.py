@@ -26,16 +26,16 @@ class Named:
         self._answers: list[Message] = []
         group_id = request["group_id"]
         for topic in request["topics"]:
-            stream = named.find(topic["name"])
+            count = named.partitions(topic["name"])
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if stream is None:
+            if count is None:
                 missing = error_code(named.error(topic["name"]))
             answers = []
             for wanted in topic["partitions"]:
                 index = wanted["partition_index"]
                 answer: Message = {"partition_index": index, "error_code": ErrorCode.NONE}
                 answers.append(answer)
-                if stream is None or not 0 <= index < len(stream.partitions):
+                if count is None or not 0 <= index < count:
                     answer["error_code"] = missing
                     continue
                 self.there.append((OffsetKey(group_id, topic["name"], index), wanted))

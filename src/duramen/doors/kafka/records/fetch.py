@@ -7,6 +7,7 @@ from uuid import UUID
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.ports import Buffer
 from duramen.broker.fetch import FetchResult, LiveReader, PartitionFetch
+from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import (
@@ -89,9 +90,12 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
     wanted: list[PartitionFetch] = []
     for topic, partitions in turn.topics:
         stream = topics.find(topic)
+        light = None if stream is not None else topics.light(topic)
         for index, offset, max_bytes, leader_epoch in partitions:
-            if stream is None or not 0 <= index < len(stream.partitions):
-                missing = _missing(topics, topic) if stream is None else _NO_PARTITION
+            if light is not None and not index:
+                wanted.append(PartitionFetch(light.source(leader_epoch), offset, max_bytes))
+            elif stream is None or not 0 <= index < len(stream.partitions):
+                missing = _missing(topics, topic) if stream is None and light is None else _NO_PARTITION
                 wanted.append(PartitionFetch(None, offset, max_bytes, error=missing))
             else:
                 wanted.append(
@@ -185,21 +189,19 @@ def _topics(
             at += 1
             if turn.session is not None and _unchanged(turn.session, topic, partition.partition, found):
                 continue
-            size = 0
+            size = found.size
             if found.slice is not None:
-                size = len(found.slice)
                 slices.append(found.slice)
-                if source is not None:
+                if isinstance(source, Partition):
                     source.served(found.slice, partition.offset)
             elif found.made:
-                size = len(found.made)
                 exchange.weigh(size)
                 slices.append(found.made)
-                if source is not None:
+                if isinstance(source, Partition):
                     source.stream.bytes_out.value += size
             code = ErrorCode.NONE if found.error is None else _code(topic, found.error)
             answer = _partition_answer(request, partition, code, found, size)
-            if code in SAYS_LEADER and source is not None:
+            if code in SAYS_LEADER and isinstance(source, Partition):
                 answer = answer._replace(leader=leader_of(context, source))
             if code:
                 exchange.failed(code)

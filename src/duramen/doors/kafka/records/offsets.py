@@ -76,13 +76,17 @@ def _find(
         answer["error_code"] = refused
         finish()
         return
+    light = topics.light(topic)
     try:
-        partition = topics.get(topic).partition(wanted["partition_index"])
+        partition = _partition(topics, topic, wanted["partition_index"])
         partition.check_leads()
         partition.check_epoch(wanted["current_leader_epoch"])
     except DuramenError as error:
         answer["error_code"] = error_code(error)
         finish()
+        return
+    if light is not None:
+        light.find_offset(timestamp, partial(_found, partition, wanted, answer, finish))
         return
     if wanted["says_origin"]:  # nobody asks for that but our own client
         answer["created_ms"] = topics.get(topic).state.created_at_ms
@@ -93,6 +97,16 @@ def _find(
         partition.find_offset(timestamp, found, committed=committed)
     else:  # as above
         partition.find_last(wanted["last_records"], partial(_found_last, answer, found))
+
+
+def _partition(topics: ResolvedTopics, topic: str, index: int) -> Partition:
+    """The partition, of a light topic that in which it is kept. Raises StreamNotFound …"""
+    light = topics.light(topic)
+    if light is None:
+        return topics.get(topic).partition(index)
+    if index:
+        raise StreamNotFound(f"{topic} has one partition, and no partition {index}")
+    return light.partition
 
 
 def _found_last(
@@ -136,7 +150,7 @@ def handle_offset_for_leader_epoch(context: Context, exchange: Exchange) -> None
         for wanted in topic["partitions"]:
             answer = {"partition": wanted["partition"], "leader_epoch": -1, "end_offset": -1}
             try:
-                partition = named.get(topic["topic"]).partition(wanted["partition"])
+                partition = _partition(named, topic["topic"], wanted["partition"])
                 partition.check_leads()
                 partition.check_epoch(wanted["current_leader_epoch"])
                 answer["leader_epoch"], answer["end_offset"] = partition.end_of_epoch(wanted["leader_epoch"])

@@ -19,6 +19,7 @@ from duramen.codec.batch import CODEC_MASK, HEADER_BYTES, header
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.leaders import LeaderHint
 from duramen.codec.kafka.produce import (
+    PartitionData,
     PartitionResponse,
     ProduceRequest,
     TopicResponse,
@@ -31,6 +32,7 @@ from duramen.doors.kafka.request.errors import error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.refused_batches import SENT_AGAIN, note_refused, out_of_order
 from duramen.doors.kafka.request.rules import ApiNeeds
+from duramen.service.light_topics import LightTopic
 from duramen.service.resolve import ResolvedTopics
 
 __all__ = ["PendingProduce", "decode", "handle_produce", "names", "transactional_ids"]
@@ -98,6 +100,20 @@ class PendingProduce:
         places[place] = PartitionResponse(partition.index, 0, base_offset, append_ms, partition.log.start_offset)
         self.finish()
 
+    def light_done(
+        self, places: list[PartitionResponse], place: int, topic: LightTopic, base_offset: int,
+        error: DuramenError | None,
+    ) -> None:  # fmt: skip
+        """As `done`, of a light topic."""
+        if error is None:
+            append_ms = self._context.broker.now_ms() if topic.append_time else -1
+            places[place] = PartitionResponse(0, 0, base_offset, append_ms, 0)
+            self.finish()
+            return
+        wrong = error.records if isinstance(error, BatchInvalid | TimestampInvalid) else ()
+        why = PartitionResponse(0, _code(self._exchange.version, error), -1, -1, -1, str(error), wrong)
+        self.refuse(places, place, why)
+
     def refuse(self, places: list[PartitionResponse], place: int, why: PartitionResponse) -> None:
         """One partition's batch was not taken."""
         places[place] = why
@@ -148,15 +164,19 @@ def _refusal(
     version: int, request: ProduceRequest, stream: Stream, index: int, records: memoryview | None
 ) -> tuple[ErrorCode, str] | None:
     """Why a batch is not taken, whatever is in it."""
-    name = stream.name
     if not 0 <= index < len(stream.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {name}"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {stream.name}"
+    if stream.internal:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{stream.name} is the broker's own"
+    return _bad_batch(version, request, records)
+
+
+def _bad_batch(version: int, request: ProduceRequest, records: memoryview | None) -> tuple[ErrorCode, str] | None:
+    """Why a batch is not taken, wherever it goes."""
     if version < _FIRST_OF_THIS_FORMAT:
         return ErrorCode.UNSUPPORTED_VERSION, "record batches v2 come with Produce 3 and newer"
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {request.acks}"
-    if stream.internal:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own"
     if records is None or len(records) < HEADER_BYTES:
         return _NO_RECORDS
     zstd = records[_MAGIC_AT] == _MAGIC and records[_ATTRIBUTES_END - 1] & CODEC_MASK == _ZSTD
@@ -192,6 +212,26 @@ def transactional_ids(asked: ApiNeeds) -> Sequence[str]:
     return () if id_ is None else (id_,)
 
 
+def _produce_light(
+    pending: _Pending, exchange: Exchange, topic: LightTopic, places: list[PartitionResponse],
+    partitions: Sequence[PartitionData],
+) -> None:  # fmt: skip
+    request: ProduceRequest = exchange.request
+    for place, (index, records) in enumerate(partitions):
+        if index:
+            refusal: tuple[ErrorCode, str] | None = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {topic.name}"
+            )  # fmt: skip
+        else:
+            refusal = _bad_batch(exchange.version, request, records)
+        if records is None or refusal is not None:
+            code, why = refusal or _NO_RECORDS
+            pending.refuse(places, place, PartitionResponse(index, code, -1, message=why))
+            continue
+        done = partial(pending.light_done, places, place, topic)
+        topic.append(records, done, all_replicas=request.acks == _ALL_REPLICAS)
+
+
 def handle_produce(context: Context, exchange: Exchange) -> None:
     """Append batches; answered once all of them are acknowledged as their streams' durability says."""
     request: ProduceRequest = exchange.request
@@ -204,6 +244,10 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
     for name, partitions in request.topics:
         places = pending.topic(name, len(partitions))
         stream = topics.find(name)
+        light = None if stream is not None else topics.light(name)
+        if light is not None:
+            _produce_light(pending, exchange, light, places, partitions)
+            continue
         for place, (index, records) in enumerate(partitions):
             if stream is None:
                 refusal: tuple[ErrorCode, str] | None = _absence(topics, name, index)

@@ -20,6 +20,7 @@ __all__ = [
     "fenced_brokers",
     "live_brokers",
     "partition_answer",
+    "partition_at",
     "shown_brokers",
 ]
 
@@ -104,11 +105,16 @@ def coordinator_place(context: Context, stream: Stream | None, index: int) -> Br
 
 def partition_answer(context: Context, stream: Stream, partition: Partition, live: frozenset[int] | None) -> Message:
     """What metadata says of a partition; `live` are the brokers there are, None: only this one, which is alone."""
-    state = context.broker.membership.partition(PartitionId(stream.id, partition.index))
+    return partition_at(context, PartitionId(stream.id, partition.index), partition.index, live)
+
+
+def partition_at(context: Context, place: PartitionId, index: int, live: frozenset[int] | None) -> Message:
+    """As `partition_answer`, of a partition that clients know by the number `index`."""
+    state = context.broker.membership.partition(place)
     leader = _leader(state, live)
     return {
         "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader == _NOBODY else ErrorCode.NONE,
-        "partition_index": partition.index,
+        "partition_index": index,
         "leader_id": leader,
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,

@@ -8,7 +8,7 @@ from duramen.codec.batch import HEADER_BYTES, header
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import ProduceRequest
 from duramen.doors.kafka.request.context import Context
-from duramen.service.resolve import Found
+from duramen.service.resolve import Found, stream_in
 
 __all__ = ["SENT_AGAIN", "note_all_refused", "note_refused", "out_of_order"]
 
@@ -42,7 +42,7 @@ def note_all_refused(context: Context, request: ProduceRequest) -> None:
 
     def note(found: Found) -> None:
         for name, partitions in request.topics:
-            stream = found.get(name)
+            stream = stream_in(found, name)
             there = [] if stream is None else stream.partitions
             for index, records in partitions:
                 note_refused(context, name, index, there[index] if 0 <= index < len(there) else None, records)

@@ -1,0 +1,35 @@
+"""Names of topics that are queues: they begin with the prefix of their space, and no stream may be called so. Pure."""
+
+from collections.abc import Mapping
+
+from duramen.base.catalogue_queues import TOPIC_PREFIX
+from duramen.base.errors import ConfigInvalid, NameInvalid
+from duramen.metadata.state import ControllerState
+
+__all__ = ["check_prefixes"]
+
+
+def check_prefixes(state: ControllerState, name: str, config: Mapping[str, str]) -> None:
+    """Raise NameInvalid where a stream would hide a queue's topic, ConfigInvalid where its queues would hide a stream.
+
+    The stream of that name is to have that config.
+    """
+    prefix = config.get(TOPIC_PREFIX, "")
+    for other, space in state.topic_prefixes.items():
+        if space == name:
+            continue
+        if name.startswith(other):
+            raise NameInvalid(
+                f"the name {name} is one of the topics of the queue space {space}, whose {TOPIC_PREFIX} is {other}"
+            )
+        if prefix and (other.startswith(prefix) or prefix.startswith(other)):
+            raise ConfigInvalid(
+                f"{TOPIC_PREFIX}={prefix} of {name} would name topics of the queue space {space}, whose prefix is"
+                f" {other}"
+            )
+    known = state.streams.get(name)
+    if not prefix or (known is not None and known.config.get(TOPIC_PREFIX, "") == prefix):
+        return
+    hidden = next((one for one in (name, *state.streams) if one.startswith(prefix)), None)
+    if hidden is not None:
+        raise ConfigInvalid(f"{TOPIC_PREFIX}={prefix} of {name} would hide the stream {hidden}")

@@ -1,0 +1,93 @@
+"""Idempotent producers of queues' topics: what was sent again is not stored again. Pure.
+
+Kept in memory of the newest pairs of producer and topic: a pair that is not known may begin with any sequence.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Final
+
+from duramen.base.errors import DuramenError, OutOfOrderSequence, ProducerFenced
+from duramen.codec.batch import Header
+
+__all__ = ["MOST_PRODUCERS", "TopicProducers"]
+
+MOST_PRODUCERS: Final = 20_000
+"""So many pairs of producer and topic are known."""
+
+_KEPT_BATCHES: Final = 5  # as many as a producer may have under way
+_SEQUENCES: Final = 1 << 31
+
+Done = Callable[[int, DuramenError | None], None]
+
+
+class _Sent:
+    """A batch that was taken; `offset` is -1 while it is being stored."""
+
+    __slots__ = ("count", "first", "offset", "waiting")
+
+    def __init__(self, first: int, count: int) -> None:
+        self.first = first
+        self.count = count
+        self.offset = -1
+        self.waiting: list[Done] = []
+
+
+class _Producer:
+    __slots__ = ("epoch", "next", "sent")
+
+    def __init__(self, epoch: int, following: int) -> None:
+        self.epoch = epoch
+        self.next = following
+        self.sent: deque[_Sent] = deque(maxlen=_KEPT_BATCHES)
+
+
+class TopicProducers:
+    """Who has written to which topic with a producer id."""
+
+    def __init__(self, most: int = MOST_PRODUCERS) -> None:
+        self._most = most
+        self._known: OrderedDict[Hashable, _Producer] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def take(self, topic: Hashable, head: Header, store: Callable[[Done], None], done: Done) -> None:
+        """Have a batch stored that was not stored before; `done` gets its first offset, or why it is not taken."""
+        if head.producer_id < 0:
+            store(done)
+            return
+        key = (head.producer_id, topic)
+        producer = self._known.get(key)
+        if producer is None or head.producer_epoch > producer.epoch:
+            producer = self._known[key] = _Producer(head.producer_epoch, head.base_sequence)
+        self._known.move_to_end(key)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+        if head.producer_epoch < producer.epoch:
+            done(-1, ProducerFenced(f"the producer's epoch is {producer.epoch}, not {head.producer_epoch}"))
+            return
+        for sent in producer.sent:
+            if (sent.first, sent.count) == (head.base_sequence, head.records):
+                if sent.offset < 0:
+                    sent.waiting.append(done)
+                else:
+                    done(sent.offset, None)
+                return
+        if head.base_sequence != producer.next:
+            done(-1, OutOfOrderSequence(f"the sequence {head.base_sequence} came where {producer.next} was to follow"))
+            return
+        producer.next = (head.base_sequence + head.records) % _SEQUENCES
+        taken = _Sent(head.base_sequence, head.records)
+        producer.sent.append(taken)
+        store(partial(self._stored, key, producer, taken, done))
+
+    def _stored(
+        self, key: Hashable, producer: _Producer, sent: _Sent, done: Done, offset: int, error: DuramenError | None
+    ) -> None:
+        if error is not None and self._known.get(key) is producer:
+            del self._known[key]  # it sends this batch again, or goes on with another
+        sent.offset = offset
+        for one in (done, *sent.waiting):
+            one(offset, error)

@@ -1,0 +1,190 @@
+"""A queue as a topic of one partition, whose offsets are those of the shard's log, with gaps. Pure.
+
+A record is an entry as it is now: with its own key, and with `duramen-queue-version` where it was edited. Where
+nothing is left before the end of the queue, a batch without records carries readers on, as compaction leaves it.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.errors import OffsetOutOfRange
+from duramen.base.ports import StateRows
+from duramen.codec.batch import CRC_START, encode_record, near, seal
+from duramen.codec.crc import crc32c
+from duramen.codec.queue_entries import VERSION_HEADER
+from duramen.queues.answers import entry_size
+from duramen.queues.reading import entries_from
+from duramen.queues.rows import name_key, number_of, position_of, queue_end, run_key, state_of
+from duramen.queues.runs import QueueEntry, leader_epoch_of
+
+__all__ = [
+    "Searched",
+    "TopicRead",
+    "end_of",
+    "head_of",
+    "name_of",
+    "newest",
+    "read_topic",
+    "search",
+    "space_number",
+    "topic_id",
+]
+
+_HASH_BITS: Final = 108
+_CUT_BITS: Final = 128 - _HASH_BITS
+_LARGEST_NUMBER: Final = (1 << _CUT_BITS) - 1
+_LARGEST_DELTA: Final = (1 << 31) - 1
+
+
+class TopicRead(NamedTuple):
+    """Record batches; the end of the queue, or where it is read from if that is later; where the queue begins."""
+
+    batches: bytes
+    end: int
+    head: int
+
+
+class Searched(NamedTuple):
+    """An entry that was looked for, -1: there is none so far; the offset from which on the search goes on, -1: over."""
+
+    offset: int
+    timestamp: int
+    next: int
+
+
+def space_number(space: UUID) -> int:
+    """The first 20 bits of the topic ids of a space's queues; 0 is no space."""
+    digest = blake2b(b"topics", digest_size=4, key=space.bytes).digest()
+    return 1 + int.from_bytes(digest, "big") % _LARGEST_NUMBER
+
+
+def topic_id(space: UUID, queue: bytes) -> UUID:
+    """The id of a queue's topic: the number of the space, and 108 bits of the queue's hash, which is keyed."""
+    return UUID(int=(space_number(space) << _HASH_BITS) | (int.from_bytes(queue, "big") >> _CUT_BITS))
+
+
+def name_of(rows: StateRows, found: UUID) -> bytes | None:
+    """The name of the queue in these rows whose topic has that id."""
+    first = (found.int & ((1 << _HASH_BITS) - 1)) << _CUT_BITS
+    end = name_key((first + _LARGEST_NUMBER).to_bytes(16, "big")) + b"\0"
+    row = next(rows.scan(name_key(first.to_bytes(16, "big")), end), None)
+    return None if row is None else row[1]
+
+
+def _shown(rows: StateRows, queue: bytes, start: int, now_ms: int) -> Iterator[QueueEntry]:
+    """Entries from an offset on that are not gone. Delays hold for leases and reads of the queue, not for topics."""
+    return (entry for entry in entries_from(rows, queue, state_of(rows, queue), start) if not entry.expired(now_ms))
+
+
+def end_of(rows: StateRows, queue: bytes, start: int = 0) -> int:
+    """The offset after the newest entry of a queue, deleted or not; `start` where that is later."""
+    return max(start, _last_run(rows, queue, max(start, state_of(rows, queue).head))[0])
+
+
+def _last_run(rows: StateRows, queue: bytes, low: int) -> tuple[int, int]:
+    """Where the runs of a queue end and the leader epoch of the last one; `low` and -1 where none is from there on."""
+    stop, high, epoch = queue_end(b"r", queue), position_of(rows).offset, -1
+    middle = low
+    while low < high:
+        row = next(rows.scan(run_key(queue, middle), stop), None)
+        if row is None:
+            high = middle
+        else:
+            low, epoch = number_of(row[0]) + 1, leader_epoch_of(row[1])
+        middle = (low + high) // 2 if epoch >= 0 else low
+    return low, epoch
+
+
+def head_of(rows: StateRows, queue: bytes, now_ms: int) -> int:
+    """The offset of the first entry of a queue; its end where it has none."""
+    first = next(_shown(rows, queue, 0, now_ms), None)
+    return end_of(rows, queue) if first is None else first.position.offset
+
+
+def read_topic(rows: StateRows, queue: bytes, offset: int, max_bytes: int, now_ms: int) -> TopicRead:
+    """The entries from an offset on, so many bytes at most but for the first one. Raises OffsetOutOfRange."""
+    shard_end = position_of(rows).offset
+    if not 0 <= offset <= shard_end:
+        raise OffsetOutOfRange(f"offset {offset} is not in 0 to {shard_end}, where the queue's shard ends")
+    state = state_of(rows, queue)
+    found, size, more = list[QueueEntry](), 0, False
+    for entry in _shown(rows, queue, offset, now_ms):
+        size += entry_size(entry)
+        if found and size > max_bytes:
+            more = True
+            break
+        found.append(entry)
+    following = found[-1].position.offset + 1 if found else max(offset, state.head)
+    end, epoch = _last_run(rows, queue, following)
+    batches = list(_batches(found))
+    if not more and end > (following if found else offset):
+        epoch = epoch if epoch >= 0 else found[-1].position.leader_epoch if found else position_of(rows).leader_epoch
+        batches.append(_hole(following if found else offset, end, epoch))
+    return TopicRead(b"".join(batches), end, state.head)
+
+
+def search(rows: StateRows, queue: bytes, start: int, timestamp: int, most: int, now_ms: int) -> Searched:
+    """The first entry from an offset on that is as young as a timestamp, among so many."""
+    for number, entry in enumerate(_shown(rows, queue, start, now_ms)):
+        if number >= most:
+            return Searched(-1, -1, entry.position.offset)
+        if entry.timestamp >= timestamp:
+            return Searched(entry.position.offset, entry.timestamp, -1)
+    return Searched(-1, -1, -1)
+
+
+def newest(rows: StateRows, queue: bytes, start: int, best: tuple[int, int], most: int, now_ms: int) -> Searched:
+    """As `search`, the youngest one; `best` is the offset and the timestamp of the youngest one before."""
+    for number, entry in enumerate(_shown(rows, queue, start, now_ms)):
+        if number >= most:
+            return Searched(*best, entry.position.offset)
+        if best[0] < 0 or entry.timestamp > best[1]:
+            best = (entry.position.offset, entry.timestamp)
+    return Searched(*best, -1)
+
+
+def _batches(found: Sequence[QueueEntry]) -> Iterator[bytes]:
+    """Entries as batches, in as few as can have them together."""
+    first = 0
+    for at, entry in enumerate(found):
+        base = found[first]
+        delta = entry.position.offset - base.position.offset
+        apart = entry.position.leader_epoch != base.position.leader_epoch or not near(entry.timestamp, base.timestamp)
+        if apart or delta > _LARGEST_DELTA:
+            yield _batch(found[first:at])
+            first = at
+    if found:
+        yield _batch(found[first:])
+
+
+def _batch(found: Sequence[QueueEntry]) -> bytes:
+    (epoch, base), base_ms = found[0].position, found[0].timestamp
+    encoded = [
+        encode_record(entry.timestamp - base_ms, entry.position.offset - base, entry.key, entry.value, _headers(entry))
+        for entry in found
+    ]
+    newest = max(entry.timestamp for entry in found)
+    batch = seal(b"".join(encoded), len(found), base_ms, newest, base_offset=base, leader_epoch=epoch)
+    return _reaching(batch, found[-1].position.offset - base)
+
+
+def _hole(first: int, end: int, leader_epoch: int) -> bytes:
+    """A batch without records from one offset up to another."""
+    return _reaching(
+        seal(b"", 0, -1, -1, base_offset=first, leader_epoch=leader_epoch), min(end - first - 1, _LARGEST_DELTA)
+    )
+
+
+def _reaching(batch: bytearray, last_delta: int) -> bytes:
+    """A batch whose last offset is that much behind its first."""
+    batch[23:27] = last_delta.to_bytes(4, "big")
+    batch[17:21] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
+    return bytes(batch)
+
+
+def _headers(entry: QueueEntry) -> Sequence[tuple[bytes, bytes | None]]:
+    if entry.version == entry.position.offset:
+        return entry.headers
+    return [(VERSION_HEADER, b"%d" % entry.version), *entry.headers]

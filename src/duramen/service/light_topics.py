@@ -1,0 +1,55 @@
+"""Topics that are no streams: each has one partition, which is made of something else when it is asked for. Pure.
+
+What is not here is refused on them: a handler that does not know of them finds an error in their place.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
+from uuid import UUID
+
+from duramen.base.errors import DuramenError
+from duramen.broker.fetch import FetchSource
+from duramen.broker.partition import Partition
+
+__all__ = ["Appended", "LightTopic", "LightTopics", "OffsetDone"]
+
+Appended = Callable[[int, DuramenError | None], None]
+"""Called with the offset of a batch's first record, or with why it is not taken."""
+
+OffsetDone = Callable[[int, int, DuramenError | OSError | None], None]
+"""Called with an offset and a timestamp, each -1 where there is none, or with why they are not known."""
+
+
+class LightTopic(ABC):
+    """A topic that is no stream, as clients know it."""
+
+    def __init__(self, name: str, id_: UUID, partition: Partition) -> None:
+        """`partition` is that of a stream in which it is kept: who leads that answers for the topic."""
+        self.name = name
+        self.id = id_
+        self.partition = partition
+
+    @property
+    @abstractmethod
+    def append_time(self) -> bool:
+        """Whether records get the time at which they come."""
+
+    @abstractmethod
+    def append(self, batch: memoryview, done: Appended, *, all_replicas: bool) -> None:
+        """Store a producer's batch. `done` may be called at once."""
+
+    @abstractmethod
+    def source(self, leader_epoch: int) -> FetchSource:
+        """What one fetch reads it by, for a client that names that epoch of the leader; -1: it does not."""
+
+    @abstractmethod
+    def find_offset(self, timestamp: int, done: OffsetDone) -> None:
+        """As that of a partition."""
+
+
+class LightTopics(Protocol):
+    """Those that there are."""
+
+    def find(self, key: str | UUID) -> LightTopic | None:
+        """The topic of that name or id, where no stream has it."""

@@ -1,0 +1,281 @@
+"""Queues of spaces as Kafka topics: `queue.topic.prefix` of the space and the name of the queue."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from duramen.base.catalogue_queues import TOPIC_PREFIX
+from duramen.base.errors import (
+    BatchInvalid,
+    CoordinatorLoading,
+    DuramenError,
+    NameInvalid,
+    NotCoordinator,
+    NotLeader,
+    OffsetNotAvailable,
+    QueueTransactionRefused,
+)
+from duramen.base.ports import StateRows
+from duramen.broker.fetch import FetchResult, FetchSource
+from duramen.broker.partition import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
+from duramen.broker.streams import Stream
+from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_record, near, records, seal
+from duramen.codec.partitioner import partition_of
+from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, RESERVED_PREFIX
+from duramen.coordinators.queue.shard import QueueShard, hash_of
+from duramen.metadata.decisions import check_name
+from duramen.queues.names import Queue
+from duramen.queues.producers import TopicProducers
+from duramen.queues.topics import end_of, head_of, name_of, newest, read_topic, search, space_number, topic_id
+from duramen.service.broker import Broker
+from duramen.service.light_topics import Appended, LightTopic, OffsetDone
+
+__all__ = ["QueueTopic", "QueueTopics"]
+
+_KNOWN_IDS: Final = 20_000
+_SEARCHED_AT_ONCE: Final = 1000
+_SHOWN_RECORDS: Final = 1000
+
+
+class QueueTopics:
+    """The queues that are topics. An id is found in memory, or in the rows of the space's shards."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.producers = TopicProducers()
+        self._spaces: dict[str, Stream] = {}
+        self._lengths: tuple[int, ...] = ()
+        self._ids: OrderedDict[UUID, tuple[UUID, bytes]] = OrderedDict()
+        broker.streams.listeners.append(self._changed)
+        for stream in broker.streams:
+            self._changed(stream)
+
+    def _changed(self, stream: Stream) -> None:
+        prefix = "" if stream.deleted else stream.state.config.get(TOPIC_PREFIX, "")
+        if not prefix and stream not in self._spaces.values():
+            return
+        self._spaces = {known: space for known, space in self._spaces.items() if space is not stream}
+        if prefix:
+            self._spaces[prefix] = stream
+        self._lengths = tuple(sorted({len(prefix) for prefix in self._spaces}))
+
+    def find(self, key: str | UUID) -> LightTopic | None:
+        """The queue's topic of that name or id."""
+        if not self._spaces:
+            return None
+        return self._by_id(key) if isinstance(key, UUID) else self._by_name(key)
+
+    def _by_name(self, name: str) -> LightTopic | None:
+        for length in self._lengths:
+            space = self._spaces.get(name[:length])
+            if space is None:
+                continue
+            try:
+                check_name(name)
+            except NameInvalid:
+                return None
+            queue = name[length:].encode()
+            if 1 <= len(queue) <= LONGEST_NAME_BYTES:
+                return self._topic(name, space, queue)
+        return None
+
+    def _topic(self, name: str, space: Stream, queue: bytes) -> "QueueTopic":
+        found = QueueTopic(self, name, space, Queue(queue, hash_of(space.id)(queue)))
+        self._ids[found.id] = (space.id, queue)
+        self._ids.move_to_end(found.id)
+        if len(self._ids) > _KNOWN_IDS:
+            self._ids.popitem(last=False)
+        return found
+
+    def _by_id(self, id_: UUID) -> LightTopic | None:
+        known = self._ids.get(id_)
+        for prefix, space in self._spaces.items():
+            if known is not None and known[0] == space.id:
+                queue: bytes | None = known[1]
+            elif known is None and space_number(space.id) == id_.int >> 108:
+                queue = self._in_rows(space, id_)
+            else:
+                continue
+            if queue is not None and queue.isascii():
+                topic = self._by_name(prefix + queue.decode())
+                return topic if topic is not None and topic.id == id_ else None
+        return None
+
+    def _in_rows(self, space: Stream, id_: UUID) -> bytes | None:
+        for shard in range(space.shards):
+            try:
+                found = name_of(self.broker.coordinators.rows(space.name, shard), id_)
+            except DuramenError:
+                continue
+            if found is not None:
+                return found
+        return None
+
+
+class QueueTopic(LightTopic):
+    """One queue as a topic."""
+
+    def __init__(self, topics: QueueTopics, name: str, space: Stream, queue: Queue) -> None:
+        super().__init__(
+            name, topic_id(space.id, queue.hash), space.partition(partition_of(queue.name, space.shards))
+        )  # fmt: skip
+        self._topics = topics
+        self._broker = topics.broker
+        self._space = space
+        self._queue = queue
+
+    @property
+    def append_time(self) -> bool:
+        """As of the space."""
+        return self._space.append_time
+
+    def append(self, batch: memoryview, done: Appended, *, all_replicas: bool) -> None:
+        """As of `LightTopic`: the records become entries, acknowledged once every read shows them."""
+        space, limit = self._space, self._space.decoded_limit_bytes
+        try:
+            self.partition.check_leads()
+            head = check(batch)
+            if head.attributes & TRANSACTIONAL:
+                raise QueueTransactionRefused(f"{self.name} is a queue's topic and takes no transactions")
+            found = list(records(batch, verify=False, limit_bytes=limit))
+            sealed = _entries(self.name, self._queue.name, found)
+        except DuramenError as error:
+            done(-1, error)
+            return
+
+        def store(stored: Appended) -> None:
+            self.partition.append(sealed, stored, all_replicas=all_replicas)
+
+        self._topics.producers.take((space.id, self._queue.hash), head, store, done)
+
+    def source(self, leader_epoch: int) -> "QueueSource":
+        """As of `LightTopic`."""
+        return QueueSource(self, leader_epoch)
+
+    def find_offset(self, timestamp: int, done: OffsetDone) -> None:
+        """As of `LightTopic`."""
+        hashed = self._queue.hash
+        try:
+            _, rows = self.view()
+            if timestamp == LATEST:
+                done(end_of(rows, hashed), -1, None)
+            elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+                done(head_of(rows, hashed, self._broker.now_ms()), -1, None)
+            elif timestamp == LATEST_TIERED:
+                done(-1, -1, None)
+            else:
+                self._search(timestamp, 0, (-1, -1), done)
+        except DuramenError as error:
+            done(-1, -1, OffsetNotAvailable(str(error)) if isinstance(error, NotLeader) else error)
+
+    def _search(self, timestamp: int, start: int, best: tuple[int, int], done: OffsetDone) -> None:
+        """Look through so many entries at once for a time, or for the youngest one."""
+        now_ms = self._broker.now_ms()
+        try:
+            _, rows = self.view()
+            if timestamp == MAX_TIMESTAMP:
+                found = newest(rows, self._queue.hash, start, best, _SEARCHED_AT_ONCE, now_ms)
+            else:
+                found = search(rows, self._queue.hash, start, timestamp, _SEARCHED_AT_ONCE, now_ms)
+        except DuramenError as error:
+            done(-1, -1, error)
+            return
+        if found.next < 0:
+            done(found.offset, found.timestamp, None)
+        else:
+            best = (found.offset, found.timestamp)
+            self._broker.store.soon(lambda: self._search(timestamp, found.next, best, done))
+
+    def read(self, offset: int, max_bytes: int) -> FetchResult:
+        """What is in the queue from an offset on. Raises OffsetOutOfRange, NotLeader."""
+        _, rows = self.view()
+        data, end, head = read_topic(rows, self._queue.hash, offset, max_bytes, self._broker.now_ms())
+        return FetchResult(None, None, end, head, end, made=data or None)
+
+    def wait(self, action: Callable[[], None]) -> Callable[[], None]:
+        """Do `action` once something happens to the queue; returns what ends that. Raises NotLeader."""
+        shard, _ = self.view()
+        return shard.wait(self._queue.hash, action)
+
+    def view(self) -> tuple[QueueShard, StateRows]:
+        """The shard and its rows. Raises NotLeader where others have them, or they are being loaded."""
+        self.partition.check_leads()
+        coordinators, place = self._broker.coordinators, (self._space.name, self.partition.index)
+        try:
+            coordinators.check(*place)
+            shard: QueueShard = coordinators.loaded(*place)
+            return shard, coordinators.rows(*place)
+        except (CoordinatorLoading, NotCoordinator) as error:
+            raise NotLeader(f"{self.name} cannot be read here now: {error}") from None
+
+
+class QueueSource(FetchSource):
+    """A queue's topic as one fetch reads it."""
+
+    def __init__(self, topic: QueueTopic, leader_epoch: int) -> None:
+        self._topic = topic
+        self._leader_epoch = leader_epoch
+        self._leave: Callable[[], None] = _nothing
+        self._poke: Callable[[FetchSource], None] | None = None
+        self._woken = False
+
+    def read(self, offset: int, max_bytes: int) -> FetchResult:
+        """As of `FetchSource`."""
+        self.leave()
+        self._topic.partition.check_epoch(self._leader_epoch)
+        found = self._topic.read(offset, max_bytes)
+        if not found.made:
+            self._woken = False
+            self._leave = self._topic.wait(self._wake)  # in the turn of the read: nothing comes between
+        return found
+
+    def enter(self, poke: Callable[[FetchSource], None]) -> None:
+        """As of `FetchSource`."""
+        self._poke = poke
+        if self._woken:
+            poke(self)
+
+    def leave(self) -> None:
+        """As of `FetchSource`."""
+        leave, self._leave = self._leave, _nothing
+        leave()
+
+    def _wake(self) -> None:
+        self._woken = True
+        self.leave()
+        if self._poke is not None:
+            self._poke(self)
+
+
+def _nothing() -> None:
+    """Nobody waits."""
+
+
+def _entries(topic: str, queue: bytes, found: list[DecodedRecord]) -> bytearray:
+    """The entries that a producer's records are, as a batch. Raises BatchInvalid."""
+    if not found:
+        raise BatchInvalid("there are no records in the batch")
+    wrong = [
+        (place, f"headers that begin with {RESERVED_PREFIX.decode()} are for operations on queues")
+        for place, record in enumerate(found)
+        if any(name.startswith(RESERVED_PREFIX) for name, _ in record.headers)
+    ]
+    base_ms = found[0].timestamp
+    wrong += [
+        (place, "its timestamp is too far from that of the first record")
+        for place, record in enumerate(found)
+        if not near(record.timestamp, base_ms)
+    ]
+    if wrong:
+        error = BatchInvalid(f"{topic} is a queue's topic: {wrong[0][1]}")
+        error.records = wrong[:_SHOWN_RECORDS]
+        raise error
+    encoded = [
+        encode_record(
+            record.timestamp - base_ms, place, queue, record.value,
+            record.headers if record.key is None else ((KEY_HEADER, record.key), *record.headers),
+        )
+        for place, record in enumerate(found)
+    ]  # fmt: skip
+    return seal(b"".join(encoded), len(found), base_ms, max(record.timestamp for record in found))

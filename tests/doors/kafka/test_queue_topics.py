@@ -1,0 +1,118 @@
+"""A queue of a space as a Kafka topic, with unmodified clients."""
+
+import json
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from tests.clients import Library, Record
+from tests.doors.kafka.conftest import Kcat
+
+import duramen
+from duramen.node.process import NodeProcess
+
+
+def make_space(admin: AdminClient, name: str, prefix: str, **config: str) -> None:
+    space = NewTopic(name, 2, config={"kind": "queues", "queue.topic.prefix": prefix, **config})
+    admin.create_topics([space])[name].result(30)
+
+
+def poll(consumer: Consumer) -> Message:
+    """The next record."""
+    while True:
+        found = consumer.poll(30)
+        assert found is not None
+        if not found.error():
+            return found
+
+
+@pytest.fixture
+def prefix(admin: AdminClient, stream_name: str) -> str:
+    """That of a new space."""
+    make_space(admin, stream_name, f"q-{stream_name}.")
+    return f"q-{stream_name}."
+
+
+def test_a_queue_is_a_topic_with_gaps(node: NodeProcess, stream_name: str, prefix: str, library: Library) -> None:
+    for number in range(5):
+        for name in ("ann", "bob"):
+            library.produce(node.kafka, prefix + name, [Record(b"%d" % number, b"key", (("h", b"1"),))])
+    found = library.consume(node.kafka, f"{prefix}ann", 1, 5)
+    assert [(read.key, read.value, read.headers) for read in found] == [
+        (b"key", b"%d" % number, (("h", b"1"),)) for number in range(5)
+    ]
+    with duramen.connect(node.http) as client:
+        entries = client.queues(stream_name).retrieve("ann").entries
+    assert [(entry.key, entry.value) for entry in entries] == [(b"key", b"%d" % number) for number in range(5)]
+
+
+def test_edits_and_deletions_show_and_lag_is_0(node: NodeProcess, stream_name: str, prefix: str, kcat: Kcat) -> None:
+    topic = f"{prefix}ann"
+    with duramen.connect(node.http) as client:
+        queues = client.queues(stream_name)
+        first, second, _, last = queues.enqueue("ann", ["1", "2", "3", "4"])
+        queues.enqueue("bob", ["other"] * 10)
+        queues.edit("ann", [(first, "one")])
+        queues.delete("ann", [second])
+    assert kcat(node, ["-C", "-t", topic, "-o", "beginning", "-e", "-q"]) == b"one\n3\n4\n"
+    assert kcat(node, ["-G", "group", "-e", "-q", "-X", "auto.offset.reset=earliest", topic]) == b"one\n3\n4\n"
+    consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": "group"})
+    (committed,) = consumer.committed([TopicPartition(topic, 0)], 30)
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
+    consumer.close()
+    assert (low, high) == (int(first.split(".")[1]), int(last.split(".")[1]) + 1)
+    assert committed.offset == high
+    with duramen.connect(node.http) as client:
+        client.queues(stream_name).delete("ann", [last])
+    assert kcat(node, ["-C", "-t", topic, "-o", "beginning", "-e", "-q"]) == b"one\n3\n"
+
+
+def test_a_consumer_waits_for_its_own_queue_only(node: NodeProcess, prefix: str) -> None:
+    producer = Producer({"bootstrap.servers": node.kafka, "enable.idempotence": True})
+    consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": "g", "fetch.wait.max.ms": 10_000})
+    consumer.assign([TopicPartition(f"{prefix}{name}", 0, 0) for name in ("ann", "eve")])
+    for number in range(3):
+        for name in ("bob", "ann", "eve"):
+            producer.produce(f"{prefix}{name}", b"%d" % number)
+        assert producer.flush(30) == 0
+        found = [poll(consumer) for _ in range(2)]
+        assert {(one.topic(), one.value()) for one in found} == {
+            (f"{prefix}{name}", b"%d" % number) for name in ("ann", "eve")
+        }
+    consumer.close()
+
+
+def test_offsets_are_found_by_time(node: NodeProcess, prefix: str, kcat: Kcat, library: Library) -> None:
+    topic = f"{prefix}ann"
+    places = library.produce(node.kafka, topic, [Record(b"%d" % at, timestamp_ms=1000 + at) for at in range(10)])
+    asked = kcat(node, ["-Q", "-t", f"{topic}:0:1004"]).strip()
+    assert asked == b"%s [0] offset %d" % (topic.encode(), places[4].offset)
+    assert kcat(node, ["-C", "-t", topic, "-o", "s@1008", "-e", "-q"]) == b"8\n9\n"
+
+
+def test_what_is_refused(node: NodeProcess, admin: AdminClient, stream_name: str, prefix: str, kcat: Kcat) -> None:
+    topic = f"{prefix}ann"
+    with pytest.raises(KafkaException, match="TOPIC_EXCEPTION"):
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+    for future in (
+        admin.create_partitions([NewPartitions(topic, 2)])[topic], admin.delete_topics([topic])[topic],
+        admin.delete_records([TopicPartition(topic, 0, 0)])[TopicPartition(topic, 0, 0)],
+    ):  # fmt: skip
+        with pytest.raises(KafkaException, match="POLICY"):
+            future.result(30)
+    with pytest.raises(KafkaException):
+        make_space(admin, f"{stream_name}-b", prefix[:-1])
+    with pytest.raises(KafkaException):
+        make_space(admin, f"{stream_name}-b", stream_name[:-1])
+    with pytest.raises(KafkaException):
+        admin.create_topics([NewTopic(f"{stream_name}-c", 1, config={"queue.topic.prefix": "x."})])[
+            f"{stream_name}-c"
+        ].result(30)
+    producer = Producer({"bootstrap.servers": node.kafka, "transactional.id": stream_name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"x")
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(30)
+    listed = json.loads(kcat(node, ["-L", "-J"]))
+    assert topic not in [one["topic"] for one in listed["topics"]]
