@@ -32,8 +32,8 @@ class Shard:
 
     def write(self, *found: BatchInput) -> None:
         batch = bytes(encode(found, base_offset=self.end, leader_epoch=1))
-        self.end += len(found)
         made = changes([batch], self.end, self.rows, HASH)
+        self.end += len(found)
         puts = [(key, value) for key, value in made.items() if value is not None]
         self.rows.write(puts, [key for key, value in made.items() if value is None])
 

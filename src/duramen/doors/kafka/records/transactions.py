@@ -7,6 +7,7 @@ from typing import Final
 from duramen.base.errors import (
     DuramenError,
     ProducerFenced,
+    QueueTopicRefused,
     RequestInvalid,
     TopicNotAuthorized,
     TransactionAbortable,
@@ -119,7 +120,7 @@ def handle_add_partitions_to_txn(context: Context, exchange: Exchange) -> None:
     internal: set[PartitionName] = set()  # and those that are not allowed: Apache Kafka says the same of both
     for topic in topics:
         stream = named.find(topic["name"])
-        denied = stream is None and isinstance(named.error(topic["name"]), TopicNotAuthorized)
+        denied = stream is None and isinstance(named.error(topic["name"]), QueueTopicRefused | TopicNotAuthorized)
         for index in topic["partitions"]:
             partition = PartitionName(topic["name"], index)
             wanted.append(partition)
