@@ -6,6 +6,7 @@ import pytest
 
 from duramen.base.errors import (
     ConfigInvalid,
+    DuramenError,
     NameInvalid,
     OffsetOutOfRange,
     OutOfOrderSequence,
@@ -34,16 +35,18 @@ class Place:
         assert found is not None
         return found
 
-    def put(self, name: str, value: bytes, sequence: int = -1, attributes: int = 0) -> CallbackResult[int]:
+    def put(self, name: str, value: bytes, sequence: int = -1, attributes: int = 0) -> tuple[int, DuramenError | None]:
+        """The offset, or why it was not taken."""
         producer = (-1, -1) if sequence < 0 else (7, 0)
         batch = encode(
             [BatchInput(5, b"key", value)], attributes=attributes, producer_id=producer[0],
             producer_epoch=producer[1], base_sequence=sequence,
         )  # fmt: skip
-        answer: CallbackResult[int] = CallbackResult()
-        self.topic(name).append(memoryview(batch), lambda *told: answer(told), all_replicas=True)
+        answer: CallbackResult[object] = CallbackResult()
+        self.topic(name).append(memoryview(batch), answer, all_replicas=True)
         self.hand.settle()
-        return answer
+        offset, error = answer.calls[0]
+        return offset, error
 
     def fetch(self, name: str, offset: int, wait_ms: int = 1000) -> CallbackResult[list[FetchResult]]:
         answer: CallbackResult[list[FetchResult]] = CallbackResult()
@@ -81,11 +84,11 @@ def test_handlers_of_streams_find_none_and_names_go_with_the_space() -> None:
 def test_names_hide_no_others() -> None:
     hand = Place().hand
 
-    def create(name: str, **config: str) -> Exception | None:
+    def create(name: str, **config: str) -> BaseException | None:
         answer: CallbackResult[Exception | None] = CallbackResult()
         hand.broker.create_stream(Definition(name, 1, config), answer)
         hand.settle()
-        return answer.value
+        return answer.error
 
     prefix = "queue.topic.prefix"
     assert isinstance(create("mail.ann"), NameInvalid)
@@ -98,7 +101,7 @@ def test_names_hide_no_others() -> None:
         answer: CallbackResult[Exception | None] = CallbackResult()
         hand.broker.configure_stream("other", {prefix: wrong}, answer)
         hand.settle()
-        assert isinstance(answer.value, error)
+        assert isinstance(answer.error, error)
     assert isinstance(create("o.x"), NameInvalid)
     hand.delete("mail")
     assert create("mail.ann") is None
@@ -109,9 +112,8 @@ def test_only_who_waits_for_the_queue_is_woken() -> None:
     waiting = place.fetch("mail.ann", 0)
     for number in range(9):
         place.put(f"mail.u{number}", b"x")
-    assert not waiting.called
-    (offset, error) = place.put("mail.ann", b"y").value
-    place.hand.settle()
+    assert not waiting.there
+    offset, error = place.put("mail.ann", b"y")
     assert error is None
     (found,) = waiting.value
     assert (found.error, found.high_watermark, found.last_stable_offset) == (None, offset + 1, offset + 1)
@@ -123,11 +125,11 @@ def test_only_who_waits_for_the_queue_is_woken() -> None:
 
 def test_an_idempotent_producer_has_nothing_twice() -> None:
     place = Place()
-    first = place.put("mail.ann", b"a", 0).value
-    assert place.put("mail.ann", b"a", 0).value == first
-    assert isinstance(place.put("mail.ann", b"c", 2).value[1], OutOfOrderSequence)
-    assert place.put("mail.bob", b"a", 0).value[1] is None
-    assert isinstance(place.put("mail.ann", b"x", attributes=TRANSACTIONAL).value[1], QueueTransactionRefused)
+    first = place.put("mail.ann", b"a", 0)
+    assert place.put("mail.ann", b"a", 0) == first
+    assert isinstance(place.put("mail.ann", b"c", 2)[1], OutOfOrderSequence)
+    assert place.put("mail.bob", b"a", 0)[1] is None
+    assert isinstance(place.put("mail.ann", b"x", 9, TRANSACTIONAL)[1], QueueTransactionRefused)
 
 
 @pytest.mark.parametrize(("timestamp", "wanted"), [(-1, 3), (-2, 0), (-3, 0), (5, 0), (6, -1)])
@@ -135,6 +137,7 @@ def test_offsets(timestamp: int, wanted: int) -> None:
     place = Place()
     for _ in range(3):
         place.put("mail.ann", b"x")
-    answer: CallbackResult[int] = CallbackResult()
-    place.topic("mail.ann").find_offset(timestamp, lambda *told: answer(told))
-    assert answer.value == (wanted, 5 if wanted == 0 and timestamp != -2 else -1, None)
+    answer: CallbackResult[object] = CallbackResult()
+    place.topic("mail.ann").find_offset(timestamp, answer)
+    place.hand.settle()
+    assert answer.calls[0] == (wanted, 5 if wanted == 0 and timestamp != -2 else -1, None)
