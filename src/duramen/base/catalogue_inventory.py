@@ -16,5 +16,9 @@ NODE_SETTINGS: Final = (
     Setting("inventory.shards", "integer", 4,
             "How many shards the inventory of topics has. It counts when the first tenant is made; the number stays.",
             minimum=1, maximum=_MOST_SHARDS),
+    Setting("inventory.queue.shards", "integer", 16,
+            "How many shards hold the records of the inventory's topics. It counts when the first tenant is made; the "
+            "number stays.",
+            minimum=1, maximum=_MOST_SHARDS),
 )
 # fmt: on

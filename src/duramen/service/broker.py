@@ -37,6 +37,7 @@ from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import Entity, StreamState
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.service.assembly import BrokerParts
+from duramen.service.inventory_names import check_wish
 from duramen.service.startup import Startup
 
 __all__ = ["Broker"]
@@ -211,8 +212,14 @@ class Broker(BrokerParts):
     def _most_partitions(self) -> int:
         return self.settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
 
+    def names_inventory(self, name: str) -> bool:
+        """Whether a topic of that name can only be one of the inventory."""
+        return self.inventory.may_name(self.settings.text("inventory.account"), name)
+
     def _check_wish(self, wish: Definition) -> None:
         self.views.check_config(wish.config)
+        if not wish.internal:
+            check_wish(self.inventory, self.settings.text("inventory.account"), wish)
         too_old = not self.alone and self.metadata_state.feature_level < MetadataFeature.QUEUES
         if wish.config.get(KIND) == QUEUES and too_old:
             raise ConfigInvalid(
@@ -273,6 +280,8 @@ class Broker(BrokerParts):
         """Change a stream's config; None sets a name back to its default, `whole` all that are not named."""
         try:
             self.views.check_config(changes)
+            own = {key: value for key, value in changes.items() if value is not None}
+            check_wish(self.inventory, self.settings.text("inventory.account"), Definition(name, 1, own))
         except DuramenError as error:
             done(error)
             return

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
+from duramen.base.catalogue_queues import KIND, QUEUES
 from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
 from duramen.coordinators.group.offsets import OFFSETS_CONFIG, OFFSETS_STREAM
-from duramen.coordinators.inventory.shard import INVENTORY_CONFIG, INVENTORY_STREAM
+from duramen.coordinators.inventory.shard import INVENTORY_CONFIG, INVENTORY_QUEUES, INVENTORY_STREAM
 from duramen.coordinators.lease.records import LEASES_CONFIG, LEASES_STREAM
 from duramen.coordinators.share.state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
@@ -25,6 +26,12 @@ class _Keeper(Protocol):
         """Whether it has the stream that it keeps things in."""
 
 
+class _InventoryKeeper(_Keeper, Protocol):
+    @property
+    def queues(self) -> _Keeper:
+        """What keeps the records of topics."""
+
+
 class _Create(Protocol):
     def __call__(self, wish: Definition, done: Done, *, idempotent: bool) -> None:
         """Create a stream."""
@@ -35,7 +42,7 @@ class InternalStreams:
 
     def __init__(
         self, create: _Create, settings: Settings, offsets: _Keeper, transactions: _Keeper, shares: _Keeper,
-        leases: _Keeper, inventory: _Keeper, when_loaded: Callable[[str, Done], None],
+        leases: _Keeper, inventory: _InventoryKeeper, when_loaded: Callable[[str, Done], None],
     ) -> None:  # fmt: skip
         """What keeps offsets, transactions, the state of share groups, leases, the inventory says when it is `ready`.
 
@@ -86,7 +93,15 @@ class InternalStreams:
 
     def ensure_inventory(self, done: Done) -> None:
         """See to it that tenants, namespaces and topics have somewhere to be stored."""
-        self._ensure(self._inventory, INVENTORY_STREAM, self._size("inventory.shards"), INVENTORY_CONFIG, done)
+
+        def ready(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                shards = self._size("inventory.queue.shards")
+                self._ensure(self._inventory.queues, INVENTORY_QUEUES, shards, {KIND: QUEUES}, done)
+
+        self._ensure(self._inventory, INVENTORY_STREAM, self._size("inventory.shards"), INVENTORY_CONFIG, ready)
 
     def _size(self, setting: str) -> int:
         return self._settings.integer(setting)

@@ -1,7 +1,13 @@
-"""Queues of spaces as Kafka topics: `queue.topic.prefix` of the space and the name of the queue."""
+"""Queues as Kafka topics: `queue.topic.prefix` of a space and the name of the queue, and the inventory's topics.
+
+A topic of the inventory is called `tenant.namespace.topic`, and its records are a queue, named by its lasting id. Each
+of its names has an id of its own, since clients take two names of one id for damage.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
@@ -23,6 +29,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_record, near, records, seal
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, RESERVED_PREFIX
+from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.metadata.decisions import check_name
 from duramen.queues.names import Queue
@@ -33,7 +40,7 @@ from duramen.service.light_topics import Appended, LightTopic, OffsetDone
 
 __all__ = ["QueueTopic", "QueueTopics"]
 
-_KNOWN_IDS: Final = 20_000
+_KNOWN_IDS: Final = 100_000
 _SEARCHED_AT_ONCE: Final = 1000
 _SHOWN_RECORDS: Final = 1000
 
@@ -46,7 +53,8 @@ class QueueTopics:
         self.producers = TopicProducers()
         self._spaces: dict[str, Stream] = {}
         self._lengths: tuple[int, ...] = ()
-        self._ids: OrderedDict[UUID, tuple[UUID, bytes]] = OrderedDict()
+        self._ids: OrderedDict[UUID, str] = OrderedDict()
+        self._account = broker.settings.text("inventory.account")
         broker.streams.listeners.append(self._changed)
         for stream in broker.streams:
             self._changed(stream)
@@ -62,7 +70,7 @@ class QueueTopics:
 
     def find(self, key: str | UUID) -> LightTopic | None:
         """The queue's topic of that name or id."""
-        if not self._spaces:
+        if not self._spaces and not self.broker.inventory.is_made:
             return None
         return self._by_id(key) if isinstance(key, UUID) else self._by_name(key)
 
@@ -78,29 +86,43 @@ class QueueTopics:
             queue = name[length:].encode()
             if 1 <= len(queue) <= LONGEST_NAME_BYTES:
                 return self._topic(name, space, queue)
-        return None
+        return self._of_inventory(name) if name.count(".") > 1 else None
 
-    def _topic(self, name: str, space: Stream, queue: bytes) -> "QueueTopic":
-        found = QueueTopic(self, name, space, Queue(queue, hash_of(space.id)(queue)))
-        self._ids[found.id] = (space.id, queue)
+    def _of_inventory(self, name: str) -> LightTopic | None:
+        tenant, namespace, topic = name.split(".", 2)
+        inventory, space = self.broker.inventory, self.broker.streams.find(INVENTORY_QUEUES)
+        if space is None:
+            return None
+        try:
+            check_name(name)
+            (found,) = inventory.lookup(self._account, tenant, namespace, [topic])
+        except DuramenError:
+            return None
+        if found is None:
+            return None
+        digest = blake2b(found.id.bytes + name.encode(), digest_size=16, key=inventory.id.bytes).digest()
+        return self._topic(name, space, found.id.hex.encode(), UUID(bytes=digest))
+
+    def _topic(self, name: str, space: Stream, queue: bytes, id_: UUID | None = None) -> "QueueTopic":
+        found = QueueTopic(self, name, space, Queue(queue, hash_of(space.id)(queue)), id_)
+        self._ids[found.id] = name
         self._ids.move_to_end(found.id)
         if len(self._ids) > _KNOWN_IDS:
             self._ids.popitem(last=False)
         return found
 
     def _by_id(self, id_: UUID) -> LightTopic | None:
-        known = self._ids.get(id_)
-        for prefix, space in self._spaces.items():
-            if known is not None and known[0] == space.id:
-                queue: bytes | None = known[1]
-            elif known is None and space_number(space.id) == id_.int >> 108:
-                queue = self._in_rows(space, id_)
-            else:
-                continue
-            if queue is not None and queue.isascii():
-                topic = self._by_name(prefix + queue.decode())
-                return topic if topic is not None and topic.id == id_ else None
-        return None
+        name = self._ids.get(id_)
+        if name is None:
+            name = next((one for one in map(partial(self._named, id_), self._spaces.items()) if one), "")
+        topic = self._by_name(name)
+        return topic if topic is not None and topic.id == id_ else None
+
+    def _named(self, id_: UUID, prefixed: tuple[str, Stream]) -> str:
+        """The name of a topic that is not in memory; empty where the space has no queue of that id."""
+        prefix, space = prefixed
+        queue = self._in_rows(space, id_) if space_number(space.id) == id_.int >> 108 else None
+        return "" if queue is None else prefix + queue.decode()
 
     def _in_rows(self, space: Stream, id_: UUID) -> bytes | None:
         for shard in range(space.shards):
@@ -116,10 +138,10 @@ class QueueTopics:
 class QueueTopic(LightTopic):
     """One queue as a topic."""
 
-    def __init__(self, topics: QueueTopics, name: str, space: Stream, queue: Queue) -> None:
-        super().__init__(
-            name, topic_id(space.id, queue.hash), space.partition(partition_of(queue.name, space.shards))
-        )  # fmt: skip
+    def __init__(self, topics: QueueTopics, name: str, space: Stream, queue: Queue, id_: UUID | None) -> None:
+        """Without an id of its own it has that of the queue."""
+        partition = space.partition(partition_of(queue.name, space.shards))
+        super().__init__(name, id_ or topic_id(space.id, queue.hash), partition)
         self._topics = topics
         self._broker = topics.broker
         self._space = space

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, TopicAliasCycle, TopicHasAliases, TopicNotFound
+from duramen.base.errors import DuramenError, TenantNotFound, TopicAliasCycle, TopicHasAliases, TopicNotFound
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.changing import Changes
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
@@ -17,6 +17,7 @@ from duramen.inventory.directory import (
     DeleteTenant,
     DirectoryCommand,
     NamespaceIsSwept,
+    UpdateTenant,
 )
 from duramen.inventory.events import Labels, NamespacePut, TenantPut
 from duramen.inventory.ids import TopicKey, topic_id, topic_key
@@ -36,6 +37,7 @@ from duramen.inventory.search import PageToken, TopicQuery, after, prefix_end
 
 __all__ = ["CreatedNames", "FoundTopic", "Inventory", "TopicPage"]
 
+_KAFKA_PARTS: Final = 3
 _RESUME_MS: Final = 5_000
 _SCANNED: Final = 2_000
 _NAMESPACE_COST: Final = 20  # names that cost as much as beginning with a namespace
@@ -69,8 +71,13 @@ class TopicPage(NamedTuple):
 class Inventory:
     """The inventory of a node. `ensure` makes its stream."""
 
-    def __init__(self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None]) -> None:
+    def __init__(
+        self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None],
+        hidden_by: Callable[[str], DuramenError | None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        """`hidden_by` says why a tenant cannot be called that: its topics would have the names of others."""
         self._shards = shards
+        self._hidden_by = hidden_by
         self._clock = clock
         self._ensure = ensure
         self._changes = Changes(shards)
@@ -116,7 +123,10 @@ class Inventory:
                 done(error)
             else:
                 self.start()
-                self._create([CreateTenant(account, name, labels, now_ms) for name in names], done)
+                refused = {name: error for name in names if (error := self._hidden_by(name)) is not None}
+                problems = [NamedProblem(name, error) for name, error in refused.items()]
+                new = [CreateTenant(account, name, labels, now_ms) for name in names if name not in refused]
+                self._create(new, done, problems)
 
         self._ensure(ensured)
 
@@ -132,14 +142,39 @@ class Inventory:
 
         self.read(lambda: self.tenant(account, tenant), found)
 
-    def _create(self, commands: Sequence[CreateTenant | CreateNamespace], done: Done) -> None:
-        gathered = _Gathered(len(commands), done)
+    def _create(
+        self, commands: Sequence[CreateTenant | CreateNamespace], done: Done, problems: Sequence[NamedProblem] = ()
+    ) -> None:
+        gathered = _Gathered(len(commands), done, problems)
         for command in commands:
             self._shards.submit(DIRECTORY_SHARD, command, partial(gathered.one, command.name))
 
     def tenant(self, account: str, name: str) -> TenantPut:
         """A tenant. Raises TenantNotFound, CoordinatorLoading."""
         return self._shards.directory().tenant(account, name)
+
+    def may_name(self, account: str, name: str) -> bool:
+        """Whether `tenant.namespace.topic` is the name of a topic of the inventory, there or not, and of no stream."""
+        parts = name.split(".", 2)
+        if len(parts) < _KAFKA_PARTS or not self._shards.ready:
+            return False
+        try:
+            self.tenant(account, parts[0])
+        except TenantNotFound:
+            return False
+        except DuramenError:
+            return True  # it is not known yet
+        return True
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is one: a tenant was made once."""
+        return self._shards.ready
+
+    @property
+    def id(self) -> UUID:
+        """What makes it another than other nodes'. There is one."""
+        return self._shards.inventory_id
 
     def namespace(self, account: str, tenant: str, name: str) -> NamespacePut:
         """A namespace. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
@@ -155,6 +190,10 @@ class Inventory:
 
     def change(self, command: DirectoryCommand, done: Done) -> None:
         """Update or delete a tenant or a namespace."""
+        hidden = self._hidden_by(command.name) if isinstance(command, UpdateTenant) and command.name else None
+        if hidden is not None:
+            done(hidden)
+            return
 
         def answered(answer: object) -> None:
             done(answer)

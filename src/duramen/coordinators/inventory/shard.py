@@ -14,6 +14,7 @@ from duramen.inventory.machine import TopicCommand, TopicShardState, topic_keys
 __all__ = [
     "DIRECTORY_SHARD",
     "INVENTORY_CONFIG",
+    "INVENTORY_QUEUES",
     "INVENTORY_STREAM",
     "InventoryShard",
     "ShardCommand",
@@ -24,6 +25,8 @@ INVENTORY_STREAM: Final = "__inventory"
 INVENTORY_CONFIG: Final = {
     "cleanup.policy": "delete", "durability": "sync", "retention.ms": "-1", "retention.bytes": "-1",
 }  # fmt: skip
+INVENTORY_QUEUES: Final = "__inventory_queues"
+"""The queue space with the records of topics; a queue's name is the lasting id in hex."""
 DIRECTORY_SHARD: Final = 0
 
 ShardCommand: TypeAlias = TopicCommand | DirectoryCommand

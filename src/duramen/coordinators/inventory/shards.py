@@ -9,14 +9,20 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.base.ports import Clock, StateRows
 from duramen.broker.streams import BrokerStreams
-from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM, InventoryShard, ShardCommand
+from duramen.coordinators.inventory.shard import (
+    DIRECTORY_SHARD,
+    INVENTORY_QUEUES,
+    INVENTORY_STREAM,
+    InventoryShard,
+    ShardCommand,
+)
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
 from duramen.inventory.names import shard_of
 from duramen.inventory.reading import InventoryRows
 
-__all__ = ["Done", "InventoryShards"]
+__all__ = ["Done", "InventoryQueues", "InventoryShards"]
 
 T = TypeVar("T")
 
@@ -27,11 +33,24 @@ _PATIENCE_MS: Final = 5_000
 _AGAIN_MS: Final = 20
 
 
+class InventoryQueues:
+    """The queue space with the records of topics."""
+
+    def __init__(self, streams: BrokerStreams) -> None:
+        self._streams = streams
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is there."""
+        return self._streams.find(INVENTORY_QUEUES) is not None
+
+
 class InventoryShards:
     """All shards there are. Until the first tenant is made there are none, and nothing is in them."""
 
     def __init__(self, streams: BrokerStreams, runtime: Runtime, clock: Clock, deadlines: Deadlines) -> None:
         self._streams = streams
+        self.queues = InventoryQueues(streams)
         self._runtime = runtime
         self._clock = clock
         self._deadlines = deadlines

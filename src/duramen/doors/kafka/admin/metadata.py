@@ -212,6 +212,7 @@ def _by_name(
     stream = topics.find(name)
     light = None if stream is not None else topics.light(name)
     creates = may_create and isinstance(topics.error(name), StreamNotFound)
+    creates = creates and not context.broker.names_inventory(name)
     refusal = exchange.admitted.refusal(_CREATE, name) if creates else None
     if stream is not None:
         put(_topic(context, stream))

@@ -1,0 +1,79 @@
+"""Topics of the inventory with Kafka clients: produced to, consumed, renamed, moved, with aliases."""
+
+from uuid import UUID
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients import Library, Record
+from tests.doors.kafka.asking import Asking
+
+import duramen
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.process import NodeProcess
+
+
+@pytest.fixture
+def tenant(node: NodeProcess, stream_name: str) -> str:
+    name = "t" + stream_name[-60:].strip("-")
+    with duramen.connect(node.http) as client:
+        client.inventory.create_tenants([name])
+        client.inventory.create_namespaces(name, ["prod", "dev"])
+    return name
+
+
+def test_a_topic_keeps_its_records_under_each_name(node: NodeProcess, tenant: str, library: Library) -> None:
+    topic = f"{tenant}.prod.orders.eu"
+    with duramen.connect(node.http) as client:
+        inventory = client.inventory
+        inventory.create_topics(f"{tenant}/prod", ["orders.eu"])
+        library.produce(node.kafka, topic, [Record(b"1", b"key")])
+        inventory.move_topic(f"{tenant}/prod/orders.eu", f"{tenant}/dev/orders", keep_alias=True)
+        library.produce(node.kafka, f"{tenant}.dev.orders", [Record(b"2", b"key")])
+        library.produce(node.kafka, topic, [Record(b"3", b"key")])
+    for name in (topic, f"{tenant}.dev.orders"):
+        assert [read.value for read in library.consume(node.kafka, name, 1, 3)] == [b"1", b"2", b"3"]
+
+
+def test_names_lead_to_topics_as_they_are_now(node: NodeProcess, tenant: str, admin: AdminClient) -> None:
+    old, new, alias = (f"{tenant}.{name}" for name in ("prod.a", "prod.b", "dev.c"))
+    with Asking(node) as asking, duramen.connect(node.http) as client:
+
+        def metadata(*names: str) -> list[tuple[int, UUID]]:
+            topics = [{"name": name, "topic_id": UUID(int=0)} for name in names]
+            answer = asking.ask(ApiKey.METADATA, 12, {"topics": topics, "allow_auto_topic_creation": True})
+            return [(topic["error_code"], topic["topic_id"]) for topic in answer["topics"]]
+
+        inventory = client.inventory
+        unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UUID(int=0))
+        assert metadata(old) == [unknown]
+        inventory.create_topics(f"{tenant}/prod", ["a"])
+        ((error, first_id),) = metadata(old)
+        assert error == 0
+        inventory.alias(f"{tenant}/dev/c", f"{tenant}/prod/a")
+        inventory.move_topic(f"{tenant}/prod/a", f"{tenant}/prod/b")
+        found = metadata(old, new, alias)
+        assert [one[0] for one in found] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0]
+        assert len({first_id, *(topic_id for _, topic_id in found)}) == 4
+        by_id = asking.ask(ApiKey.METADATA, 12, {"topics": [{"name": None, "topic_id": found[1][1]}]})
+        assert [topic["name"] for topic in by_id["topics"]] == [new]
+        assert metadata(*(f"{tenant}.prod.none-{number}" for number in range(50))) == [unknown] * 50
+    with pytest.raises(KafkaException):
+        admin.create_topics([NewTopic(f"{tenant}.x.y", 1)])[f"{tenant}.x.y"].result(30)
+    admin.create_topics([NewTopic(f"{tenant}.x", 1)])[f"{tenant}.x"].result(30)
+    space = NewTopic(f"{tenant}-space", 1, config={"kind": "queues", "queue.topic.prefix": f"{tenant}.q."})
+    with pytest.raises(KafkaException):
+        admin.create_topics([space])[f"{tenant}-space"].result(30)
+
+
+def test_a_tenant_hides_no_stream(node: NodeProcess, admin: AdminClient) -> None:
+    streams = [NewTopic("debezium.public.users", 1), NewTopic("plain.users", 1)]
+    streams.append(NewTopic("hidden", 1, config={"kind": "queues", "queue.topic.prefix": "hidden.q."}))
+    for future in admin.create_topics(streams).values():
+        future.result(30)
+    with duramen.connect(node.http) as client:
+        made = client.inventory.create_tenants(["debezium", "plain", "hidden", "public"])
+        assert (made.created, sorted(made.failed)) == (2, ["debezium", "hidden"])
+        with pytest.raises(duramen.errors.InventoryNameInvalid):
+            client.inventory.update_tenant("public", name="debezium")
