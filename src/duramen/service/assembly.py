@@ -62,7 +62,7 @@ from duramen.rpc.caller import Caller
 from duramen.rpc.retry import KnownLeader
 from duramen.rpc.server import RpcServer
 from duramen.service.internal_streams import InternalStreams
-from duramen.service.inventory_names import tenant_problem
+from duramen.service.inventory_names import drop_records, tenant_problem
 from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
 from duramen.storage.log.refused_batches import Refusals
@@ -133,7 +133,10 @@ class BrokerParts(ABC):
         shards = InventoryShards(self.streams, self.coordinators, ports.clock, deadlines)
         self.internal_streams = self._internal_streams(shards)
         ensure = self.internal_streams.ensure_inventory if self.alone else _no_inventory
-        self.inventory = Inventory(shards, ports.clock, ensure, partial(tenant_problem, self.streams))
+        self.inventory = Inventory(
+            shards, ports.clock, ensure, partial(tenant_problem, self.streams),
+            partial(drop_records, self.streams, self.coordinators),
+        )  # fmt: skip
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         if not self.alone:
             self._join_keyed()

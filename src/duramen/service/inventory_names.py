@@ -1,12 +1,21 @@
 """Kafka names of the inventory's topics, `tenant.namespace.topic`: they hide no other topic and none hides them."""
 
+from collections.abc import Callable
+from uuid import UUID
+
 from duramen.base.catalogue_queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid
 from duramen.broker.streams import BrokerStreams
+from duramen.codec.partitioner import partition_of
 from duramen.coordinators.inventory.inventory import Inventory
+from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.coordinators.queue.shard import hash_of
+from duramen.coordinators.runtime.runtime import Runtime
 from duramen.metadata.decisions import Definition
+from duramen.queues.machine import Empty
+from duramen.queues.names import Queue
 
-__all__ = ["check_wish", "tenant_problem"]
+__all__ = ["check_prefix", "check_wish", "drop_records", "tenant_problem"]
 
 
 def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
@@ -29,17 +38,35 @@ def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
 
 
 def check_wish(inventory: Inventory, account: str, wish: Definition) -> None:
-    """Raise NameInvalid where a stream has the name of a tenant's topic, ConfigInvalid where its queues would."""
+    """Raise NameInvalid where a stream has the name of a tenant's topic, ConfigInvalid where its queues would.
+
+    CoordinatorLoading where that is not known yet.
+    """
     if inventory.may_name(account, wish.name):
-        raise NameInvalid(
-            f"the name {wish.name} is one of the inventory's topics, since {wish.name.split('.')[0]} is a tenant"
-        )
-    prefix = wish.config.get(TOPIC_PREFIX, "")
+        tenant = wish.name.split(".")[0]
+        inventory.tenant(account, tenant)  # raises where tenants are still being read
+        raise NameInvalid(f"the name {wish.name} is one of the inventory's topics, since {tenant} is a tenant")
+    check_prefix(inventory, account, wish.config.get(TOPIC_PREFIX) or "")
+
+
+def check_prefix(inventory: Inventory, account: str, prefix: str) -> None:
+    """Raise ConfigInvalid where topics of queues with that prefix would have the names of a tenant's topics."""
     if not prefix or not inventory.is_made:
         return
-    for tenant in inventory.tenants(account, prefix.split(".")[0]):
+    for tenant in inventory.tenants(account, prefix.split(".", maxsplit=1)[0]):
         first = f"{tenant.name}."
         if prefix.startswith(first) or first.startswith(prefix):
             raise ConfigInvalid(f"{TOPIC_PREFIX}={prefix} would name topics of the tenant {tenant.name}")
-        if not first.startswith(prefix.split(".")[0]):
+        if not first.startswith(prefix.split(".", maxsplit=1)[0]):
             return
+
+
+def drop_records(streams: BrokerStreams, runtime: Runtime, lasting_id: UUID, done: Callable[[], None]) -> None:
+    """The records of a topic that is gone go too. Where they cannot, nothing leads to them."""
+    space = streams.find(INVENTORY_QUEUES)
+    if space is None:
+        done()
+    else:
+        name = lasting_id.hex.encode()
+        command = Empty(Queue(name, hash_of(space.id)(name)), "drop")
+        runtime.submit(space.name, partition_of(name, space.shards), command, lambda _: done())

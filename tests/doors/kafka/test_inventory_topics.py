@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.clients import Library, Record
+from tests.clients import CONFLUENT, Library, Record
 from tests.doors.kafka.asking import Asking
 
 import duramen
@@ -77,3 +77,19 @@ def test_a_tenant_hides_no_stream(node: NodeProcess, admin: AdminClient) -> None
         assert (made.created, sorted(made.failed)) == (2, ["debezium", "hidden"])
         with pytest.raises(duramen.errors.InventoryNameInvalid):
             client.inventory.update_tenant("public", name="debezium")
+
+
+def test_records_go_with_the_topic(node: NodeProcess, tenant: str) -> None:
+    topic = f"{tenant}.prod.orders"
+    with duramen.connect(node.http) as client:
+        inventory = client.inventory
+        inventory.create_topics(f"{tenant}/prod", ["orders"])
+        CONFLUENT.produce(node.kafka, topic, [Record(b"1")])
+        lasting_id = UUID(inventory.topic(f"{tenant}/prod/orders").id).hex
+        records = client.queues("__inventory_queues")
+        assert [entry.value for entry in records.retrieve(lasting_id).entries] == [b"1"]
+        inventory.alias(f"{tenant}/dev/alias", f"{tenant}/prod/orders")
+        inventory.delete_topic(f"{tenant}/dev/alias")
+        assert records.retrieve(lasting_id).entries
+        inventory.delete_topic(f"{tenant}/prod/orders")
+        assert not records.retrieve(lasting_id).entries

@@ -5,7 +5,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, TenantNotFound, TopicAliasCycle, TopicHasAliases, TopicNotFound
+from duramen.base.errors import (
+    DuramenError,
+    TenantNotFound,
+    TopicAliasCycle,
+    TopicHasAliases,
+    TopicNotFound,
+)
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.changing import Changes
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
@@ -74,8 +80,13 @@ class Inventory:
     def __init__(
         self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None],
         hidden_by: Callable[[str], DuramenError | None] = lambda _: None,
+        deleted: Callable[[UUID, Callable[[], None]], None] = lambda _, then: then(),
     ) -> None:  # fmt: skip
-        """`hidden_by` says why a tenant cannot be called that: its topics would have the names of others."""
+        """`hidden_by` says why a tenant cannot be called that: its topics would have the names of others.
+
+        `deleted` is told the id of a topic that is gone, and calls what it is handed once its records are gone too.
+        """
+        self._deleted = deleted
         self._shards = shards
         self._hidden_by = hidden_by
         self._clock = clock
@@ -312,10 +323,16 @@ class Inventory:
 
     def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
         """Remove a topic, or an alias. Raises TopicHasAliases where it has some."""
+        try:
+            there = self.find(account, path)
+        except DuramenError:
+            there = None  # an alias that leads to nothing, too
 
         def ended(error: DuramenError | None) -> None:
             if isinstance(error, TopicHasAliases):
                 self._forget_aliases(account, path, error, done)
+            elif error is None and there is not None and not there.alias:
+                self._deleted(there.id, lambda: done(None))
             else:
                 done(error)
 
