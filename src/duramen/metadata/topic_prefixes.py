@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from duramen.base.catalogue_keyed import LIVE_TOPIC
 from duramen.base.catalogue_queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, NameInvalid
 from duramen.metadata.state import ControllerState
@@ -22,6 +23,9 @@ def check_prefixes(state: ControllerState, name: str, config: Mapping[str, str])
             raise NameInvalid(
                 f"the name {name} is one of the topics of the queue space {space}, whose {TOPIC_PREFIX} is {other}"
             )
+        shown = config.get(LIVE_TOPIC, "")
+        if shown.startswith(other):
+            raise ConfigInvalid(f"{LIVE_TOPIC}={shown} is one of the topics of the queue space {space}")
         if prefix and (other.startswith(prefix) or prefix.startswith(other)):
             raise ConfigInvalid(
                 f"{TOPIC_PREFIX}={prefix} of {name} would name topics of the queue space {space}, whose prefix is"
@@ -30,6 +34,7 @@ def check_prefixes(state: ControllerState, name: str, config: Mapping[str, str])
     known = state.streams.get(name)
     if not prefix or (known is not None and known.config.get(TOPIC_PREFIX, "") == prefix):
         return
-    hidden = next((one for one in (name, *state.streams) if one.startswith(prefix)), None)
+    names = (shown for one in state.streams.values() for shown in (one.name, one.config.get(LIVE_TOPIC, "")))
+    hidden = next((one for one in (name, *names) if one.startswith(prefix)), None)
     if hidden is not None:
-        raise ConfigInvalid(f"{TOPIC_PREFIX}={prefix} of {name} would hide the stream {hidden}")
+        raise ConfigInvalid(f"{TOPIC_PREFIX}={prefix} of {name} would hide the topic {hidden}")

@@ -1,7 +1,7 @@
 """Names and ids of requests become topics here, now or later: what knows them may have to be asked first. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, QueueTopicRefused, StreamNotFound
@@ -81,6 +81,11 @@ class _AllTopics(Mapping[TopicKey, Topic | LightTopic]):
     def __init__(self, streams: Mapping[TopicKey, Stream], light: LightTopics) -> None:
         self._streams = streams
         self._light = light
+
+    def get(self, key: TopicKey, default: Any = None) -> Any:
+        """Short, since every request comes by here."""
+        found = self._streams.get(key)
+        return found if found is not None else self._light.find(key) or default
 
     def __getitem__(self, key: TopicKey) -> Topic | LightTopic:
         found = self._streams.get(key) or self._light.find(key)

@@ -19,7 +19,7 @@ from duramen.doors.kafka.request.exchange import Exchange, HotChannel
 from duramen.doors.kafka.request.metrics import RequestMetrics
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
-from duramen.service.resolve import Found
+from duramen.service.resolve import Found, stream_in
 
 __all__ = ["HotPath"]
 
@@ -93,7 +93,7 @@ class HotPath:
         if found is None:
             return 0
         end, version, correlation_id, client_id, acks, topic, index, start, stop, fields = found
-        stream = self._topics.get(topic)
+        stream = stream_in(self._topics, topic)
         if stream is None or stream.live_of is not None or not 0 <= index < len(stream.partitions):
             return 0
         broker, partition = self._broker, stream.partitions[index]

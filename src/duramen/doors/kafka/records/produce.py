@@ -213,7 +213,7 @@ def transactional_ids(asked: ApiNeeds) -> Sequence[str]:
 
 
 def _produce_light(
-    pending: _Pending, exchange: Exchange, topic: LightTopic, places: list[PartitionResponse],
+    pending: PendingProduce, exchange: Exchange, topic: LightTopic, places: list[PartitionResponse],
     partitions: Sequence[PartitionData],
 ) -> None:  # fmt: skip
     request: ProduceRequest = exchange.request
