@@ -90,7 +90,7 @@ class PartitionFetch(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """What one partition gives: a slice, or batches that were `made`, nothing yet, or an error; and its offsets then.
+    """What one partition gives: a slice, or `made` batches, nothing yet, or an error; and its offsets at that time.
 
     `aborted` has producer id and first offset of each aborted transaction in the slice, for those who want what is
     committed. `preferred_replica` is the node to read from, -1: this one.

@@ -281,9 +281,9 @@ class ControllerState:
         if before is not None:
             self.size -= before.partitions + STREAM_SIZE
             self._by_live_topic.pop(flat(before.config.get(LIVE_TOPIC, "")), None)
+            self._prefixes.pop(before.config.get(TOPIC_PREFIX, ""), None)
         if stream.config.get(LIVE_TOPIC):
             self._by_live_topic[flat(stream.config[LIVE_TOPIC])] = stream.name
-            self._prefixes.pop(before.config.get(TOPIC_PREFIX, ""), None)
         prefix = stream.config.get(TOPIC_PREFIX, "")
         if prefix:
             self._prefixes[prefix] = stream.name
