@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, File, FileSystem
 from duramen.broker.views import files as view_files
+from duramen.broker.views.applier import ViewApplier
 from duramen.broker.views.running import RunningView
+from duramen.broker.views.state import ViewState
 from duramen.broker.views.vectors import SnapshotVectors
 from duramen.codec.batch import Header, batches
 from duramen.codec.batch_filter import RecordSpan
@@ -358,24 +360,24 @@ def _forget_aborted(right: Original) -> Original:
 
 
 def _go_beyond(right: Original) -> Original:
-    def _go_on(self: RunningView) -> None:
-        partition = self.partition
-        self.partition = _as_port(_PartitionAhead(partition))
+    def go_on(self: ViewApplier) -> None:
+        partition = self._partition
+        self._partition = _as_port(_PartitionAhead(partition))
         try:
             right(self)
         finally:
-            self.partition = partition
+            self._partition = partition
 
-    return _go_on
+    return go_on
 
 
 def _free_all(right: Original) -> Original:
-    def _note(self: RunningView) -> None:
+    def note(self: ViewState) -> None:
         right(self)
         if self.partition.log.view_floor is not None:
             self.partition.log.view_floor = self.facts.position
 
-    return _note
+    return note
 
 
 def _drop_all(right: Original) -> Original:
@@ -441,7 +443,7 @@ def _fall_back(right: Original) -> Original:
 def _ignore_compaction(right: Original) -> Original:
     del right
 
-    def _follow_compaction(self: RunningView, view: KeyedView) -> None:
+    def _follow_compaction(self: ViewApplier, view: KeyedView) -> None:
         """S0 stays what the checkpoint says."""
 
     return _follow_compaction
@@ -585,12 +587,12 @@ BUGS: Final = (
     Bug(
         "supersede-uncommitted",
         "superseding above what is committed",
-        (Place(RunningView, "_go_on", _go_beyond),),
+        (Place(ViewApplier, "go_on", _go_beyond),),
     ),
     Bug(
         "drop-shown",
         "a record dropped that a readable snapshot sees",
-        (Place(RunningView, "_note", _free_all), Place(KeyedView, "dropping", _drop_all)),
+        (Place(ViewState, "note", _free_all), Place(KeyedView, "dropping", _drop_all)),
         "compaction goes up to where the view stands",
     ),
     Bug(
@@ -613,7 +615,7 @@ BUGS: Final = (
         "S0 falling after a restart",
         (
             Place(view_files, "restore", _fall_back),
-            Place(RunningView, "_follow_compaction", _ignore_compaction),
+            Place(ViewApplier, "_follow_compaction", _ignore_compaction),
             Place(RunningView, "bounds", _tell_fallen),
         ),
         "nor does anybody ask how far compaction has come",

@@ -21,7 +21,7 @@ from duramen.broker.quotas import Quotas
 from duramen.broker.streams import BrokerStreams
 from duramen.broker.views.keys import ClusterKeys
 from duramen.broker.views.live import LiveTopics
-from duramen.broker.views.running import ViewLimits
+from duramen.broker.views.parts import ViewLimits
 from duramen.broker.views.vectors import SnapshotVectors
 from duramen.broker.views.views import KeyedViews
 from duramen.controller.admin.cluster import AdministeredMembership

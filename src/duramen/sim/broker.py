@@ -14,7 +14,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.fetch import Fetcher, FetchResult, PartitionFetch
 from duramen.broker.streams import Stream
-from duramen.broker.views.running import ViewLimits
+from duramen.broker.views.parts import ViewLimits
 from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, records
 from duramen.controller.admin.cluster import AdministeredMembership
 from duramen.coordinators.runtime.shard import ShardKind

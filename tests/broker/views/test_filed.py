@@ -4,7 +4,7 @@ import errno
 
 from tests.broker.views.test_views import QUICK, SETTINGS, Keyed
 
-from duramen.broker.views.running import ViewLimits
+from duramen.broker.views.parts import ViewLimits
 from duramen.sim.broker import ManualBroker
 
 ROUND_MS = 10_000

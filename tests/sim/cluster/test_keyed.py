@@ -8,8 +8,8 @@ import pytest
 from tests.sim.planted import Bug, Place, planted
 
 from duramen.base.ids import StreamId
+from duramen.broker.views import applier
 from duramen.broker.views import files as view_files
-from duramen.broker.views import running
 from duramen.broker.views.floors import ReplicaFloor
 from duramen.broker.views.reading import ReadResult
 from duramen.coordinators.lease.coordinator import LeaseCoordinator
@@ -89,7 +89,7 @@ def _hold_nothing(_: Original) -> Original:
 BUGS: Final = (
     Bug(
         "apply-uncommitted", "superseding above HW",
-        (Place(running, "read_batches", _apply_written), Place(ReplicaFloor, "bounds", _show_written)),
+        (Place(applier, "read_batches", _apply_written), Place(ReplicaFloor, "bounds", _show_written)),
     ),
     Bug("compact-beyond-heard", "a replica compacting beyond the S0 it heard", (
         Place(ReplicaFloor, "agreed", _compact_to_own),

@@ -16,7 +16,8 @@ from duramen.broker.views.files import VIEWS_DIRECTORY, ViewFiles
 from duramen.broker.views.floorfile import FLOORS_DIRECTORY, FloorFile
 from duramen.broker.views.floors import ReplicaFloor
 from duramen.broker.views.keys import ClusterKeys
-from duramen.broker.views.running import RunningView, ViewLimits, ViewParts, ViewTimes
+from duramen.broker.views.parts import ViewLimits, ViewParts, ViewTimes
+from duramen.broker.views.running import RunningView
 from duramen.broker.views.unkeyed import UnkeyedSearch
 from duramen.keyed.hashing import SECRET_BYTES
 from duramen.keyed.native import kernel

@@ -16,7 +16,7 @@ from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.configs import PATIENCE, ReplicaPatience
-from duramen.broker.views.running import ViewLimits
+from duramen.broker.views.parts import ViewLimits
 from duramen.codec.cluster.channels import PeerChannel, Subject
 from duramen.controller.membership.incarnations import IncarnationFile
 from duramen.controller.membership.member import ClusterMember, MemberKit

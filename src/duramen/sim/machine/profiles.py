@@ -3,7 +3,7 @@
 import random
 from typing import Final
 
-from duramen.broker.views.running import ViewLimits
+from duramen.broker.views.parts import ViewLimits
 from duramen.sim.machine.faults import Profile
 from duramen.sim.machine.stages import DAMAGES, FAULTS, UPKEEP
 from duramen.storage.store import StoreLimits

@@ -1,0 +1,34 @@
+"""Who waits for a snapshot that a view does not have yet."""
+
+from collections.abc import Callable
+
+from duramen.broker.views.state import ViewState
+
+__all__ = ["SnapshotWaiters"]
+
+
+class SnapshotWaiters:
+    """Actions, each with the position that the view has to reach first."""
+
+    def __init__(self, state: ViewState) -> None:
+        self._state = state
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+
+    def __bool__(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting)
+
+    def add(self, position: int, action: Callable[[], None]) -> Callable[[], None]:
+        """Have `action` done once everything below the position is applied; what is returned takes that back."""
+        entry = position, action
+        self._waiting.append(entry)
+        return lambda: self._waiting.remove(entry) if entry in self._waiting else None
+
+    def tell(self) -> None:
+        """Do the actions whose positions are reached; all of them where the view is closed."""
+        # As `bounds` tells it: a job that is under way may be further.
+        state = self._state
+        position = -1 if state.view is None else state.facts.position
+        for entry in [entry for entry in self._waiting if state.closed or entry[0] <= position]:
+            self._waiting.remove(entry)
+            entry[1]()
