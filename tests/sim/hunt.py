@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.sim.planted import BUGS, planted
+from tests.sim.bugs.every import BUGS
+from tests.sim.planted import planted
 
 from duramen.sim.runs import run_one
 

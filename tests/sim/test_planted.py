@@ -4,8 +4,8 @@ from itertools import chain
 from typing import Final
 
 import pytest
+from tests.sim.bugs.every import BUGS
 from tests.sim.hunt import SEEDS, first_seed, hunt, known_seeds
-from tests.sim.planted import BUGS
 
 NEARBY: Final = range(1, 401)  # a change of the code gives every seed another history: then one of these finds it
 

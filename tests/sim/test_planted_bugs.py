@@ -11,7 +11,8 @@ from functools import partial
 from typing import TypeVar
 
 import pytest
-from tests.sim.planted import BUGS, Bug, Place, planted
+from tests.sim.bugs.every import BUGS
+from tests.sim.planted import Bug, Place, planted
 from tests.sim.view_stories import VIEW_STORIES
 
 from duramen.base.errors import DuramenError

@@ -9,7 +9,7 @@ from tests.controller.active.planted import BUGS as OF_CONTROL
 from tests.controller.quorum.planted import BUGS as OF_QUORUM_ON_DISK
 from tests.raft.planted import BUGS as OF_QUORUM
 from tests.replication.planted import BUGS as OF_REPLICATION
-from tests.sim.planted import BUGS as OF_STORAGE
+from tests.sim.bugs.every import BUGS as OF_STORAGE
 from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError, NodeStarting, OutOfOrderSequence
