@@ -1,22 +1,23 @@
 """What the commands of the inventory share: the client, options, names from files, and what became of names."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Final, TypeVar
 
 import click
 import msgspec
 
 from duramen.base.errors import DuramenError, InputInvalid
-from duramen.cli.output import JSON, print_json
+from duramen.cli.output import JSON, print_json, print_json_line
 from duramen.cli.server import NodeAddress
 from duramen.cli.streams.pairs import pairs
+from duramen.cli.tables import plain
 from duramen.client.api.http import Program, Question, answered
 from duramen.client.api.inventory import Inventory
 from duramen.client.api.inventory_requests import CreatedNames
 
 __all__ = [
-    "account_option", "counted", "inventory_of", "labels_option", "lines_of", "names_from",
+    "account_option", "counted", "delete_all", "inventory_of", "labels_option", "lines_of", "names_from",
     "namespace_argument", "print_created", "print_labels",
 ]  # fmt: skip
 
@@ -84,6 +85,16 @@ def print_created(created: CreatedNames, noun: str, format_: str) -> None:
             click.echo(f"duramen: {len(failed) - _SHOWN:,} more failed; --format json names all", err=True)
     if failed:
         raise click.exceptions.Exit(1)
+
+
+def delete_all(names: Sequence[str], noun: str, delete: Callable[[str], object], format_: str) -> None:
+    """Delete each, and say so."""
+    for name in names:
+        delete(name)
+        if format_ == JSON:
+            print_json_line({"deleted": name})
+        else:
+            click.echo(f"{noun} {plain(name)} deleted.")
 
 
 def names_from(file: IO[bytes], failed: dict[str, DuramenError], *, ndjson: bool) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """`duramen namespace`: namespaces of the inventory."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 import msgspec
@@ -9,13 +10,14 @@ from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.inventory.common import (
     account_option,
     counted,
+    delete_all,
     inventory_of,
     labels_option,
     namespace_argument,
     print_created,
     print_labels,
 )
-from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
+from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import plain
 from duramen.client.api.inventory_requests import CreatedNames, NamespaceInfo
@@ -135,9 +137,4 @@ def _delete(names: Sequence[str], yes: bool, account: str, format_: str, server:
     inventory = inventory_of(server)
     topics = sum(inventory.namespace(name, account=account).topics for name in names)
     confirm(f"Delete {', '.join(map(plain, names))} with {counted(topics, 'topic')}?", yes=yes)
-    for name in names:
-        inventory.delete_namespace(name, account=account)
-        if format_ == JSON:
-            print_json_line({"deleted": name})
-        else:
-            click.echo(f"Namespace {plain(name)} deleted.")
+    delete_all(names, "Namespace", partial(inventory.delete_namespace, account=account), format_)

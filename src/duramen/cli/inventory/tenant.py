@@ -1,13 +1,21 @@
 """`duramen tenant`: tenants of the inventory."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 import msgspec
 
 from duramen.cli.confirmation import confirm, yes_option
-from duramen.cli.inventory.common import account_option, inventory_of, labels_option, print_created, print_labels
-from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
+from duramen.cli.inventory.common import (
+    account_option,
+    delete_all,
+    inventory_of,
+    labels_option,
+    print_created,
+    print_labels,
+)
+from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import plain
 from duramen.client.api.inventory_requests import TenantInfo
@@ -100,9 +108,4 @@ def _delete(names: Sequence[str], yes: bool, account: str, format_: str, server:
     for name in names:
         inventory.tenant(name, account=account)
     confirm(f"Delete {', '.join(map(plain, names))} with all namespaces and topics?", yes=yes)
-    for name in names:
-        inventory.delete_tenant(name, account=account)
-        if format_ == JSON:
-            print_json_line({"deleted": name})
-        else:
-            click.echo(f"Tenant {plain(name)} deleted.")
+    delete_all(names, "Tenant", partial(inventory.delete_tenant, account=account), format_)

@@ -1,6 +1,7 @@
 """`duramen topic`: topics of the inventory; for a name without a slash, the commands of `duramen stream`."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import IO, Final
 
@@ -12,13 +13,14 @@ from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.inventory.common import (
     account_option,
     counted,
+    delete_all,
     inventory_of,
     lines_of,
     names_from,
     namespace_argument,
     print_created,
 )
-from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
+from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.progress import Bar
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.stream import command as streams
@@ -225,9 +227,4 @@ def _delete(names: Sequence[str], yes: bool, account: str, format_: str, server:
     for name in names:
         inventory.topic(name, account=account)
     confirm(f"Delete {', '.join(map(plain, names))}?", yes=yes)
-    for name in names:
-        inventory.delete_topic(name, account=account)
-        if format_ == JSON:
-            print_json_line({"deleted": name})
-        else:
-            click.echo(f"Topic {plain(name)} deleted.")
+    delete_all(names, "Topic", partial(inventory.delete_topic, account=account), format_)
