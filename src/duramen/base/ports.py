@@ -159,6 +159,9 @@ class StateRows(Protocol):
     def get(self, key: bytes) -> bytes | None:
         """Plain: the value of `key`. Raises StorageFailed where it is damaged."""
 
+    def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Plain: the values of `keys`, in their order. Raises as `get`."""
+
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Plain: entries with `first <= key < end` in order. Raises StorageFailed where they are damaged."""
 
@@ -172,6 +175,9 @@ class ViewStore(Protocol):
 
     def get(self, key: bytes) -> bytes | None:
         """Plain: the value of `key`."""
+
+    def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Plain: the values of `keys`, in their order."""
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Plain: entries with `first <= key < end` in order, as they were at this call.

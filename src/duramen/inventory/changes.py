@@ -1,8 +1,7 @@
 """What the events of a shard's log make of its rows. Pure."""
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import Final
 
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
@@ -32,7 +31,10 @@ from duramen.inventory.rows import (
 
 __all__ = ["changes"]
 
-_sequence_value: Final = partial(int.to_bytes, length=SEQUENCE_BYTES, byteorder="big")
+
+def _sequence_values(first: int, count: int) -> list[bytes]:
+    data = struct.pack(f">{count}Q", *range(first, first + count))
+    return [data[end - SEQUENCE_BYTES : end] for end in range(8, len(data) + 8, 8)]
 
 
 class _Rows:
@@ -81,7 +83,7 @@ class _Step:
 
     def _create(self, event: events.TopicsCreated) -> None:
         names, first, prefix = unpack_names(event.body), event.first, name_key(event.namespace, b"")
-        values = map(_sequence_value, range(first, first + len(names)))
+        values = _sequence_values(first, len(names))
         self.changes.update(zip(map(prefix.__add__, names), values, strict=True))
         last = first + len(names) - 1
         self.changes[body_key(last)] = body_value(event.namespace, len(names), event.body)

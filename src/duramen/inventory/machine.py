@@ -7,8 +7,9 @@ shard of the topic: so at each time one name counts. Each command may be repeate
 taken up again at any time.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
+from zlib import crc32
 
 from duramen.base.errors import (
     NamespaceNotFound,
@@ -66,10 +67,13 @@ __all__ = [
     "topic_keys",
 ]
 
-MOST_NAMES: Final = 2000
+MOST_NAMES: Final = 5000
 """What one command may make, so that others get their turn."""
 
-_SCANNED_AT_ONCE: Final = 4
+_SCANNED_AT_ONCE: Final = 2
+_LEAST_SCANNED: Final = 16
+_NAMES_OF_AN_EVENT: Final = 1000  # who asks for an id has the names of its event unpacked
+_LOCKS: Final = 64  # for the names of a namespace
 _SWEPT_AT_ONCE: Final = 2000
 
 
@@ -172,7 +176,13 @@ def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
     """Commands that share one of these are decided one after the other."""
     if isinstance(command, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias):
         return ((command.sequence, "id"),)
-    return ((command.namespace, "names"),)
+    # Changes of other names of the namespace do not wait for one another.
+    if isinstance(command, BeginChange | BindName | EndChange):
+        return ((command.namespace, crc32(command.name) % _LOCKS, "names"),)
+    locks: Iterable[int] = range(_LOCKS)
+    if isinstance(command, CreateTopics) and len(command.names) < _LOCKS:
+        locks = {crc32(name) % _LOCKS for name in command.names}
+    return tuple((command.namespace, lock, "names") for lock in locks)
 
 
 class TopicShardState:
@@ -227,8 +237,11 @@ class TopicShardState:
         new = [name for name in command.names if name not in existing] if existing else command.names
         first = self._next
         self._next += len(new)
-        event = [TopicsCreated(command.namespace, first, len(new), pack_names(new))] if new else []
-        return event, Created(new, first, sorted(existing))
+        made = list[TopicsCreated]()
+        for at in range(0, len(new), _NAMES_OF_AN_EVENT):
+            some = new[at : at + _NAMES_OF_AN_EVENT]
+            made.append(TopicsCreated(command.namespace, first + at, len(some), pack_names(some)))
+        return made, Created(new, first, sorted(existing))
 
     def _row(self, namespace: int, name: bytes, rows: StateRows) -> NameRow:
         value = rows.get(name_key(namespace, name))
@@ -318,13 +331,14 @@ class TopicShardState:
 
 
 def _existing(namespace: int, names: Sequence[bytes], rows: StateRows) -> set[bytes]:
-    """Which of these sorted names are there: by a scan of what is between them, or a get for each if that is much."""
-    if not names:
-        return set()
-    left, there, skipped = _SCANNED_AT_ONCE * len(names), set[bytes](), len(name_key(namespace, b""))
-    for key, _ in rows.scan(name_key(namespace, names[0]), name_key(namespace, names[-1]) + b"\x00"):
-        there.add(key[skipped:])
-        left -= 1
-        if not left:
-            return {name for name in names if rows.get(name_key(namespace, name)) is not None}
-    return there.intersection(names) if there else there
+    """Which of these sorted names are there: by a scan of what is between them, or by gets where that is much."""
+    if len(names) >= _LEAST_SCANNED:
+        there, skipped = set[bytes](), len(name_key(namespace, b""))
+        for key, _ in rows.scan(name_key(namespace, names[0]), name_key(namespace, names[-1]) + b"\x00"):
+            there.add(key[skipped:])
+            if len(there) > _SCANNED_AT_ONCE * len(names):
+                break
+        else:
+            return there.intersection(names) if there else there
+    values = rows.get_many([*map(name_key(namespace, b"").__add__, names)])
+    return {name for name, value in zip(names, values, strict=True) if value is not None}

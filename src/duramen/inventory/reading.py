@@ -47,6 +47,19 @@ class InventoryRows:
         value = self._shards[shard].get(name_key(namespace, name))
         return None if value is None else self._counted(namespace, name, name_row(value, shard))
 
+    def find_many(self, namespace: int, names: Sequence[bytes]) -> list[TopicName | None]:
+        """What names lead to, in their order; None: nothing."""
+        found: list[TopicName | None] = [None] * len(names)
+        prefix, by_shard = name_key(namespace, b""), [list[int]() for _ in self._shards]
+        for at, name in enumerate(names):
+            by_shard[shard_of(namespace, name, len(self._shards))].append(at)
+        for shard, places in enumerate(by_shard):
+            values = self._shards[shard].get_many([prefix + names[at] for at in places]) if places else ()
+            for at, value in zip(places, values, strict=True):
+                if value is not None:
+                    found[at] = self._counted(namespace, names[at], name_row(value, shard))
+        return found
+
     def _counted(self, namespace: int, name: bytes, row: NameRow) -> TopicName | None:
         if row.flags:
             rows = self._shards[row.key.shard]

@@ -1,6 +1,6 @@
 """Rows with changes that are not written yet. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from duramen.base.ports import StateRows
@@ -28,6 +28,10 @@ class PendingRows:
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`."""
         return self.changes[key] if key in self.changes else self._rows.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of `keys`."""
+        return [self.get(key) for key in keys]
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """A row and its new value; None removes it."""

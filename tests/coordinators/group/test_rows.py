@@ -1,7 +1,7 @@
 """What records of `__consumer_offsets` make of rows, beside a model that knows the whole log."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -35,6 +35,9 @@ class Rows:
 
     def get(self, key: bytes) -> bytes | None:
         return self.found.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.found.get(key) for key in keys]
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         return iter(sorted((key, value) for key, value in self.found.items() if first <= key < end))

@@ -13,7 +13,7 @@ logs are swept.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -68,6 +68,10 @@ class LogRows:
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`."""
         return self._store.get(self._prefix + key)
+
+    def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """The values of `keys`."""
+        return self._store.get_many([*map(self._prefix.__add__, keys)])
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries with `first <= key < end` in order."""

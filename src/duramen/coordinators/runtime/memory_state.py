@@ -19,6 +19,9 @@ class NoRows:
     def get(self, key: bytes) -> bytes | None:
         raise LookupError(key)
 
+    def get_many(self, keys: Sequence[bytes]) -> Any:
+        raise LookupError(keys)
+
     def scan(self, first: bytes, end: bytes) -> Any:
         raise LookupError(first, end)
 

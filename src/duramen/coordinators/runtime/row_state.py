@@ -108,6 +108,13 @@ class RowState:
         except StorageFailed as error:
             raise self._damaged(error) from None
 
+    def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """The values of `keys`. Raises as `get` does."""
+        try:
+            return self._rows().get_many(keys)
+        except StorageFailed as error:
+            raise self._damaged(error) from None
+
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries with `first <= key < end` in order. Raises as `get` does."""
         try:

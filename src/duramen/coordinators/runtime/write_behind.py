@@ -1,6 +1,6 @@
 """Rows that are applied at once, and written to their store a little later, in order and in whole batches."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Final
 
@@ -44,6 +44,10 @@ class WriteBehind:
             value = self._store.get(key)
         self._keep({key: value})
         return value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of `keys`."""
+        return [self.get(key) for key in keys]
 
     def _keep(self, rows: Mapping[bytes, bytes | None]) -> None:
         if len(self._recent) + len(rows) > _RECENT_ROWS:

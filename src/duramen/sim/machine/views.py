@@ -1,7 +1,7 @@
 """The ports ViewStore and StateStore in memory: a sorted map that a crash takes back to what was flushed, or later."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from duramen.base.errors import StorageFailed
 
@@ -17,6 +17,9 @@ class MemoryViewStore:
 
     def get(self, key: bytes) -> bytes | None:
         return self._states[-1].get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         rows = sorted((key, value) for key, value in self._states[-1].items() if first <= key < end)
