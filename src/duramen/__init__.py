@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from duramen.client.api.client import Client, connect
     from duramen.client.api.group_snapshots import GroupSnapshot
     from duramen.client.api.inventory import Inventory
-    from duramen.client.api.inventory_requests import CreatedNames, NamespaceInfo, TenantInfo, TopicInfo, TopicPage
+    from duramen.client.api.inventory_requests import (
+        CreatedNames,
+        MovedTopics,
+        NamespaceInfo,
+        TenantInfo,
+        TopicInfo,
+        TopicPage,
+    )
     from duramen.client.api.joint_snapshots import JointSnapshot
     from duramen.client.api.queues import LeasedEntry, QueueEntry, QueuePage, Queues, QueueStats
     from duramen.client.api.records import Batch, NewRecord, Place, Record
@@ -50,6 +57,7 @@ __all__ = [
     "Inventory",
     "JointSnapshot",
     "LeasedEntry",
+    "MovedTopics",
     "NamespaceInfo",
     "NewRecord",
     "NodeInfo",
@@ -89,7 +97,9 @@ _HOMES: Final = (
     }
     | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
     | {"Inventory": "inventory"}
-    | dict.fromkeys(("CreatedNames", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory_requests")
+    | dict.fromkeys(
+        ("CreatedNames", "MovedTopics", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory_requests"
+    )
     | dict.fromkeys(("LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues"), "queues")
 )
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 from typing import Final
 
 import psutil
@@ -27,6 +27,11 @@ _IN_NAMESPACE: Final = 10_000
 _CLIENTS: Final = 2
 _TENANT: Final = "bench"
 _LOOKED_UP: Final = 50
+_DRAWN: Final = 500
+_CONNECTIONS: Final = 64
+_CHANGED: Final = 50
+_BATCHES: Final = 5
+_CHANGE_HZ: Final = 15_000
 _MEASURE_S: Final = 5.0
 _LOAD_HZ: Final = 500_000
 _VIEW_BYTES: Final = 40.0
@@ -70,6 +75,7 @@ class _Measured:
             client.inventory.create_namespaces(_TENANT, [f"n{number}" for number in range(self._namespaces)])
             found = self._load()
             found += self._read(client)
+            found += self._change()
             found.append(self._restart())
         found += self._sizes()
         memory_mib = self._largest_bytes / _MIB
@@ -102,10 +108,12 @@ class _Measured:
     def _read(self, client: Client) -> list[TargetOutcome]:
         chance, inventory = random.Random(7), client.inventory
 
-        def look_up() -> None:
+        def drawn() -> tuple[int, list[str]]:
             number = chance.randrange(self._namespaces)
-            names = chance.sample(_names(number), _LOOKED_UP) if number not in known else known[number]
-            known.setdefault(number, names)
+            return number, chance.sample(_names(number), _LOOKED_UP)
+
+        def look_up() -> None:
+            number, names = chance.choice(known)
             if None in inventory.lookup(f"{_TENANT}/n{number}", names):
                 raise AssertionError("a topic that was made is not found")
 
@@ -113,7 +121,7 @@ class _Measured:
             prefix = f"device-{chance.randrange(16):x}"
             inventory.search_page(f"{_TENANT}/n{chance.randrange(self._namespaces)}", prefix=prefix, limit=100)
 
-        known: dict[int, list[str]] = {}
+        known = [drawn() for _ in range(_DRAWN)]
         looked_up = _timed(look_up)
         pages = _timed(page)
         self._see_memory()
@@ -121,6 +129,45 @@ class _Measured:
             at_most(f"{_LOOKED_UP} names looked up over HTTP, p99", _p99_ms(looked_up), _LOOKUP_MS, "ms"),
             _at_least("names looked up by one client", _LOOKED_UP * len(looked_up) / _MEASURE_S, _LOOKUP_HZ, "names/s"),
             at_most("a page of 100 names over HTTP, p99", _p99_ms(pages), _PAGE_MS, "ms"),
+        ]
+
+    def _change(self) -> list[TargetOutcome]:
+        """Topics made, renamed and moved in batches, each durable and checked, from many connections."""
+
+        def each(act: Callable[[Client, str, str, int], None]) -> float:
+            def run(number: int) -> None:
+                here, there = (f"{_TENANT}/n{at % self._namespaces}" for at in (number, number + 1))
+                with connect(self._node.http) as client:
+                    client.node()
+                    begin.wait()
+                    for batch in range(_BATCHES):
+                        act(client, here, there, _BATCHES * number + batch)
+
+            begin = Barrier(_CONNECTIONS + 1)
+            threads = [Thread(target=run, args=(number,)) for number in range(_CONNECTIONS)]
+            for one in threads:
+                one.start()
+            begin.wait()
+            began_s = time.perf_counter()
+            for one in threads:
+                one.join()
+            return _CONNECTIONS * _BATCHES * _CHANGED / (time.perf_counter() - began_s)
+
+        def create(client: Client, here: str, there: str, batch: int) -> None:
+            del there
+            _check(client.inventory.create_topics(here, _changed_names("made", batch)).created)
+
+        def rename(client: Client, here: str, there: str, batch: int) -> None:
+            del there
+            _check(client.inventory.move_topics(here, _moves("made", here, "named", batch)).moved)
+
+        def move(client: Client, here: str, there: str, batch: int) -> None:
+            _check(client.inventory.move_topics(here, _moves("named", there, "moved", batch)).moved)
+
+        what = f"in batches of {_CHANGED} from {_CONNECTIONS} connections"
+        return [
+            _at_least(f"topics {done} {what}", each(act), _CHANGE_HZ, "topics/s")
+            for done, act in (("created", create), ("renamed", rename), ("moved", move))
         ]
 
     def _restart(self) -> TargetOutcome:
@@ -146,6 +193,20 @@ class _Measured:
         # Checkpoints are links to the same files: each counts once.
         files = {file.stat().st_ino: file.stat().st_size for file in directory.rglob("*") if file.is_file()}
         return sum(files.values())
+
+
+def _changed_names(kind: str, batch: int) -> list[str]:
+    return [f"{kind}-{batch}-{number}" for number in range(_CHANGED)]
+
+
+def _moves(kind: str, namespace: str, to: str, batch: int) -> dict[str, str]:
+    new = _changed_names(to, batch)
+    return {name: f"{namespace}/{other}" for name, other in zip(_changed_names(kind, batch), new, strict=True)}
+
+
+def _check(changed: int) -> None:
+    if changed != _CHANGED:
+        raise AssertionError(f"{_CHANGED - changed} topics of a batch were not changed")
 
 
 def _timed(act: Callable[[], None]) -> list[float]:

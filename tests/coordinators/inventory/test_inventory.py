@@ -23,11 +23,19 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
-from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory
+from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory, TopicMove
 from duramen.coordinators.inventory.shard import INVENTORY_STREAM, inventory_kind
 from duramen.inventory.changes import changes
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
-from duramen.inventory.machine import EndChange, TopicShardState
+from duramen.inventory.machine import (
+    BeginChange,
+    CreateTopics,
+    DropNamespace,
+    EndChange,
+    SweepNamespace,
+    TopicShardState,
+    topic_keys,
+)
 from duramen.inventory.names import TopicPath
 from duramen.inventory.rows import SEQUENCE_BYTES, NameRow
 from duramen.inventory.search import PageToken, TopicQuery, page_token, read_token
@@ -87,6 +95,10 @@ class Node:
             if page.token is None:
                 return found
             token = page.token
+
+    def total(self) -> int:
+        spaces = (self.namespace(path) for path in NAMESPACES)
+        return sum(self.inventory.count(namespace) for namespace in spaces)
 
     def names(self, **where: Any) -> list[str]:
         return [str(one.path) for one in self.all(**where)]
@@ -303,6 +315,35 @@ def test_a_topic_moves_with_its_id_and_leaves_an_alias_where_one_is_wanted(node:
     assert node.names() == []
     node.create("acme/dev", "a")
     assert node.find("acme/dev/a").id != lasting_id
+
+
+def test_many_topics_move_at_once_and_those_that_cannot_are_named(node: Node) -> None:
+    names = [f"topic-{number}" for number in range(200)]
+    node.create("acme/dev", *names, "taken", "there")
+    ids = {name: node.find(f"acme/dev/{name}").id for name in names}
+    targets = [f"{('acme/dev', 'bolt/prod')[number % 2]}/new-{name}" for number, name in enumerate(names)]
+    moves = [TopicMove(at(f"acme/dev/{name}"), at(target)) for name, target in zip(names, targets, strict=True)]
+    impossible = {"nothing": "x", "taken": "there"}
+    moves += [TopicMove(at(f"acme/dev/{name}"), at(f"acme/dev/{to}")) for name, to in impossible.items()]
+    created: CallbackResult[Any] = CallbackResult()
+    failed: CallbackResult[Any] = CallbackResult()
+    node.inventory.move_topics(ACCOUNT, moves, failed)
+    node.inventory.create_topics(node.namespace("acme/dev"), [*names, "other"], created)
+    node.hand.settle()
+    assert [(one.name, type(one.error)) for one in failed.value] == [("nothing", TopicNotFound), ("taken", TopicExists)]
+    assert created.value.problems == []
+    moved = {move.to.topic: move.to for move in moves[:-2]}
+    assert {name: node.inventory.find(ACCOUNT, moved[f"new-{name}"]).id for name in names} == ids
+    assert len({one.id for one in node.all(limit=1000)}) == len(node.names(limit=1000)) == node.total()
+
+
+def test_changes_of_other_names_of_a_namespace_do_not_wait_for_one_another() -> None:
+    names = [b"topic-%d" % number for number in range(20)]
+    begun = [frozenset(topic_keys(BeginChange(7, name, "delete"))) for name in names]
+    assert len(set(begun)) > 10
+    for command in (CreateTopics(7, names), DropNamespace(7), SweepNamespace(7)):
+        assert frozenset(topic_keys(command)) >= frozenset().union(*begun)
+    assert not frozenset(topic_keys(DropNamespace(8))) & begun[0]
 
 
 def test_tenants_and_namespaces_are_renamed_and_moved_with_all_they_have(node: Node) -> None:

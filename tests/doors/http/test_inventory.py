@@ -60,6 +60,25 @@ def test_topics_are_made_found_searched_moved_and_deleted(ask: Ask, tenant: str)
     assert ask("GET", prod)[1]["type"] == "tenant-not-found"
 
 
+def test_topics_are_moved_in_one_request_and_those_that_fail_are_named(ask: Ask, tenant: str) -> None:
+    prod, dev = (f"/v1/tenants/{tenant}/namespaces/{namespace}" for namespace in ("prod", "dev"))
+    ask("POST", f"{prod}/topics", {"names": ["a", "b", "c"]})
+    ids = [one["id"] for one in ask("POST", f"{prod}/lookup", {"names": ["a", "b"]})[1]["topics"]]
+    moves = [
+        {"name": "a", "to": {"name": "1"}}, {"name": "b", "to": {"namespace": "dev", "keep_alias": True}},
+        {"name": "c", "to": {"namespace": "nowhere"}}, {"name": "nothing", "to": {"name": "x"}},
+    ]  # fmt: skip
+    status, answer = ask("POST", f"{prod}/moves", {"moves": moves})
+    assert (status, answer["moved"]) == (200, 2)
+    assert {one["name"]: one["problem"]["type"] for one in answer["failed"]} == {
+        "c": "namespace-not-found", "nothing": "topic-not-found",
+    }  # fmt: skip
+    assert answer["position"]
+    found = ask("POST", f"{prod}/lookup", {"names": ["1", "b", "a"]})[1]["topics"]
+    assert [one and (one["id"], one["alias"]) for one in found] == [(ids[0], False), (ids[1], True), None]
+    assert ask("GET", f"{dev}/topics/b")[1]["id"] == ids[1]
+
+
 def test_a_bulk_request_comes_as_lines_too(ask: Ask, tenant: str, node: NodeProcess) -> None:
     lines = b"".join(json.dumps(f"topic-{number}").encode() + b"\n" for number in range(20_000))
     host, _, port = node.http.rpartition(":")

@@ -8,6 +8,7 @@ from duramen.client.api.inventory_requests import (
     MOST_TOPICS,
     TENANTS,
     CreatedNames,
+    MovedTopics,
     NamespaceInfo,
     TenantInfo,
     TopicInfo,
@@ -23,6 +24,7 @@ from duramen.client.api.inventory_requests import (
     lookup,
     make_alias,
     move_topic,
+    move_topics,
     namespace_path,
     query,
     search,
@@ -233,6 +235,24 @@ class Inventory:
         [{'tenant': 't13', 'namespace': 'a', 'name': 'old'}]
         """
         return self._run(move_topic(account, topic, to, keep_alias=keep_alias))
+
+    def move_topics(
+        self, namespace: str, moves: Mapping[str, str], *, keep_alias: bool = False, account: str = ""
+    ) -> MovedTopics:
+        """Rename topics of a namespace, or move them, each by itself: `moves` has TENANT/NAMESPACE/TOPIC by the name.
+
+        Those that fail are named. Much faster than `move_topic` for each. Raises TenantNotFound, NamespaceNotFound.
+
+        >>> client.inventory.create_tenants(["t16"])
+        CreatedNames(...)
+        >>> client.inventory.create_namespaces("t16", ["a"])
+        CreatedNames(...)
+        >>> client.inventory.create_topics("t16/a", ["one", "two"])
+        CreatedNames(...)
+        >>> client.inventory.move_topics("t16/a", {"one": "t16/a/1", "two": "t16/a/2"}).moved
+        2
+        """
+        return self._run(move_topics(account, namespace, moves, keep_alias=keep_alias))
 
     def alias(self, alias: str, topic: str, *, account: str = "") -> TopicInfo:
         """Let the name `alias` lead to a topic. Raises TopicNotFound, TopicExists, TopicAliasCycle …
@@ -475,6 +495,24 @@ class AsyncInventory:
         [{'tenant': 'aio-t13', 'namespace': 'a', 'name': 'old'}]
         """
         return await self._run(move_topic(account, topic, to, keep_alias=keep_alias))
+
+    async def move_topics(
+        self, namespace: str, moves: Mapping[str, str], *, keep_alias: bool = False, account: str = ""
+    ) -> MovedTopics:
+        """Rename topics of a namespace, or move them, each by itself: `moves` has TENANT/NAMESPACE/TOPIC by the name.
+
+        Those that fail are named. Much faster than `move_topic` for each. Raises TenantNotFound, NamespaceNotFound.
+
+        >>> await client.inventory.create_tenants(["aio-t16"])
+        CreatedNames(...)
+        >>> await client.inventory.create_namespaces("aio-t16", ["a"])
+        CreatedNames(...)
+        >>> await client.inventory.create_topics("aio-t16/a", ["one", "two"])
+        CreatedNames(...)
+        >>> (await client.inventory.move_topics("aio-t16/a", {"one": "aio-t16/a/1", "two": "aio-t16/a/2"})).moved
+        2
+        """
+        return await self._run(move_topics(account, namespace, moves, keep_alias=keep_alias))
 
     async def alias(self, alias: str, topic: str, *, account: str = "") -> TopicInfo:
         """Let the name `alias` lead to a topic. Raises TopicNotFound, TopicExists, TopicAliasCycle …

@@ -14,10 +14,10 @@ from duramen.client.api.values import value_of
 from duramen.client.http import path_of, problem_of
 
 __all__ = [
-    "MOST_TOPICS", "TENANTS", "CreatedNames", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage", "create_names",
-    "delete_path", "get_namespace", "get_tenant", "get_topic", "get_topic_by_id", "list_namespaces", "list_tenants",
-    "lookup", "make_alias", "move_topic", "namespace_path", "query", "search", "tenant_path", "topic_path",
-    "update_namespace", "update_tenant",
+    "MOST_TOPICS", "TENANTS", "CreatedNames", "MovedTopics", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage",
+    "create_names", "delete_path", "get_namespace", "get_tenant", "get_topic", "get_topic_by_id", "list_namespaces",
+    "list_tenants", "lookup", "make_alias", "move_topic", "move_topics", "namespace_path", "query", "search",
+    "tenant_path", "topic_path", "update_namespace", "update_tenant",
 ]  # fmt: skip
 
 _NAMES_AT_ONCE: Final = 20_000
@@ -101,6 +101,18 @@ class CreatedNames(NamedTuple):
 
     created: int
     existing: int
+    failed: Mapping[str, DuramenError]
+    position: str = ""
+
+
+class MovedTopics(NamedTuple):
+    """What became of moves: how many topics were moved, and which failed, by the names that they had.
+
+    >>> MovedTopics(0, {}).moved
+    0
+    """
+
+    moved: int
     failed: Mapping[str, DuramenError]
     position: str = ""
 
@@ -257,6 +269,22 @@ def move_topic(account: str, path: str, to: str, *, keep_alias: bool) -> Program
     """Give a topic another path."""
     wish = {**_path_wish(to), "keep_alias": flag("keep_alias", keep_alias)}
     return value_of((yield Question("PATCH", topic_path(path) + query(account), wish)), TopicInfo)
+
+
+def move_topics(account: str, namespace: str, moves: Mapping[str, str], *, keep_alias: bool) -> Program[MovedTopics]:
+    """Give topics other paths, so many at a time."""
+    path = f"{namespace_path(namespace)}/moves{query(account)}"
+    moved, failed, position = 0, dict[str, DuramenError](), ""
+    flag("keep_alias", keep_alias)
+    for some in _batched(moves, _LOOKUPS_AT_ONCE):
+        wishes = [
+            {"name": text("name", name), "to": {**_path_wish(moves[name]), "keep_alias": keep_alias}} for name in some
+        ]
+        answer = value_of((yield Question("POST", path, {"moves": wishes})), dict[str, Any])
+        moved += value_of(answer.get("moved"), int)
+        position = value_of(answer.get("position"), str)
+        failed |= {one["name"]: problem_of(one["problem"]) for one in answer.get("failed", [])}
+    return MovedTopics(moved, failed, position)
 
 
 def make_alias(account: str, path: str, topic: str) -> Program[TopicInfo]:

@@ -41,7 +41,7 @@ from duramen.inventory.reading import InventoryRows
 from duramen.inventory.rows import Place
 from duramen.inventory.search import PageToken, TopicQuery, after, prefix_end
 
-__all__ = ["CreatedNames", "FoundTopic", "Inventory", "TopicPage"]
+__all__ = ["CreatedNames", "FoundTopic", "Inventory", "TopicMove", "TopicPage"]
 
 _KAFKA_PARTS: Final = 3
 _RESUME_MS: Final = 5_000
@@ -65,6 +65,14 @@ class FoundTopic(NamedTuple):
     path: TopicPath
     id: UUID
     alias: bool
+
+
+class TopicMove(NamedTuple):
+    """A topic that gets another path; with `keep_alias` the one that it had leads to it."""
+
+    path: TopicPath
+    to: TopicPath
+    keep_alias: bool = False
 
 
 class TopicPage(NamedTuple):
@@ -269,14 +277,13 @@ class Inventory:
     def lookup(self, account: str, tenant: str, namespace: str, names: Sequence[str]) -> list[FoundTopic | None]:
         """What names of a namespace lead to. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
         where, rows = self.namespace(account, tenant, namespace), self._shards.rows()
-        inventory_id, result = self._shards.inventory_id, list[FoundTopic | None]()
-        for name in names:
-            found = rows.find(where.id, name.encode(errors="replace"))
-            path = TopicPath(tenant, namespace, name)
-            result.append(
-                None if found is None else FoundTopic(path, topic_id(inventory_id, found.key), found.alias)
-            )  # fmt: skip
-        return result
+        inventory_id = self._shards.inventory_id
+        found = rows.find_many(where.id, [name.encode(errors="replace") for name in names])
+        return [
+            None if one is None
+            else FoundTopic(TopicPath(tenant, namespace, name), topic_id(inventory_id, one.key), one.alias)
+            for name, one in zip(names, found, strict=True)
+        ]  # fmt: skip
 
     def by_id(self, lasting_id: UUID) -> FoundTopic:
         """The topic that has an id, under the name that it has now. Raises TopicNotFound, CoordinatorLoading."""
@@ -320,6 +327,21 @@ class Inventory:
             return BeginChange(origin, name, "move", target, new, keep_alias)
 
         self.read(begin, found)
+
+    def move_topics(self, account: str, moves: Sequence[TopicMove], done: Done) -> None:
+        """Move topics, each by itself and all at the same time; `done` gets those that failed, as `NamedProblem`."""
+        left, problems = len(moves), list[NamedProblem]()
+
+        def ended(name: str, error: DuramenError | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                problems.append(NamedProblem(name, error))
+            if not left:
+                done(problems)
+
+        for path, to, keep_alias in moves:
+            self.move_topic(account, path, to, partial(ended, path.topic), keep_alias=keep_alias)
 
     def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
         """Remove a topic, or an alias. Raises TopicHasAliases where it has some."""

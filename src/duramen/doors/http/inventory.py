@@ -1,7 +1,7 @@
 """The inventory: tenants, namespaces and topics made, listed, searched, renamed, moved and deleted."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from duramen.base import errors
 from duramen.base.errors import TopicNotFound
-from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory
+from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory, TopicMove
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.doors.http.types.inventory import (
@@ -18,6 +18,8 @@ from duramen.doors.http.types.inventory import (
     CreatedInfo,
     FailedName,
     LookupWish,
+    MovedInfo,
+    MovesWish,
     NamespaceChange,
     NamespaceInfo,
     NamespaceList,
@@ -47,7 +49,7 @@ __all__ = ["ROUTES"]
 T = TypeVar("T")
 
 _LARGEST_BODY_BYTES: Final = 8 << 20
-_NAMES_AT_ONCE: Final = 5_000  # before others get their turn: a few milliseconds
+_NAMES_AT_ONCE: Final = 10_000  # before others get their turn: some milliseconds
 _SCANS: Final = 5  # of a few thousand names each, for one page
 
 
@@ -67,10 +69,13 @@ def _path(call: Call) -> TopicPath:
     return TopicPath(call.path["tenant"], call.path["namespace"], call.path["name"])
 
 
-def _created(call: Call, found: CreatedNames) -> CreatedInfo:
+def _failed(call: Call, problems: Iterable[NamedProblem]) -> list[FailedName]:
     where = call.request.url.path
-    failed = [FailedName(problem.name, problem_of(problem.error, where)) for problem in found.problems]
-    return CreatedInfo(found.created, found.existing, failed, _inventory(call).position)
+    return [FailedName(problem.name, problem_of(problem.error, where)) for problem in problems]
+
+
+def _created(call: Call, found: CreatedNames) -> CreatedInfo:
+    return CreatedInfo(found.created, found.existing, _failed(call, found.problems), _inventory(call).position)
 
 
 # -- tenants ----------------------------------------------------------------------------------------
@@ -244,10 +249,24 @@ async def _show_topic_by_id(call: Call) -> TopicInfo:
 
 async def _change_topic(call: Call, query: AccountQuery, body: TopicChange) -> TopicInfo:
     account, inventory, path = _account(call, query), _inventory(call), _path(call)
-    given = (body.tenant, body.namespace, body.name)
-    to = TopicPath(*(old if new is None else new for old, new in zip(path, given, strict=True)))
+    to = _moved(path, body)
     await call_back(lambda done: inventory.move_topic(account, path, to, done, keep_alias=body.keep_alias))
     return await _read(call, lambda: _described(call, inventory.find(account, to)))
+
+
+def _moved(path: TopicPath, change: TopicChange) -> TopicPath:
+    given = (change.tenant, change.namespace, change.name)
+    return TopicPath(*(old if new is None else new for old, new in zip(path, given, strict=True)))
+
+
+async def _move_topics(call: Call, query: AccountQuery, body: MovesWish) -> MovedInfo:
+    account, inventory, moves = _account(call, query), _inventory(call), list[TopicMove]()
+    await _found_namespace(call, query)
+    for wish in body.moves:
+        path = TopicPath(*_where(call), wish.name)
+        moves.append(TopicMove(path, _moved(path, wish.to), wish.to.keep_alias))
+    problems: list[NamedProblem] = await call_back(partial(inventory.move_topics, account, moves))
+    return MovedInfo(len(moves) - len(problems), _failed(call, problems), inventory.position)
 
 
 async def _delete_topic(call: Call, query: AccountQuery) -> Position:
@@ -353,6 +372,11 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/lookup", _lookup, _SHOWN,
         "What names of a namespace lead to", (*_READING, *_NAMESPACE),
+    ),
+    HttpRoute(
+        "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/moves", _move_topics, _CHANGED,
+        "Rename topics, or move them to other namespaces; their ids stay, and those that fail are named",
+        (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, lines="moves",
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/aliases", _alias, _MADE,

@@ -15,6 +15,8 @@ __all__ = [
     "CreatedInfo",
     "FailedName",
     "LookupWish",
+    "MovedInfo",
+    "MovesWish",
     "NamesWish",
     "NamespaceChange",
     "NamespaceInfo",
@@ -27,6 +29,7 @@ __all__ = [
     "TopicChange",
     "TopicInfo",
     "TopicList",
+    "TopicMoveWish",
     "TopicNames",
     "TopicPathInfo",
     "TopicsFound",
@@ -208,6 +211,27 @@ class TopicChange(msgspec.Struct, forbid_unknown_fields=True):
     namespace: str | None = None
     name: str | None = None
     keep_alias: bool = False
+
+
+class TopicMoveWish(msgspec.Struct, forbid_unknown_fields=True):
+    """A topic of the namespace by its name, and where it is from here on."""
+
+    name: str
+    to: TopicChange
+
+
+class MovesWish(msgspec.Struct, forbid_unknown_fields=True):
+    """Topics of a namespace that are renamed or moved, each by itself."""
+
+    moves: Annotated[list[TopicMoveWish], Meta(min_length=1, max_length=_LARGEST_PAGE)]
+
+
+class MovedInfo(msgspec.Struct):
+    """How many topics were moved, and which failed, by the names that they had."""
+
+    moved: int
+    failed: list[FailedName]
+    position: str
 
 
 class AliasWish(msgspec.Struct, forbid_unknown_fields=True):
