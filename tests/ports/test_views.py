@@ -41,6 +41,15 @@ def test_deletes_of_a_batch_come_after_its_puts(view: ViewStore) -> None:
     assert view.get(b"a") is None
 
 
+def test_many_rows_are_read_in_the_order_of_the_keys(view: ViewStore) -> None:
+    keys = [b"%d" % number for number in range(1201)]
+    view.write([(key, b"v" + key) for key in keys[::2]], [])
+    view.write([(b"empty", b"")], [])
+    wanted = [*reversed(keys), b"empty", b"0", b"0"]
+    assert view.get_many(wanted) == [view.get(key) for key in wanted]
+    assert view.get_many([]) == []
+
+
 def test_a_scan_is_ordered_and_half_open(view: ViewStore) -> None:
     view.write([(bytes([number]), b"%d" % number) for number in (9, 3, 7, 1, 5)], [])
     assert [key for key, _ in view.scan(bytes([3]), bytes([9]))] == [b"\x03", b"\x05", b"\x07"]
