@@ -284,9 +284,8 @@ class ControllerState:
             self._prefixes.pop(before.config.get(TOPIC_PREFIX, ""), None)
         if stream.config.get(LIVE_TOPIC):
             self._by_live_topic[flat(stream.config[LIVE_TOPIC])] = stream.name
-        prefix = stream.config.get(TOPIC_PREFIX, "")
-        if prefix:
-            self._prefixes[prefix] = stream.name
+        if stream.config.get(TOPIC_PREFIX):
+            self._prefixes[stream.config[TOPIC_PREFIX]] = stream.name
         self._by_name[stream.name] = stream
         self._by_flat_name[flat(stream.name)] = stream
         self._by_id[stream.id] = stream
