@@ -147,7 +147,7 @@ mod duramen_native {
 
     /// Which signatures the functions have: `duramen.base.native` takes only the one it knows.
     #[pymodule_export]
-    const INTERFACE: u32 = 8;
+    const INTERFACE: u32 = 9;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -5,7 +5,7 @@ from typing import Final
 
 __all__ = ["is_installed"]
 
-_INTERFACE: Final = 8
+_INTERFACE: Final = 9
 """Which signatures we know: a package of another version is none."""
 
 
