@@ -19,7 +19,6 @@ from duramen.doors.http.types.inventory import (
     FailedName,
     LookupWish,
     MovedInfo,
-    MovesWish,
     NamespaceChange,
     NamespaceInfo,
     NamespaceList,
@@ -32,6 +31,7 @@ from duramen.doors.http.types.inventory import (
     TopicChange,
     TopicInfo,
     TopicList,
+    TopicMovesWish,
     TopicNames,
     TopicPathInfo,
     TopicsFound,
@@ -259,7 +259,7 @@ def _moved(path: TopicPath, change: TopicChange) -> TopicPath:
     return TopicPath(*(old if new is None else new for old, new in zip(path, given, strict=True)))
 
 
-async def _move_topics(call: Call, query: AccountQuery, body: MovesWish) -> MovedInfo:
+async def _move_topics(call: Call, query: AccountQuery, body: TopicMovesWish) -> MovedInfo:
     account, inventory, moves = _account(call, query), _inventory(call), list[TopicMove]()
     await _found_namespace(call, query)
     for wish in body.moves:

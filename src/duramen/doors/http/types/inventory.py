@@ -16,7 +16,6 @@ __all__ = [
     "FailedName",
     "LookupWish",
     "MovedInfo",
-    "MovesWish",
     "NamesWish",
     "NamespaceChange",
     "NamespaceInfo",
@@ -30,6 +29,7 @@ __all__ = [
     "TopicInfo",
     "TopicList",
     "TopicMoveWish",
+    "TopicMovesWish",
     "TopicNames",
     "TopicPathInfo",
     "TopicsFound",
@@ -220,7 +220,7 @@ class TopicMoveWish(msgspec.Struct, forbid_unknown_fields=True):
     to: TopicChange
 
 
-class MovesWish(msgspec.Struct, forbid_unknown_fields=True):
+class TopicMovesWish(msgspec.Struct, forbid_unknown_fields=True):
     """Topics of a namespace that are renamed or moved, each by itself."""
 
     moves: Annotated[list[TopicMoveWish], Meta(min_length=1, max_length=_LARGEST_PAGE)]
