@@ -483,6 +483,66 @@ def test_a_request_that_is_repeated_is_made_once_through_a_replay_too() -> None:
     assert error.id == "queue-request-reused"
 
 
+ONE = NewEntry(b"1", b"k", ((b"h", None),), 17, 5, 90)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Enqueue([(b"bob", ONE)]),
+        Enqueue([(b"alice", ONE._replace(value=b"2"))]),
+        Enqueue([(b"alice", ONE._replace(value=None))]),
+        Enqueue([(b"alice", ONE._replace(key=b"other"))]),
+        Enqueue([(b"alice", ONE._replace(headers=((b"h", b""),)))]),
+        Enqueue([(b"alice", ONE._replace(delay_ms=6))]),
+        Enqueue([(b"alice", ONE._replace(ttl_ms=91))]),
+        Enqueue([(b"alice", ONE), (b"alice", ONE)]),
+        Replace(ALICE, "start", []),
+        Empty(ALICE, "purge"),
+    ],
+)
+def test_the_same_request_id_with_another_content_is_refused_and_stores_nothing(other: Command) -> None:
+    shard = Shard()
+    first = Enqueue([(b"alice", ONE)], request(1))
+    shard.save()
+    shard.submit(first)
+    for _ in range(2):
+        error = shard.submit(other._replace(request=request(1)))
+        assert error is not None
+        assert error.id == "queue-request-reused"
+        assert shard.submit(first._replace(entries=[(b"alice", ONE._replace(timestamp=18))])) is None
+        shard.restart(0, 9)
+    shard.check()
+    assert len(shard.log) == 1
+
+
+def test_requests_that_differ_in_positions_values_or_versions_are_not_the_same() -> None:
+    shard = one_queue(4)
+    at = shard.model.was[b"alice"]
+    edit = Edit(ALICE, [(at[0], None, b"x")], request(1))
+    delete = Delete(ALICE, [(at[1], None)], request(2))
+    replace = Replace(ALICE, at[3], [NewEntry(b"y")], "Eve", "lost", request(3))
+    for made in (edit, delete, replace):
+        assert shard.submit(made) is None
+    others: list[Command] = [
+        edit._replace(edits=[(at[2], None, b"x")]),
+        edit._replace(edits=[(at[0], None, b"z")]),
+        edit._replace(edits=[(at[0], 0, b"x")]),
+        edit._replace(queue=queue(b"bob")),
+        delete._replace(entries=[(at[2], None)]),
+        replace._replace(start="start"),
+        replace._replace(entries=[NewEntry(b"z")]),
+        replace._replace(by="Bob"),
+    ]
+    for other in others:
+        error = shard.submit(other)
+        assert error is not None
+        assert error.id == "queue-request-reused"
+    for made in (edit, delete, replace):
+        assert shard.submit(made) is None
+    shard.check()
+
+
 def test_a_request_is_forgotten_after_ten_minutes_and_among_too_many() -> None:
     shard = Shard()
     for number in range(5):

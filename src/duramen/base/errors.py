@@ -594,10 +594,10 @@ class QueueLeaseExpired(DuramenError):
 
 
 class QueueRequestReused(DuramenError):
-    """A request id was used for a request of another kind or size in the last minutes."""
+    """A request id was used for a request with another content in the last minutes."""
 
     id = "queue-request-reused"
-    safe = "Nothing was done; repeating gives the same answer as long as the id is known."
+    safe = "Nothing was done in this shard; repeating gives the same answer as long as the id is known."
     remedy = "Give each request an id of its own, such as a random UUID; use it again only to repeat the same request."
 
 

@@ -122,7 +122,8 @@ class _Step:
             return
         if request is not None:
             kind = "enqueue" if operation is None else operation.kind
-            row = RequestRow(request.time_ms, Position(self._epoch, record.offset), request.records, kind)
+            first = Position(self._epoch, record.offset)
+            row = RequestRow(request.time_ms, first, request.records, request.digest, kind)
             self._requests.append((self._hash(request.id), row))
         if operation is not None:
             self._operate(pending, operation, record)

@@ -15,6 +15,7 @@ from duramen.queues.leases import LeasedEntry
 from duramen.queues.names import Queue
 from duramen.queues.operations import (
     NewEntry,
+    Request,
     delete_record,
     edit_record,
     entry_record,
@@ -24,7 +25,7 @@ from duramen.queues.operations import (
 )
 from duramen.queues.positions import position_text
 from duramen.queues.reading import EntryFinder, Where, resolve_start
-from duramen.queues.requests import RequestId, made_before
+from duramen.queues.requests import RequestId, digest_of, made_before
 from duramen.queues.rows import state_of
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "QueueCommand",
     "Replace",
     "check_size",
+    "identified",
     "records_for",
     "repeated",
 ]
@@ -123,35 +125,50 @@ class Due(NamedTuple):
 
 QueueCommand = Enqueue | Edit | Delete | Replace | Empty | Ack | Nack | Expire | Due
 _Decided = Enqueue | Edit | Delete | Replace | Empty
-_KINDS: Final[dict[type, str]] = {Enqueue: "enqueue", Edit: "edit", Delete: "delete", Replace: "replace"}
+_Identified = _Decided | Ack | Nack
 
 
-def repeated(command: _Decided, rows: StateRows) -> Position | None:
-    """Where the first record of a command is that was made before. Raises QueueRequestReused."""
+def repeated(command: _Identified, rows: StateRows) -> Position | None:
+    """The position of the first record of a command that was made before. Raises QueueRequestReused."""
     if command.request is None:
         return None
-    kind = command.kind if isinstance(command, Empty) else _KINDS[type(command)]
-    return made_before(rows, command.request.hash, kind, _count(command))
+    return made_before(rows, command.request.hash, digest_of(_content(command)))
 
 
-def _count(command: _Decided) -> int:
+def identified(command: _Identified, found: list[BatchInput], now_ms: int) -> list[BatchInput]:
+    """The records of a command, of which the first has the request id and the digest where the command has an id."""
+    if found and command.request is not None:
+        digest = digest_of(_content(command))
+        found[0] = with_request(found[0], Request(now_ms, len(found), digest, command.request.id))
+    return found
+
+
+def _content(command: _Identified) -> tuple[object, ...]:
+    """What makes a command another one: everything but its id and the timestamps of entries."""
     match command:
-        case Enqueue(entries, _) | Delete(_, entries, _):
-            return len(entries)
-        case Edit(_, edits, _):
-            return len(edits)
-        case Replace():
-            return 1 + len(command.entries)
-        case _:
-            return 1
+        case Enqueue(entries):
+            return "enqueue", [(queue, _entry_content(entry)) for queue, entry in entries]
+        case Edit(queue, edits):
+            return "edit", queue.name, edits
+        case Delete(queue, deleted):
+            return "delete", queue.name, deleted
+        case Replace(queue, start, entries, by, reason):
+            return "replace", queue.name, start, by, reason, [_entry_content(entry) for entry in entries]
+        case Empty(queue, kind):
+            return kind, queue.name
+        case Ack(leased):
+            return "ack", [(queue.name, one) for queue, one in leased]
+        case Nack(leased, delay_ms):
+            return "nack", delay_ms, [(queue.name, one) for queue, one in leased]
+
+
+def _entry_content(entry: NewEntry) -> tuple[object, ...]:
+    return entry.value, entry.key, entry.headers, entry.delay_ms, entry.ttl_ms
 
 
 def records_for(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput]:
     """The records of a command. Raises as `EntryFinder.find`, or QueueVersionStale."""
-    found = _records(command, rows, now_ms)
-    if command.request is not None:
-        found[0] = with_request(found[0], now_ms, len(found), command.request.id)
-    return found
+    return identified(command, _records(command, rows, now_ms), now_ms)
 
 
 def _records(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput]:

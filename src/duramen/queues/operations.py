@@ -17,8 +17,8 @@ Producers may not write these headers:
     duramen-queue-since       of `due`, which has no key: from when on
     duramen-queue-until       up to when entries that expire are gone, and delays are over
 
-    duramen-queue-request     TIME COUNT ID on the first record of a request that has an id: when the leader decided it,
-                              and the number of its records
+    duramen-queue-request     TIME COUNT DIGEST ID on the first record of a request that has an id: when the leader
+                              decided it, the number of its records, and the digest of its content in hexadecimal
 
 The value of an edit is the entry's new value. The entries that a replace puts in the place of others are the entries
 behind it in its batch. Times are milliseconds since 1970. `purge` removes every entry of a queue, `drop` the queue.
@@ -104,10 +104,11 @@ class Operation(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request that has an id: when its leader decided it, how many records it has, and the id."""
+    """A request that has an id: when its leader decided it, how many records it has, its digest, and the id."""
 
     time_ms: int
     records: int
+    digest: bytes
     id: bytes
 
 
@@ -145,8 +146,8 @@ def request_of(record: DecodedRecord) -> Request | None:
     found = _said(record).get(_REQUEST)
     if found is None:
         return None
-    time_ms, count, request = found.split(b" ", 2)
-    return Request(int(time_ms), int(count), request)
+    time_ms, count, digest, request = found.split(b" ", 3)
+    return Request(int(time_ms), int(count), bytes.fromhex(digest.decode()), request)
 
 
 def entry_parts(record: DecodedRecord) -> tuple[bytes | None, Headers]:
@@ -171,9 +172,10 @@ def entry_record(queue: bytes, entry: NewEntry, now_ms: int) -> BatchInput:
     return BatchInput(now_ms if entry.timestamp is None else entry.timestamp, queue, entry.value, headers)
 
 
-def with_request(record: BatchInput, time_ms: int, count: int, request: bytes) -> BatchInput:
+def with_request(record: BatchInput, request: Request) -> BatchInput:
     """The first of the records of a request with an id."""
-    return record._replace(headers=((_REQUEST, b"%d %d " % (time_ms, count) + request), *record.headers))
+    said = b"%d %d %s " % (request.time_ms, request.records, request.digest.hex().encode())
+    return record._replace(headers=((_REQUEST, said + request.id), *record.headers))
 
 
 def _headers(kind: bytes, at: Position, *more: tuple[bytes, bytes]) -> Headers:

@@ -1,7 +1,10 @@
 """Requests that have an id: what became of them is known for some time, so that a repeat does nothing. Pure."""
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple
+
+import msgspec
 
 from duramen.base.errors import QueueRequestReused
 from duramen.base.ids import Position
@@ -20,10 +23,11 @@ from duramen.queues.rows import (
     request_value,
 )
 
-__all__ = ["KEPT_MS", "MOST_REQUESTS", "RequestId", "made_before", "remember"]
+__all__ = ["KEPT_MS", "MOST_REQUESTS", "RequestId", "digest_of", "made_before", "remember"]
 
 KEPT_MS: Final = 10 * 60 * 1000
 """For so long a request is known at least, unless too many came since."""
+DIGEST_BYTES: Final = 16
 MOST_REQUESTS: Final = 100_000
 """What a shard knows."""
 
@@ -58,15 +62,22 @@ def remember(rows: PendingRows, found: Sequence[tuple[bytes, RequestRow]]) -> No
     rows.put(REQUEST_NUMBERS_KEY, request_numbers_value(oldest, following))
 
 
-def made_before(rows: StateRows, hashed: bytes, kind: str, count: int | None) -> Position | None:
-    """Where the first record of a request is that was made before. Raises QueueRequestReused where it was another.
+def digest_of(content: object) -> bytes:
+    """The digest of a request's content, which is tuples and lists of bytes, texts, integers and None."""
+    return blake2b(msgspec.msgpack.encode(content), digest_size=DIGEST_BYTES).digest()
 
-    Without `count` it may have any number of records.
+
+def made_before(rows: StateRows, hashed: bytes, digest: bytes) -> Position | None:
+    """The position of the first record of a request that was made before, by the hash of its id.
+
+    Raises QueueRequestReused where the request with that id had another content.
     """
     row = request_row(rows, hashed)
     if row is None:
         return None
-    if row.kind != kind or count not in (None, row.records):
+    if row.digest != digest:
         said = "record" if row.records == 1 else "records"
-        raise QueueRequestReused(f"the request id was used for another request: {row.kind} with {row.records} {said}")
+        raise QueueRequestReused(
+            f"the request id was used for a request with another content: {row.kind} with {row.records} {said}"
+        )
     return row.position

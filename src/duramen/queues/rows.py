@@ -10,7 +10,8 @@
     t, uint64 time, hash,       1: the entry expires then; 0: it is shown, or may be leased again
        uint64 offset
     i, request hash             a request that has an id: int64 when it was decided, uint32 leader epoch and uint64
-                                offset of its first record, uint32 the number of its records, its kind
+                                offset of its first record, uint32 the number of its records, the digest of its content
+                                (16 bytes), its kind
     j, uint64 number            int64 when it was decided, request hash: requests in the order in which they came
     k                           uint64 number of the oldest of these, uint64 that of the next
     e, uint32 leader epoch      uint64 offset of the first record of a leader epoch
@@ -83,7 +84,7 @@ _POSITION: Final = struct.Struct(">IQ")
 _OVERLAY: Final = struct.Struct(">Qb")
 _DELIVERED: Final = struct.Struct(">Iq")
 _DUE: Final = struct.Struct(">Q16sQ")
-_REQUEST: Final = struct.Struct(">qIQI")
+_REQUEST: Final = struct.Struct(">qIQI16s")
 _NUMBERS: Final = struct.Struct(">QQ")
 _DELETED, _NULL, _VALUE = -1, 0, 1
 _MOST_RANGES: Final = 100
@@ -146,11 +147,12 @@ class DueEntry(NamedTuple):
 
 
 class RequestRow(NamedTuple):
-    """A request that has an id: what its first record is, and how many records it has."""
+    """A request that has an id: the position of its first record, how many records it has, and its digest."""
 
     time_ms: int
     position: Position
     records: int
+    digest: bytes
     kind: str
 
 
@@ -233,7 +235,7 @@ def request_key(request: bytes) -> bytes:
 
 def request_value(row: RequestRow) -> bytes:
     """A request as a row's value."""
-    return _REQUEST.pack(row.time_ms, *row.position, row.records) + row.kind.encode()
+    return _REQUEST.pack(row.time_ms, *row.position, row.records, row.digest) + row.kind.encode()
 
 
 def request_row(rows: StateRows, request: bytes) -> RequestRow | None:
@@ -241,8 +243,8 @@ def request_row(rows: StateRows, request: bytes) -> RequestRow | None:
     found = rows.get(request_key(request))
     if found is None:
         return None
-    time_ms, leader_epoch, offset, count = _REQUEST.unpack_from(found)
-    return RequestRow(time_ms, Position(leader_epoch, offset), count, found[_REQUEST.size :].decode())
+    time_ms, leader_epoch, offset, count, digest = _REQUEST.unpack_from(found)
+    return RequestRow(time_ms, Position(leader_epoch, offset), count, digest, found[_REQUEST.size :].decode())
 
 
 def request_number_key(number: int) -> bytes:

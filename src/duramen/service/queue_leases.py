@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from duramen.base.catalogue_queues import DEAD_LETTER_QUEUE, DELIVERY_COUNT_LIMIT
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, QueueRequestReused
 from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
@@ -241,8 +241,9 @@ class LeasePoll:
                 ended(error)
 
     def _moved(self, one: Leased, ended: Callable[[object], None], found: Enqueued) -> None:
-        if found.error is not None:
+        if found.error is not None and not isinstance(found.error, QueueRequestReused):
             ended(found.error)
             return
+        # QueueRequestReused: it was moved before, with another count of deliveries.
         entry = LeasedEntry(one.entry.position, one.lease)
         LedQueues(self._broker).acknowledge(self._space, [(one.queue, entry)], ended)

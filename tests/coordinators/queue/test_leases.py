@@ -10,12 +10,14 @@ from tests.coordinators.queue.spaces import NAMES, Space
 from duramen.base.errors import QueueEntryGone, QueueLeaseExpired, StorageFull
 from duramen.base.ids import Position
 from duramen.codec.batch import encode
+from duramen.codec.partitioner import partition_of
 from duramen.coordinators.queue.shard import QueueShard
 from duramen.queues.changes import changes
 from duramen.queues.leases import Leased, LeasedEntry, LeaseWish, lease_text, parse_lease
 from duramen.queues.machine import Delete, Edit, Empty
 from duramen.queues.names import Queue, hash_by
 from duramen.queues.operations import NewEntry, entry_record
+from duramen.queues.positions import position_text
 from duramen.service.queue_leases import LeaseRequest
 from duramen.service.queues import request_of
 from duramen.sim.machine.views import MemoryViewStore
@@ -115,6 +117,30 @@ def test_an_entry_that_was_delivered_too_many_times_goes_to_the_dead_letter_queu
     for _ in range(4):
         [dead_letter] = space.lease(b"dead")
         space.ack(dead_letter, release_ms=0)
+
+
+def test_a_dead_entry_that_was_moved_with_another_count_of_deliveries_is_not_moved_again() -> None:
+    space = Space(queue_dead_letter_queue="dead", queue_delivery_count_limit="1")
+    (at,) = space.put((b"ann", b"poison"))
+    shard = partition_of(b"ann", space.stream.shards)
+    space.put((b"dead", b"poison"), request=f"duramen dead letter {shard}/{position_text(at)}")
+    [poison] = space.lease(b"ann")
+    assert space.ack(poison, release_ms=0) == {}
+    assert space.lease(b"ann") == []
+    assert space.values(b"ann") == []
+    assert space.values(b"dead") == [b"poison"]
+
+
+def test_a_request_id_of_an_acknowledgement_is_not_for_another(space: Space) -> None:
+    space.put(*((b"ann", b"%d" % number) for number in range(3)))
+    first, second, third = space.lease(b"ann")
+    assert space.ack(first, request="a") == {}
+    assert space.ack(second) == {}
+    assert [error.id for error in space.ack(second, request="a").values()] == ["queue-request-reused"]
+    assert [error.id for error in space.ack(third, request="a").values()] == ["queue-request-reused"]
+    assert space.ack(third, request="b", release_ms=0) == {}
+    assert [error.id for error in space.ack(third, request="b", release_ms=5).values()] == ["queue-request-reused"]
+    assert space.values(b"ann") == [b"2"]
 
 
 def test_a_fifo_queue_has_one_lease_at_a_time_and_keeps_its_order(space: Space) -> None:

@@ -213,9 +213,19 @@ def test_a_request_with_an_id_is_made_once_and_the_id_is_not_for_another(ask: As
     first, second = ask("POST", f"{path}/entries", wish), ask("POST", f"{path}/entries", wish)
     assert first == second
     assert values(ask, path, "queue=ann") == ["one"]
-    wish["entries"] *= 2
-    status, problem = ask("POST", f"{path}/entries", wish)
-    assert (status, problem["type"]) == (409, "queue-request-reused")
+    others: list[list[dict[str, Any]]] = [
+        [{"queue": "ann", "value": "two"}],
+        [{"queue": "ann", "value": "one", "key": "k"}],
+        [{"queue": "ann", "value": "one", "headers": [["h", "v"]]}],
+        [{"queue": "ann", "value": "one", "delay_ms": 1}],
+        [{"queue": "ann", "value": "one", "ttl_ms": 60_000}],
+        wish["entries"] * 2,
+    ]
+    for entries in others:
+        status, problem = ask("POST", f"{path}/entries", {"entries": entries, "request": "put 1"})
+        assert (status, problem["type"]) == (409, "queue-request-reused")
+    assert values(ask, path, "queue=ann&delayed=true") == ["one"]
+    assert ask("POST", f"{path}/entries", wish) == first
 
 
 def test_delayed_entries_are_left_out_unless_they_are_asked_for(ask: Ask, path: str) -> None:

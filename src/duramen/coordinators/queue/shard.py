@@ -14,10 +14,9 @@ from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.coordinators.runtime.shard import BatchRowKind, CoordinatorShard, Decision, ShardKind
 from duramen.queues.changes import changes
 from duramen.queues.leases import ShardLeases
-from duramen.queues.machine import Ack, Due, Enqueue, Expire, Nack, QueueCommand, records_for, repeated
+from duramen.queues.machine import Ack, Due, Enqueue, Expire, Nack, QueueCommand, identified, records_for, repeated
 from duramen.queues.names import HashName, Queue, hash_by
-from duramen.queues.operations import due_record, with_request
-from duramen.queues.requests import made_before
+from duramen.queues.operations import due_record
 from duramen.queues.rows import due_entries, due_of, is_due_key, name_key, state_key
 from duramen.storage.log.log import LogKey
 
@@ -85,16 +84,12 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         return Decision((), QueueOutcome(), records_for(command, rows, now_ms))
 
     def _decide_leased(self, command: Ack | Nack, rows: StateRows, now_ms: int) -> Decision:
-        kind = "ack" if isinstance(command, Ack) else "nack"
-        request = command.request
-        again = request is not None and made_before(rows, request.hash, kind, None) is not None
+        again = repeated(command, rows) is not None
         if isinstance(command, Ack):
             records, refused = self.leases.ack(rows, command.entries, now_ms, again=again)
         else:
             records, refused = self.leases.nack(rows, command.entries, command.delay_ms, now_ms, again=again)
-        if records and request is not None:
-            records[0] = with_request(records[0], now_ms, len(records), request.id)
-        return Decision((), QueueOutcome(refused=refused), records)
+        return Decision((), QueueOutcome(refused=refused), identified(command, records, now_ms))
 
     def apply(self, record: DecodedRecord) -> None:
         raise AssertionError(record)
