@@ -45,7 +45,13 @@ def test_entries_are_put_read_edited_leased_and_acknowledged(node: NodeProcess, 
     queue("delete", "ann", second)
     queue("get", "ann", code=1)
     [third] = queue("put", "ann", "3").split()
-    assert queue("replace", "ann", third, "three", "--by", "Eve").split() != [third]
+    [fourth] = queue("replace", "ann", third, "three", "--by", "Eve").split()
+    assert fourth != third
+    queue("replace", "ann", fourth, code=2)  # nobody is there to confirm it
+    assert queue("peek", "ann") == f"{fourth}  three\n"
+    assert queue("replace", "ann", fourth, "--yes") == ""
+    assert queue("peek", "ann") == ""
+    queue("put", "ann", "4")
     assert "1 entries" in queue("stats", "ann")
     assert queue("list", "--prefix", "a") == "ann\n"
     queue("purge", "ann", "--yes")

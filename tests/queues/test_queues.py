@@ -145,7 +145,7 @@ class Shard:
                 gone = {at for at, _ in deleted}
                 model.queues[name] = [one for one in model.queues[name] if one.at not in gone]
             case Replace((name, _), start, new, by, reason, _):
-                first = Position(0, 0) if start == "start" else start
+                first = {"start": Position(0, 0), "end": Position(self.epoch, base)}.get(str(start), start)
                 assert isinstance(first, Position)
                 model.queues[name] = [one for one in model.queues[name] if one.at.offset < first.offset]
                 model.ranges[name] = [one for one in model.ranges[name] if one.start.offset < first.offset]
@@ -481,6 +481,54 @@ def test_a_request_that_is_repeated_is_made_once_through_a_replay_too() -> None:
     error = shard.submit(Delete(ALICE, [(first, None)], request(2)))
     assert error is not None
     assert error.id == "queue-request-reused"
+
+
+@pytest.mark.parametrize("name", [b"alice", b"nobody"])
+def test_a_queue_is_not_replaced_from_a_position_of_another_one(name: bytes) -> None:
+    shard = Shard()
+    shard.epoch = 1
+    shard.submit(Enqueue([(b"bob", NewEntry(b"x")), (b"bob", NewEntry(b"x")), (b"alice", NewEntry(b"a"))]))
+    shard.submit(Enqueue([(b"bob", NewEntry(b"x")), (b"bob", NewEntry(b"x")), (b"alice", NewEntry(b"b"))]))
+    bob = shard.model.was[b"bob"]
+    for at in (bob[0], bob[1], bob[3]):
+        assert isinstance(shard.submit(Replace(queue(name), at, [NewEntry(b"z")])), QueuePositionUnknown)
+    shard.check()
+    assert len(shard.log) == 2
+
+
+def test_a_queue_is_replaced_from_each_position_that_answers_had() -> None:
+    def here(shard: Shard) -> list[Where]:
+        was = shard.model.was[b"alice"]
+        return [*was, *(Position(at.leader_epoch, at.offset + 1) for at in was), "start", "end"]
+
+    def made() -> Shard:
+        shard = Shard()
+        shard.epoch = 1
+        for value in (b"a", b"b", b"c"):
+            shard.submit(Enqueue([(b"bob", NewEntry(b"x")), (b"alice", NewEntry(value)), (b"bob", NewEntry(b"x"))]))
+        return shard
+
+    for number in range(len(here(made()))):
+        shard = made()
+        shard.ack(b"alice", [shard.model.was[b"alice"][0]])
+        assert shard.submit(Replace(ALICE, here(shard)[number], [NewEntry(b"z")])) is None
+        shard.check()
+    for number in range(len(here(made()))):
+        shard = made()
+        assert shard.submit(Empty(ALICE, "purge")) is None
+        assert shard.submit(Replace(ALICE, here(shard)[number], [NewEntry(b"z")])) is None
+        shard.check()
+    shard = made()
+    first = shard.model.was[b"alice"][0]
+    for _ in range(2):  # where the history was rewritten is where a reader goes on
+        assert shard.submit(Replace(ALICE, first, [NewEntry(b"z")])) is None
+    shard.check()
+    for where in ("start", "end", Position(0, 0), None):
+        shard = made()
+        shard.apply(len(shard.log))
+        at = shard.read(NAMES[2], "end").next if where is None else where
+        assert shard.submit(Replace(queue(NAMES[2]), at, [NewEntry(b"z")])) is None
+        shard.check()
 
 
 ONE = NewEntry(b"1", b"k", ((b"h", None),), 17, 5, 90)

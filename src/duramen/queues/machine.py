@@ -24,9 +24,8 @@ from duramen.queues.operations import (
     with_request,
 )
 from duramen.queues.positions import position_text
-from duramen.queues.reading import EntryFinder, Where, resolve_start
+from duramen.queues.reading import EntryFinder, Where, resolve_replaced
 from duramen.queues.requests import RequestId, digest_of, made_before
-from duramen.queues.rows import state_of
 
 __all__ = [
     "MOST_ENTRIES",
@@ -178,7 +177,7 @@ def _records(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput
     if isinstance(command, Empty):
         return [queue_record(queue, command.kind, now_ms)]
     if isinstance(command, Replace):
-        start = resolve_start(rows, state_of(rows, hashed), command.start)
+        start = resolve_replaced(rows, hashed, command.start)
         first = replace_record(queue, start, command.by, command.reason, now_ms)
         return [first, *(entry_record(queue, entry, now_ms) for entry in command.entries)]
     entries = EntryFinder(rows, hashed, now_ms)

@@ -15,10 +15,12 @@ from duramen.queues.answers import entry_size, run_records
 from duramen.queues.names import Queue
 from duramen.queues.positions import FIRST, position_text
 from duramen.queues.rows import (
+    EMPTY_STATE,
     HistoryRange,
     Overlay,
     QueueState,
     epoch_of,
+    name_key,
     number_of,
     overlay_key,
     overlay_of,
@@ -41,6 +43,7 @@ __all__ = [
     "count_entries",
     "entries_from",
     "names",
+    "resolve_replaced",
     "resolve_start",
     "retrieve",
     "retrieve_batches",
@@ -199,6 +202,36 @@ def resolve_start(rows: StateRows, state: QueueState, where: Where) -> Position:
     if taken is not None:
         raise _rewritten(where, taken)
     return where
+
+
+def resolve_replaced(rows: StateRows, queue: bytes, where: Where) -> Position:
+    """The position from which on a queue is replaced. Raises as `retrieve`.
+
+    A position of another queue is refused where that can be known: not among entries that are gone without a trace.
+    """
+    state = state_of(rows, queue)
+    start = resolve_start(rows, state, where)
+    if isinstance(where, Position) and not _belongs(rows, queue, state, start):
+        raise QueuePositionUnknown(
+            f"the position {position_text(start)} is of no entry of this queue, and follows none: it is of another"
+            " queue, or the entry was deleted"
+        )
+    return start
+
+
+def _belongs(rows: StateRows, queue: bytes, state: QueueState, position: Position) -> bool:
+    """Whether a position may be one of this queue: of an entry or behind one, or one of those that every queue has."""
+    offset = position.offset
+    near = [at for at in (offset - 1, offset) if at >= 0]
+    if position == FIRST or offset == position_of(rows).offset or any(state.done_with(at) for at in near):
+        return True
+    if any(one.start.offset == offset for one in state.ranges):
+        return True
+    row = next(rows.scan(run_key(queue, near[0]), queue_end(b"r", queue)), None)
+    if row is None:  # it is behind all that is there
+        return state != EMPTY_STATE or rows.get(name_key(queue)) is not None
+    offsets = Run(row[1]).offsets
+    return any(at in offsets for at in near)
 
 
 def _check(rows: StateRows, position: Position) -> None:

@@ -64,6 +64,20 @@ def test_an_inbox_is_written_read_edited_and_taken_back(ask: Ask, path: str) -> 
     assert values(ask, path, f"queue=ann&from={problem['rewritten']['start']}") == ["true"]
 
 
+def test_a_queue_is_not_replaced_from_a_position_of_another_one(ask: Ask, stream_name: str) -> None:
+    path = f"/v1/spaces/{stream_name}"
+    assert ask("POST", "/v1/spaces", {"name": stream_name, "shards": 1})[0] == 201
+    first, second, mine = put(ask, path, ("bob", "1"), ("bob", "2"), ("ann", "mine"))
+    for queue in ("ann", "nobody"):
+        for at in (first, second):
+            wish = {"queue": queue, "from": at, "entries": [{"value": "z"}]}
+            status, problem = ask("POST", f"{path}/replace", wish)
+            assert (status, problem.get("type")) == (400, "queue-position-unknown")
+    assert values(ask, path, "queue=ann") == ["mine"]
+    assert ask("GET", f"{path}/queues")[1]["queues"] in (["ann", "bob"], ["bob", "ann"])
+    assert ask("POST", f"{path}/replace", {"queue": "ann", "from": mine, "entries": []})[0] == 200
+
+
 def test_lines_go_in_and_come_out(node: NodeProcess, ask: Ask, path: str) -> None:
     connection = HTTPConnection(node.http, timeout=60)
     lines = "".join(json.dumps({"queue": "ann", "value": f"{number}"}) + "\n" for number in range(3))

@@ -213,13 +213,20 @@ def _delete(
     _space, _queue, _position, click.argument("values", metavar="[VALUE]...", nargs=-1),
     click.option("--by", default="", help="What readers are told of who took it back."),
     click.option("--reason", default="", help="What readers are told of why."),
-    _request_id, format_option, server_option,
+    _request_id, yes_option, format_option, server_option,
 )  # fmt: skip
 def _replace(
-    space: str, queue: str, position: str, values: Sequence[str], by: str, reason: str, request_id: str, format_: str,
-    server: NodeAddress,
+    space: str, queue: str, position: str, values: Sequence[str], by: str, reason: str, request_id: str, yes: bool,
+    format_: str, server: NodeAddress,
 ) -> None:  # fmt: skip
-    """Take back everything in QUEUE from POSITION on, and put the values in its place, in one step."""
+    """Take back everything in QUEUE from POSITION on, and put the values in its place, in one step.
+
+    Without values it asks for confirmation.
+    """
+    if not values:
+        confirm(
+            f"Delete everything in {plain(queue)} from {plain(position)} on, and put nothing in its place?", yes=yes
+        )
     wish = {
         "queue": queue, "from": position, "entries": [{"value": value} for value in values], "by": by,
         "reason": reason, **_asked(request_id),
