@@ -14,7 +14,10 @@ from duramen.codec.batch import LARGEST_BASE_OFFSET, batches, encode_record, rec
 
 __all__ = [
     "KEY_HEADER",
+    "LONGEST_DELAY_MS",
+    "LONGEST_LEASE_MS",
     "LONGEST_NAME_BYTES",
+    "MOST_QUEUES",
     "NEXT_HEADER",
     "RESERVED_PREFIX",
     "VERSION_HEADER",
@@ -29,6 +32,10 @@ RESERVED_PREFIX: Final = b"duramen-queue-"
 KEY_HEADER: Final = RESERVED_PREFIX + b"key"
 VERSION_HEADER: Final = RESERVED_PREFIX + b"version"
 LONGEST_NAME_BYTES: Final = 255
+LONGEST_LEASE_MS: Final = 12 * 3_600_000
+LONGEST_DELAY_MS: Final = 366 * 24 * 3_600_000
+MOST_QUEUES: Final = 1000
+"""Of one request."""
 NEXT_HEADER: Final = "Duramen-Next"
 """Of an HTTP answer that is no JSON document: the position to go on at."""
 

@@ -75,6 +75,13 @@ class Face:
         """`client.groups.NAME(…)`."""
         return self.call(lambda: getattr(self._client.groups, name)(*args, **options))
 
+    def make_space(self, name: str, shards: int) -> None:
+        self.call(lambda: self._client.spaces.create(name, shards=shards))
+
+    def queues(self, space: str, name: str, /, *args: Any, **options: Any) -> Any:
+        """`client.queues(SPACE).NAME(…)`."""
+        return self.call(lambda: getattr(self._client.queues(space), name)(*args, **options))
+
     def wait_replicated(self, *args: Any, **options: Any) -> None:
         self.call(lambda: self._client.wait_replicated(*args, **options))
 

@@ -13,6 +13,7 @@ from duramen.client.api.queue_requests import (
     QueueEntry,
     QueuePage,
     QueueStats,
+    delayed_by,
     delete,
     each,
     edit,
@@ -21,8 +22,8 @@ from duramen.client.api.queue_requests import (
     enqueue_inputs,
     inputs_of,
     lease,
+    leased_for,
     list_queues,
-    milliseconds,
     replace,
     request,
     retrieve,
@@ -217,7 +218,7 @@ class AsyncQueues:
         >>> [entry.deliveries for entry in await client.queues("aio-retries").lease(["ann"])]
         [2]
         """
-        more = {"delay_ms": milliseconds("delay_s", delay_s), **request(request_id)}
+        more = {**delayed_by(delay_s), **request(request_id)}
         await self._run(settle(self.space, "nack", entries, more))
 
     async def extend(self, entries: Iterable[LeasedEntry], lease_s: float = 30) -> None:
@@ -228,7 +229,7 @@ class AsyncQueues:
         >>> positions = await client.queues("aio-slow").enqueue("ann", ["one"])
         >>> await client.queues("aio-slow").extend(await client.queues("aio-slow").lease(["ann"]), 60)
         """
-        await self._run(settle(self.space, "extend", entries, {"lease_ms": milliseconds("lease_s", lease_s)}))
+        await self._run(settle(self.space, "extend", entries, leased_for(lease_s)))
 
     async def queues(self, *, prefix: str = "") -> list[str]:
         """The names of all queues, or of those that begin with `prefix`, sorted. All names of the space are read.

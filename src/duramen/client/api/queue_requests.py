@@ -1,5 +1,6 @@
 """Requests about queues over HTTP, and what they answer, for both clients. Pure."""
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -10,12 +11,20 @@ import msgspec
 from duramen.base.errors import BatchCorrupt, DuramenError, RequestInvalid, ServerUnreachable
 from duramen.client.api.arguments import INT64_MAX, refused, seconds, text, whole
 from duramen.client.api.http import Program, Question
+from duramen.client.api.many_queues import LONGEST_WAIT_MS, rotated, shares, split_queues, turns
 from duramen.client.api.records import Encodable, NewRecord, Record, Writable, encodable
 from duramen.client.api.values import value_of
 from duramen.client.http import Wish, path_of, problem_of
 from duramen.codec.batch import BatchInput, encode
 from duramen.codec.jsonbytes import bytes_of, json_of
-from duramen.codec.queue_entries import KEY_HEADER, NEXT_HEADER, encode_entries, entry_fields
+from duramen.codec.queue_entries import (
+    KEY_HEADER,
+    LONGEST_DELAY_MS,
+    LONGEST_LEASE_MS,
+    NEXT_HEADER,
+    encode_entries,
+    entry_fields,
+)
 from duramen.codec.shown_batches import BATCHES_TYPE
 
 __all__ = [
@@ -24,6 +33,7 @@ __all__ = [
     "QueueEntry",
     "QueuePage",
     "QueueStats",
+    "delayed_by",
     "delete",
     "each",
     "edit",
@@ -32,8 +42,8 @@ __all__ = [
     "enqueue_inputs",
     "inputs_of",
     "lease",
+    "leased_for",
     "list_queues",
-    "milliseconds",
     "replace",
     "request",
     "retrieve",
@@ -42,8 +52,8 @@ __all__ = [
     "stats",
 ]
 
-_LONGEST_WAIT_MS: Final = 20_000  # of one request: then it is asked again
 _MOST_ENTRIES: Final = 10_000
+_FIRST: Final = "0.0"
 
 
 class QueueEntry(msgspec.Struct, frozen=True):
@@ -166,7 +176,7 @@ def _put_said(
     for pair in pairs:
         _check_tuple("an entry", pair, 2, "(queue, value)")
     wishes = _wishes([value for _, value in pairs])
-    times = {"delay_ms": milliseconds("delay_s", delay_s), "ttl_ms": milliseconds("ttl_s", ttl_s)}
+    times = {**delayed_by(delay_s), "ttl_ms": _milliseconds("ttl_s", ttl_s, most=LONGEST_DELAY_MS)}
     for (queue, _), wish in zip(pairs, wishes, strict=True):
         wish["queue"] = text("queue", queue)
         wish.update({name: ms for name, ms in times.items() if ms})
@@ -207,9 +217,22 @@ def _inputs(pairs: Sequence[tuple[str, Writable]]) -> Iterator[BatchInput]:
         yield BatchInput(now_ms if entry.timestamp_ms is None else entry.timestamp_ms, name, entry.value, headers)
 
 
-def milliseconds(what: str, given: float) -> int:
-    """Seconds that were given, as HTTP has them."""
-    return int(seconds(what, given) * 1000)
+def _milliseconds(what: str, given: float, least: int = 0, most: int = INT64_MAX) -> int:
+    """Seconds that were given, as HTTP has them. Raises RequestInvalid where they are fewer or more than these."""
+    found = int(seconds(what, given) * 1000)
+    if not least <= found <= most:
+        raise refused(what, given, f"a number of seconds from {least / 1000:g} to {most / 1000:.0f}")
+    return found
+
+
+def leased_for(lease_s: float) -> dict[str, object]:
+    """What a request says of how long leases last."""
+    return {"lease_ms": _milliseconds("lease_s", lease_s, 1, LONGEST_LEASE_MS)}
+
+
+def delayed_by(delay_s: float) -> dict[str, object]:
+    """What a request says of how long entries are delayed."""
+    return {"delay_ms": _milliseconds("delay_s", delay_s, most=LONGEST_DELAY_MS)}
 
 
 def request(request_id: str) -> dict[str, object]:
@@ -230,14 +253,14 @@ def each(queue: str, values: Iterable[Writable]) -> list[tuple[str, Writable]]:
 
 def retrieve(space: str, queue: str, start: str, limit: int, wait_s: float, *, delayed: bool) -> Program[QueuePage]:
     """Entries of a queue, waited for as long as there is none."""
-    left_ms = milliseconds("wait_s", wait_s)
+    left_ms = _milliseconds("wait_s", wait_s)
     asked: dict[str, object] = {
         "queue": text("queue", queue), "from": text("start", start),
         "limit": whole("limit", limit, 1, _MOST_ENTRIES), "delayed": str(bool(delayed)).lower(),
     }  # fmt: skip
     path = _path(space, "/entries")
     while True:
-        wait_ms = min(left_ms, _LONGEST_WAIT_MS)
+        wait_ms = min(left_ms, LONGEST_WAIT_MS)
         query = urlencode(asked | {"wait_ms": wait_ms})
         page = _decoded((yield Question("GET", f"{path}?{query}", accept=BATCHES_TYPE, header=NEXT_HEADER)))
         left_ms -= wait_ms
@@ -252,20 +275,32 @@ def retrieve_several(
     """Entries of several queues, waited for as long as there is none."""
     if not isinstance(queues, Mapping):
         raise refused("queues", queues, "a mapping of queues to positions")
-    left_ms = milliseconds("wait_s", wait_s)
+    left_ms, left = _milliseconds("wait_s", wait_s), whole("limit", limit, 1, _MOST_ENTRIES)
     starts = {text("a queue", queue): text("a position", start) for queue, start in queues.items()}
-    found: dict[str, QueuePage | DuramenError] = {}
-    while starts:
-        wait_ms = min(left_ms, _LONGEST_WAIT_MS)
-        reads = [{"queue": queue, "from": start} for queue, start in starts.items()]
-        wish = {"queues": reads, "limit": whole("limit", limit, 1, _MOST_ENTRIES), "wait_ms": wait_ms}
-        answer = value_of((yield Question("POST", _path(space, "/retrieve"), wish)), dict[str, Any])
-        found = {one["queue"]: _found(one) for one in value_of(answer.get("queues"), list[dict[str, Any]])}
-        left_ms -= wait_ms
-        if left_ms <= 0 or any(isinstance(one, DuramenError) or one.entries for one in found.values()):
+    parts, found = split_queues(starts), dict[str, QueuePage | DuramenError]()
+    asked = [(part, 0) for part in parts] if len(parts) > 1 or not left_ms else []
+    for part, wait_ms in itertools.chain(asked, turns(parts, left_ms)):
+        if len(found) == len(starts) and any(isinstance(one, DuramenError) or one.entries for one in found.values()):
             break
-        starts = {queue: one.next for queue, one in found.items() if isinstance(one, QueuePage)}
+        pages = yield from _read(space, {queue: starts[queue] for queue in part}, left, wait_ms)
+        left -= sum(len(one.entries) for one in pages.values() if isinstance(one, QueuePage))
+        found |= pages
+        starts |= {queue: one.next for queue, one in pages.items() if isinstance(one, QueuePage)}
     return found
+
+
+def _read(
+    space: str, starts: Mapping[str, str], limit: int, wait_ms: int
+) -> Program[dict[str, QueuePage | DuramenError]]:
+    """Entries of so many queues as one request may name; with a `limit` of 0 only where they begin."""
+    reads = [{"queue": queue, "from": start} for queue, start in starts.items()]
+    wish = {"queues": reads, "limit": max(1, limit), "wait_ms": wait_ms}
+    answer = value_of((yield Question("POST", _path(space, "/retrieve"), wish)), dict[str, Any])
+    found = {one["queue"]: _found(one) for one in value_of(answer.get("queues"), list[dict[str, Any]])}
+    if limit:
+        return found
+    unread = {queue: QueuePage([], _FIRST if start == "start" else start) for queue, start in starts.items()}
+    return {queue: unread[queue] if isinstance(one, QueuePage) and one.entries else one for queue, one in found.items()}
 
 
 def _found(one: Mapping[str, Any]) -> QueuePage | DuramenError:
@@ -352,19 +387,43 @@ def lease(
     """Entries of queues that are leased, waited for as long as there is none."""
     if isinstance(queues, str):
         raise RequestInvalid("queues are given in a list: write [queue] for a single one")
-    left_ms, names = milliseconds("wait_s", wait_s), [text("a queue", queue) for queue in queues]
-    while names:
-        wait_ms = min(left_ms, _LONGEST_WAIT_MS)
-        wish = {
-            "queues": names, "limit": whole("limit", limit, 1, _MOST_ENTRIES),
-            "lease_ms": milliseconds("lease_s", lease_s), "wait_ms": wait_ms, "fifo": bool(fifo),
-        }  # fmt: skip
-        answer = value_of((yield Question("POST", _path(space, "/lease"), wish)), dict[str, Any])
-        found = _leased(value_of(answer.get("entries"), list[dict[str, Any]]))
-        left_ms -= wait_ms
-        if found or left_ms <= 0:
+    left_ms, most = _milliseconds("wait_s", wait_s), whole("limit", limit, 1, _MOST_ENTRIES)
+    wish = {**leased_for(lease_s), "fifo": bool(fifo)}
+    parts = rotated(split_queues(text("a queue", queue) for queue in queues))
+    if len(parts) > 1 or not left_ms:
+        found = yield from _lease_shares(space, parts, most, wish)
+        if found:
+            return found
+    for part, wait_ms in turns(parts, left_ms):
+        found = yield from _lease(space, part, most, wish | {"wait_ms": wait_ms})
+        if found:
             return found
     return []
+
+
+def _lease_shares(
+    space: str, parts: Sequence[list[str]], limit: int, wish: Mapping[str, object]
+) -> Program[list[LeasedEntry]]:
+    """Lease in each part its share, then what others leave. After an error that is what was leased before it."""
+    found, full = list[LeasedEntry](), list[list[str]]()
+    try:
+        for part, share in shares(parts, limit):
+            some = (yield from _lease(space, part, share, wish)) if share else []
+            found += some
+            if len(some) == share:
+                full.append(part)
+        for part in full:
+            if len(found) < limit:
+                found += yield from _lease(space, part, limit - len(found), wish)
+    except DuramenError:
+        if not found:
+            raise
+    return found
+
+
+def _lease(space: str, queues: list[str], limit: int, wish: Mapping[str, object]) -> Program[list[LeasedEntry]]:
+    asked = Question("POST", _path(space, "/lease"), {"queues": queues, "limit": limit, **wish})
+    return _leased(value_of(value_of((yield asked), dict[str, Any]).get("entries"), list[dict[str, Any]]))
 
 
 def _leased(rows: list[dict[str, Any]]) -> list[LeasedEntry]:

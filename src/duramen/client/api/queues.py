@@ -12,14 +12,15 @@ from duramen.client.api.queue_requests import (
     QueueEntry,
     QueuePage,
     QueueStats,
+    delayed_by,
     delete,
     each,
     edit,
     empty,
     enqueue,
     lease,
+    leased_for,
     list_queues,
-    milliseconds,
     replace,
     request,
     retrieve,
@@ -226,7 +227,7 @@ class Queues:
         >>> [entry.deliveries for entry in client.queues("retries").lease(["ann"])]
         [2]
         """
-        more = {"delay_ms": milliseconds("delay_s", delay_s), **request(request_id)}
+        more = {**delayed_by(delay_s), **request(request_id)}
         self._run(settle(self.space, "nack", entries, more))
 
     def extend(self, entries: Iterable[LeasedEntry], lease_s: float = 30) -> None:
@@ -237,7 +238,7 @@ class Queues:
         >>> positions = client.queues("slow").enqueue("ann", ["one"])
         >>> client.queues("slow").extend(client.queues("slow").lease(["ann"]), 60)
         """
-        self._run(settle(self.space, "extend", entries, {"lease_ms": milliseconds("lease_s", lease_s)}))
+        self._run(settle(self.space, "extend", entries, leased_for(lease_s)))
 
     def queues(self, *, prefix: str = "") -> list[str]:
         """The names of all queues, or of those that begin with `prefix`, sorted. All names of the space are read.

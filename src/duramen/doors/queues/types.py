@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from duramen.codec.jsonbytes import Base64, JsonBytes, Timestamp
+from duramen.codec.queue_entries import LONGEST_DELAY_MS, LONGEST_LEASE_MS, MOST_QUEUES
 from duramen.doors.problems import Problem
 from duramen.queues.machine import MOST_ENTRIES
 
@@ -46,9 +47,6 @@ __all__ = [
 
 _LONGEST_WAIT_MS: Final = 30_000
 LARGEST_PAGE_BYTES: Final = 1024 * 1024
-_MOST_QUEUES: Final = 1000
-_LONGEST_LEASE_MS: Final = 12 * 3_600_000
-_LONGEST_DELAY_MS: Final = 366 * 24 * 3_600_000
 _LONGEST_REQUEST_ID: Final = 128
 
 _Wait = Annotated[
@@ -60,9 +58,9 @@ _Bytes = Annotated[
 ]
 _Start = Annotated[str, Meta(description="A position as answers have it, `start` or `end`: where to begin")]
 _Delayed = Annotated[bool, Meta(description="Whether entries are wanted too whose delay is not over")]
-_Queues = Annotated[list[str], Meta(min_length=1, max_length=_MOST_QUEUES)]
-_LeaseMs = Annotated[int, Meta(ge=1, le=_LONGEST_LEASE_MS, description="How long the lease lasts from now on")]
-_DelayMs = Annotated[int, Meta(ge=0, le=_LONGEST_DELAY_MS)]
+_Queues = Annotated[list[str], Meta(min_length=1, max_length=MOST_QUEUES)]
+_LeaseMs = Annotated[int, Meta(ge=1, le=LONGEST_LEASE_MS, description="How long the lease lasts from now on")]
+_DelayMs = Annotated[int, Meta(ge=0, le=LONGEST_DELAY_MS)]
 _RequestId = Annotated[
     str,
     Meta(
@@ -147,7 +145,7 @@ class QueueRead(msgspec.Struct, forbid_unknown_fields=True):
 class QueuesRead(msgspec.Struct, forbid_unknown_fields=True):
     """Queues that are read together; `limit` is for all of them."""
 
-    queues: Annotated[list[QueueRead], Meta(min_length=1, max_length=_MOST_QUEUES)]
+    queues: Annotated[list[QueueRead], Meta(min_length=1, max_length=MOST_QUEUES)]
     limit: _Limit = 100
     max_bytes: _Bytes = LARGEST_PAGE_BYTES
     wait_ms: _Wait = 0
