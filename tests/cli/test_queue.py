@@ -42,6 +42,8 @@ def test_entries_are_put_read_edited_leased_and_acknowledged(node: NodeProcess, 
     assert queue("get", "ann") == f"{first}  1\n"
     again = run("queue", "ack", stream_name, "ann", first, leased["lease"], server=node.http)
     assert (again.code, "no entry" in again.err) == (1, True)
+    long = run("queue", "lease", stream_name, "ann", "--for", "13h", server=node.http)
+    assert (long.code, "'--for': 13h is not in the range from 1ms to 12h" in long.err) == (2, True)
     queue("delete", "ann", second)
     queue("get", "ann", code=1)
     [third] = queue("put", "ann", "3").split()

@@ -16,6 +16,7 @@ from duramen.cli.output import JSON, format_option, print_json, print_json_line,
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import plain
 from duramen.client.http import path_of, problem_of
+from duramen.codec.queue_entries import LONGEST_DELAY_MS, LONGEST_LEASE_MS
 
 __all__ = ["COMMANDS"]
 
@@ -28,16 +29,26 @@ _LONGEST_WAIT_MS: Final = 20_000
 class _Milliseconds(click.ParamType[int]):
     name = "time"
 
+    def __init__(self, least_ms: int, most_ms: int) -> None:
+        self._least_ms = least_ms
+        self._most_ms = most_ms
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
         try:
-            return parse_ms(str(value))
+            found = parse_ms(str(value))
         except ValueError as error:
             self.fail(f"{error}; write 500ms, 30s or 5m", param, ctx)
+        if not self._least_ms <= found <= self._most_ms:
+            self.fail(
+                f"{value} is not in the range from {self._least_ms}ms to {self._most_ms // 3_600_000}h", param, ctx
+            )
+        return found
 
 
-_TIME: Final = _Milliseconds()
+_TIME: Final = _Milliseconds(0, LONGEST_DELAY_MS)
+_LEASE_TIME: Final = _Milliseconds(1, LONGEST_LEASE_MS)
 
 _space = click.argument("space", type=StreamName())
 _queue = click.argument("queue")
@@ -295,7 +306,7 @@ def _get(space: str, queues: Sequence[str], limit: int, wait_ms: int, format_: s
 @click.command("lease")
 @_options(
     _space, _queues, _limit,
-    click.option("--for", "lease_ms", type=_TIME, metavar="TIME", default="30s", show_default=True,
+    click.option("--for", "lease_ms", type=_LEASE_TIME, metavar="TIME", default="30s", show_default=True,
                  help="How long nobody else gets the entries."),
     _wait, click.option("--fifo", is_flag=True, help="One lease of a queue at a time, in its order."),
     format_option, server_option,
