@@ -25,7 +25,7 @@ FOUND_BY: Final = {
     "elect-anybody": 4,
     "show-all": 1,
     "take-any-first-sequence": 19,
-    "refuse-while-starting": 48,
+    "refuse-while-starting": 100,
     "on-committed": 1,
     "vote-blank": 12,
     "stale-in-sync": 7,
