@@ -177,10 +177,10 @@ def test_a_name_in_two_ways() -> None:
 
 @pytest.mark.parametrize("catalogue", [BROKER, STREAM], ids=["broker", "stream"])
 def test_no_name_is_a_table_of_others(catalogue: Mapping[str, Setting]) -> None:
-    # Otherwise TOML could set only one of the two.
+    # Otherwise TOML could set only one of the two. Configs of streams are not read from TOML: `keyed` may be one.
     tables = {name.rpartition(".")[0] for name in catalogue}
     tables |= {".".join(table.split(".")[:count]) for table in tables for count in range(1, table.count(".") + 1)}
-    assert [name for name in catalogue if name in tables] == []
+    assert [name for name in catalogue if name in tables] == (["keyed"] if catalogue is STREAM else [])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ OWN = {  # streams that no request names
     "kafka/groups/classic.py": "the broker's own streams, which store groups and transactions",
     "http/coordinated.py": "the broker's own stream of offsets",
     "http/groups.py": "topics of committed offsets, at the coordinator",
+    "http/snapshot_forwarding.py": "by id, for the node that has resolved the name",
     "nats/led_partitions.py": "streams of events of the metadata",
 }
 

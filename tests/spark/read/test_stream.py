@@ -271,9 +271,9 @@ class TestCheckpoints:
     @pytest.mark.parametrize(
         ("document", "said"),
         [
-            ({"STREAM": {"0": 7, "1": 8}}, 'no version, .* startingOffsets={"STREAM": {"0": 7, "1": 8}} goes on'),
-            ({"$version": 2, "STREAM": {"0": 7}}, "have the version 2, and version 1 is read here"),
-            ({"$version": 1, "other": {"0": 7, "id": ""}}, "the checkpoint is of other, and .* it reads STREAM"),
+            ({"STREAM": {"0": 7, "1": 8}}, 'no version, .* startingOffsets={"STREAM": {"0": 7, "1": 8}}'),
+            ({"$version": 2, "STREAM": {"0": 7}}, "have the version 2, but version 1 is required"),
+            ({"$version": 1, "other": {"0": 7, "id": ""}}, "the checkpoint is of other, but the query reads STREAM"),
             ({"$version": 1, "STREAM": {"0": "many"}}, "the checkpoint's offsets cannot be read"),
             ({"$version": 1, "STREAM": [7]}, "the checkpoint's offsets cannot be read"),
             ({"logOffset": 3}, "no version"),
