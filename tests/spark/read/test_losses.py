@@ -46,9 +46,7 @@ def test_a_start_that_moved_is_said_with_its_time_and_later_with_the_first_recor
     named = given(own, startingOffsets='{"flights": {"0": 1}}')
     gone = "flights-0: the records 1 to 3 are gone: its log begins at 4"
     lacks = "flights-0 has the offsets 4 to 9, and should be read from 1 on: its log begins at 4"
-    with pytest.raises(
-        RecordsLost, match=rf"^{lacks} since {TIME} \(retention, or deleted records\); with"
-    ):
+    with pytest.raises(RecordsLost, match=rf"^{lacks} since {TIME} \(retention, or deleted records\); with"):
         BatchReader(Options(named, "batch")).partitions()
     parts = BatchReader(Options(named | {"failOnDataLoss": "false"}, "batch")).partitions()
     spans = [one for part in parts if isinstance(part, SpanPartition) for one in part.spans]
@@ -123,9 +121,7 @@ def test_a_log_that_ends_earlier_has_no_time(own: NodeProcess) -> None:
     (part,) = reader.partitions(
         {**begin, "flights": begin["flights"] | {"0": 15}}, {**begin, "flights": begin["flights"] | {"0": 20}}
     )
-    with pytest.raises(
-        RecordsLost, match=r"^flights-0: the records 15 to 19 are gone: its log ends at 10 now; with"
-    ):
+    with pytest.raises(RecordsLost, match=r"^flights-0: the records 15 to 19 are gone: its log ends at 10 now; with"):
         list(reader.read(part))
     reader.stop()
 
