@@ -165,6 +165,18 @@ def test_a_batch_is_checked_before_it_is_appended(hand: ManualBroker, version: i
     assert committed_values(hand, "a", 0) == [b"v"]
 
 
+def test_a_partition_or_group_that_joins_by_request_is_answered_once_that_is_on_disk(hand: ManualBroker) -> None:
+    writer = Writer(hand, "t", 0)
+    group: CallbackResult[None] = CallbackResult()
+    hand.broker.transactions.add_group(writer.name, writer.identity, "g", group)
+    again = writer.add(("a", 0))
+    repeated = writer.add(("a", 0))
+    hand.worker.run_soon()
+    assert (group.calls, again.calls, repeated.calls) == ([], [], []), "their records are not synced"
+    hand.settle()
+    assert (group.error, again.error, repeated.error) == (None, None, None)
+
+
 def test_a_producer_that_is_not_known_begins_a_partition_with_sequence_0(hand: ManualBroker) -> None:
     """With KIP-890's second part, as Apache Kafka has it."""
     writer = Writer(hand, "t", 2)

@@ -31,7 +31,8 @@ from duramen.coordinators.transaction.completion import Endings, TransactionDepe
 from duramen.coordinators.transaction.lateness import Lateness
 from duramen.coordinators.transaction.producer_ids import ProducerIdDone
 from duramen.coordinators.transaction.registry import KnownTransactions
-from duramen.coordinators.transaction.store import TransactionStore
+from duramen.coordinators.transaction.shard import Decide
+from duramen.coordinators.transaction.store import Changed, TransactionStore
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.rpc.caller import Caller
 from duramen.storage.log.log import Log
@@ -209,8 +210,11 @@ class Transactions:
     def add_partitions(
         self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], done: Done
     ) -> None:
-        """Partitions join the transaction before they are written to (clients before KIP-890's second part)."""
-        self.join(id_, identity, partitions, 0, lambda _, error: done(error))
+        """Partitions join the transaction before they are written to (clients before KIP-890's second part).
+
+        `done` once that is durable: nothing is appended behind it that could vouch for it.
+        """
+        self._join(self._store.change, id_, identity, partitions, 0, lambda _, error: done(error))
 
     def add_group(self, id_: str, identity: ProducerIdentity, group_id: str, done: Done) -> None:
         """The partition that keeps a group's offsets joins the transaction."""
@@ -226,8 +230,14 @@ class Transactions:
     ) -> None:
         """Partitions join a transaction that this node coordinates; `done` is told which were not in it before.
 
-        `version` 2 where they join by being written to.
+        `version` 2 where they join by being written to: on a standalone node the batch is appended right behind.
         """
+        self._join(self._store.join, id_, identity, partitions, version, done)
+
+    def _join(
+        self, change: Callable[[str, Decide, Changed], None], id_: str, identity: ProducerIdentity,
+        partitions: Collection[PartitionName], version: int, done: JoinDone,
+    ) -> None:  # fmt: skip
         begun: list[PartitionName] = []
 
         def decide(current: TransactionalId | None) -> TransactionalId | None:
@@ -245,7 +255,7 @@ class Transactions:
         except DuramenError as error:
             done((), error)
         else:
-            self._store.join(id_, decide, lambda _, error: done(begun, error))
+            change(id_, decide, lambda _, error: done(begun, error))
 
     def verify(self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], done: Done) -> None:
         """`done` has no error where the partitions are in a transaction that this node coordinates."""
