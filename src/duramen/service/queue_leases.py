@@ -16,6 +16,7 @@ from duramen.queues.operations import NewEntry
 from duramen.queues.positions import position_text
 from duramen.service.broker import Broker
 from duramen.service.led_queues import LedQueues
+from duramen.service.queue_wait import QueueWait
 from duramen.service.queues import Enqueued, QueueRequests, patiently, request_of
 
 __all__ = ["LeasePoll", "LeaseRequest"]
@@ -71,50 +72,23 @@ class LeasePoll:
         self._looked_through = 0  # queues, since others had their turn
         self._found: list[Leased] = []
         self._dead: list[Leased] = []
-        self._reads = False
-        self._woken = False
-        self._waits = False
-        self._over = False
-        self._leave: list[Callable[[], None]] = []
-        self._cancel: Callable[[], None] = lambda: None
+        self._wait = QueueWait(broker, request.wait_ms, self._ask_all, self._answer_found)
         dead_letters = space.config.text(DEAD_LETTER_QUEUE).encode()
         self._dead_letters = dead_letters
         self._deliveries = space.config.integer(DELIVERY_COUNT_LIMIT) if dead_letters else 0
 
     def begin(self) -> None:
         """Ask the shards."""
-        if self._request.wait_ms:
-            self._waits = True
-            self._cancel = self._broker.later(self._request.wait_ms, self._late).cancel
-        self._ask_all()
+        self._wait.begin()
 
     def end(self) -> None:
         """Wait for nothing any more."""
-        self._over = True
-        self._cancel()
-        self._forget()
-
-    def _forget(self) -> None:
-        leave, self._leave = self._leave, []
-        for one in leave:
-            one()
-
-    def _late(self) -> None:
-        self._waits = False
-        if not self._reads:
-            self._answer(self._found)
-
-    def _wake(self) -> None:
-        if self._reads:
-            self._woken = True
-        elif not self._over:
-            self._ask_all()
+        self._wait.end()
 
     # -- asking the shards --------------------------------------------------------------------------
 
     def _ask_all(self) -> None:
-        self._forget()
-        self._reads, self._woken, self._full = True, False, []
+        self._full = []
         count, queues, left = self._request.most, len(self._request.queues), list[tuple[int, int]]()
         for part, (_, some) in enumerate(self._parts):
             share = -(-count * len(some) // queues)
@@ -125,7 +99,7 @@ class LeasePoll:
         self._ask_next()
 
     def _ask_next(self) -> None:
-        if self._over:
+        if self._wait.over:
             return
         missing = self._request.most - len(self._found)
         if not self._left and missing > 0 and self._full:
@@ -149,7 +123,7 @@ class LeasePoll:
         """Lease in a shard: as many of each queue, then what others leave."""
         now_ms, request, found = self._broker.now_ms(), self._request, list[Leased]()
         share, asked, left = max(1, most // len(queues)), list(queues), most
-        while asked and left > 0 and not self._over:
+        while asked and left > 0 and not self._wait.over:
             more = list[Queue]()
             for queue in asked:
                 some, size = min(share, left), request.max_bytes
@@ -164,13 +138,13 @@ class LeasePoll:
                 if alive == some and not request.fifo:
                     more.append(queue)
             asked, share = more, left
-        if left == most and not self._over:
+        if left == most and not self._wait.over:
             # In the turn of the read: nothing comes between.
-            self._leave += [shard.wait(queue.hash, self._wake) for queue in queues]
+            self._wait.watch(shard.wait(queue.hash, self._wait.wake) for queue in queues)
         return found
 
     def _got(self, part: int, most: int, answer: object) -> None:
-        if self._over:
+        if self._wait.over:
             return
         if isinstance(answer, DuramenError):
             if self._found or self._dead:
@@ -200,15 +174,13 @@ class LeasePoll:
         self._end_round()
 
     def _end_round(self) -> None:
-        self._reads = False
-        if self._found or not self._waits:
-            self._answer(self._found)
-        elif self._woken:
-            self._ask_all()
+        self._wait.ended(found=bool(self._found))
+
+    def _answer_found(self) -> None:
+        self._answer(self._found)
 
     def _answer(self, answer: list[Leased] | DuramenError) -> None:
-        if not self._over:
-            self.end()
+        if self._wait.end():
             self._done(answer)
 
     # -- dead letters -------------------------------------------------------------------------------

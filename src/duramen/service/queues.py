@@ -37,6 +37,7 @@ from duramen.queues.splitting import split_shards
 from duramen.service.appending import append
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import AppendResult
+from duramen.service.queue_wait import QueueWait
 
 __all__ = [
     "UNKNOWN",
@@ -344,44 +345,24 @@ class _Poll:
         self._batches = batches
         self._space = space
         self._reads = {read.queue: read.where for read in reads}
-        self._limit, self._max_bytes, self._wait_ms, self._delayed = limits
+        self._limit, self._max_bytes, wait_ms, self._delayed = limits
         self._done = done
         self._hash = hash_of(space.id)
         self._found: dict[bytes, Found] = {}
         self._left = 0
         self._round = 0
-        self._waits = False
-        self._woken = False
-        self._over = False
-        self._leave: list[Callable[[], None]] = []
-        self._cancel: Callable[[], None] = lambda: None
+        self._wait = QueueWait(broker, wait_ms, self._read_all, self._answer)
 
     def begin(self) -> None:
-        if self._wait_ms:
-            self._waits = True
-            self._cancel = self._broker.later(self._wait_ms, self._late).cancel
-        self._read_all()
+        self._wait.begin()
 
     def end(self) -> None:
         """Wait for nothing any more."""
-        self._over = True
-        self._cancel()
-        self._forget()
-
-    def _forget(self) -> None:
-        leave, self._leave = self._leave, []
-        for one in leave:
-            one()
-
-    def _late(self) -> None:
-        self._waits = False
-        if not self._left:
-            self._answer()
+        self._wait.end()
 
     def _read_all(self) -> None:
-        self._forget()
         self._round += 1
-        self._woken, self._found, self._left = False, {}, len(self._reads)
+        self._found, self._left = {}, len(self._reads)
         for queue, where in list(self._reads.items()):
             shard = partition_of(queue, self._space.shards)
             log = self._space.partition(shard).log
@@ -400,33 +381,23 @@ class _Poll:
             )
         else:
             found = retrieve(rows, hashed, where, self._limit, self._max_bytes, now_ms, delayed=delayed)
-        if found.is_empty and not self._over:
-            self._leave.append(shard.wait(hashed, self._wake))  # in the turn of the read: nothing comes between
+        if found.is_empty and not self._wait.over:
+            self._wait.watch([shard.wait(hashed, self._wait.wake)])  # in the turn of the read: nothing comes between
         return found
 
     def _got(self, number: int, queue: bytes, found: object) -> None:
-        if self._over or number != self._round:
+        if self._wait.over or number != self._round:
             return
         here = self._found[queue] = cast("Found", found)
         if not isinstance(here, DuramenError) and self._reads[queue] == "end":
             self._reads[queue] = here.next  # what is put in from now on is read
         self._left -= 1
-        if self._left:
-            return
-        if not self._waits or any(isinstance(one, DuramenError) or not one.is_empty for one in self._found.values()):
-            self._answer()
-        elif self._woken:
-            self._read_all()
-
-    def _wake(self) -> None:
-        if self._left:
-            self._woken = True
-        elif not self._over:
-            self._read_all()
+        if not self._left:
+            found_any = any(isinstance(one, DuramenError) or not one.is_empty for one in self._found.values())
+            self._wait.ended(found=found_any)
 
     def _answer(self) -> None:
-        if not self._over:
-            self.end()
+        if self._wait.end():
             self._done(cut_to(self._found, self._reads, self._limit))
 
 
