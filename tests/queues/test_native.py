@@ -42,7 +42,7 @@ times = st.integers(0, 1 << 42) | st.integers(-(1 << 62), 1 << 62)
 own_headers = st.sampled_from(((), (), (), ((b"h", None),), ((b"g", b""), (b"h", b"v"))))
 all_headers = own_headers | st.just(((b"duramen-queue-key", b"k"), (VERSION_HEADER, b"+9"), (VERSION_HEADER, b"_")))
 inputs = st.builds(BatchInput, times, st.none() | names, values, all_headers)
-plain = st.builds(BatchInput, times, names, values)
+plain = st.builds(BatchInput, times, names, values, st.just(()))
 flips = st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=3)
 
 
