@@ -22,8 +22,8 @@ ROOT: Final = pathlib.Path(__file__).resolve().parent.parent
 PLACE: Final = ROOT / "build" / "compiled"
 COPIED: Final = ("src", "typings")
 ROOMS: Final = (
-    "base", "broker", "codec", "controller", "delivery", "groups", "node", "replication", "sim", "storage",
-    "transactions",
+    "base", "broker", "codec", "controller", "delivery", "groups", "metadata", "node", "raft", "replication", "rpc",
+    "sim", "storage", "transactions",
 )  # fmt: skip
 SETUP: Final = """\
 import sys

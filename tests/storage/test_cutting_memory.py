@@ -147,7 +147,7 @@ class Run:
         if self.replicated.settled:
             assert log.last_stable_offset == transactions.stable_end(high_watermark)
         assert self.store.metrics.counter("duramen_pending_bytes").value == sum(
-            segment.size - segment.copied for segment in log.segments if not segment.volatile
+            segment.size - segment.copied for segment in log.segments if not segment.in_memory
         )
         self.check_segments()
 

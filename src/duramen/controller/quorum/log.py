@@ -40,7 +40,7 @@ class MetadataLog:
         self._recent_bytes = 0
         store.drop_empty_leaderships(log)
         self._followed = FollowedLog(store, log)
-        self._volatile = False  # whether nothing is written any more
+        self._in_memory = False  # whether nothing is written any more
 
     def begin(self, start: EpochEnd, found: list[EntryBatch]) -> None:
         """It holds these batches behind the snapshot that ends at `start`."""
@@ -65,9 +65,9 @@ class MetadataLog:
         """Where its files are, for messages."""
         return self._log.directory
 
-    def be_volatile(self) -> None:
+    def stay_in_memory(self) -> None:
         """The disk takes no more: from here on nothing is written, and nobody is told that anything is synced."""
-        self._volatile = True
+        self._in_memory = True
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class MetadataLog:
         if batch.first != self.end.offset:
             raise AssertionError(f"a batch at {batch.first} does not follow what ends at {self.end.offset}")
         self._note(batch)
-        if self._volatile:
+        if self._in_memory:
             return
         self._followed.enter(batch.epoch, leader_of(batch))
         data = bytearray(data_of(batch))
@@ -93,7 +93,7 @@ class MetadataLog:
         self._epochs.cut(end_offset)
         while self._recent and self._recent[-1].first >= end_offset:
             self._recent_bytes -= len(data_of(self._recent.pop()))
-        if self._volatile:
+        if self._in_memory:
             done(None)
         else:
             self._followed.cut(end_offset, done)
@@ -104,7 +104,7 @@ class MetadataLog:
         What is in the snapshot is a gap of the log then: one batch without content, which is let go with all before it.
         """
         self.begin(start, [])
-        if self._volatile:
+        if self._in_memory:
             done(None)
             return
         log = self._log
@@ -147,7 +147,7 @@ class MetadataLog:
 
     def forget(self, end_offset: int) -> None:
         """What is below is applied: it need not stay in memory, if it is synced."""
-        if not self._volatile:
+        if not self._in_memory:
             end_offset = min(end_offset, self._log.synced_offset)
         count = 0
         while self._recent_bytes > self._kept_bytes and count < len(self._recent):

@@ -113,7 +113,7 @@ class Runner:
         return self._problem
 
     @property
-    def _volatile(self) -> bool:
+    def _in_memory(self) -> bool:
         return self._problem is not None
 
     def leads(self, epoch: int) -> bool:
@@ -167,7 +167,7 @@ class Runner:
         On a full disk it goes on: the storage keeps room for the metadata, and with none left it is as a slow disk is.
         """
         if problem is not None and not isinstance(problem, StorageFull):
-            self._be_volatile(problem)
+            self._stay_in_memory(problem)
             self._go_on()
 
     def resign(self) -> None:
@@ -276,7 +276,7 @@ class Runner:
             case ServeSnapshot(node_id, snapshot):
                 self._serving.serve_snapshot(node_id, snapshot)
             case Send(node_id, message):
-                if not (self._volatile and isinstance(message, Vote | VoteAnswer)):
+                if not (self._in_memory and isinstance(message, Vote | VoteAnswer)):
                     self._outside.send(node_id, self._outgoing(node_id, message))
             case Became(role, epoch, _):
                 self._led_epoch = epoch if role is RaftRole.LEADER else None
@@ -293,7 +293,7 @@ class Runner:
     # -- writing ------------------------------------------------------------------------------------
 
     def _persist(self, effect: Persist) -> None:
-        if self._volatile:
+        if self._in_memory:
             return
         self._agenda.wait()
         promised = Promised(self._machine.me, effect.ballot, self._kit.founders)
@@ -302,10 +302,10 @@ class Runner:
             if self._over is not None:
                 return
             if isinstance(result, BaseException):
-                if not self._volatile and _is_passing(result):
+                if not self._in_memory and _is_passing(result):
                     self._later(write)
                     return
-                self._be_volatile(StorageFailed(f"the ballot of the quorum could not be written: {result}"))
+                self._stay_in_memory(StorageFailed(f"the ballot of the quorum could not be written: {result}"))
             self._resume(effect)
 
         write = partial(self._kit.worker.submit, "read", partial(self._kit.ballots.write, promised), done)
@@ -318,10 +318,10 @@ class Runner:
         self._outside.carried_out(Append(entry))
 
     def _appended(self, cuts: int, end: EpochEnd, error: DuramenError | None) -> None:
-        if self._over is not None or self._volatile:
+        if self._over is not None or self._in_memory:
             return
         if error is not None:
-            self._be_volatile(StorageFailed(f"the metadata log could not be written: {error}"))
+            self._stay_in_memory(StorageFailed(f"the metadata log could not be written: {error}"))
             self._go_on()
             return
         self._agenda.take()
@@ -340,10 +340,10 @@ class Runner:
         if self._over is not None:
             return
         if error is not None:
-            self._be_volatile(StorageFailed(f"the metadata log could not be cut: {error}"))
+            self._stay_in_memory(StorageFailed(f"the metadata log could not be cut: {error}"))
         self._agenda.cuts_done += 1
         self._agenda.take()
-        if self._agenda.uncut and not self._volatile:
+        if self._agenda.uncut and not self._in_memory:
             self._machine.synced(self._kit.log.end)
         self._resume(effect)
 
@@ -355,10 +355,10 @@ class Runner:
             if self._over is not None:
                 return
             if isinstance(result, BaseException):
-                if not self._volatile and _is_passing(result):
+                if not self._in_memory and _is_passing(result):
                     self._later(write)
                     return
-                self._be_volatile(StorageFailed(f"a snapshot of the metadata log could not be written: {result}"))
+                self._stay_in_memory(StorageFailed(f"a snapshot of the metadata log could not be written: {result}"))
             self._kit.log.restart(effect.snapshot, begun)
 
         def begun(error: DuramenError | None) -> None:
@@ -372,7 +372,7 @@ class Runner:
         write = partial(
             self._kit.worker.submit, "read", partial(self._kit.snapshots.write, effect.snapshot, data), kept
         )
-        if self._volatile:
+        if self._in_memory:
             self._kit.log.restart(effect.snapshot, begun)
         else:
             write()
@@ -403,7 +403,7 @@ class Runner:
         kit = self._kit
         applied = kit.applied
         due = applied.unsaved_bytes >= kit.limits.snapshot_bytes and applied.end.offset <= kit.log.synced_offset
-        if self._saving or self._volatile or not due or self._over is not None:
+        if self._saving or self._in_memory or not due or self._over is not None:
             return
         self._saving = True
         applied.unsaved_bytes = 0
@@ -449,11 +449,11 @@ class Runner:
 
     # -- the end ------------------------------------------------------------------------------------
 
-    def _be_volatile(self, error: DuramenError) -> None:
+    def _stay_in_memory(self, error: DuramenError) -> None:
         """The disk keeps nothing any more: another leads, and what is still to be done is done in memory."""
-        if not self._volatile and self._over is None:
+        if not self._in_memory and self._over is None:
             self._problem = error
-            self._kit.log.be_volatile()
+            self._kit.log.stay_in_memory()
             self._machine.mute()
             self._outside.failed(error)
 

@@ -137,7 +137,7 @@ class Decay:
             (log, segment)
             for log in logs
             for segment in log.segments
-            if segment.synced and not segment.volatile and (self._is_cold(segment) or not cold)
+            if segment.synced and not segment.in_memory and (self._is_cold(segment) or not cold)
             and segment.path not in self._damaged and self._disk.exists(segment.path + ".log")
             and (damage != "older copy" or self._was_other(segment.path + ".log"))
         ]  # fmt: skip

@@ -22,7 +22,7 @@ def is_reserved(log: Log, next_offset: int) -> bool:
 
     Where a log has older records that are on disk, a crash goes back to their end: nothing is reserved.
     """
-    return next_offset <= log.reserved_offset or log.durability != "memory" or not log.segments[0].volatile
+    return next_offset <= log.reserved_offset or log.durability != "memory" or not log.segments[0].in_memory
 
 
 def reserve(log: Log, next_offset: int) -> bytes:

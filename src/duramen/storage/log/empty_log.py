@@ -15,7 +15,7 @@ __all__ = ["hold_place", "is_held", "placeholder"]
 def placeholder(log: Log) -> Segment | None:
     """The segment whose files are all that says where the log ends; None where batches say it, or nothing has to."""
     segment = log.active
-    if segment.volatile or not log.end_offset or any(each.size for each in log.segments):
+    if segment.in_memory or not log.end_offset or any(each.size for each in log.segments):
         return None
     return segment
 

@@ -20,7 +20,7 @@ def floors_of(log: Log) -> list[Floor]:
     if log.last_stable_offset < high_watermark:
         floors.append(Floor(_TRANSACTION, log.last_stable_offset, retention=False))
     # A segment that still waits for its copy goes another time: the copy comes within a second.
-    waiting = next((one.base_offset for one in log.segments if one.copied < one.size and not one.volatile), None)
+    waiting = next((one.base_offset for one in log.segments if one.copied < one.size and not one.in_memory), None)
     if waiting is not None:
         floors.append(Floor(_COPY, waiting, compaction=False))
     if log.view_floor is not None:

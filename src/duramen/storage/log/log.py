@@ -105,7 +105,7 @@ class Log(ReadableLog):
         self.switching_to: str | None = None  # the durability that the WAL says from its last frames on, once synced
         self.takeovers = self.segments[0].takeovers = LeaderEpochCache()
         self.producers = ProducerTable()
-        self.segments[0].volatile = config.durability == "memory"
+        self.segments[0].in_memory = config.durability == "memory"
         self.cleaned_offset = 0  # below it compaction may have left gaps between offsets
         self.dirty_offset = 0  # where compaction has to look at keys next
         self.superseded_offset = 0  # of what it dropped of a keyed log, what took its place lies below
@@ -161,7 +161,7 @@ class Log(ReadableLog):
         for segment, following in pairwise(log.segments):
             segment.end_offset = following.base_offset
         log.active.end_offset = log.end_offset
-        log.active.volatile = in_memory
+        log.active.in_memory = in_memory
         log.written = True
         return log
 
@@ -170,7 +170,7 @@ class Log(ReadableLog):
 
         Records in memory only are not kept; where there are no others the offsets still go on where they were.
         """
-        kept = [segment for segment in self.segments if not segment.volatile]
+        kept = [segment for segment in self.segments if not segment.in_memory]
         start_offset, end_offset = self.start_offset, self.end_offset
         if not kept:
             start_offset = end_offset = max(end_offset, self.reserved_offset)
@@ -187,7 +187,7 @@ class Log(ReadableLog):
             [segment.state() for segment in kept],
             kept[-1].tail() if kept else TailState(),
             self.takeovers.rows(),
-            [] if self.active.volatile else self.producers.rows(),
+            [] if self.active.in_memory else self.producers.rows(),
             self.damage,
             self.cleaned_offset,
             self.dirty_offset,
@@ -195,7 +195,7 @@ class Log(ReadableLog):
             opened,
             aborted,
             min(self.transactions.marked_offset, end_offset),
-            ANY_ID if self.active.volatile else self.producers.forgotten_id,
+            ANY_ID if self.active.in_memory else self.producers.forgotten_id,
             self.superseded_offset,
         )
 
@@ -214,12 +214,12 @@ class Log(ReadableLog):
         durability = self.durability
         if self.bulk or self.cut_again or durability != self.config.durability:
             return self.cut_again or self.changes
-        return self.segments[-1].volatile != (durability == "memory")
+        return self.segments[-1].in_memory != (durability == "memory")
 
     @property
     def changes(self) -> bool:
         """Whether its durability is to be another."""
-        return self.wanted_durability != self.durability or self.active.volatile != (self.durability == "memory")
+        return self.wanted_durability != self.durability or self.active.in_memory != (self.durability == "memory")
 
     @property
     def wanted_durability(self) -> str:
@@ -246,21 +246,21 @@ class Log(ReadableLog):
 
     def set_durability(self, durability: str) -> None:
         """Change what an acknowledgement means from the next batch on, with a roll where there is one to close."""
-        if durability == self.durability and self.active.volatile == (durability == "memory"):
+        if durability == self.durability and self.active.in_memory == (durability == "memory"):
             return
         self.durability = durability
         self.reserved_offset = 0
         self.version += 1
         if self.active.size:
             self.roll()
-        self.active.volatile = durability == "memory"
+        self.active.in_memory = durability == "memory"
 
     def roll(self) -> Segment:
         """Close the active segment and begin another at the end."""
         closed = self.active
         closed.closed = True
         segment = Segment(f"{self.directory}/{segment_name(self.end_offset)}", self.end_offset)
-        segment.volatile = self.durability == "memory"
+        segment.in_memory = self.durability == "memory"
         segment.takeovers = self.takeovers
         self.segments.append(segment)
         self.close_index(closed)
@@ -268,7 +268,7 @@ class Log(ReadableLog):
 
     def close_index(self, segment: Segment) -> None:
         """Finish the index of a closed segment once all of it has reached its file."""
-        if segment.closed and segment.copied == segment.size and segment.index is not None and not segment.volatile:
+        if segment.closed and segment.copied == segment.size and segment.index is not None and not segment.in_memory:
             following = self.segments[self._segment_at(segment.base_offset) + 1]
             segment.index.close(segment.size, following.base_offset - segment.base_offset, segment.max_timestamp)
 
@@ -330,7 +330,7 @@ class Log(ReadableLog):
         Others may refer to the log for long.
         """
         last = Segment(f"{self.directory}/{segment_name(self.end_offset)}", self.end_offset)
-        last.volatile = self.durability == "memory"
+        last.in_memory = self.durability == "memory"
         last.takeovers = self.takeovers
         self.segments = [last]
         self.start_offset = self.end_offset

@@ -94,7 +94,7 @@ def segment_facts(log: Log) -> list[CompactionSegmentFacts]:
             segment.first_timestamp,
             segment.max_timestamp,
             settled=segment.closed
-            and not (segment.volatile or segment.suspect)
+            and not (segment.in_memory or segment.suspect)
             and segment.synced == segment.copied == segment.size > 0,
             sound=not (segment.spoiled or segment.damage),
         )
@@ -105,7 +105,7 @@ def segment_facts(log: Log) -> list[CompactionSegmentFacts]:
 def _once_synced(log: Log) -> list[CompactionSegmentFacts]:
     """The same as a checkpoint leaves it: closed segments are settled, where no sync of them failed."""
     return [
-        facts._replace(settled=segment.closed and segment.size > 0 and not (segment.volatile or segment.suspect))
+        facts._replace(settled=segment.closed and segment.size > 0 and not (segment.in_memory or segment.suspect))
         for segment, facts in zip(log.segments, segment_facts(log), strict=False)
     ]
 

@@ -132,7 +132,7 @@ def plan_writes(log: Log) -> list[SegmentWrite]:
     return [
         _plan_write(log, segment, list(segment.pending))
         for segment in log.segments
-        if segment.pending and not segment.volatile
+        if segment.pending and not segment.in_memory
     ]
 
 
@@ -213,7 +213,7 @@ class Copier:
     def forget(self, log: Log) -> None:
         """`log` is deleted: what of it waits is not copied any more, and does not count."""
         self._waiting.pop(log, None)
-        self._freed(sum(segment.size - segment.copied for segment in log.segments if not segment.volatile))
+        self._freed(sum(segment.size - segment.copied for segment in log.segments if not segment.in_memory))
 
     def _freed(self, size: int) -> None:
         self.pending_bytes -= size

@@ -186,7 +186,7 @@ def _unsynced_segments(log: Log) -> Iterator[Segment]:
     if log.deleted or log.failed or log.durability != "os":
         return
     for segment in reversed(log.segments):
-        if segment.copied > segment.synced and not segment.volatile:
+        if segment.copied > segment.synced and not segment.in_memory:
             yield segment
         elif segment.copied:
             return

@@ -182,7 +182,7 @@ class Scrubber:
             log = self._round[-1]
             at = bisect_right(log.segments, self._after, key=lambda segment: segment.base_offset)
             for segment in log.segments[at:] if not log.deleted else ():
-                if segment.synced and not segment.suspect and not segment.volatile:
+                if segment.synced and not segment.suspect and not segment.in_memory:
                     return log, segment
             self._round.pop()
             self._after = -1

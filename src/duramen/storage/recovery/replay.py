@@ -167,7 +167,7 @@ class Replay:
         if change.durability != log.durability:
             self._found.write()
             for segment in log.segments:
-                segment.volatile = False  # what a recovery knows of a log that was in memory had been copied for this
+                segment.in_memory = False  # what a recovery knows of a log that was in memory had been copied for this
             nothing = not any(segment.size for segment in log.segments)
             if log.durability == "memory" and nothing and change.end_offset < log.end_offset:
                 self._begin_at(log, change.end_offset)
@@ -179,7 +179,7 @@ class Replay:
         if change.start_offset > log.end_offset:
             log.end_offset = log.synced_offset = change.start_offset  # what is lost in between had been let go
             log.producers.forget_up_to(ANY_ID)
-        in_memory = log.active.volatile and log.active.base_offset < log.end_offset
+        in_memory = log.active.in_memory and log.active.base_offset < log.end_offset
         if change.start_offset == log.end_offset and (log.active.size or in_memory):
             self._found.write()
             log.roll()

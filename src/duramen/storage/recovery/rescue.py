@@ -96,7 +96,7 @@ class Rescue:
 
     def read_on(self, log: Log) -> None:
         """Take over the batches in the log's files that lie behind what is known of it. Raises OSError."""
-        if log.active.volatile:
+        if log.active.in_memory:
             return
         unsound = self._read_segment(log)
         for base, generation in self._bases(log.id):

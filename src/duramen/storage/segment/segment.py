@@ -80,6 +80,7 @@ class Segment:
         "file",
         "first_timestamp",
         "generation",
+        "in_memory",
         "index",
         "index_file",
         "max_timestamp",
@@ -92,7 +93,6 @@ class Segment:
         "suspect",
         "synced",
         "takeovers",
-        "volatile",
     )
 
     def __init__(self, path: str, base_offset: int, generation: int = 0) -> None:
@@ -108,7 +108,7 @@ class Segment:
         self.max_timestamp = -1
         self.begun_ms = -1  # when its first batch was appended, ms since 1970; -1 where this process did not see it
         self.closed = False
-        self.volatile = False  # durability=memory: never copied to a file
+        self.in_memory = False  # durability=memory: never copied to a file
         self.suspect = False  # its last sync failed: of the file's bytes those after `synced` are not trusted
         self.spoiled = False  # compaction could not read all of it, and leaves it as it is
         self.replaced = 0  # how many times its files were replaced by others with the same bytes

@@ -68,7 +68,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> TruncatedLog:
             files.unlink(segment.path + ".log")
             files.unlink(segment.path + ".index")
             continue
-        if segment.volatile:
+        if segment.in_memory:
             kept.append(_rest_in_memory(segment, end_offset, seen))
             end_offset = min(end_offset, kept[-1].end_offset) if end > end_offset else end_offset
             continue
@@ -111,7 +111,7 @@ def _rest_in_memory(segment: Segment, end_offset: int, writers: TransactionalWri
     """What is left of a segment without a file: itself, where that is all of it."""
     rest = Segment(segment.path, segment.base_offset, segment.generation)
     rest.end_offset = segment.base_offset
-    rest.volatile = True
+    rest.in_memory = True
     for batch in segment.pending:
         found = header(batch)
         if found.next_offset > end_offset:

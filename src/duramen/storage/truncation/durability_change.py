@@ -40,8 +40,8 @@ class Switching:
         """Make the log's durability what it is to be at a roll, after everything before it is synced; if it is to."""
         log.version += 1  # what is volatile no more belongs into the next checkpoint
         for segment in log.segments:
-            if segment.volatile:
-                segment.volatile = False
+            if segment.in_memory:
+                segment.in_memory = False
                 log.version += 1  # what a checkpoint has to say of it is another
                 self._upkeep.copier.add(log, segment.size - segment.copied)
         # Both generations of the checkpoint have to know what only the segments hold: the WAL never had it.

@@ -109,7 +109,8 @@ class Removal:
         """
         again = partial(self.delete_before, log, offset, done, patient=patient)
         waits = any(
-            segment.copied < segment.size and not segment.volatile and end <= offset for segment, end in log.with_ends()
+            segment.copied < segment.size and not segment.in_memory and end <= offset
+            for segment, end in log.with_ends()
         )
 
         def copied(failure: OSError | None) -> None:

@@ -43,7 +43,7 @@ def ending_of(log: Log, end_offset: int) -> Ending | None:
     index = segment.index
     if not segment.base_offset < end_offset < log.end_offset or index is None or segment.pending:
         return None
-    if log.durability != "sync" or segment.volatile or segment.damage or any(one.suspect for one in log.segments):
+    if log.durability != "sync" or segment.in_memory or segment.damage or any(one.suspect for one in log.segments):
         return None
     return Ending(segment, index.up_to(index.entries - 1), end_offset)
 

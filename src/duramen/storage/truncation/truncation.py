@@ -103,7 +103,7 @@ class Truncation:
             copier.when_idle(self._carry_out)
         elif end_in_memory(log, self._end_offset) == self._end_offset:
             freed = cut_memory(log, self._end_offset)
-            if not log.active.volatile:
+            if not log.active.in_memory:
                 copier.taken_back(freed)
             self._finish(None)
         else:
@@ -134,7 +134,7 @@ class Truncation:
         log.cut_again = log.durability == "os"
         # What is left may have bytes that only the WAL vouches for; of the last one the index is written anew.
         for segment in log.segments:
-            if segment.size and not segment.volatile and (segment.synced < segment.size or segment is log.active):
+            if segment.size and not segment.in_memory and (segment.synced < segment.size or segment is log.active):
                 self._upkeep.copier.unsynced[segment] = log
         self._finish(None)
 
