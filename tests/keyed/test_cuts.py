@@ -2,41 +2,47 @@
 
 from random import Random
 
-from duramen.base.cuts import EndedAt, MarkedUpTo
-from duramen.keyed.cuts import Aims, cut
+from duramen.keyed.cuts import Aims, Commits, cut
 
 
-def test_no_transaction_is_cut_in_two() -> None:
+def test_what_was_decided_is_in_and_nothing_else() -> None:
+    whole = none = 0
     for seed in range(300):
         chance = Random(seed)
-        partitions = range(chance.randint(1, 4))
-        ends, markers = dict.fromkeys(partitions, 0), {at: list[EndedAt]() for at in partitions}
-        for sequence in range(chance.randint(0, 8)):
-            for at in chance.sample(partitions, chance.randint(1, len(partitions))):
-                first = ends[at]
-                ends[at] += chance.randint(2, 5)
-                markers[at].append(EndedAt(ends[at] - 1, sequence, first, sequence, commit=True))
-        high = {at: chance.randint(0, end) for at, end in ends.items()}
-        marked = {at: MarkedUpTo(ends[at], [], markers[at]) for at in partitions}
-        found = cut(dict.fromkeys(partitions, 0), high, marked)
-        assert all(0 <= found[at] <= high[at] for at in partitions)
-        sides: dict[int, set[bool]] = {}
+        partitions, ends = range(chance.randint(1, 4)), dict[int, int]()
+        decided, markers = chance.randint(0, 8), {at: list[tuple[int, int]]() for at in range(4)}
+        order = list(range(8))
+        if chance.random() < 0.7:
+            order = chance.sample(range(decided), decided) + chance.sample(range(decided, 8), 8 - decided)
+        else:
+            chance.shuffle(order)
         for at in partitions:
-            for one in markers[at]:
-                sides.setdefault(one.sequence, set()).add(one.offset < found[at])
-        assert all(len(side) == 1 for side in sides.values())
-        # What is whole as it was wanted is left alone.
-        below = [{one.sequence for one in markers[at] if one.offset < high[at]} for at in partitions]
-        behind = [{one.sequence for one in markers[at] if one.offset >= high[at]} for at in partitions]
-        if not set().union(*below) & set().union(*behind):
-            assert found == high
+            offset = chance.randint(0, 3)
+            for sequence in order:
+                if chance.random() < 0.7:
+                    markers[at].append((offset, sequence))
+                    offset += chance.randint(1, 4)
+            ends[at] = offset
+        found = cut({at: Commits(ends[at], markers[at]) for at in partitions}, decided.__gt__)
+        if found is None:
+            none += 1
+            assert any(
+                one < decided <= other for at in partitions for _, other in markers[at] for _, one in markers[at]
+            )
+            continue
+        whole += 1
+        for at in partitions:
+            assert found[at] <= ends[at]
+            inside = [sequence for offset, sequence in markers[at] if offset < found[at]]
+            assert inside == [sequence for _, sequence in markers[at] if sequence < decided]
+            if not any(sequence >= decided for _, sequence in markers[at]):
+                assert found[at] == ends[at]
+    assert min(whole, none) > 20
 
 
-def test_what_may_have_another_marker_to_come_waits() -> None:
-    marked = {"a": MarkedUpTo(10, [], [EndedAt(5, 1, 0, 7, commit=True)]), "b": MarkedUpTo(4, [(1, 2)], [])}
-    assert cut({"a": 0, "b": 0}, {"a": 10, "b": 4}, marked) == {"a": 5, "b": 4}
-    marked["b"] = MarkedUpTo(9, [], [EndedAt(8, 1, 2, 7, commit=True)])
-    assert cut({"a": 0, "b": 0}, {"a": 10, "b": 9}, marked) == {"a": 10, "b": 9}
+def test_a_marker_that_says_nothing_ends_the_snapshot_before_it() -> None:
+    partitions = {"a": Commits(10, [(5, -1)]), "b": Commits(4, [])}
+    assert cut(partitions, lambda sequence: sequence >= 0) == {"a": 5, "b": 4}
 
 
 def test_a_vector_that_views_come_to_is_found_however_far_they_are_behind() -> None:

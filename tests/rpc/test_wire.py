@@ -139,4 +139,5 @@ def test_older_nodes_are_asked_in_the_old_encoding_what_they_know() -> None:
     wires = Wires(WIRE, OldWire(), lambda: False)
     newer = {"fetch-range", "fetch-rows", "read-queues", "change-queues"}
     newer |= {"snapshot", "snapshot-lease", "find-held-snapshots", "hold-snapshot", "find-unkeyed"}
+    newer |= {"find-commits", "hold-commits", "release-commits"}
     assert {method.name for method in METHODS if wires.of_method(method) is WIRE} == newer

@@ -610,11 +610,11 @@ class QueueBatchTooLarge(DuramenError):
 
 
 class KeyedTransactionRefused(DuramenError):
-    """A producer sent a batch of a transaction to a keyed stream of a cluster, which takes none."""
+    """A producer sent a batch of a transaction to a keyed stream of a cluster whose feature level is below 6."""
 
     id = "keyed-transaction-refused"
-    safe = "The batch was not stored; a retry gives the same answer."
-    remedy = "Abort the transaction and write without one, or to a stream that is not keyed."
+    safe = "The batch was not stored; a retry gives the same answer until the feature level is raised."
+    remedy = "Once all nodes run this version, run `duramen cluster upgrade`. Until then write without a transaction."
 
 
 class QueueTopicRefused(DuramenError):

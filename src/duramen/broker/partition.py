@@ -1,7 +1,7 @@
 """One partition as its leader sees it: checking and appending batches, and what can be asked about its log."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -11,7 +11,6 @@ from duramen.base.errors import (
     DeletionRefused,
     DuramenError,
     FencedLeaderEpoch,
-    KeyedTransactionRefused,
     OffsetNotAvailable,
     OffsetOutOfRange,
     QueueTransactionRefused,
@@ -161,6 +160,10 @@ class Role(Protocol):
     @property
     def latest_offset(self) -> int | None:
         """The end that a leader tells clients; None where it does not know yet, or this node does not lead."""
+
+    @property
+    def in_sync(self) -> Collection[int]:
+        """The nodes that may lead next, as a leader knows; none where this node does not lead."""
 
     @property
     def deposed(self) -> bool:
@@ -320,12 +323,6 @@ class Partition:
     ) -> None:  # fmt: skip
         if not head.attributes & TRANSACTIONAL:
             self._admitted(came, batch, head, done, None)
-        elif self.stream.keyed and self.role is not None:
-            # Nobody cuts a vector between the commits of several leaders yet.
-            keyed = KeyedTransactionRefused(
-                f"stream {self.stream.name} is keyed: on a cluster it takes no transactions"
-            )
-            self._admitted(came, batch, head, done, keyed)
         elif self.stream.shards:
             refused = QueueTransactionRefused(f"{self.stream.name} is a queue space and takes no transactions")
             self._admitted(came, batch, head, done, refused)
@@ -510,6 +507,11 @@ class Partition:
         except DuramenError:
             return False
         return True
+
+    @property
+    def in_sync(self) -> Collection[int]:
+        """The nodes that may lead it next, as its leader knows; none where this node does not lead it."""
+        return () if self.role is None else self.role.in_sync
 
     @property
     def deposed(self) -> bool:

@@ -1,11 +1,9 @@
 """Where a snapshot over several partitions, of one keyed stream or of several, is cut. Pure."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from duramen.base.cuts import Bonds, MarkedUpTo
-
-__all__ = ["Aims", "cut"]
+__all__ = ["Aims", "Commits", "cut"]
 
 P = TypeVar("P", bound=Hashable)
 
@@ -13,15 +11,25 @@ _ENOUGH: Final = 8
 _APART_MS: Final = 100
 
 
-def cut(oldest: Mapping[P, int], wanted: Mapping[P, int], marked: Mapping[P, MarkedUpTo]) -> dict[P, int]:
-    """The newest snapshots at or before `wanted` that have each transaction wholly or not at all.
+class Commits(NamedTuple):
+    """The commit markers of a partition from somewhere on to its high watermark: offset and commit sequence."""
 
-    `marked` has the markers from `oldest`, the S0 of each partition, on; the wanted positions were high watermarks
-    before it was asked for. A partition whose position would have to be below its S0 stays there: then its snapshot
-    is at S0, where every transaction that ended before counts.
+    high_watermark: int
+    markers: Sequence[tuple[int, int]]
+
+
+def cut(partitions: Mapping[P, Commits], is_in: Callable[[int], bool]) -> dict[P, int] | None:
+    """The newest snapshots that have every transaction that `is_in` says and no other, of those with these markers.
+
+    `is_in` gets commit sequences. None where a transaction that is in has its marker behind one that is not.
     """
-    reached = {at: min(position, max(oldest[at], marked[at].high_watermark)) for at, position in wanted.items()}
-    return Bonds(oldest, marked).lower(reached)
+    found = dict[P, int]()
+    for at, (high_watermark, markers) in partitions.items():
+        end = next((offset for offset, sequence in markers if not is_in(sequence)), high_watermark)
+        if any(offset > end and is_in(sequence) for offset, sequence in markers):
+            return None
+        found[at] = end
+    return found
 
 
 class _Aim(NamedTuple):

@@ -24,6 +24,9 @@ class MetadataFeature(IntEnum):
     QUEUES = 5
     """Streams may be queue spaces, and nodes ask each other about their shards (docs/adr/light-queues.md)."""
 
+    KEYED_TRANSACTIONS = 6
+    """Keyed streams take transactions: every node cuts snapshots between them (docs/adr/keyed-views.md)."""
+
 
 LEAST_LEVEL: Final[int] = MetadataFeature.CLUSTER
 """The lowest level of a cluster in which nodes of this version take part."""

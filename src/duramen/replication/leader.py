@@ -163,6 +163,11 @@ class PartitionLeaderRole:
         self._refuse_waiters()
 
     @property
+    def may_lead(self) -> frozenset[int]:
+        """All that may be in sync: one of them is elected next."""
+        return self._in_sync.maximal
+
+    @property
     def deposed(self) -> bool:
         """Whether others may lead since long, and what is written here counts only if they do not."""
         return self._moved or (self._replica.unheard and any(map(self._is_cut_off, self._followers())))

@@ -59,6 +59,11 @@ class ReplicaMachine:
         return self._replica.state.leader_epoch if isinstance(self._part, PartitionLeaderRole) else None
 
     @property
+    def may_lead(self) -> frozenset[int]:
+        """The nodes that may be elected as long as it leads, as far as it knows; none where it does not lead."""
+        return self._part.may_lead if isinstance(self._part, PartitionLeaderRole) else frozenset()
+
+    @property
     def deposed(self) -> bool:
         """Whether it leads as far as it knows, while others may lead since long; see `heard_by_controller`."""
         return isinstance(self._part, PartitionLeaderRole) and self._part.deposed

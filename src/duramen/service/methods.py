@@ -12,7 +12,13 @@ from duramen.coordinators.group.listing import LIST_GROUPS
 from duramen.coordinators.lease.requests import ASK_LEASE, FIND_HELD, HOLD_SNAPSHOT
 from duramen.coordinators.runtime.transfer import FETCH_ROWS
 from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, READ_STATE, WRITE_STATE
-from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS
+from duramen.coordinators.transaction.cluster.requests import (
+    FIND_COMMITS,
+    HOLD_COMMITS,
+    JOIN,
+    RELEASE_COMMITS,
+    WRITE_MARKERS,
+)
 from duramen.metadata.features import MetadataFeature
 from duramen.metadata.state import ControllerState
 from duramen.rpc.methods import MethodTable
@@ -36,7 +42,7 @@ __all__ = ["NOT_READY", "TABLE", "wires_by"]
 TABLE: Final = MethodTable(
     [
         FIND_BOUNDS, SURVEY_REPLICAS, LIST_GROUPS, FETCH_RANGE,
-        JOIN, WRITE_MARKERS,
+        JOIN, WRITE_MARKERS, FIND_COMMITS, HOLD_COMMITS, RELEASE_COMMITS,
         APPEND, READ, DELETE_RECORDS, DELETE_ALL_RECORDS, SHOW_GROUP, CHANGE_GROUP,
         READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE, DROP,
         FETCH_ROWS,

@@ -5,12 +5,32 @@ A sequence is the time of the decision in microseconds, shifted by 12 bits, with
 rise, whatever its clock does, and so do those of a transactional id, for they lie with it in that partition.
 """
 
-from typing import Final
+from collections.abc import Collection
+from typing import Final, NamedTuple
 
-__all__ = ["CommitSequences"]
+__all__ = ["CommitSequences", "DecidedCommits", "partition_of"]
 
 _PARTITION_BITS: Final = 12
 _PARTITIONS: Final = 1 << _PARTITION_BITS
+
+
+def partition_of(sequence: int) -> int:
+    """The partition of `__transaction_state` that gave a sequence."""
+    return sequence % _PARTITIONS
+
+
+class DecidedCommits(NamedTuple):
+    """Which transactions of a partition of `__transaction_state` were decided at a moment.
+
+    Those up to `newest_us`, but for sequences that were given and not stored yet: `undecided`.
+    """
+
+    newest_us: int
+    undecided: Collection[int]
+
+    def has(self, sequence: int) -> bool:
+        """Whether the transaction with that sequence was."""
+        return sequence >> _PARTITION_BITS <= self.newest_us and sequence not in self.undecided
 
 
 class CommitSequences:
@@ -18,6 +38,11 @@ class CommitSequences:
 
     def __init__(self) -> None:
         self._newest_us = -1
+
+    @property
+    def newest_us(self) -> int:
+        """The time in the newest sequence that was given or seen."""
+        return self._newest_us
 
     def saw(self, sequence: int) -> None:
         """There is a transaction with that one."""

@@ -4,10 +4,8 @@ import pytest
 from tests.broker.views.replicated import NODES, KeyedReplicas
 from tests.examples import examples
 
-from duramen.base.errors import KeyedTransactionRefused, SnapshotTooOld
-from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
+from duramen.base.errors import SnapshotTooOld
 from duramen.metadata.partitions import PartitionState
-from duramen.sim.broker import CallbackResult
 
 
 @pytest.mark.parametrize("seed", range(examples(2)))
@@ -71,15 +69,3 @@ def test_a_lease_refused_by_a_leader_is_closed_again() -> None:
     world.produce((b"k1", b"last"))
     world.advance(8000)
     assert view.bounds.s0 == world.known, "a lease that was refused holds S0 back"
-
-
-def test_a_cluster_refuses_transactions_on_keyed_streams_by_name() -> None:
-    world = KeyedReplicas(0)
-    leader, answer = world.leader, CallbackResult[int]()
-    assert leader is not None
-    batch = encode(
-        [BatchInput(0, b"k", b"v")], attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0
-    )
-    world.partition(leader).append(batch, answer)
-    world.several.settle()
-    assert isinstance(answer.error, KeyedTransactionRefused)

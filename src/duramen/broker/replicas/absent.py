@@ -1,6 +1,6 @@
 """A partition of which this node has no replica, or none that is open: whoever asks is told who leads it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from duramen.base.errors import NotLeader
@@ -20,6 +20,10 @@ class Absent(NamedTuple):
     @property
     def latest_offset(self) -> int | None:
         return None
+
+    @property
+    def in_sync(self) -> Collection[int]:
+        return ()
 
     @property
     def deposed(self) -> bool:

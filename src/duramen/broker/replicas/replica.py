@@ -120,6 +120,11 @@ class Replica:
         return self._state.leader_epoch is not None
 
     @property
+    def in_sync(self) -> Collection[int]:
+        """See `ReplicaMachine.may_lead`."""
+        return self._machine.may_lead
+
+    @property
     def deposed(self) -> bool:
         """See `ReplicaMachine.deposed`."""
         return self._machine.deposed

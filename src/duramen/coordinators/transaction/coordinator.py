@@ -8,6 +8,7 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import (
     ConcurrentTransactions,
     DuramenError,
+    KeyedTransactionRefused,
     NodeStopping,
     OutOfOrderSequence,
     RequestInvalid,
@@ -26,6 +27,7 @@ from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.transaction.batch_decisions import Decisions
 from duramen.coordinators.transaction.cluster.cluster import ClusterKit, ClusterTransactions, JoinDone
+from duramen.coordinators.transaction.cluster.vectors import ClusterVectors
 from duramen.coordinators.transaction.cluster.verification import Admitted
 from duramen.coordinators.transaction.completion import Endings, TransactionDependencies
 from duramen.coordinators.transaction.lateness import Lateness
@@ -34,6 +36,7 @@ from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.coordinators.transaction.shard import Decide
 from duramen.coordinators.transaction.store import Changed, TransactionStore
 from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.metadata.features import MetadataFeature
 from duramen.rpc.caller import Caller
 from duramen.storage.log.log import Log
 from duramen.transactions import machine
@@ -46,6 +49,11 @@ IdentityDone = Callable[[ProducerIdentity | None, DuramenError | None], None]
 """Called with the producer's id and epoch, or with the error."""
 
 _NO_FRESH: Final = -1
+_TOO_OLD: Final = (
+    "stream {} is keyed: it takes transactions from the feature level {:d} on, and the cluster is at {:d}: once all"
+    " nodes are of this version, raise it with `duramen cluster upgrade`"
+)
+_REPORT_MS: Final = 60_000
 _MEMORY_SHARE: Final = 16  # transactional ids may take a sixteenth of memory.limit.bytes
 
 
@@ -77,6 +85,7 @@ class Transactions:
         self._begun = metrics.counter("duramen_transactions_total", "begun")
         self._streams = places.streams
         self._offsets = places.offsets
+        self._membership = places.membership
         self._groups = groups
         self._clock = clock
         self._new_producer_id = new_producer_id
@@ -101,6 +110,8 @@ class Transactions:
         )
         """What is decided about the batches of Spark's queries."""
         self._stopping = False
+        self._report = report
+        self._report_ms = 0
 
     # -- starting and stopping ----------------------------------------------------------------------
 
@@ -140,6 +151,13 @@ class Transactions:
             return self._endings.when_whole(logs, done)
         done()
         return lambda: None
+
+    @property
+    def vectors(self) -> ClusterVectors | None:
+        """Takes snapshots over partitions of a cluster; None on a node that is alone, or before all nodes can."""
+        if self._cluster is None or self._membership.state.feature_level < MetadataFeature.KEYED_TRANSACTIONS:
+            return None
+        return self._cluster.vectors
 
     def stop(self) -> None:
         """Take no more requests."""
@@ -279,6 +297,10 @@ class Transactions:
         return partial(self._admit, id_, joins)
 
     def _admit(self, id_: str, joins: bool, partition: Partition, head: Header, done: Done) -> None:
+        if partition.stream.keyed and self._cluster is not None and self.vectors is None:
+            self._refuse(partition, done)
+            return
+
         def admitted(begins: bool, error: DuramenError | None) -> None:
             # What the producer wrote there before may be forgotten: then nothing vouches for what lies in between.
             unknown = begins and head.base_sequence > 0 and not partition.log.producers.has_written(head.producer_id)
@@ -290,6 +312,17 @@ class Transactions:
             done(error)
 
         self._admit_to(id_, ProducerIdentity(head.producer_id, head.producer_epoch), partition, joins, admitted)
+
+    def _refuse(self, partition: Partition, done: Done) -> None:
+        """Not all nodes of the cluster can cut snapshots between transactions yet."""
+        needed, level = int(MetadataFeature.KEYED_TRANSACTIONS), self._membership.state.feature_level
+        error = KeyedTransactionRefused(_TOO_OLD.format(partition.stream.name, needed, level))
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._report_ms:
+            # Most clients show the error code only.
+            self._report_ms = now_ms + _REPORT_MS
+            self._report(f"a transaction was refused: {error}")
+        done(error)
 
     def _admit_to(
         self, id_: str, identity: ProducerIdentity, partition: Partition, joins: bool, done: Admitted

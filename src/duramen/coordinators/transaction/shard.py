@@ -29,7 +29,7 @@ from duramen.storage.log.log import Log
 from duramen.transactions.batch_decisions import Query
 from duramen.transactions.query_records import decode_query, decode_query_key, encode_query, encode_query_key
 from duramen.transactions.records import decode_key, decode_value, encode_key, encode_value
-from duramen.transactions.values import PREPARED, TransactionalId
+from duramen.transactions.values import PREPARED, TransactionalId, TransactionState
 
 __all__ = [
     "FINAL", "Change", "Command", "Decide", "Ends", "FinishLeft", "Forget", "KeepQuery", "Outcome", "Step",
@@ -167,6 +167,11 @@ class TransactionShard(CoordinatorShard[Command]):
         if value is not None:
             self._decided[one.id][value] = one
         return key, value
+
+    def undecided(self) -> list[int]:
+        """The sequences of commits whose records are on their way to the log."""
+        on_their_way = (one for records in self._decided.values() for one in records.values())
+        return [one.sequence for one in on_their_way if one.state is TransactionState.PREPARE_COMMIT]
 
     def apply(self, record: DecodedRecord) -> None:
         if record.key is None:

@@ -22,6 +22,7 @@ from duramen.coordinators.transaction.shard import (
     TransactionShard,
 )
 from duramen.transactions.batch_decisions import Query
+from duramen.transactions.sequences import DecidedCommits
 from duramen.transactions.values import PREPARED, TransactionalId
 
 __all__ = ["Changed", "Ending", "Stored", "TransactionStore"]
@@ -127,6 +128,16 @@ class TransactionStore:
     def leads(self, index: int, epoch: int) -> bool:
         """Whether this node still leads a partition in that epoch, as far as it knows."""
         return self._runtime.leader_epoch(TRANSACTIONS_STREAM, index) == epoch
+
+    def decided(self, index: int, epoch: int) -> DecidedCommits:
+        """The transactions that a partition has decided on by now, where this node leads it in that epoch.
+
+        Raises NotCoordinator, CoordinatorLoading.
+        """
+        self._runtime.check(TRANSACTIONS_STREAM, index)
+        if not self.leads(index, epoch):
+            raise NotCoordinator(f"this node does not lead partition {index} of {TRANSACTIONS_STREAM} in epoch {epoch}")
+        return DecidedCommits(self._known.sequences.newest_us, frozenset(self._shards[index].undecided()))
 
     def change(self, id_: str, decide: Decide, done: Changed) -> None:
         """Change an id; `done` once that is durable. One that is prepared then goes on to be complete."""

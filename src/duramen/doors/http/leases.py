@@ -11,7 +11,7 @@ from duramen.broker.streams import Stream
 from duramen.coordinators.lease.requests import LeasesFound
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
-from duramen.doors.http.snapshot_forwarding import FindWish, find, held
+from duramen.doors.http.snapshot_forwarding import FindWish, find, find_together, held
 from duramen.doors.http.snapshot_vectors import (
     SNAPSHOT_ERRORS,
     check_keyed,
@@ -20,7 +20,14 @@ from duramen.doors.http.snapshot_vectors import (
     parse_vector,
     views_of,
 )
-from duramen.doors.http.types.snapshots import LeasedPartition, LeaseInfo, LeaseList, LeaseQuery, LeaseWish
+from duramen.doors.http.types.snapshots import (
+    LeasedPartition,
+    LeaseInfo,
+    LeaseList,
+    LeaseQuery,
+    LeaseWish,
+    SnapshotPartition,
+)
 from duramen.keyed.leases import Lease
 from duramen.service.authorize import Operation
 
@@ -59,11 +66,13 @@ async def _hold_here(call: Call, body: LeaseWish) -> Lease:
 async def _hold_everywhere(call: Call, body: LeaseWish) -> Lease:
     """On a cluster the leaders say where the snapshot is, and hold it before the lease is answered."""
     stream = call.topic
-    places = parse_places(body.at, stream) if body.at else {one.index: (-1, -1) for one in stream.partitions}
-    found = await asyncio.gather(*(
-        find(call, stream.partition(index), FindWish(at, epoch, max_wait_ms=_WAIT_MS))
-        for index, (at, epoch) in places.items()
-    ))  # fmt: skip
+    if body.at:
+        found: Sequence[SnapshotPartition] = await asyncio.gather(*(
+            find(call, stream.partition(index), FindWish(at, epoch, max_wait_ms=_WAIT_MS))
+            for index, (at, epoch) in parse_places(body.at, stream).items()
+        ))  # fmt: skip
+    else:
+        found = await find_together(call, stream.partitions, _WAIT_MS)
     positions, epochs = {one.partition: one.at for one in found}, {one.partition: one.epoch for one in found}
     return await call_back(partial(call.broker.leases.open, stream, _new_id(call), positions, epochs=epochs))
 

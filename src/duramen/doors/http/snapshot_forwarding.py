@@ -1,18 +1,19 @@
 """Snapshots wherever they are: this node answers by what it has, and asks the leaders of other partitions."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal
 
 import msgspec
 
-from duramen.base.errors import DuramenError, NodeBusy, StorageFailed, StreamNotFound
+from duramen.base.errors import DuramenError, NodeBusy, SnapshotNotReached, StorageFailed, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.broker.views.history import epoch_before
 from duramen.broker.views.holding import held_bytes
+from duramen.coordinators.transaction.cluster.vectors import Vector, place_of
 from duramen.doors.http.completions import begin, call_back, settle
 from duramen.doors.http.serving.routes import Call
 from duramen.doors.http.snapshot_reads import ShownBatches, check_still, count_served, open_window, shown_batches
@@ -30,7 +31,7 @@ from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import AskSnapshot, Managed
 from duramen.service.forwarding.partition_requests import Snapshotting
 
-__all__ = ["FindWish", "find", "has", "held", "read", "serving_snapshots"]
+__all__ = ["FindWish", "find", "find_together", "has", "held", "read", "serving_snapshots"]
 
 _MOST_SERVED: Final = 50  # requests of other nodes at a time
 _MOST_BYTES: Final = 1 << 20  # of batches in an answer to another node, and one batch in any case
@@ -65,6 +66,39 @@ async def find(call: Call, partition: Partition, wish: FindWish) -> SnapshotPart
     """Where a snapshot is in a partition, as its leader knows."""
     found = await _ask(call, partition, "find", wish, wish.newer_wait_ms + wish.max_wait_ms)
     return msgspec.json.decode(found, type=SnapshotPartition)
+
+
+async def find_together(call: Call, partitions: Sequence[Partition], wait_ms: int) -> list[SnapshotPartition]:
+    """The newest snapshot of all of these partitions: each transaction is in it wholly or not at all.
+
+    It has what was acknowledged before, if the views come there in that time. Raises SnapshotNotReached.
+    """
+    vectors = call.broker.transactions.vectors
+    if len(partitions) == 1 or vectors is None:
+        return await _find_all(call, partitions, FindWish(max_wait_ms=wait_ms))
+    until_ms = call.broker.monotonic_ms() + wait_ms
+    vector: Vector = await call_back(partial(vectors.take, partitions, wait_ms))
+    try:
+        left_ms = max(0, until_ms - call.broker.monotonic_ms())
+        return await _find_at(call, partitions, vector, left_ms)
+    except SnapshotNotReached:
+        # The views are behind. One that they have come to may have been taken earlier.
+        places = [place_of(partition) for partition in partitions]
+        there = await _find_all(call, partitions, FindWish())
+        oldest = {place: one.oldest for place, one in zip(places, there, strict=True)}
+        reached = {place: one.at for place, one in zip(places, there, strict=True)}
+        return await _find_at(call, partitions, vectors.older(oldest, reached), 0)
+
+
+async def _find_at(
+    call: Call, partitions: Sequence[Partition], vector: Vector, wait_ms: int
+) -> list[SnapshotPartition]:
+    wishes = [FindWish(vector[place_of(partition)], max_wait_ms=wait_ms) for partition in partitions]
+    return list(await asyncio.gather(*map(partial(find, call), partitions, wishes)))
+
+
+async def _find_all(call: Call, partitions: Sequence[Partition], wish: FindWish) -> list[SnapshotPartition]:
+    return list(await asyncio.gather(*(find(call, partition, wish) for partition in partitions)))
 
 
 def has(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ from duramen.broker.views.running import RunningView
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
 from duramen.doors.http.snapshot_formats import MEDIA_TYPES, PageFormat, answer_in, page_of
-from duramen.doors.http.snapshot_forwarding import FindWish, find
+from duramen.doors.http.snapshot_forwarding import FindWish, find, find_together
 from duramen.doors.http.snapshot_reads import next_of
 from duramen.doors.http.snapshot_vectors import (
     SNAPSHOT_ERRORS,
@@ -49,7 +49,7 @@ _NONE: Final = (-1, -1)
 async def _open(call: Call, query: SnapshotQuery) -> SnapshotInfo:
     stream = call.topic
     check_keyed(stream)
-    if not all(partition.leads for partition in stream.partitions):
+    if not (call.broker.alone or (len(stream.partitions) == 1 and stream.partitions[0].leads)):
         return SnapshotInfo(stream.name, await unless_gone(call.request, _open_everywhere(call, query)))
     running = views_of(call, stream)
     since = parse_vector(query.newer_than, stream) if query.newer_than else {}
@@ -77,10 +77,10 @@ async def _open_together(call: Call, query: SnapshotsQuery) -> SnapshotInfos:
     for stream in streams:
         check_keyed(stream)
     if not call.broker.alone:
-        wish = FindWish(max_wait_ms=query.max_wait_ms)
-        asked = [asyncio.gather(*(find(call, one, wish) for one in stream.partitions)) for stream in streams]
+        partitions = [partition for stream in streams for partition in stream.partitions]
+        found = iter(await unless_gone(call.request, find_together(call, partitions, query.max_wait_ms)))
         return SnapshotInfos(
-            [SnapshotInfo(stream.name, list(await one)) for stream, one in zip(streams, asked, strict=True)]
+            [SnapshotInfo(stream.name, list(islice(found, len(stream.partitions)))) for stream in streams]
         )
     running = [views_of(call, stream) for stream in streams]
     vector = await unless_gone(call.request, newest(call.broker, list(chain(*running)), query.max_wait_ms))
@@ -96,7 +96,7 @@ async def _open_together(call: Call, query: SnapshotsQuery) -> SnapshotInfos:
 
 
 async def _open_everywhere(call: Call, query: SnapshotQuery) -> list[SnapshotPartition]:
-    """As above, of partitions of which other nodes lead some."""
+    """As above, of partitions that other nodes may lead."""
     partitions = call.topic.partitions
     since = parse_places(query.newer_than, call.topic) if query.newer_than else {}
     if since:
@@ -106,8 +106,7 @@ async def _open_everywhere(call: Call, query: SnapshotQuery) -> list[SnapshotPar
         if query.newer_wait_ms and all(one.high_watermark <= since.get(one.partition, _NONE)[0] for one in found):
             waits = {"newer_wait_ms": query.newer_wait_ms}
             await _any_newer(call, [msgspec.structs.replace(wish, **waits) for wish in wishes])
-    wish = FindWish(max_wait_ms=query.max_wait_ms)
-    return list(await asyncio.gather(*(find(call, partition, wish) for partition in partitions)))
+    return await find_together(call, partitions, query.max_wait_ms)
 
 
 async def _any_newer(call: Call, wishes: Sequence[FindWish]) -> None:

@@ -7,7 +7,7 @@ from duramen.codec.batch import CONTROL, header
 from duramen.codec.markers import Marker, decode_marker
 from duramen.storage.segment.reader import Slice
 
-__all__ = ["committed", "ends", "undecided"]
+__all__ = ["committed", "ends", "markers", "undecided"]
 
 
 def committed(world: World, stream: str, index: int) -> list[bytes | None]:
@@ -24,6 +24,11 @@ def undecided(world: World, stream: str, index: int) -> bool:
 
 def ends(world: World, stream: str, index: int) -> list[Marker]:
     """What the markers at the leader say that ended something, without where that began."""
+    return [marker._replace(first_offset=None) for _, marker in markers(world, stream, index)]
+
+
+def markers(world: World, stream: str, index: int) -> list[tuple[int, Marker]]:
+    """The markers at the leader that ended something, by their offsets."""
     _, partition = world.led(stream, index)
     log, found, position = partition.log, [], partition.log.start_offset
     while position < log.high_watermark:
@@ -35,6 +40,6 @@ def ends(world: World, stream: str, index: int) -> list[Marker]:
         head = header(piece)
         marker = decode_marker(piece) if head.attributes & CONTROL else None
         if marker is not None and marker.first_offset is not None and marker.first_offset >= 0:
-            found.append(marker._replace(first_offset=None))
+            found.append((head.base_offset, marker))
         position = head.next_offset
     return found

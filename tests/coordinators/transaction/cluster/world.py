@@ -549,8 +549,8 @@ class World:
         node = self.node(node_id)
         return node, node.broker.streams.get(name).partition(index)
 
-    def create(self, name: str, partitions: int) -> None:
+    def create(self, name: str, partitions: int, **config: str) -> None:
         made: CallbackResult[None] = CallbackResult()
-        self.nodes[0].broker.create_stream(Definition(name, partitions, {}), made)
+        self.nodes[0].broker.create_stream(Definition(name, partitions, config), made)
         self.settle()
         assert made.value is None

@@ -101,10 +101,10 @@ class Writer(Asking):
 
         self.until((stream, index), attempt)
 
-    def batch(self, sequence: int, value: bytes) -> bytearray:
+    def batch(self, sequence: int, value: bytes, key: bytes | None = None) -> bytearray:
         """One record of its transaction."""
         return encode(
-            [BatchInput(self.world.clock.wall_ms(), None, value)],
+            [BatchInput(self.world.clock.wall_ms(), key, value)],
             attributes=TRANSACTIONAL, producer_id=self.identity.producer_id, producer_epoch=self.identity.epoch,
             base_sequence=sequence,
         )  # fmt: skip

@@ -8,9 +8,12 @@ from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
+from duramen.coordinators.transaction.cluster.holds import CommitHolds
 from duramen.coordinators.transaction.cluster.marker_writer import Finishing
 from duramen.coordinators.transaction.cluster.participant import Participant
 from duramen.coordinators.transaction.cluster.requests import JOIN, WRITE_MARKERS, Join, Joined
+from duramen.coordinators.transaction.cluster.survey import CommitSurvey
+from duramen.coordinators.transaction.cluster.vectors import ClusterVectors
 from duramen.coordinators.transaction.cluster.verification import TransactionVerification
 from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.coordinators.transaction.registry import KnownTransactions
@@ -66,13 +69,18 @@ class ClusterTransactions:
         self._decides = decides
         self._participant = Participant(places, kit.clock, self._ends)
         self.joining = TransactionVerification(places, self._participant, kit.caller, places.store.soon)
-        self.finishing = Finishing(places, known, store, kit.caller, kit.clock, kit.deadlines, kit.metrics)
+        holds = CommitHolds(places, known, store, kit.clock, kit.deadlines, kit.caller.server)
+        self.finishing = Finishing(places, known, store, kit.caller, kit.clock, kit.deadlines, kit.metrics, holds)
+        CommitSurvey(places, kit.caller.server)
+        self.vectors = ClusterVectors(places, kit.caller, kit.clock, kit.deadlines)
+        """Takes snapshots over partitions that other nodes lead."""
         kit.caller.server.handle(JOIN, self._join)
         kit.caller.server.handle(WRITE_MARKERS, self._participant.write)
 
     def stop(self) -> None:
         """Nothing is done on its own account any more."""
         self.finishing.stop()
+        self.vectors.stop()
 
     def _ends(self, partition: Partition, producer_id: int) -> None:
         self.joining.ended(partition, producer_id)

@@ -8,6 +8,7 @@ from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
+from duramen.coordinators.transaction.cluster.holds import CommitHolds
 from duramen.coordinators.transaction.cluster.requests import WRITE_MARKERS, WriteMarkers, WriteMarkersResponse
 from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.coordinators.transaction.registry import KnownTransactions
@@ -52,6 +53,7 @@ class Finishing:
         clock: Clock,
         deadlines: Deadlines,
         metrics: Metrics,
+        holds: CommitHolds,
     ) -> None:
         self._committed = metrics.counter("duramen_transactions_total", "committed")
         self._aborted = metrics.counter("duramen_transactions_total", "aborted")
@@ -61,18 +63,34 @@ class Finishing:
         self._caller = caller
         self._clock = clock
         self._deadlines = deadlines
+        self._holds = holds
         self._endings: dict[str, _Ending] = {}  # the newest of each id
+        self._held: list[_Ending] = []
         self._again: dict[_Ending, set[PartitionName]] = {}
         self._again_ms = _AGAIN_MS
         self._timer: Deadline | None = None
+        holds.resume = self._resume
 
     def begin(self, index: int, epoch: int, prepared: TransactionalId, done: Changed) -> None:
         """See to the end of a transaction that is stored as prepared."""
         # It is decided, so it is said, as Apache Kafka does: the markers are seen to whatever happens.
         done(machine.complete(prepared, prepared.updated_ms), None)
         ending = self._endings[prepared.id] = _Ending(index, epoch, prepared)
-        self._send(ending, prepared.partitions)
-        self._look(ending)
+        if self._holds.holds(prepared):
+            self._held.append(ending)
+        else:
+            self._send(ending, prepared.partitions)
+            self._look(ending)
+
+    def _resume(self) -> None:
+        """Fewer commits are held back."""
+        held, self._held = self._held, []
+        for ending in held:
+            if self._holds.holds(ending.one):
+                self._held.append(ending)
+            elif self._leads(ending):
+                self._send(ending, ending.one.partitions)
+                self._look(ending)
 
     def left(self, index: int, epoch: int) -> None:
         """What is prepared in a partition goes on: an earlier coordinator left it, or this node has read it anew."""
@@ -84,6 +102,7 @@ class Finishing:
                 known = self._endings.get(one.id)
                 if known is None or known.one.identity != one.identity:
                     self.begin(index, epoch, one, _nothing)
+        self._holds.look()
 
     def _look(self, ending: _Ending) -> None:
         if ending.left is not None and not ending.left:
@@ -99,6 +118,7 @@ class Finishing:
                 if self._endings.get(prepared.id) is ending:
                     del self._endings[prepared.id]
                 self._ended(commit=prepared.state is TransactionState.PREPARE_COMMIT)
+                self._holds.look()
             elif self._leads(ending):
                 at_ms = self._clock.monotonic_ms() + _COMPLETE_AGAIN_MS
                 self._deadlines.at(at_ms, partial(self._complete, ending))
@@ -178,6 +198,7 @@ class Finishing:
     def stop(self) -> None:
         """Nothing is sent any more."""
         self._again.clear()
+        self._held.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

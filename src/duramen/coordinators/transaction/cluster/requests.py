@@ -8,7 +8,11 @@ from duramen.rpc.errors import Refused
 from duramen.rpc.methods import Method
 from duramen.transactions.values import NO_SEQUENCE
 
-__all__ = ["JOIN", "WRITE_MARKERS", "Join", "Joined", "WriteMarkers", "WriteMarkersResponse"]
+__all__ = [
+    "FIND_COMMITS", "HOLD_COMMITS", "JOIN", "RELEASE_COMMITS", "WRITE_MARKERS", "CommitsFound", "CommitsHeld",
+    "CommitsReleased", "FindCommits", "FoundCommits", "HeldCommits", "HoldCommits", "Join", "Joined", "ReleaseCommits",
+    "WriteMarkers", "WriteMarkersResponse",
+]  # fmt: skip
 
 _StreamKey = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -59,5 +63,72 @@ class WriteMarkersResponse(msgspec.Struct, frozen=True, array_like=True, tag="wr
     results: tuple[Refused | None, ...]
 
 
+class FindCommits(msgspec.Struct, frozen=True, array_like=True):
+    """Each replica of partitions is to say who leads as far as it knows, and leaders what is committed.
+
+    `partitions` are (stream, partition, from which offset on commit markers are wanted; -1: none are).
+    """
+
+    partitions: tuple[tuple[_StreamKey, _Count, int], ...]
+
+
+class FoundCommits(msgspec.Struct, frozen=True, array_like=True):
+    """A partition in a leader epoch, -1 where that is not known.
+
+    `high_watermark` is -1 where this node does not lead, or cannot answer: `why`. `transactional` says whether a
+    transaction has ever written there, `in_sync` who may lead next. `commits` are markers: offset and commit sequence.
+    """
+
+    epoch: int
+    high_watermark: int = -1
+    transactional: bool = False
+    in_sync: tuple[int, ...] = ()
+    commits: tuple[tuple[int, int], ...] = ()
+    why: str = ""
+
+
+class CommitsFound(msgspec.Struct, frozen=True, array_like=True):
+    """The partitions, as they were asked for."""
+
+    partitions: tuple[FoundCommits, ...]
+
+
+class HoldCommits(msgspec.Struct, frozen=True, array_like=True):
+    """Coordinators are to write no commit marker into these streams for a while, but of what is decided already.
+
+    `coordinators` are partitions of `__transaction_state`, with the leader epochs in which the node leads them.
+    """
+
+    hold_id: bytes
+    streams: tuple[_StreamKey, ...]
+    coordinators: tuple[tuple[_Count, int], ...]
+
+
+class HeldCommits(msgspec.Struct, frozen=True, array_like=True):
+    """What a coordinator has decided: up to that time in the commit sequences, but for those that are `undecided`."""
+
+    newest_us: int
+    undecided: tuple[int, ...]
+
+
+class CommitsHeld(msgspec.Struct, frozen=True, array_like=True):
+    """Of each coordinator what it had decided by then; all of that has its markers."""
+
+    coordinators: tuple[HeldCommits, ...]
+
+
+class ReleaseCommits(msgspec.Struct, frozen=True, array_like=True):
+    """Coordinators may go on."""
+
+    hold_id: bytes
+
+
+class CommitsReleased(msgspec.Struct, frozen=True, array_like=True):
+    """They do."""
+
+
 JOIN: Final = Method("join-transaction", Join, Joined, idempotent=False)
 WRITE_MARKERS: Final = Method("write-markers", WriteMarkers, WriteMarkersResponse, idempotent=True)
+FIND_COMMITS: Final = Method("find-commits", FindCommits, CommitsFound, idempotent=True)
+HOLD_COMMITS: Final = Method("hold-commits", HoldCommits, CommitsHeld, idempotent=True)
+RELEASE_COMMITS: Final = Method("release-commits", ReleaseCommits, CommitsReleased, idempotent=True)
