@@ -1,9 +1,14 @@
 """A keyed stream on three real nodes: any of them opens, reads and holds snapshots, also once a leader is killed."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.cli.command import run
@@ -11,10 +16,23 @@ from tests.clients import until
 from tests.doors.http.conftest import asking
 
 import duramen
-from duramen.base.errors import ConfigInvalid, SnapshotLeaseNotFound, SnapshotNotReached
+from duramen.base.errors import (
+    ConfigInvalid,
+    CoordinatorLoading,
+    NodeBusy,
+    NotCoordinator,
+    NotLeader,
+    ServerUnreachable,
+    SnapshotLeaseNotFound,
+    SnapshotNotReached,
+)
 from duramen.node.processes import NodeProcesses
 
 _WAIT_S = 60.0
+_PATIENCE = 30
+_PASSING = (CoordinatorLoading, NodeBusy, NotCoordinator, NotLeader, ServerUnreachable, SnapshotNotReached)
+_QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 500}
+PAIRED = (("orders", 0), ("orders", 1), ("customers", 0), ("customers", 1))
 _LEASES = "/v1/streams/alone/snapshot/leases"
 
 
@@ -69,6 +87,119 @@ def test_nodes_without_a_replica_find_read_and_hold_snapshots(nodes: NodeProcess
     for command in (("read", "alone", "--lease", lease), ("list", "alone"), ("describe", "alone"), ("open", "alone")):
         answered = run("snapshot", *command, server=nodes.nodes[1].http)
         assert answered.code == 0, answered.err
+
+
+def again(call: Callable[[], object]) -> None:
+    """Call, and again where the client says that this may help."""
+    for left in reversed(range(_PATIENCE)):
+        try:
+            call()
+        except KafkaException as error:
+            if not left or not error.args[0].retriable():
+                raise
+        else:
+            return
+
+
+class Transfers(threading.Thread):
+    """Writes its newest number to every partition of two streams, in one transaction after another."""
+
+    def __init__(self, servers: str, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.stopping = threading.Event()
+        self.committed = 0
+        self.problem = ""
+        self._producer = Producer({"bootstrap.servers": servers, "transactional.id": name, **_QUIET})
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except KafkaException as error:
+            self.problem = repr(error)
+
+    def _work(self) -> None:
+        again(lambda: self._producer.init_transactions(_WAIT_S))
+        while not self.stopping.is_set():
+            self._producer.begin_transaction()
+            number = str(self.committed + 1)
+            try:
+                for stream, partition in PAIRED:
+                    self._producer.produce(stream, number, key=self.name, partition=partition)
+                again(lambda: self._producer.commit_transaction(_WAIT_S))
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    raise
+                again(lambda: self._producer.abort_transaction(_WAIT_S))
+            else:
+                self.committed = int(number)
+
+
+def look_at_transfers(client: duramen.Client, writers: Sequence[Transfers]) -> None:
+    """A snapshot of both streams has each transaction wholly or not, and all that were committed before."""
+    before = {writer.name: writer.committed for writer in writers}
+    found: dict[str, set[int]] = {name: set() for name in before}
+    counted = Counter[str]()
+    snapshot = client.snapshot("orders", "customers")
+    for stream in snapshot:
+        for record in snapshot[stream]:
+            name = (record.key or b"").decode()
+            found[name].add(int(record.text or ""))
+            counted[name] += 1
+    for name, least in before.items():
+        assert counted[name] in (0, len(PAIRED)), (name, snapshot.at)
+        assert len(found[name]) <= 1, (name, found, snapshot.at)
+        assert max(found[name], default=0) >= least
+
+
+def begin_transfers(nodes: NodeProcesses) -> list[Transfers]:
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers})
+    config = {"keyed": "true", "cleanup.policy": "compact"}
+    topics = [NewTopic(name, 2, 3, config=config) for name in dict.fromkeys(name for name, _ in PAIRED)]
+    for made in admin.create_topics(topics).values():
+        made.result(_WAIT_S)
+    writers = [Transfers(nodes.bootstrap_servers, f"writer-{number}") for number in range(3)]
+    for writer in writers:
+        writer.start()
+    until(lambda: all(writer.committed for writer in writers), _WAIT_S)
+    return writers
+
+
+def test_snapshots_over_streams_have_each_transaction_wholly_or_not(nodes: NodeProcesses) -> None:
+    writers = begin_transfers(nodes)
+    for node in nodes.nodes.values():
+        with duramen.connect(node.http) as client:
+            for _ in range(3):
+                look_at_transfers(client, writers)
+    end_transfers(writers)
+
+
+def end_transfers(writers: Sequence[Transfers]) -> None:
+    for writer in writers:
+        writer.stopping.set()
+    for writer in writers:
+        writer.join(_WAIT_S)
+        assert not writer.is_alive()
+        assert not writer.problem
+
+
+@pytest.mark.long
+def test_snapshots_have_each_transaction_wholly_or_not_while_nodes_are_killed(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path) as nodes:
+        writers, looked = begin_transfers(nodes), Counter[int]()
+        for killed in (1, 2, 3, 2):
+            nodes.kill(killed)
+            until_s = time.monotonic() + 15
+            while time.monotonic() < until_s:
+                for number, node in nodes.nodes.items():
+                    if number == killed:
+                        continue
+                    with duramen.connect(node.http) as client, suppress(*_PASSING):
+                        look_at_transfers(client, writers)
+                        looked[killed] += 1
+            nodes.start([killed])
+        end_transfers(writers)
+        assert min(looked.values()) > 3
+        assert len(looked) == 3
 
 
 def test_a_record_without_a_key_is_named_wherever_it_is(nodes: NodeProcesses) -> None:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from duramen.base.errors import (
     DuramenError,
@@ -42,18 +42,21 @@ from duramen.sim.cluster.victim import Victim
 from duramen.sim.machine.trace import BrokenPromise
 from duramen.storage.log.log import Log
 
-__all__ = ["KEYED", "KeyedBook"]
+__all__ = [
+    "CONFIG", "KEYED", "KeyedBook", "KeyedClient", "KeyedProducer", "Mover", "Seen", "SnapshotReader", "State",
+    "StreamTruth", "apply_seen", "read_snapshot",
+]  # fmt: skip
 
 KEYED: Final = "keyed"
 
 _LEASE_MS: Final = 15_000
 _SKEW_MS: Final = 2_000  # between the clocks of nodes, and until a lease that has ended is over
 _KEYS: Final = 12
-_CONFIG: Final = {
+CONFIG: Final = {
     "keyed": "true", "cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0",
     "snapshot.retention.ms": "1000", "snapshot.lease.ms": str(_LEASE_MS),
 }  # fmt: skip
-_PASSING: Final = (
+PASSING: Final = (
     *AGAIN, NodeBusy, SnapshotNotReached, SnapshotTooOld, SnapshotStartOver, SnapshotCut, StreamNotKeyed,
     SnapshotLeaseExpired, SnapshotLeaseNotFound,
 )  # fmt: skip
@@ -61,12 +64,29 @@ _PASSING: Final = (
 State = dict[bytes, bytes]
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """What a replica showed of a snapshot, or of the changes since one."""
 
     at: int
     since: int | None
     records: list[DecodedRecord]
+
+
+class StreamTruth(Protocol):
+    """What clients of a keyed stream know, and whom they tell what they send and see."""
+
+    wish: Definition
+    numbers: "count[int]"
+
+    @property
+    def place(self) -> PartitionId | None:
+        """The partition that they use; None before it is made."""
+
+    def sends(self, data: bytes) -> None:
+        """A batch may come to be committed."""
+
+    def judge(self, who: str, seen: Seen, before: State) -> State:
+        """The state that somebody has who had `before`. Raises BrokenPromise."""
 
 
 class _Grant(NamedTuple):
@@ -80,7 +100,7 @@ class KeyedBook:
     def __init__(self, cluster: Victim, seed: int) -> None:
         self._cluster = cluster
         topology = random.Random(f"{seed}/keyed").choice(("fanout", "fanout", "chain", "tree"))
-        self.config = _CONFIG | {"replication.topology": topology}
+        self.wish = Definition(KEYED, 1, CONFIG | {"replication.topology": topology}, internal=True)
         self._nodes: dict[int, SimulatedNode] = {}
         self._sent: dict[int, list[DecodedRecord]] = {}  # by the CRC of the batch
         self._known: list[tuple[int, DecodedRecord]] = []
@@ -112,10 +132,10 @@ class KeyedBook:
     def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
         """Who uses the stream."""
         return [
-            *(_KeyedProducer(self, calls, seed("keyed producer"), think_us) for _ in range(2)),
-            *(_SnapshotReader(self, calls, seed("snapshot reader"), think_us) for _ in range(3)),
+            *(KeyedProducer(self, calls, seed("keyed producer"), think_us) for _ in range(2)),
+            *(SnapshotReader(self, calls, seed("snapshot reader"), think_us) for _ in range(3)),
             *(_LeaseHolder(self, calls, seed("lease holder"), think_us) for _ in range(2)),
-            _Mover(self, calls, seed("mover"), 10 * think_us),
+            Mover(self, calls, seed("mover"), 10 * think_us),
         ]
 
     @property
@@ -150,32 +170,40 @@ class KeyedBook:
                     found[record.key] = record.value
         return found
 
-    def judge(self, who: str, seen: _Seen, before: State) -> State:
+    def judge(self, who: str, seen: Seen, before: State) -> State:
         """The state that somebody has who had `before`. Raises BrokenPromise."""
-        end, state, keys = self._learn(), dict(before), set[bytes | None]()
+        end, state = self._learn(), apply_seen(who, seen, before)
         if seen.at > end:
             raise BrokenPromise(f"{who}: the snapshot at {seen.at} is shown, and committed is {end}")
-        for record in seen.records:
-            if record.key in keys:
-                raise BrokenPromise(f"{who}: the snapshot at {seen.at} since {seen.since} has {record.key!r} twice")
-            keys.add(record.key)
-            state.pop(record.key or b"", None)
-            if record.value is not None:
-                state[record.key or b""] = record.value
         if state != self.state(seen.at):
             raise BrokenPromise(f"{who}: the snapshot at {seen.at} since {seen.since} is no state that existed")
         return state
 
 
-class _KeyedClient(ClusterClient):
-    def __init__(self, book: KeyedBook, calls: ClientCalls, seed: str, think_us: int) -> None:
+def apply_seen(who: str, seen: Seen, before: State) -> State:
+    """The state that somebody has who had `before`. Raises BrokenPromise where a key comes twice."""
+    state, keys = dict(before), set[bytes | None]()
+    for record in seen.records:
+        if record.key in keys:
+            raise BrokenPromise(f"{who}: the snapshot at {seen.at} since {seen.since} has {record.key!r} twice")
+        keys.add(record.key)
+        state.pop(record.key or b"", None)
+        if record.value is not None:
+            state[record.key or b""] = record.value
+    return state
+
+
+class KeyedClient(ClusterClient):
+    """Makes the stream where it is not there yet."""
+
+    def __init__(self, book: StreamTruth, calls: ClientCalls, seed: str, think_us: int) -> None:
         super().__init__(calls, seed, think_us)
         self.book = book
 
     def step(self) -> None:
         place = self.book.place
         if place is None:
-            wish = Definition(KEYED, 1, self.book.config, internal=True)
+            wish = self.book.wish
 
             def create(broker: Broker, reply: Reply) -> None:
                 broker.create_stream(wish, reply, idempotent=True)
@@ -185,6 +213,7 @@ class _KeyedClient(ClusterClient):
             self.work(place)
 
     def work(self, place: PartitionId) -> None:
+        """Ask for one thing."""
         raise NotImplementedError
 
     def passes(self, place: PartitionId, what: str, value: Any) -> bool:
@@ -193,12 +222,12 @@ class _KeyedClient(ClusterClient):
             return True
         self.calls.trace("%s: %s: %s", what, type(value).__name__, value)
         self.forget(place, value)
-        if not isinstance(value, _PASSING):
+        if not isinstance(value, PASSING):
             raise BrokenPromise(f"{what} is refused with {type(value).__name__}: {value}")
         return False
 
 
-class _KeyedProducer(_KeyedClient):
+class KeyedProducer(KeyedClient):
     """Sends records with keys with acks=all, or with acks=1."""
 
     def work(self, place: PartitionId) -> None:
@@ -225,7 +254,7 @@ class _KeyedProducer(_KeyedClient):
         return BatchInput(self.calls.true.wall_ms() + number % 2, key, value)
 
 
-class _Mover(_KeyedClient):
+class Mover(KeyedClient):
     """Gives the partition to other nodes, and takes it away from some."""
 
     def work(self, place: PartitionId) -> None:
@@ -240,16 +269,16 @@ class _Mover(_KeyedClient):
         self.calls.ask(self.calls.any_node(), ask, lambda _: self.next())
 
 
-def _view(broker: Broker, place: PartitionId) -> tuple[RunningView, Partition]:
+def view_of(broker: Broker, place: PartitionId) -> tuple[RunningView, Partition]:
     stream = broker.streams.find_id(place.stream_id)
     if stream is None:
         raise SnapshotNotReached("the stream is not known yet")
     return broker.views.get(stream, place.partition), partition_at(broker, place)
 
 
-def _read(broker: Broker, place: PartitionId, at: int, since: int | None, reply: Reply) -> None:
+def read_snapshot(broker: Broker, place: PartitionId, at: int, since: int | None, reply: Reply) -> None:
     """Read a snapshot of the replica here, or what has changed since one."""
-    view, partition = _view(broker, place)
+    view, partition = view_of(broker, place)
     found = list[DecodedRecord]()
 
     def fetched(visible: VisibleRecords, shown: set[int], offset: int, data: ReadResult) -> None:
@@ -271,7 +300,7 @@ def _read(broker: Broker, place: PartitionId, at: int, since: int | None, reply:
         except DuramenError as error:
             reply(error)
         else:
-            reply(_Seen(at, since, found))
+            reply(Seen(at, since, found))
 
     def told(visible: VisibleRecords | BaseException) -> None:
         if isinstance(visible, BaseException):
@@ -285,10 +314,10 @@ def _read(broker: Broker, place: PartitionId, at: int, since: int | None, reply:
     view.shown(at, since, 0, at, told)
 
 
-class _SnapshotReader(_KeyedClient):
+class SnapshotReader(KeyedClient):
     """A copy of the stream, kept by whole snapshots and by changes, each from another replica."""
 
-    def __init__(self, book: KeyedBook, calls: ClientCalls, seed: str, think_us: int) -> None:
+    def __init__(self, book: StreamTruth, calls: ClientCalls, seed: str, think_us: int) -> None:
         super().__init__(book, calls, seed, think_us)
         self._at = -1
         self._state: State = {}
@@ -298,14 +327,14 @@ class _SnapshotReader(_KeyedClient):
         known = self._at
 
         def read(broker: Broker, reply: Reply) -> None:
-            bounds = _view(broker, place)[0].bounds
+            bounds = view_of(broker, place)[0].bounds
             bounds.check_snapshot(max(bounds.position, bounds.s0))
             at, since = bounds.position, None
             if 0 <= known <= at and draw < 0.6:
                 since = known
             elif draw > 0.8:
                 at = self.chance.randint(bounds.s0, bounds.position)
-            _read(broker, place, at, since, reply)
+            read_snapshot(broker, place, at, since, reply)
 
         def answered(value: Any) -> None:
             if self.passes(place, "a snapshot", value):
@@ -319,10 +348,10 @@ class _SnapshotReader(_KeyedClient):
         self.calls.ask(node_id, read, answered)
 
 
-class _LeaseHolder(_KeyedClient):
+class _LeaseHolder(KeyedClient):
     """Holds snapshots, and reads them where the partition is led."""
 
-    def __init__(self, book: KeyedBook, calls: ClientCalls, seed: str, think_us: int) -> None:
+    def __init__(self, book: StreamTruth, calls: ClientCalls, seed: str, think_us: int) -> None:
         super().__init__(book, calls, seed, think_us)
         self._names = random.Random(f"{seed}/names")
         self._grant: _Grant | None = None
@@ -343,7 +372,7 @@ class _LeaseHolder(_KeyedClient):
         now_ms, name = self.calls.true.wall_ms(), f"lease {self._names.randrange(1 << 60):x}"
 
         def hold(broker: Broker, reply: Reply) -> None:
-            view, partition = _view(broker, place)
+            view, partition = view_of(broker, place)
             bounds = view.bounds
             bounds.check_snapshot(max(bounds.position, bounds.s0))
             at = self.chance.randint(bounds.s0, bounds.position)
@@ -375,13 +404,13 @@ class _LeaseHolder(_KeyedClient):
         at = grant.lease.positions[0]
 
         def read(broker: Broker, reply: Reply) -> None:
-            view, partition = _view(broker, place)
+            view, partition = view_of(broker, place)
             bounds = view.bounds
             late = self.calls.true.wall_ms() > grant.granted_ms + _LEASE_MS - _SKEW_MS
             if bounds.position >= at > -1 and bounds.s0 > at and self.leads(node_id, place, partition) and not late:
                 name = grant.lease.lease_id
                 raise BrokenPromise(f"node {node_id} leads, and {name}, at {at}, is below its S0, {bounds.s0}")
-            _read(broker, place, at, None, reply)
+            read_snapshot(broker, place, at, None, reply)
 
         def answered(value: Any) -> None:
             if self.passes(place, "a held snapshot", value):

@@ -32,6 +32,7 @@ from duramen.sim.cluster.faults.trial import DiskTrial
 from duramen.sim.cluster.faults.unclean import UncleanElection
 from duramen.sim.cluster.join import address_of
 from duramen.sim.cluster.keyed import KeyedBook
+from duramen.sim.cluster.keyed_transactions import JointBook
 from duramen.sim.cluster.network import SimulatedNetwork
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.process import NEVER_US
@@ -79,12 +80,12 @@ class ClusterWorld:
 
     def __init__(
         self, seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = (), *,
-        shards: bool = False, queues: bool = False, keyed: bool = False,
+        shards: bool = False, queues: bool = False, keyed: bool = False, keyed_transactions: bool = False,
     ) -> None:  # fmt: skip
         """`write` gets each line of the trace; `faults` are the kinds that come, where the seed does not draw them.
 
         With `shards` two kinds of coordinators run beside the broker's own; with `queues` clients use queues, with
-        `keyed` a keyed stream.
+        `keyed` a keyed stream, with `keyed_transactions` two, also in transactions.
         """
         self.seed = seed
         self.true = VirtualClock()
@@ -110,7 +111,7 @@ class ClusterWorld:
         self._membership = random.Random(f"{seed}/membership")
         self.changes = self._membership.random() < _CHANGING
         self.shards = QueueBook(self) if queues else ShardBook(self) if shards else None
-        self.keyed = KeyedBook(self, seed) if keyed else None
+        self.keyed = JointBook(self) if keyed_transactions else KeyedBook(self, seed) if keyed else None
         others = self._chance.choice((0, 0, 1, 2))
         self._make_nodes(3, max(others, self._membership.choice((1, 2))) if self.changes else others)
 

@@ -177,6 +177,17 @@ def test_a_node_in_sync_that_does_not_answer_is_waited_for() -> None:
     assert answer.value
 
 
+def test_streams_without_transactions_need_their_leaders_only() -> None:
+    taking = Taking(None)
+    for place in PLACES:
+        taking.world.lead(*place, 1)
+    taking.world.advance(1_000)
+    taking.world.node(3).end(None)
+    answer = taking.take(1)
+    taking.world.advance(100)
+    assert list(answer.value.values()) == [0, 0, 0]
+
+
 def test_keyed_streams_take_transactions_once_all_nodes_can_cut_snapshots() -> None:
     taking = Taking(None)
     world = taking.world

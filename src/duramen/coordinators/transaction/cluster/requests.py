@@ -75,8 +75,8 @@ class FindCommits(msgspec.Struct, frozen=True, array_like=True):
 class FoundCommits(msgspec.Struct, frozen=True, array_like=True):
     """A partition in a leader epoch, -1 where that is not known.
 
-    `high_watermark` is -1 where this node does not lead, or cannot answer: `why`. `transactional` says whether a
-    transaction has ever written there, `in_sync` who may lead next. `commits` are markers: offset and commit sequence.
+    `high_watermark` is -1 where this node does not lead, or cannot answer: `why`. `transactional` says whether the log
+    has, or had, something of a transaction, `in_sync` who may lead next. `commits` are markers: offset and sequence.
     """
 
     epoch: int

@@ -64,13 +64,17 @@ class CommitSurvey:
                 done = partial(_marked, partition, epoch, marked_from, found)
                 find_marked(self._places.store, partition, marked_from, _MOST_MARKERS, done)
         except DuramenError as error:
-            found(FoundCommits(epoch, why=str(error)))
+            found(FoundCommits(epoch, transactional=_is_transactional(partition), why=str(error)))
+
+
+def _is_transactional(partition: Partition) -> bool:
+    transactions = partition.log.transactions
+    return transactions.marked_offset > 0 or bool(transactions.opened())
 
 
 def _led(partition: Partition, epoch: int, end: int, commits: tuple[tuple[int, int], ...]) -> FoundCommits:
-    transactions = partition.log.transactions
-    transactional = transactions.marked_offset > 0 or bool(transactions.opened())
-    return FoundCommits(epoch, end, transactional, tuple(sorted(partition.in_sync)), commits)
+    in_sync = tuple(sorted(partition.in_sync))
+    return FoundCommits(epoch, end, _is_transactional(partition), in_sync, commits)
 
 
 def _marked(

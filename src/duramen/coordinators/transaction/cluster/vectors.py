@@ -202,8 +202,9 @@ class _Taking:
             for place, found in zip(by_node[node_id], answer.partitions, strict=False):
                 said[place][node_id] = found
         led = dict[PartitionId, _Led]()
+        transactional = any(one.transactional for answers in said.values() for one in answers.values())
         for place, answers in said.items():
-            leader = _leader(answers)
+            leader = _leader(answers, transactional=transactional)
             if isinstance(leader, str):
                 missing = next(iter(gathered.missing.values()), None)
                 self._fail(leader if missing is None else f"{leader}: {missing}")
@@ -285,14 +286,17 @@ class _Taking:
             self._caller.call(node_id, RELEASE_COMMITS, ReleaseCommits(self._name.encode()), lambda _: None)
 
 
-def _leader(answers: Mapping[int, FoundCommits]) -> _Led | str:
-    """What the leader says, if all that might lead in its place have answered and know of no later one; or why not."""
+def _leader(answers: Mapping[int, FoundCommits], *, transactional: bool) -> _Led | str:
+    """What the leader says, if all that might lead in its place have answered and know of no later one; or why not.
+
+    Where nobody knows of transactions no later leader can have a marker: the leader alone is enough.
+    """
     led = max((one for one in answers.values() if one.high_watermark >= 0), key=lambda one: one.epoch, default=None)
     if led is None:
         return next((one.why for one in answers.values() if one.why), "no leader answers")
     if any(one.epoch > led.epoch for one in answers.values()):
         return "a leader has changed"
-    if not all(node_id in answers and answers[node_id].epoch >= 0 for node_id in led.in_sync):
+    if transactional and not all(node_id in answers and answers[node_id].epoch >= 0 for node_id in led.in_sync):
         return "a node that is in sync does not answer"
     return _Led(led.epoch, led)
 

@@ -9,7 +9,8 @@ from duramen.base.errors import DuramenError
 from duramen.broker.replicas.batches import bytes_of
 from duramen.broker.replicas.recovery import takeovers_of
 from duramen.broker.replicas.replica import Replica
-from duramen.codec.batch import header
+from duramen.codec.batch import CONTROL, header
+from duramen.codec.markers import Marker, decode_marker
 from duramen.controller.quorum.snapshot_chunks import Wire
 from duramen.metadata.events import NodeRegistered
 from duramen.metadata.partitions import PartitionId
@@ -77,6 +78,7 @@ class Witness:
         """
         self.council = Council()
         self.ledgers: dict[PartitionId, PartitionLedger] = {}
+        self.markers: dict[int, tuple[int, Marker]] = {}  # what leaders have appended, with producer ids, by CRC
         self.cuts = 0
         self.restarts = 0
         self.voted: set[ReplicaId] = set()  # who was a voter at any time, committed or not
@@ -290,8 +292,11 @@ class Witness:
 
         def appended(epoch: int, first_offset: int, end_offset: int) -> None:
             if epoch == replicated.leader_epoch:
-                crc = header(log.active.pending[-1]).crc
-                self.ledger(place).appended(node_id, epoch, first_offset, end_offset, crc)
+                data = log.active.pending[-1]
+                head = header(data)
+                if head.attributes & CONTROL and (marker := decode_marker(data)) is not None:
+                    self.markers[head.crc] = head.producer_id, marker
+                self.ledger(place).appended(node_id, epoch, first_offset, end_offset, head.crc)
                 known = self._logs.get(key)
                 if known is not None:
                     known.append(epoch, node_id, end_offset - first_offset)

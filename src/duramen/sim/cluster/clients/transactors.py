@@ -1,5 +1,6 @@
 """Producers of a cluster that write in transactions, over several partitions and with offsets of a group."""
 
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -59,6 +60,21 @@ class Transactor(CoordinatedClient):
         """Whether nothing of it is open; where partitions are lost, nobody may ever end what it has open."""
         return bool(self.calls.witness.council.lost) or (self._transaction is None and not self._left)
 
+    def there(self) -> Sequence[PartitionId]:
+        """The partitions that it may write to."""
+        return self.calls.places()
+
+    def key(self) -> bytes | None:
+        """That of the next record."""
+        return None
+
+    def sends(self, place: PartitionId, batch: SentBatch) -> None:
+        """A batch is sent, perhaps once more."""
+        self.calls.book.page(place).sent(batch)
+
+    def acknowledged(self, transaction: SimulatedTransaction) -> None:
+        """It was told that its transaction is committed."""
+
     def _again(self) -> None:
         if not self.calls.open and self._transaction is not None and self._commits is None:
             self._waiting = self._offset = None
@@ -82,7 +98,7 @@ class Transactor(CoordinatedClient):
 
     def _go_on(self) -> None:
         what = self.chance.random()
-        places = [place for place in self._places if place in self.calls.places()]
+        places = [place for place in self._places if place in self.there()]
         if what < 0.6 and places:
             place = self.chance.choice(places)
             self._waiting = place, self._new(place)
@@ -135,7 +151,7 @@ class Transactor(CoordinatedClient):
         self.calls.ask(node_id, ask, answered)
 
     def _open(self) -> None:
-        places = self.calls.places()
+        places = self.there()
         if not places:
             self.next(100_000)
             return
@@ -152,8 +168,8 @@ class Transactor(CoordinatedClient):
         self._sequences[place] = sequence + 1
         value = b"%d/" % number + bytes(self.chance.choice((0, 20, 200)))
         data = encode(
-            [BatchInput(self.calls.true.wall_ms(), None, value)], attributes=TRANSACTIONAL, base_sequence=sequence,
-            producer_id=identity.producer_id, producer_epoch=identity.epoch,
+            [BatchInput(self.calls.true.wall_ms(), self.key(), value)], attributes=TRANSACTIONAL,
+            base_sequence=sequence, producer_id=identity.producer_id, producer_epoch=identity.epoch,
         )  # fmt: skip
         return SentBatch(
             number, bytes(data), header(data).crc, 1, acks_all=True, producer_id=identity.producer_id,
@@ -165,7 +181,7 @@ class Transactor(CoordinatedClient):
 
     def _send_to(self, node_id: int, place: PartitionId, batch: SentBatch) -> None:
         self._written = True
-        self.calls.book.page(place).sent(batch)
+        self.sends(place, batch)
 
         def append(broker: Broker, reply: Reply) -> None:
             partition = partition_at(broker, place)
@@ -188,7 +204,7 @@ class Transactor(CoordinatedClient):
         self.calls.ask(node_id, append, answered)
 
     def lost(self, place: PartitionId) -> None:
-        if place not in self.calls.places() and self._waiting is not None and self._waiting[0] == place:
+        if place not in self.there() and self._waiting is not None and self._waiting[0] == place:
             self._waiting = None
 
     def _commit_offset(self, place: PartitionId, node_id: int) -> None:
@@ -248,6 +264,8 @@ class Transactor(CoordinatedClient):
         if transaction.fate == ("aborted" if commit else "committed"):
             raise BrokenPromise(f"{self._id}: transaction {transaction.number} was {transaction.fate}, and is not")
         transaction.fate = "committed" if commit else "aborted"
+        if commit:
+            self.acknowledged(transaction)
         for offset in self._offsets if commit else ():
             self._bookmark.acknowledged(offset)
         self.calls.ended[transaction.fate] += 1
