@@ -3,14 +3,17 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.cli.command import run
 from tests.clients import until
 from tests.doors.http.conftest import asking
@@ -27,12 +30,14 @@ from duramen.base.errors import (
     SnapshotNotReached,
 )
 from duramen.node.processes import NodeProcesses
+from duramen.spark.options import Options
+from duramen.spark.read.snapshot_stream import SnapshotStreamReader
+from duramen.spark.read.snapshots import SnapshotReader
 
 _WAIT_S = 60.0
 _PATIENCE = 30
 _PASSING = (CoordinatorLoading, NodeBusy, NotCoordinator, NotLeader, ServerUnreachable, SnapshotNotReached)
 _QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 500}
-PAIRED = (("orders", 0), ("orders", 1), ("customers", 0), ("customers", 1))
 _LEASES = "/v1/streams/alone/snapshot/leases"
 
 
@@ -104,8 +109,9 @@ def again(call: Callable[[], object]) -> None:
 class Transfers(threading.Thread):
     """Writes its newest number to every partition of two streams, in one transaction after another."""
 
-    def __init__(self, servers: str, name: str) -> None:
+    def __init__(self, servers: str, name: str, streams: Sequence[str]) -> None:
         super().__init__(name=name, daemon=True)
+        self.streams = streams
         self.stopping = threading.Event()
         self.committed = 0
         self.problem = ""
@@ -123,7 +129,7 @@ class Transfers(threading.Thread):
             self._producer.begin_transaction()
             number = str(self.committed + 1)
             try:
-                for stream, partition in PAIRED:
+                for stream, partition in product(self.streams, range(2)):
                     self._producer.produce(stream, number, key=self.name, partition=partition)
                 again(lambda: self._producer.commit_transaction(_WAIT_S))
             except KafkaException as error:
@@ -139,25 +145,27 @@ def look_at_transfers(client: duramen.Client, writers: Sequence[Transfers]) -> N
     before = {writer.name: writer.committed for writer in writers}
     found: dict[str, set[int]] = {name: set() for name in before}
     counted = Counter[str]()
-    snapshot = client.snapshot("orders", "customers")
+    snapshot = client.snapshot(*writers[0].streams)
     for stream in snapshot:
         for record in snapshot[stream]:
             name = (record.key or b"").decode()
             found[name].add(int(record.text or ""))
             counted[name] += 1
     for name, least in before.items():
-        assert counted[name] in (0, len(PAIRED)), (name, snapshot.at)
+        assert counted[name] in (0, 4), (name, snapshot.at)
         assert len(found[name]) <= 1, (name, found, snapshot.at)
         assert max(found[name], default=0) >= least
 
 
-def begin_transfers(nodes: NodeProcesses) -> list[Transfers]:
+def begin_transfers(
+    nodes: NodeProcesses, names: str = "writer", streams: Sequence[str] = ("orders", "customers")
+) -> list[Transfers]:
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers})
     config = {"keyed": "true", "cleanup.policy": "compact"}
-    topics = [NewTopic(name, 2, 3, config=config) for name in dict.fromkeys(name for name, _ in PAIRED)]
+    topics = [NewTopic(name, 2, 3, config=config) for name in streams]
     for made in admin.create_topics(topics).values():
         made.result(_WAIT_S)
-    writers = [Transfers(nodes.bootstrap_servers, f"writer-{number}") for number in range(3)]
+    writers = [Transfers(nodes.bootstrap_servers, f"{names}-{number}", streams) for number in range(3)]
     for writer in writers:
         writer.start()
     until(lambda: all(writer.committed for writer in writers), _WAIT_S)
@@ -180,6 +188,45 @@ def end_transfers(writers: Sequence[Transfers]) -> None:
         writer.join(_WAIT_S)
         assert not writer.is_alive()
         assert not writer.problem
+
+
+def rows_of(reader: SnapshotReader | SnapshotStreamReader, partitions: Iterable[Any]) -> list[dict[str, Any]]:
+    """The rows of tasks."""
+    return [row for one in partitions for batch in reader.read(one) for row in batch.to_pylist()]
+
+
+def check_rows(values: Mapping[tuple[str, int, bytes], bytes], writers: Sequence[Transfers]) -> None:
+    for writer in writers:
+        places = product(writer.streams, range(2))
+        found = {values.get((stream, partition, writer.name.encode())) for stream, partition in places}
+        assert len(found) == 1, (writer.name, found)
+
+
+@pytest.mark.long
+def test_spark_reads_streams_of_a_cluster_at_one_cut(nodes: NodeProcesses) -> None:
+    writers = begin_transfers(nodes, "joined", ("spark-orders", "spark-customers"))
+    given = {"subscribe": ",".join(writers[0].streams), "snapshot": "true", "kafka.request.timeout.ms": "20000"}
+    given |= {"columns": "topic,partition,key,value", "minPartitions": "4"}
+    state: dict[tuple[str, int, bytes], bytes] = {}
+    stream: SnapshotStreamReader | None = None
+    place: dict[str, Any] = {}
+    for turn in range(12):
+        node = nodes.nodes[turn % 3 + 1]
+        options = given | {"kafka.bootstrap.servers": node.kafka, "server": node.http}
+        batch = SnapshotReader(Options(options, "batch"))
+        found = rows_of(batch, batch.partitions())
+        check_rows({(row["topic"], row["partition"], row["key"]): row["value"] for row in found}, writers)
+        if stream is None:
+            stream = SnapshotStreamReader(Options(options, "stream"))
+            place = stream.initialOffset()
+        end = stream.latestOffset(place, ReadAllAvailable())
+        for row in rows_of(stream, stream.partitions(place, end)):
+            state[row["topic"], row["partition"], row["key"]] = row["value"]
+        check_rows(state, writers)
+        place = end
+    assert stream is not None
+    stream.stop()
+    end_transfers(writers)
 
 
 @pytest.mark.long
