@@ -144,6 +144,27 @@ def test_a_snapshot_has_what_was_committed_before_it_was_asked_for() -> None:
     assert taking.check() == 3
 
 
+def test_views_that_are_behind_show_an_older_snapshot_or_none() -> None:
+    taking = Taking(None)
+    answer = taking.take(2)
+    taking.world.settle()
+    taken = answer.value
+    for place in PLACES:
+        taking.writers[0].write(*place, b"v")
+    taking.writers[0].end(commit=True)
+    taking.world.settle()
+    vectors = taking.world.node(2).broker.transactions.vectors
+    assert vectors is not None
+    begin, ahead = dict.fromkeys(taken, 0), {place: offset + 1 for place, offset in taken.items()}
+    assert vectors.older(begin, ahead) == taken
+    with pytest.raises(SnapshotNotReached):
+        vectors.older(ahead, ahead)
+    others = taking.world.node(1).broker.transactions.vectors
+    assert others is not None
+    with pytest.raises(SnapshotNotReached):
+        others.older(begin, ahead)
+
+
 def test_a_transaction_that_ends_meanwhile_waits_and_is_left_out() -> None:
     taking = Taking(None)
     first, second = taking.writers[:2]
