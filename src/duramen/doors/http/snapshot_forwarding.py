@@ -13,6 +13,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.broker.views.history import epoch_before
 from duramen.broker.views.holding import held_bytes
+from duramen.coordinators.transaction.cluster.survey import has_transactions
 from duramen.coordinators.transaction.cluster.vectors import Vector, place_of
 from duramen.doors.http.completions import begin, call_back, settle
 from duramen.doors.http.serving.routes import Call
@@ -31,7 +32,7 @@ from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import AskSnapshot, Managed
 from duramen.service.forwarding.partition_requests import Snapshotting
 
-__all__ = ["FindWish", "find", "find_together", "has", "held", "read", "serving_snapshots"]
+__all__ = ["FindWish", "find", "find_together", "has", "held", "is_plain", "read", "serving_snapshots"]
 
 _MOST_SERVED: Final = 50  # requests of other nodes at a time
 _MOST_BYTES: Final = 1 << 20  # of batches in an answer to another node, and one batch in any case
@@ -74,7 +75,7 @@ async def find_together(call: Call, partitions: Sequence[Partition], wait_ms: in
     It has what was acknowledged before, if the views come there in that time. Raises SnapshotNotReached.
     """
     vectors = call.broker.transactions.vectors
-    if len(partitions) == 1 or vectors is None:
+    if vectors is None:
         return await _find_all(call, partitions, FindWish(max_wait_ms=wait_ms))
     until_ms = call.broker.monotonic_ms() + wait_ms
     vector: Vector = await call_back(partial(vectors.take, partitions, wait_ms))
@@ -88,6 +89,12 @@ async def find_together(call: Call, partitions: Sequence[Partition], wait_ms: in
         oldest = {place: one.oldest for place, one in zip(places, there, strict=True)}
         reached = {place: one.at for place, one in zip(places, there, strict=True)}
         return await _find_at(call, partitions, vectors.older(oldest, reached), 0)
+
+
+def is_plain(stream: Stream) -> bool:
+    """Whether this node knows by itself what is committed: it leads the only partition, without transactions."""
+    first, *others = stream.partitions
+    return not others and first.leads and not has_transactions(first)
 
 
 async def _find_at(

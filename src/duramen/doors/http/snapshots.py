@@ -15,7 +15,7 @@ from duramen.broker.views.running import RunningView
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
 from duramen.doors.http.snapshot_formats import MEDIA_TYPES, PageFormat, answer_in, page_of
-from duramen.doors.http.snapshot_forwarding import FindWish, find, find_together
+from duramen.doors.http.snapshot_forwarding import FindWish, find, find_together, is_plain
 from duramen.doors.http.snapshot_reads import next_of
 from duramen.doors.http.snapshot_vectors import (
     SNAPSHOT_ERRORS,
@@ -49,7 +49,7 @@ _NONE: Final = (-1, -1)
 async def _open(call: Call, query: SnapshotQuery) -> SnapshotInfo:
     stream = call.topic
     check_keyed(stream)
-    if not (call.broker.alone or (len(stream.partitions) == 1 and stream.partitions[0].leads)):
+    if not (call.broker.alone or is_plain(stream)):
         return SnapshotInfo(stream.name, await unless_gone(call.request, _open_everywhere(call, query)))
     running = views_of(call, stream)
     since = parse_vector(query.newer_than, stream) if query.newer_than else {}

@@ -12,7 +12,7 @@ from duramen.coordinators.transaction.completion import TransactionDependencies
 from duramen.coordinators.transaction.markers import MarkedTransactions, find_marked
 from duramen.rpc.server import Done, RpcServer
 
-__all__ = ["CommitSurvey"]
+__all__ = ["CommitSurvey", "has_transactions"]
 
 _MOST_MARKERS: Final = 100_000
 
@@ -64,17 +64,18 @@ class CommitSurvey:
                 done = partial(_marked, partition, epoch, marked_from, found)
                 find_marked(self._places.store, partition, marked_from, _MOST_MARKERS, done)
         except DuramenError as error:
-            found(FoundCommits(epoch, transactional=_is_transactional(partition), why=str(error)))
+            found(FoundCommits(epoch, transactional=has_transactions(partition), why=str(error)))
 
 
-def _is_transactional(partition: Partition) -> bool:
+def has_transactions(partition: Partition) -> bool:
+    """Whether its log has something of a transaction, or had."""
     transactions = partition.log.transactions
     return transactions.marked_offset > 0 or bool(transactions.opened())
 
 
 def _led(partition: Partition, epoch: int, end: int, commits: tuple[tuple[int, int], ...]) -> FoundCommits:
     in_sync = tuple(sorted(partition.in_sync))
-    return FoundCommits(epoch, end, _is_transactional(partition), in_sync, commits)
+    return FoundCommits(epoch, end, has_transactions(partition), in_sync, commits)
 
 
 def _marked(

@@ -11,6 +11,9 @@ A snapshot is taken in four steps (docs/adr/keyed-views.md):
    answered and knows of no later leader: so nothing was decided or marked that those who answered do not know.
 4. The snapshot ends in each partition before the first marker of a transaction that was decided later.
 
+Where no partition has anything of a transaction, also when it is asked once more, what was committed first is the
+snapshot.
+
 Where a step fails, because leaders change or nodes do not answer, all of it is done again.
 """
 
@@ -215,14 +218,14 @@ class _Taking:
     # -- step by step -------------------------------------------------------------------------------
 
     def _first(self, led: Mapping[PartitionId, _Led]) -> None:
-        if _several_transactional(led):
+        if _transactional(led):
             self._hold(led)
         else:
             self._find(dict.fromkeys(self._places, _NO_MARKERS), partial(self._without, led))
 
     def _without(self, first: Mapping[PartitionId, _Led], led: Mapping[PartitionId, _Led]) -> None:
-        """Whoever has a marker below what was committed first had written everywhere by then."""
-        if _several_transactional(led):
+        """Whoever has a marker below what was committed first had written everywhere by then, and would be known."""
+        if _transactional(led):
             self._fail("transactions have begun")
         else:
             self.end({place: one.found.high_watermark for place, one in first.items()})
@@ -301,9 +304,9 @@ def _leader(answers: Mapping[int, FoundCommits], *, transactional: bool) -> _Led
     return _Led(led.epoch, led)
 
 
-def _several_transactional(led: Mapping[PartitionId, _Led]) -> bool:
-    """Whether a transaction may have written to more than one of the partitions."""
-    return sum(one.found.transactional for one in led.values()) > 1
+def _transactional(led: Mapping[PartitionId, _Led]) -> bool:
+    """Whether a transaction may have written to one of the partitions."""
+    return any(one.found.transactional for one in led.values())
 
 
 def place_of(partition: Partition) -> PartitionId:
