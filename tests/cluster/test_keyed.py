@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.cli.command import run
 from tests.clients import until
+from tests.cluster import live_topics
 from tests.doors.http.conftest import asking
 
 import duramen
@@ -261,6 +262,31 @@ def test_a_record_without_a_key_is_named_wherever_it_is(nodes: NodeProcesses) ->
             pytest.raises(ConfigInvalid, match="offset 1 of partition 2 of mixed"),
         ):
             client.streams.alter("mixed", config={"keyed": True, "cleanup.policy": "compact"})
+
+
+def test_any_node_names_the_leaders_which_serve_the_live_topic(nodes: NodeProcesses) -> None:
+    live = live_topics.create(nodes, "prices")
+    state, ends = live_topics.write(nodes.bootstrap_servers, "prices", 0, 1000)
+    assert sorted(ends) == [0, 1, 2]
+    for node in nodes.nodes.values():
+        assert live_topics.leaders(node.kafka, live) == live_topics.leaders(node.kafka, "prices")
+    reader = live_topics.LiveConsumer(nodes.nodes[2].kafka, live, **{"client.rack": "far"})
+    reader.read_to(ends)
+    assert reader.state == state
+    assert reader.ends == ends
+    reader.consumer.commit(asynchronous=False)
+    places = [TopicPartition(live, partition) for partition in sorted(ends)]
+    assert {one.partition: one.offset for one in reader.consumer.committed(places, _WAIT_S)} == ends
+    reader.consumer.close()
+    told = run("group", "describe", "live", server=nodes.nodes[3].http)
+    assert told.code == 0, told.err
+    assert live in told.out
+    moved = run("group", "reset", "live", "--to", "start", "--yes", server=nodes.nodes[1].http)
+    assert moved.code == 0, moved.err
+    again = live_topics.LiveConsumer(nodes.nodes[1].kafka, live)
+    again.read_to(ends)
+    assert again.state == state
+    again.consumer.close()
 
 
 def test_a_held_snapshot_goes_on_when_a_leader_is_killed(nodes: NodeProcesses) -> None:

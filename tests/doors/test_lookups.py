@@ -7,7 +7,7 @@ from pathlib import Path
 import duramen
 
 DOORS = Path(duramen.__file__).parent / "doors"
-LOOKUPS = {"find", "find_id", "get", "by_name"}
+LOOKUPS = {"find", "find_id", "get", "by_name", "readable"}
 OWN = {  # streams that no request names
     "kafka/groups/classic.py": "the broker's own streams, which store groups and transactions",
     "http/coordinated.py": "the broker's own stream of offsets",

@@ -449,11 +449,14 @@ class SnapshotLeaseNotFound(DuramenError):
 
 
 class SnapshotNotReached(DuramenError):
-    """A snapshot is ahead of the view of its stream, or of the position of a reader."""
+    """A snapshot is ahead of the view of its stream, of the stream's end, or of the position of a reader."""
 
     id = "snapshot-not-reached"
     safe = "Nothing was read; a retry is safe."
-    remedy = "Repeat in a moment, or read the newest snapshot."
+    remedy = (
+        "Read the newest snapshot, or repeat in a moment where the view is behind; where the message says that the"
+        " partition ends before the offset, only new records make a retry succeed."
+    )
 
 
 class SnapshotStartOver(DuramenError):

@@ -46,6 +46,10 @@ class LiveWork(Protocol):
 class LiveReader(Protocol):
     """A reader of a partition of a live topic, for the time of one fetch."""
 
+    @property
+    def end(self) -> int:
+        """Where its pass ends; -1 where it has none yet."""
+
     def look(self, offset: int, room: int, ready: Callable[[], None], *, now: bool, must: bool) -> LiveFound | LiveWork:
         """What there is, at most `room` bytes unless it `must` have something.
 
@@ -261,7 +265,7 @@ class Fetcher:
         if self._has(index):
             return None
         if room <= 0 and self._bytes:
-            found = LiveFound(None, -1)
+            found = LiveFound(None, live.end)
         else:
             looked = live.look(
                 offset,

@@ -38,6 +38,7 @@ from duramen.codec.batch import (
     set_max_timestamp,
 )
 from duramen.keyed.floors import SnapshotFloor
+from duramen.metadata.partitions import PartitionId
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.storage.log.log import NEVER, Log
 from duramen.storage.log.refused_batches import SENT_AGAIN
@@ -249,6 +250,11 @@ class Partition:
         if self.role is not None and log.replicated is None:
             return log.start_offset
         return min(log.high_watermark, log.synced_offset)
+
+    @property
+    def place(self) -> PartitionId:
+        """How the cluster knows it: also where it is a live topic's, whose own id the cluster does not know."""
+        return PartitionId(self.log.key.stream_id, self.index)
 
     @property
     def leader_epoch(self) -> int:

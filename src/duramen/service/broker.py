@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from duramen.base.catalogue_queues import KIND, QUEUES, TOPIC_PREFIX
+from duramen.base.catalogue_queues import KIND, QUEUES
 from duramen.base.deadlines import Deadline
 from duramen.base.errors import ConfigInvalid, DuramenError, StreamNotFound
 from duramen.base.ids import Position, StreamId
@@ -37,7 +37,7 @@ from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import Entity, StreamState
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.service.assembly import BrokerParts
-from duramen.service.inventory_names import check_prefix, check_wish
+from duramen.service.inventory_names import check_config, check_wish
 from duramen.service.startup import Startup
 
 __all__ = ["Broker"]
@@ -280,7 +280,7 @@ class Broker(BrokerParts):
         """Change a stream's config; None sets a name back to its default, `whole` all that are not named."""
         try:
             self.views.check_config(changes)
-            check_prefix(self.inventory, self.settings.text("inventory.account"), changes.get(TOPIC_PREFIX) or "")
+            check_config(self.inventory, self.settings.text("inventory.account"), changes)
         except DuramenError as error:
             done(error)
             return

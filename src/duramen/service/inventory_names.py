@@ -1,8 +1,9 @@
 """Kafka names of the inventory's topics, `tenant.namespace.topic`: they hide no other topic and none hides them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
+from duramen.base.catalogue_keyed import LIVE_TOPIC
 from duramen.base.catalogue_queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid
 from duramen.broker.streams import BrokerStreams
@@ -15,7 +16,7 @@ from duramen.metadata.decisions import Definition
 from duramen.queues.machine import Empty
 from duramen.queues.names import Queue
 
-__all__ = ["check_prefix", "check_wish", "drop_records", "tenant_problem"]
+__all__ = ["check_config", "check_wish", "drop_records", "tenant_problem"]
 
 
 def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
@@ -27,6 +28,11 @@ def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
         if stream.name.count(".") > 1:
             return InventoryNameInvalid(
                 f"{tenant} cannot be the name of a tenant: the stream {stream.name} would be one of its topics"
+            )
+    for topic in streams.live_topics:
+        if topic.name.startswith(first) and topic.name.count(".") > 1:
+            return InventoryNameInvalid(
+                f"{tenant} cannot be the name of a tenant: the live topic {topic.name} would be one of its topics"
             )
     for stream in streams:
         prefix = stream.state.config.get(TOPIC_PREFIX, "")
@@ -46,10 +52,20 @@ def check_wish(inventory: Inventory, account: str, wish: Definition) -> None:
         tenant = wish.name.split(".")[0]
         inventory.tenant(account, tenant)  # raises where tenants are still being read
         raise NameInvalid(f"the name {wish.name} is one of the inventory's topics, since {tenant} is a tenant")
-    check_prefix(inventory, account, wish.config.get(TOPIC_PREFIX) or "")
+    check_config(inventory, account, wish.config)
 
 
-def check_prefix(inventory: Inventory, account: str, prefix: str) -> None:
+def check_config(inventory: Inventory, account: str, config: Mapping[str, str | None]) -> None:
+    """Raise ConfigInvalid where the live topic or the queues that a config names would hide a tenant's topics."""
+    live = config.get(LIVE_TOPIC) or ""
+    if live and inventory.may_name(account, live):
+        tenant = live.split(".")[0]
+        inventory.tenant(account, tenant)  # raises where tenants are still being read
+        raise ConfigInvalid(f"{LIVE_TOPIC}={live} is one of the inventory's topics, since {tenant} is a tenant")
+    _check_prefix(inventory, account, config.get(TOPIC_PREFIX) or "")
+
+
+def _check_prefix(inventory: Inventory, account: str, prefix: str) -> None:
     """Raise ConfigInvalid where topics of queues with that prefix would have the names of a tenant's topics."""
     if not prefix or not inventory.is_made:
         return

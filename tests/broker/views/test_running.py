@@ -58,7 +58,7 @@ def test_a_longer_time_for_tombstones_is_none_for_those_of_before_after_a_crash_
         keyed.produce((b"k", value))
         keyed.hand.advance(5_000)
     keyed.hand.restart()
-    assert keyed.view.bounds[:] == (2, 2, 1)
+    assert keyed.view.bounds[:] == (2, 2, 0)
     changed: CallbackResult[None] = CallbackResult()
     keyed.hand.broker.configure_stream("users", {"delete.retention.ms": "600000"}, changed)
     keyed.hand.settle()

@@ -183,6 +183,20 @@ def test_who_was_away_for_longer_than_tombstones_are_kept_starts_over() -> None:
     keyed.check(82)
 
 
+def test_who_was_away_for_a_shorter_time_does_not_start_over() -> None:
+    keyed = Keyed(snapshot_retention_ms=0, delete_retention_ms=3_600_000)
+    for number in range(20):
+        keyed.produce((b"a", None), (b"c%d" % number, b"x" * 30))
+        keyed.hand.advance(5_000)
+    for life in (keyed.hand.advance, lambda _: keyed.hand.restart(), lambda _: keyed.hand.crash()):
+        life(1000)
+        assert keyed.view.bounds.horizon == 0
+        keyed.shown(40, 1)
+    keyed.hand.advance(4_000_000)
+    with pytest.raises(SnapshotStartOver):
+        keyed.shown(40, 1)
+
+
 def test_a_view_that_is_restored_goes_on_where_it_was() -> None:
     keyed = Keyed()
     keyed.produce(*((b"k%d" % number, b"v") for number in range(50)))

@@ -17,6 +17,7 @@ from tests.doors.http.conftest import Ask
 import duramen
 from duramen.base.errors import (
     GroupNotEmpty,
+    NameInvalid,
     RequestInvalid,
     SnapshotCut,
     SnapshotNotReached,
@@ -242,6 +243,14 @@ def test_bad_input(node: NodeProcess, stream_name: str) -> None:
         for wrong in ({"group": ""}, {"group": 5}, {"group": "g", "idle_s": "x"}, {"group": "g", "whole": 1}):
             with pytest.raises(RequestInvalid):
                 client.snapshots(keyed, **wrong)
+        for name in ("a/b", f"{keyed}/records", "a/"):
+            for ask in (
+                client.snapshot,
+                client.streams.describe,
+                lambda name: list(client.snapshots(name, group=group)),
+            ):
+                with pytest.raises(NameInvalid, match=name):
+                    ask(name)
 
 
 @pytest.mark.long

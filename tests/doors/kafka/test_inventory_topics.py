@@ -65,16 +65,24 @@ def test_names_lead_to_topics_as_they_are_now(node: NodeProcess, tenant: str, ad
     space = NewTopic(f"{tenant}-space", 1, config={"kind": "queues", "queue.topic.prefix": f"{tenant}.q."})
     with pytest.raises(KafkaException):
         admin.create_topics([space])[f"{tenant}-space"].result(30)
+    keyed = NewTopic(f"{tenant}-keyed", 1, config={"keyed": "true", "keyed.live.topic": f"{tenant}.x.live"})
+    with pytest.raises(KafkaException, match=f"keyed.live.topic={tenant}.x.live is one of the inventory's topics"):
+        admin.create_topics([keyed])[f"{tenant}-keyed"].result(30)
+    with duramen.connect(node.http) as client:
+        client.streams.create(f"{tenant}-keyed", config={"keyed": True})
+        with pytest.raises(duramen.errors.ConfigInvalid, match="is one of the inventory's topics"):
+            client.streams.alter(f"{tenant}-keyed", config={"keyed.live.topic": f"{tenant}.x.live"})
 
 
 def test_a_tenant_hides_no_stream(node: NodeProcess, admin: AdminClient) -> None:
     streams = [NewTopic("debezium.public.users", 1), NewTopic("plain.users", 1)]
     streams.append(NewTopic("hidden", 1, config={"kind": "queues", "queue.topic.prefix": "hidden.q."}))
+    streams.append(NewTopic("seen", 1, config={"keyed": "true", "keyed.live.topic": "shown.prod.users"}))
     for future in admin.create_topics(streams).values():
         future.result(30)
     with duramen.connect(node.http) as client:
-        made = client.inventory.create_tenants(["debezium", "plain", "hidden", "public"])
-        assert (made.created, sorted(made.failed)) == (2, ["debezium", "hidden"])
+        made = client.inventory.create_tenants(["debezium", "plain", "hidden", "public", "shown"])
+        assert (made.created, sorted(made.failed)) == (2, ["debezium", "hidden", "shown"])
         with pytest.raises(duramen.errors.InventoryNameInvalid):
             client.inventory.update_tenant("public", name="debezium")
 

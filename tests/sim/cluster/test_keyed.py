@@ -8,7 +8,7 @@ import pytest
 from tests.sim.planted import Bug, Place, planted
 
 from duramen.base.ids import StreamId
-from duramen.broker.views import applier
+from duramen.broker.views import applier, live
 from duramen.broker.views import files as view_files
 from duramen.broker.views.floors import ReplicaFloor
 from duramen.broker.views.reading import ReadResult
@@ -18,6 +18,7 @@ from duramen.coordinators.lease.requests import LeaseRow, LeasesFound
 from duramen.keyed import checkpoint as view_checkpoint
 from duramen.keyed.checkpoint import LogPositions, ViewCheckpoint
 from duramen.keyed.leases import Lease
+from duramen.keyed.live_passes import LiveWindow
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.rpc.server import Done
 from duramen.sim.cluster.world import ClusterWorld
@@ -86,6 +87,14 @@ def _hold_nothing(_: Original) -> Original:
     return _hold
 
 
+def _end_a_page_early(right: Original) -> Original:
+    def _end(self: live._Page, window: LiveWindow) -> None:
+        self._at = window.stop
+        right(self, window)
+
+    return _end
+
+
 BUGS: Final = (
     Bug(
         "apply-uncommitted", "superseding above HW",
@@ -99,10 +108,14 @@ BUGS: Final = (
         Place(HeldPositions, "oldest", _forget_leases),
     )),
     Bug("hold-nothing", "", (Place(LeaseCoordinator, "_hold", _hold_nothing),), "answer a lease that no leader holds"),
+    Bug("pass-ends-early", "end of a pass told before its last record", (
+        Place(live._Page, "_end", _end_a_page_early),
+    )),
 )  # fmt: skip
 
 FOUND_BY: Final = {
-    "apply-uncommitted": 2, "compact-beyond-heard": 1, "view-ahead": 3, "forget-leases": 2, "hold-nothing": 9,
+    "apply-uncommitted": 2, "compact-beyond-heard": 1, "view-ahead": 2, "forget-leases": 5, "hold-nothing": 3,
+    "pass-ends-early": 2,
 }  # fmt: skip
 
 

@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from duramen.base.errors import RequestInvalid, RequestTimedOut
 from duramen.bench.load.open_loop import wait_until_ns
 from duramen.bench.load.schedule import Schedule
 
-__all__ = ["VALUE_BYTES", "fill_keys", "pace_keys", "stream_keys", "update_keys"]
+__all__ = ["VALUE_BYTES", "consume_live", "fill_keys", "pace_keys", "stream_keys", "update_keys"]
 
 VALUE_BYTES: Final = 100
 _CALL_RECORDS: Final = 10_000
@@ -139,3 +139,31 @@ def pace_keys(address: str, topic: str, schedule: Schedule, keys: int) -> list[i
         sender.poll()
     sender.finish()
     return took_us
+
+
+def consume_live(address: str, topic: str) -> tuple[int, float]:
+    """How many records an unchanged consumer gets from the start to the end of a pass of partition 0, and its seconds.
+
+    The clock runs from the assignment to the end of the partition.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False,
+            "enable.partition.eof": True, "queued.max.messages.kbytes": 1_000_000, "queued.min.messages": 1_000_000,
+        }
+    )  # fmt: skip
+    consumer.list_topics(topic, timeout=_SILENCE_S)
+    records, began_s = 0, time.monotonic()
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while True:
+        messages = consumer.consume(_CALL_RECORDS, 0.1)
+        errors = [error for message in messages if (error := message.error()) is not None]
+        records += len(messages) - len(errors)
+        if any(error.code() != KafkaError._PARTITION_EOF for error in errors):
+            raise RequestInvalid(errors[0].str())
+        if errors:
+            took_s = time.monotonic() - began_s
+            consumer.close()
+            return records, took_s
+        if time.monotonic() > began_s + _SILENCE_S:
+            raise RequestTimedOut(f"{topic} did not come to its end")

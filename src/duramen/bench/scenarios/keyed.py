@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from duramen.base.errors import RequestInvalid
-from duramen.bench.load.keyed import VALUE_BYTES, fill_keys, pace_keys, stream_keys, update_keys
+from duramen.bench.load.keyed import VALUE_BYTES, consume_live, fill_keys, pace_keys, stream_keys, update_keys
 from duramen.bench.load.percentiles import Latencies
 from duramen.bench.load.schedule import Schedule
 from duramen.bench.load.worker import LoadWorker
@@ -35,6 +35,9 @@ _OPEN_MS: Final = 1.0
 _PAGE_BYTES: Final = 8 << 20
 _VISIBLE_HZ: Final = 1_000_000
 _READ_TIMES: Final = 9
+_LIVE_TOPIC: Final = "dead.live"
+_LIVE_HZ: Final = 200_000
+_LIVE_TIMES: Final = 5
 _RESTART_S: Final = 0.5
 _SLOW_RESTART_S: Final = 5.0
 _MANY_KEYS: Final = 50_000_000
@@ -72,7 +75,7 @@ def amounts(rounds: int, scale: float) -> Amounts:
 
 def steps(of: Amounts) -> int:
     """How many jobs there are."""
-    return 4 * of.rounds + 4
+    return 4 * of.rounds + 4 + _LIVE_TIMES
 
 
 def measure(directory: Path, worker: LoadWorker, of: Amounts) -> list[TargetOutcome]:
@@ -86,8 +89,9 @@ def measure(directory: Path, worker: LoadWorker, of: Amounts) -> list[TargetOutc
     return outcomes
 
 
-def _create(client: Client, name: str, *, keyed: bool) -> None:
-    client.streams.create(name, config={"cleanup.policy": "compact", "keyed": keyed})
+def _create(client: Client, name: str, *, keyed: bool, live: str = "") -> None:
+    config = {"cleanup.policy": "compact", "keyed": keyed}
+    client.streams.create(name, config=config | ({"keyed.live.topic": live} if live else {}))
 
 
 # -- producing --------------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ def _opening(client: Client, of: Amounts) -> list[TargetOutcome]:
 
 def _reading(node: NodeProcess, client: Client, worker: LoadWorker, of: Amounts) -> list[TargetOutcome]:
     """Through the Python client, record by record, and as Arrow, page by page."""
-    _create(client, "dead", keyed=True)
+    _create(client, "dead", keyed=True, live=_LIVE_TOPIC)
     records = of.dead_keys * of.updates_per_key
     worker.run(f"{of.updates_per_key} updates of each key", update_keys, node.kafka, "dead", records, of.dead_keys)
     snapshot = client.snapshot("dead")
@@ -214,6 +218,7 @@ def _reading(node: NodeProcess, client: Client, worker: LoadWorker, of: Amounts)
         _read(f"{what} Python client, batches", lambda: sum(len(batch) for batch in snapshot.batches()), records),
         _read(f"{what} Python client, record by record", lambda: sum(1 for _ in snapshot), records),
     ]
+    outcomes.append(_live(node, worker, what, records))
     if importlib.util.find_spec("pyarrow") is None:
         return [*outcomes, not_measured(f"{what} Arrow", f"at least {_VISIBLE_HZ:,}", "no pyarrow")]
     return [*outcomes, _read(f"{what} Arrow", lambda: _arrow_rows(node, "dead", snapshot.at[0]), records)]
@@ -231,6 +236,19 @@ def _read(what: str, count: Callable[[], int], records: int) -> TargetOutcome:
     short = "" if met else f"{_VISIBLE_HZ / rate_hz:.1f} times too slow"
     figures = f"{rate_hz:,.0f} ({shown:,} of {records:,}; best {shown / min(took_s):,.0f})"
     return TargetOutcome(what, f"at least {_VISIBLE_HZ:,}", figures, met, short)
+
+
+def _live(node: NodeProcess, worker: LoadWorker, what: str, records: int) -> TargetOutcome:
+    """Through the live topic: the median of some passes."""
+    shown, rates_hz = 0, list[float]()
+    for number in range(_LIVE_TIMES):
+        shown, took_s = worker.run(f"pass {number + 1} of the live topic", consume_live, node.kafka, _LIVE_TOPIC)
+        rates_hz.append(shown / took_s)
+    rate_hz = median(rates_hz)
+    met = rate_hz >= _LIVE_HZ
+    short = "" if met else f"{_LIVE_HZ / rate_hz:.1f} times too slow"
+    figures = f"{rate_hz:,.0f} ({shown:,} of {records:,}; best {max(rates_hz):,.0f})"
+    return TargetOutcome(f"{what} live topic, librdkafka", f"at least {_LIVE_HZ:,}", figures, met, short)
 
 
 def _arrow_rows(node: NodeProcess, stream: str, at: int) -> int:

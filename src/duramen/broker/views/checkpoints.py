@@ -79,6 +79,7 @@ class ViewCheckpoints:
         for wrong in result.wrong:
             self._parts.report(f"a view of {self._state.partition.stream.name} is built anew: {wrong}")
         self._state.view, self._state.loaded_once = result.view, True
+        self._retention.restored(result.view)
         self._retention.keep_tombstones()
         self._state.note()
         self._saved = result.view.position

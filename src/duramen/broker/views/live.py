@@ -69,6 +69,11 @@ class _Reader:
         self._waits: Callable[[], None] | None = None
         mine.fetched(offset)
 
+    @property
+    def end(self) -> int:
+        """As `LiveReader` says it."""
+        return self._pass.end
+
     def look(self, offset: int, room: int, ready: Callable[[], None], *, now: bool, must: bool) -> LiveFound | LiveWork:
         """As `LiveReader` says it."""
         mine, log, view = self._pass, self._partition.log, self._view
@@ -79,6 +84,11 @@ class _Reader:
             if now or view is None:
                 raise OffsetNotAvailable("the view of the keyed stream is being built")
             self._wait(0, ready)
+            return LiveFound(None, mine.end)
+        if view.facts.position > log.high_watermark:
+            # After a start the view has more than is known to be committed; the high watermark rises soon.
+            if now:
+                raise OffsetNotAvailable("what is committed is not known yet")
             return LiveFound(None, mine.end)
         mine.check(view.bounds)
         page = mine.page
@@ -140,8 +150,8 @@ class _Page:
     def begin(self, done: Callable[[BaseException | None], None]) -> None:
         """As `LiveWork` says it."""
         self._done = done
-        window, bounds = self._pass.window, self._view.bounds
-        kept = window is not None and window.end == self._pass.end >= bounds.s0
+        window = self._pass.window
+        kept = window is not None and window.end == self._pass.end >= self._view.kept_from
         if window is not None and kept and window.first <= self._offset < window.stop and not self._anew:
             self._read(window)
             return
@@ -197,7 +207,7 @@ class _Page:
 
     def _end(self, window: LiveWindow) -> None:
         mine = self._pass
-        if self._view.bounds.s0 > window.end:
+        if self._view.kept_from > window.end:
             mine.lose_end()  # compaction may have dropped what was to be shown: the pass goes on with a newer end
             self._done(None)
             return

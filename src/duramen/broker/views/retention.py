@@ -66,10 +66,14 @@ class SnapshotRetention:
         view.samples.drop_before(now_ms - max(self.times[:2]))
 
     def raise_horizon(self, view: KeyedView, now_ms: int, oldest_reader: int | None) -> None:
-        """Compaction drops a tombstone once it was cleaned, below what was S0, `delete.retention.ms` ago."""
-        later = view.samples.after(now_ms - self.times.delete_retention_ms)
-        bound = view.s0 if later is None else min(view.s0, later.position)
+        """Compaction drops a tombstone below where the view stood `delete.retention.ms` ago, and below S0."""
+        bound = min(view.s0, view.samples.as_of(now_ms - self.times.delete_retention_ms).position)
         view.raise_horizon(bound if oldest_reader is None else min(bound, oldest_reader))
+
+    def restored(self, view: KeyedView) -> None:
+        """The view was loaded. Compaction may have gone by samples that are not in its checkpoint."""
+        if view.samples.after(self._clock.wall_ms() - self.times.delete_retention_ms) is None:
+            view.raise_horizon(view.s0)
 
     def keep_tombstones(self) -> None:
         """Keep tombstones as long as the stream's config says. A job."""

@@ -218,6 +218,11 @@ class RunningView:
         """Which snapshots there are now."""
         return self._retention.bounds
 
+    @property
+    def kept_from(self) -> int:
+        """As of this offset and later ones the newest record of each key is in the log of this replica."""
+        return max(self.facts.s0, self.log.whole_from)
+
     def unheld_s0(self, view: KeyedView) -> int:
         """Where S0 would be if nobody held a snapshot open."""
         return self._retention.unheld_s0(view)

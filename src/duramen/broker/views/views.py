@@ -171,8 +171,6 @@ class KeyedViews:
         level = self._feature_level()
         if wanted and not self._alone and level < MetadataFeature.KEYED:
             raise ConfigInvalid(_TOO_OLD.format(level=int(MetadataFeature.KEYED), now=level))
-        if config.get(LIVE_TOPIC) and not self._alone:
-            raise ConfigInvalid(f"{LIVE_TOPIC} is for standalone nodes so far: this one is part of a cluster")
 
     def remove_leftovers(self) -> None:
         """Remove the files of views that no stream has any more."""

@@ -215,7 +215,7 @@ class ClusterMember:
         return self.state.partitions.get(place) or PartitionState()
 
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
-        place = PartitionId(partition.log.key.stream_id, partition.index)
+        place = partition.place
         state = self.state.partitions.get(place)
         if state is None or state.leader != self.node_id or self._kit.wish.rack == rack_id:
             return _NOBODY

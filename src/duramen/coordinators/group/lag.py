@@ -81,10 +81,11 @@ class Lags:
             if len(rows) + len(places) >= self._most_series:
                 left_out += 1
                 continue
-            if not stream.partitions[key.partition].leads:
-                places.append(RemotePartition(key, stream.id, committed.offset))
+            partition = stream.partitions[key.partition]
+            if not partition.leads:
+                places.append(RemotePartition(key, partition.place.stream_id, committed.offset))
                 continue
-            log = stream.partitions[key.partition].log
+            log = partition.log
             lag = lag_of(log, committed.offset)
             seconds: float | None = 0.0
             if lag.records:

@@ -140,10 +140,11 @@ class Listing:
                 stream = self._streams.readable(key.topic)
                 if stream is None or not 0 <= key.partition < len(stream.partitions):
                     continue
-                if stream.partitions[key.partition].leads:
-                    lag_records += lag_of(stream.partitions[key.partition].log, committed.offset).records
+                partition = stream.partitions[key.partition]
+                if partition.leads:
+                    lag_records += lag_of(partition.log, committed.offset).records
                 else:
-                    wanted = ListOffsetsPartition(stream.id.bytes, key.partition)
+                    wanted = ListOffsetsPartition(partition.place.stream_id.bytes, key.partition)
                     elsewhere.append(_Committed(len(rows), committed.offset, wanted))
             rows.append(
                 GroupRow(

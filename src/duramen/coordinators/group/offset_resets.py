@@ -9,7 +9,7 @@ from duramen.base.ports import Clock
 from duramen.base.positions import At, Last, Position, Since
 from duramen.broker.list_offsets import BoundsOf, ListOffsetsPartition, PartitionBounds
 from duramen.broker.partition import Partition
-from duramen.broker.streams import BrokerStreams
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.coordinators.group.coordinator import CommitMember, Coordinator
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import GroupState
@@ -74,8 +74,8 @@ class Resets:
         since_ms = max(0, wish.to.timestamp_ms) if isinstance(wish.to, Since) else -1
         last = wish.to.count if isinstance(wish.to, Last) else -1
         wanted = [
-            ListOffsetsPartition(partition.log.key.stream_id.bytes, partition.index, since_ms, last=last)
-            for partition in targets
+            ListOffsetsPartition(partition.place.stream_id.bytes, partition.index, since_ms, last=last)
+            for _, partition in targets
         ]
         self._bounds.find(wanted, partial(self._resolved, wish, targets, done))
 
@@ -90,31 +90,39 @@ class Resets:
         if members or described.state is not GroupState.EMPTY:
             raise GroupNotEmpty(f"group {wish.group_id} has {members} members: stop them first")
 
-    def _targets(self, wish: OffsetReset) -> list[Partition]:
+    def _targets(self, wish: OffsetReset) -> list[tuple[str, Partition]]:
+        """The names of topics, live ones too, with their partitions. Raises StreamNotFound."""
         if wish.streams is not None:
-            named = [self._streams.get(name) for name in dict.fromkeys(wish.streams)]
+            named = [self._readable(name) for name in dict.fromkeys(wish.streams)]
         else:
             known = dict.fromkeys(key.topic for key, _ in self._groups.all_committed(wish.group_id))
-            named = [stream for name in known if (stream := self._streams.find(name)) is not None]
+            named = [stream for name in known if (stream := self._streams.readable(name)) is not None]
         if wish.partition is None:
-            return [partition for stream in named for partition in stream.partitions]
+            return [(stream.name, partition) for stream in named for partition in stream.partitions]
         index = wish.partition
-        found = [stream.partitions[index] for stream in named if 0 <= index < len(stream.partitions)]
+        found = [(stream.name, stream.partitions[index]) for stream in named if 0 <= index < len(stream.partitions)]
         if not found or (wish.streams is not None and len(found) < len(named)):
             which = ", ".join(stream.name for stream in named) or f"what group {wish.group_id} reads"
             raise StreamNotFound(f"there is no partition {index} in {which}")
         return found
 
+    def _readable(self, name: str) -> Stream:
+        return self._streams.readable(name) or self._streams.get(name)
+
     def _resolved(
-        self, wish: OffsetReset, targets: list[Partition], done: Done, found: list[PartitionBounds | DuramenError]
+        self,
+        wish: OffsetReset,
+        targets: list[tuple[str, Partition]],
+        done: Done,
+        found: list[PartitionBounds | DuramenError],
     ) -> None:
         moves = []
-        for partition, bounds in zip(targets, found, strict=True):
+        for (name, partition), bounds in zip(targets, found, strict=True):
             if isinstance(bounds, DuramenError):
                 done(bounds)
                 return
             after = _resolve(wish.to, bounds)
-            key = OffsetKey(wish.group_id, partition.stream.name, partition.index)
+            key = OffsetKey(wish.group_id, name, partition.index)
             committed = self._groups.committed(key)
             moves.append(
                 PlannedOffsets(key.topic, key.partition, None if committed is None else committed.offset, after)

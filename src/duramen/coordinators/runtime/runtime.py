@@ -106,7 +106,7 @@ class _Replica:
 
     @property
     def place(self) -> PartitionId:
-        return PartitionId(self.partition.log.key.stream_id, self.partition.index)
+        return self.partition.place
 
     @property
     def rows(self) -> StateRows:

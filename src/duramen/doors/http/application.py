@@ -1,8 +1,10 @@
 """The routes as an application: paths to handlers, types checked on the way in, errors as problems on the way out."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 import starlette.routing
@@ -14,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, NameInvalid
 from duramen.base.metrics import Metrics
 from duramen.doors.http import (
     configs,
@@ -37,7 +39,8 @@ from duramen.doors.http.serving.hosts import Guard, Hosts
 from duramen.doors.http.serving.openapi import document
 from duramen.doors.http.serving.queries import read_query
 from duramen.doors.http.serving.routes import Call, HttpRoute, RouteNode
-from duramen.doors.problems import PartlyStored
+from duramen.doors.problems import PartlyStored, problem_of
+from duramen.metadata.decisions import check_name
 from duramen.service.admission import AdmissionRules, Admitted
 from duramen.service.forwarding.memory import Room
 
@@ -87,6 +90,8 @@ class _Any(Convertor[str]):
 
 register_url_convertor("any", _Any())
 
+_SLASHED_NAME: Final = re.compile(rb"/v1/(?:streams|spaces)/([^/]*%2[fF][^/]*)")
+
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -106,6 +111,23 @@ class _Counting:
         await self._app(scope, receive, counting)
 
 
+class _StreamNames:
+    """Refuses the name of a stream that has a slash: the decoded path would be another one, or none."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answering = self._app
+        found = _SLASHED_NAME.match(scope.get("raw_path") or b"")
+        if found is not None:
+            try:
+                check_name(unquote_to_bytes(found[1]).decode(errors="replace"))
+            except NameInvalid as error:
+                answering = problems.answer_with(problem_of(error, scope["path"]))
+        await answering(scope, receive, send)
+
+
 def application(node: RouteNode, hosts: Hosts, room: Room) -> Starlette:
     """What answers the requests to `node` that `hosts` lets in; `room` is the memory for what is being read."""
     bodies = Bodies(room)
@@ -117,7 +139,11 @@ def application(node: RouteNode, hosts: Hosts, room: Room) -> Starlette:
             starlette.routing.Route(path, _choosing(endpoints), methods=list(endpoints))
             for path, endpoints in by_path.items()
         ],
-        middleware=[Middleware(_Counting, metrics=node.metrics), Middleware(Guard, hosts=hosts)],
+        middleware=[
+            Middleware(_Counting, metrics=node.metrics),
+            Middleware(Guard, hosts=hosts),
+            Middleware(_StreamNames),
+        ],
         exception_handlers={
             DuramenError: problems.answer_to_error,
             PartlyStored: problems.answer_to_partly_stored,

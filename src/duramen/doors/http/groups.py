@@ -66,10 +66,11 @@ async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:
     for at, (key, committed) in enumerate(broker.groups.all_committed(group_id), 1):
         if at % _AT_ONCE == 0:
             await asyncio.sleep(0)
-        stream = broker.streams.find(key.topic)
+        stream = broker.streams.readable(key.topic)
         if stream is not None and 0 <= key.partition < len(stream.partitions):
+            place = stream.partitions[key.partition].place
             places.append((key, committed.offset))
-            wanted.append(ListOffsetsPartition(stream.id.bytes, key.partition, offset=committed.offset))
+            wanted.append(ListOffsetsPartition(place.stream_id.bytes, place.partition, offset=committed.offset))
     future: asyncio.Future[list[PartitionBounds | DuramenError]] = asyncio.get_running_loop().create_future()
     broker.bounds.find(wanted, lambda found: None if future.done() else future.set_result(found))
     found = zip(places, await future, strict=True)

@@ -98,7 +98,8 @@ def _check_end(partition: Partition, offset: int) -> None:
     if offset > end:
         raise SnapshotNotReached(
             f"partition {partition.index} of {partition.stream.name} ends at {end}, and the snapshot is at {offset}: it"
-            " is of another stream, or of records that were lost; read a whole snapshot"
+            " is of another stream, of records that were lost, or of some that were not written yet; read the newest"
+            " snapshot"
         )
 
 

@@ -3,7 +3,6 @@
 from typing import Final, NamedTuple
 
 from duramen.broker.partition import Partition
-from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.retry import KnownLeader
 from duramen.service.broker import Broker
@@ -25,5 +24,5 @@ class Router(NamedTuple):
 
     def leader(self, partition: Partition) -> KnownLeader:
         """Who leads a partition, as far as is known here."""
-        state = self.broker.membership.partition(PartitionId(partition.log.key.stream_id, partition.index))
+        state = self.broker.membership.partition(partition.place)
         return KnownLeader(state.leader, state.leader_epoch)

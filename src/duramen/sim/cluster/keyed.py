@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from duramen.base.errors import (
     DuramenError,
     NodeBusy,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
     SnapshotCut,
     SnapshotLeaseExpired,
     SnapshotLeaseNotFound,
@@ -37,6 +39,7 @@ from duramen.service.broker import Broker
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.cluster.clients.coordinators import AGAIN
+from duramen.sim.cluster.live import LIVE_CONFIG, LiveReading
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.victim import Victim
 from duramen.sim.machine.trace import BrokenPromise
@@ -52,13 +55,14 @@ KEYED: Final = "keyed"
 _LEASE_MS: Final = 15_000
 _SKEW_MS: Final = 2_000  # between the clocks of nodes, and until a lease that has ended is over
 _KEYS: Final = 12
+_LIVE: Final = 0.5  # of the runs have readers of a live topic
 CONFIG: Final = {
     "keyed": "true", "cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0",
     "snapshot.retention.ms": "1000", "snapshot.lease.ms": str(_LEASE_MS),
 }  # fmt: skip
 PASSING: Final = (
     *AGAIN, NodeBusy, SnapshotNotReached, SnapshotTooOld, SnapshotStartOver, SnapshotCut, StreamNotKeyed,
-    SnapshotLeaseExpired, SnapshotLeaseNotFound,
+    SnapshotLeaseExpired, SnapshotLeaseNotFound, OffsetNotAvailable, OffsetOutOfRange,
 )  # fmt: skip
 
 State = dict[bytes, bytes]
@@ -100,7 +104,9 @@ class KeyedBook:
     def __init__(self, cluster: Victim, seed: int) -> None:
         self._cluster = cluster
         topology = random.Random(f"{seed}/keyed").choice(("fanout", "fanout", "chain", "tree"))
-        self.wish = Definition(KEYED, 1, CONFIG | {"replication.topology": topology}, internal=True)
+        self.is_live = random.Random(f"{seed}/live").random() < _LIVE
+        config = CONFIG | {"replication.topology": topology} | (LIVE_CONFIG if self.is_live else {})
+        self.wish = Definition(KEYED, 1, config, internal=True)
         self._nodes: dict[int, SimulatedNode] = {}
         self._sent: dict[int, list[DecodedRecord]] = {}  # by the CRC of the batch
         self._known: list[tuple[int, DecodedRecord]] = []
@@ -136,6 +142,7 @@ class KeyedBook:
             *(SnapshotReader(self, calls, seed("snapshot reader"), think_us) for _ in range(3)),
             *(_LeaseHolder(self, calls, seed("lease holder"), think_us) for _ in range(2)),
             Mover(self, calls, seed("mover"), 10 * think_us),
+            *(_LiveReader(self, calls, seed("live reader"), think_us) for _ in range(2 if self.is_live else 0)),
         ]
 
     @property
@@ -148,7 +155,7 @@ class KeyedBook:
         """A batch may come to be committed."""
         self._sent[header(data).crc] = list(records(data))
 
-    def _learn(self) -> int:
+    def committed(self) -> int:
         """Take in what is committed; where that ends."""
         place = self.place
         if place is None:
@@ -172,7 +179,7 @@ class KeyedBook:
 
     def judge(self, who: str, seen: Seen, before: State) -> State:
         """The state that somebody has who had `before`. Raises BrokenPromise."""
-        end, state = self._learn(), apply_seen(who, seen, before)
+        end, state = self.committed(), apply_seen(who, seen, before)
         if seen.at > end:
             raise BrokenPromise(f"{who}: the snapshot at {seen.at} is shown, and committed is {end}")
         if state != self.state(seen.at):
@@ -346,6 +353,21 @@ class SnapshotReader(KeyedClient):
             self.next()
 
         self.calls.ask(node_id, read, answered)
+
+
+class _LiveReader(KeyedClient):
+    """A consumer of the live topic, who reads from the partition's leader."""
+
+    def __init__(self, book: KeyedBook, calls: ClientCalls, seed: str, think_us: int) -> None:
+        super().__init__(book, calls, seed, think_us // 4)
+        self._reading = LiveReading(self, book, seed)
+
+    def work(self, place: PartitionId) -> None:
+        def answered(error: DuramenError | None) -> None:
+            self.passes(place, "a live topic", error)
+            self.next()
+
+        self.leader(place, lambda node_id, _: self._reading.fetch(node_id, place, answered))
 
 
 class _LeaseHolder(KeyedClient):

@@ -131,9 +131,9 @@ def on_topic(*operations: Operation) -> AdmissionRules[Call]:
 
 
 def on_group(operation: Operation, *needs: Need[Call]) -> AdmissionRules[Call]:
-    """An access to the group that the path names."""
+    """An access to the group that the path names, which may read live topics."""
     access = Access(operation, ResourceType.GROUP)
-    return AdmissionRules(Need(access, lambda call: (call.path["id"],), Refuses.REQUEST), *needs)
+    return AdmissionRules(Need(access, lambda call: (call.path["id"],), Refuses.REQUEST), *needs, only_reads=True)
 
 
 def on_cluster(operation: Operation) -> AdmissionRules[Call]:

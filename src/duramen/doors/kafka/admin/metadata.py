@@ -268,7 +268,7 @@ def _missing(name: str | None, topic_id: UUID, error: ErrorCode) -> Message:
 
 def _topic(context: Context, stream: Stream) -> Message:
     live = live_brokers(context)
-    partitions = [partition_answer(context, stream, partition, live) for partition in stream.partitions]
+    partitions = [partition_answer(context, partition, live) for partition in stream.partitions]
     return {
         "error_code": ErrorCode.NONE,
         "name": stream.name,

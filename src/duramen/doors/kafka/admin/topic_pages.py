@@ -13,7 +13,6 @@ from duramen.doors.kafka.request.brokers import live_brokers, partition_answer
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.rules import ApiNeeds
-from duramen.metadata.partitions import PartitionId
 from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.service.resolve import ResolvedTopics
 
@@ -98,9 +97,9 @@ def _page(
 def _partitions(context: Context, stream: Stream, first: int, count: int) -> Iterator[Message]:
     live = live_brokers(context)
     for partition in stream.partitions[first : first + count]:
-        state = context.broker.membership.partition(PartitionId(stream.id, partition.index))
+        state = context.broker.membership.partition(partition.place)
         yield {
-            **partition_answer(context, stream, partition, live),
+            **partition_answer(context, partition, live),
             "eligible_leader_replicas": state.elr,
             "last_known_elr": state.last_known_elr,
         }

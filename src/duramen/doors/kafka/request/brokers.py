@@ -85,7 +85,7 @@ def _reached(node: Node) -> BrokerAt | None:
 
 def leader_of(context: Context, partition: Partition) -> LeaderHint:
     """Who leads a partition, for a client that has asked another."""
-    state = context.broker.membership.partition(PartitionId(partition.log.key.stream_id, partition.index))
+    state = context.broker.membership.partition(partition.place)
     return LeaderHint(_NOBODY if state.leader is None else state.leader, state.leader_epoch)
 
 
@@ -103,9 +103,12 @@ def coordinator_place(context: Context, stream: Stream | None, index: int) -> Br
     return None if leader is None else broker_at(context, leader)
 
 
-def partition_answer(context: Context, stream: Stream, partition: Partition, live: frozenset[int] | None) -> Message:
-    """What metadata says of a partition; `live` are the brokers there are, None: only this one, which is alone."""
-    return partition_at(context, PartitionId(stream.id, partition.index), partition.index, live)
+def partition_answer(context: Context, partition: Partition, live: frozenset[int] | None) -> Message:
+    """What metadata says of a partition; `live` are the brokers there are, None: only this one, which is alone.
+
+    A live topic has the leaders and replicas of its stream.
+    """
+    return partition_at(context, partition.place, partition.index, live)
 
 
 def partition_at(context: Context, place: PartitionId, index: int, live: frozenset[int] | None) -> Message:
