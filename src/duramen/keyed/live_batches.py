@@ -20,6 +20,9 @@ _LARGEST_DELTA: Final = (1 << 31) - 1
 _EMPTY: Final = struct.Struct(">hiqqqhii")
 _HEAD: Final = struct.Struct(">qiibI")
 _MAGIC: Final = 2
+_PRODUCER_FIELDS: Final = slice(9, 12)
+_NOBODY: Final = (-1, -1, -1)
+_AS_IT_IS: Final = APPEND_TIME | DELETE_HORIZON
 
 
 def live_batches(
@@ -29,11 +32,17 @@ def live_batches(
     base, bits = visible
     found = kernel.extract(data, 0, first, end, memoryview(bits).toreadonly(), base, most_bytes)
     shown = ShownOffsets(bits, base, first, end)
-    made, reached = bytearray(), first
+    made, reached, start = bytearray(), first, 0
     view = memoryview(found.batches)
     for at, head in batches(view):
-        made += _without_producer(view, at, head, shown, end)
-        reached = min(head.next_offset, end)
+        reached = head.next_offset
+        # Most are as they are to be: those go on as they lie.
+        if head[_PRODUCER_FIELDS] != _NOBODY or head.attributes & ~_AS_IT_IS or reached > end:
+            made += view[start:at]
+            made += _without_producer(view, at, head, shown, end)
+            start = at + head.size
+    made += view[start:]
+    reached = min(reached, end)
     # What is shown may not be there: a tombstone that compaction has dropped.
     behind = first + 1 if found.position == len(data) else first
     return bytes(made), reached, max(found.next_offset, behind)

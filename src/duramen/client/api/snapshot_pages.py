@@ -1,6 +1,6 @@
 """Pages of snapshots as both clients read them: batches with the records that are shown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
@@ -41,10 +41,11 @@ class SnapshotPage(Batch):
         """The records. Raises BatchCorrupt where they were damaged on the way."""
         if self._page is not None:
             found = shown_fields(self._page)
-            headers = [
-                tuple((name.decode(errors="replace"), value) for name, value in pairs) if pairs else ()
-                for pairs in found.headers
-            ]
+            headers: Iterable[tuple[tuple[str, bytes | None], ...]] = repeat(())
+            if any(found.headers):
+                headers = [
+                    tuple((name.decode(errors="replace"), value) for name, value in pairs) for pairs in found.headers
+                ]
             fields = found.offsets, found.timestamps_ms, found.keys, found.values, headers
             self._found = list(map(Record, repeat(self.topic), repeat(self.partition), *fields))
             self._page = None

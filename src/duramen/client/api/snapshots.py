@@ -181,7 +181,8 @@ class Snapshot:
     def _records(self, parts: list[Part]) -> Iterator[Record]:
         for batch in self._batches(parts):
             for record in batch:
-                self._keep()
+                if self._held is not None:
+                    self._keep()
                 yield record
 
     def _batches(self, parts: list[Part]) -> Iterator[Batch]:
