@@ -1,5 +1,7 @@
 """A keyed stream on three real nodes: any of them opens, reads and holds snapshots, also once a leader is killed."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -287,6 +289,22 @@ def test_any_node_names_the_leaders_which_serve_the_live_topic(nodes: NodeProces
     again.read_to(ends)
     assert again.state == state
     again.consumer.close()
+
+
+@pytest.mark.long
+def test_the_example_reads_states_along_a_chain(nodes: NodeProcesses) -> None:
+    program = Path(__file__).parents[2] / "examples" / "keyed_chain.py"
+    places = [f"{number}={nodes.nodes[number].http}" for number in (2, 3)]
+    ran = subprocess.run(
+        [sys.executable, str(program), nodes.nodes[1].http, *places], capture_output=True, text=True, check=False,
+        timeout=_WAIT_S,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        f"node {number}: {text}"
+        for text in ("30 seats as of 91, 7A: Ann", "30 seats as of 182, 7A: Bob", "29 seats as of 273, 7A: free")
+        for number in (2, 3)
+    ]
 
 
 def test_a_held_snapshot_goes_on_when_a_leader_is_killed(nodes: NodeProcesses) -> None:

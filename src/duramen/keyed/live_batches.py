@@ -20,8 +20,7 @@ _LARGEST_DELTA: Final = (1 << 31) - 1
 _EMPTY: Final = struct.Struct(">hiqqqhii")
 _HEAD: Final = struct.Struct(">qiibI")
 _MAGIC: Final = 2
-_PRODUCER_FIELDS: Final = slice(9, 12)
-_NOBODY: Final = (-1, -1, -1)
+_NOBODY: Final = -1
 _AS_IT_IS: Final = APPEND_TIME | DELETE_HORIZON
 
 
@@ -37,7 +36,11 @@ def live_batches(
     for at, head in batches(view):
         reached = head.next_offset
         # Most are as they are to be: those go on as they lie.
-        if head[_PRODUCER_FIELDS] != _NOBODY or head.attributes & ~_AS_IT_IS or reached > end:
+        if (
+            not head.producer_id == head.producer_epoch == head.base_sequence == _NOBODY
+            or head.attributes & ~_AS_IT_IS
+            or reached > end
+        ):
             made += view[start:at]
             made += _without_producer(view, at, head, shown, end)
             start = at + head.size

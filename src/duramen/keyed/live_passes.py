@@ -60,12 +60,25 @@ class LivePass:
             return _NONE
         return max(self._first_end, self._reached)
 
-    def check(self, bounds: SnapshotBounds) -> None:
-        """Raise OffsetOutOfRange where deletions may be missing that the reader has to know of."""
+    def check(self, bounds: SnapshotBounds, start_offset: int) -> None:
+        """Raise OffsetOutOfRange where deletions may be missing that the reader has to know of.
+
+        A reader at the log's start has nothing yet, whatever it had before.
+        """
         if _NONE < self.needs < bounds.horizon:
+            if self.at <= start_offset:
+                self._begin_anew()
+                return
             raise OffsetOutOfRange(
                 f"tombstones are kept from {bounds.horizon} on, and the reader is at {self.at}: read from the start"
             )
+
+    def _begin_anew(self) -> None:
+        self._page_first = self._reached = self.at
+        self._first_end = _NONE
+        self._from_start, self.told = True, False
+        self.lose_end()
+        self.reaching = _NONE
 
     def fetched(self, offset: int) -> None:
         """The reader asks for what is at this offset: it has read what comes before."""

@@ -21,10 +21,11 @@ class LiveReader:
     def __init__(self, keyed: Keyed, client_id: str = "c") -> None:
         self.keyed = keyed
         self.client_id = client_id
+        self.connection = Connection()
         self.start_over()
 
-    def start_over(self) -> None:
-        self.connection = Connection()
+    def start_over(self, *, reconnect: bool = True) -> None:
+        self.connection = Connection() if reconnect else self.connection
         self.offset = 0
         self.state: dict[bytes, bytes] = {}
         self.end = -1
@@ -151,11 +152,26 @@ def test_a_reader_that_comes_back_below_the_horizon_has_to_start_over() -> None:
     late.offset = 30
     with pytest.raises(OffsetOutOfRange, match="read from the start"):
         late.fetch()
-    late.offset = 61
-    late.fetch()
-    late.start_over()
-    late.read_pass()
-    assert late.state == keyed.state(61)
+    for reconnect in (False, True):
+        late.connection, late.offset = Connection(), 61
+        late.fetch()
+        late.connection, late.offset = Connection(), 31
+        with pytest.raises(OffsetOutOfRange):
+            late.fetch()
+        late.start_over(reconnect=reconnect)
+        late.read_pass()
+        assert late.state == keyed.state(61)
+    reader.start_over()
+    reader.fetch(max_bytes=1)
+    for number in range(60):
+        keyed.produce((b"k%d" % number, None))
+    for _ in range(3):
+        keyed.hand.advance(60_000)
+        keyed.produce((b"last", b"2"))
+    reader.offset = 0
+    reader.start_over(reconnect=False)
+    reader.read_pass()
+    assert reader.state == keyed.state(reader.end)
 
 
 def test_tombstones_are_kept_for_a_reader_from_the_start_over_a_reconnect() -> None:
@@ -217,7 +233,7 @@ def run(seed: int, steps: int) -> int:
         try:
             reader.fetch(max_bytes=chance.choice((1, 200, 1 << 20)))
         except OffsetOutOfRange:
-            reader.start_over()
+            reader.start_over(reconnect=chance.random() < 0.5)
             continue
         if reader.offset == reader.end:
             ends += 1

@@ -90,8 +90,7 @@ def measure(directory: Path, worker: LoadWorker, of: Amounts) -> list[TargetOutc
 
 
 def _create(client: Client, name: str, *, keyed: bool, live: str = "") -> None:
-    config = {"cleanup.policy": "compact", "keyed": keyed}
-    client.streams.create(name, config=config | ({"keyed.live.topic": live} if live else {}))
+    client.streams.create(name, config={"cleanup.policy": "compact", "keyed": keyed, "keyed.live.topic": live})
 
 
 # -- producing --------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class _Reader:
             if now:
                 raise OffsetNotAvailable("what is committed is not known yet")
             return LiveFound(None, mine.end)
-        mine.check(view.bounds)
+        mine.check(view.bounds, log.start_offset)
         page = mine.page
         if page is not None:
             if len(page.batches) > room and not must:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from duramen.base.errors import DuramenError, OffsetOutOfRange
+from duramen.base.errors import DuramenError, OffsetOutOfRange, StreamNotFound
 from duramen.broker.fetch import FetchResult, PartitionFetch
 from duramen.codec.batch import CONTROL, batches, records
 from duramen.metadata.partitions import PartitionId
@@ -62,7 +62,9 @@ class LiveReading:
 
         def ask(broker: Broker, answer: Reply) -> None:
             partition = partition_at(broker, place)
-            stream = partition.stream
+            stream = broker.streams.find_id(place.stream_id)
+            if stream is None:
+                raise StreamNotFound("the stream is not known yet")
             view = broker.views.find(partition, stream)
             live = broker.live.reader(stream, partition, view, connection, self._client_id, offset)
             wanted = [PartitionFetch(partition, offset, _SMALL_BYTES if small else _LARGE_BYTES, live=live)]
