@@ -8,10 +8,11 @@ from random import Random
 from typing import Final, Literal
 
 import pytest
+from tests.broker.views.test_live import Connection, LiveReader
 from tests.broker.views.test_views import Keyed
 from tests.coordinators.transaction.transacting import Writer, broker_for, committed_values
 
-from duramen.base.errors import SnapshotStartOver
+from duramen.base.errors import OffsetOutOfRange, SnapshotStartOver
 from duramen.keyed.view import VisibleRecords
 from duramen.sim.broker import CallbackResult
 from duramen.storage.segment.reader import Blocked
@@ -40,6 +41,11 @@ class Reader:
         self._newest: Numbers = {}
         self._at = 0
         self._state: Numbers = {}
+
+    @property
+    def state(self) -> Numbers:
+        """What it has."""
+        return self._state
 
     def read_whole(self) -> None:
         """A snapshot, or what has changed since the last one where that can be had."""
@@ -175,3 +181,30 @@ def test_a_level_of_consistency_has_the_anomalies_that_it_allows(level: Level) -
 def test_a_level_has_no_other_anomaly_in_many_lives(level: Level) -> None:
     for seed in range(100, 130):
         assert seen_at(level, seed, 150) <= ALLOWED[level]
+
+
+def test_a_deletion_is_missed_by_who_reads_records_alone() -> None:
+    keyed = Keyed(snapshot_retention_ms=0, delete_retention_ms=1_000)
+    keyed.produce((b"gone", b"1"), (b"kept", b"1"))
+    states: list[Numbers] = [{}, {b"gone": 1}, {b"gone": 1, b"kept": 1}, {b"kept": 1}]
+    recorded, whole, live = Reader(keyed, states), Reader(keyed, states), LiveReader(keyed)
+    recorded.read_records()
+    whole.read_whole()
+    live.read_pass()
+    keyed.produce((b"gone", None))
+    for number in range(60):
+        keyed.produce((b"kept", b"%d" % number))
+        states += [{b"kept": number}]
+        keyed.hand.advance(20_000)
+    end = len(keyed.written)
+    assert all(record.key != b"gone" for record in keyed.stored())
+    recorded.read_records()
+    assert recorded.state == {b"gone": 1, b"kept": 59}
+    whole.read_whole()
+    assert whole.seen == set()
+    live.connection = Connection()
+    with pytest.raises(OffsetOutOfRange):
+        live.fetch()
+    live.start_over(reconnect=False)
+    live.read_pass()
+    assert live.state == keyed.state(end) == {b"kept": b"59"}
