@@ -18,6 +18,8 @@ _CALL_RECORDS: Final = 10_000
 _DRAWN: Final = 200_000  # records that are made before the clock runs, and sent again and again
 _SILENCE_S: Final = 120.0
 _FULL_S: Final = 0.001
+_PIECE_RECORDS: Final = 1000
+_PIECE_S: Final = 0.002  # how long a piece that is not full is waited for
 _TICK_S: Final = 0.01
 
 
@@ -156,7 +158,7 @@ def consume_live(address: str, topic: str) -> tuple[int, float]:
     records, began_s = 0, time.monotonic()
     consumer.assign([TopicPartition(topic, 0, 0)])
     while True:
-        messages = consumer.consume(_CALL_RECORDS, 0.1)
+        messages = consumer.consume(_PIECE_RECORDS, _PIECE_S)
         errors = [error for message in messages if (error := message.error()) is not None]
         records += len(messages) - len(errors)
         if any(error.code() != KafkaError._PARTITION_EOF for error in errors):
