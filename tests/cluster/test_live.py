@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from tests.clients import until
 from tests.cluster import live_topics
 
@@ -49,3 +50,25 @@ def test_readers_go_on_at_the_next_leader(nodes: NodeProcesses) -> None:
         reader.read_to(ends)
         assert reader.state == wanted
         reader.consumer.close()
+
+
+@pytest.mark.long
+def test_transactions_are_shown_once_they_are_committed(nodes: NodeProcesses) -> None:
+    live = live_topics.create(nodes, "orders")
+    _, ends = live_topics.write(nodes.bootstrap_servers, "orders", 0, 300)
+    reader = live_topics.LiveConsumer(nodes.bootstrap_servers, live, **{"isolation.level": "read_uncommitted"})
+    reader.read_to(ends)
+    before = dict(reader.state)
+    producer = Producer({"bootstrap.servers": nodes.bootstrap_servers, "transactional.id": "orders"})
+    producer.init_transactions(_WAIT_S)
+    for value, commits in ((b"aborted", False), (b"committed", True)):
+        producer.begin_transaction()
+        for partition in range(live_topics.PARTITIONS):
+            producer.produce("orders", key=b"in all", value=value, partition=partition)
+        producer.flush(_WAIT_S)
+        (producer.commit_transaction if commits else producer.abort_transaction)(_WAIT_S)
+    # One record and a marker twice.
+    reader.read_to({partition: end + 4 for partition, end in ends.items()})
+    wanted = {(partition, b"in all"): b"committed" for partition in range(live_topics.PARTITIONS)}
+    assert reader.state == before | wanted
+    reader.consumer.close()
