@@ -15,6 +15,7 @@ from duramen.node.children import NatsServer
 from duramen.node.nats_routes import Routing, places
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
+from duramen.service.queues import QueueRequests
 
 __all__ = ["NatsSide"]
 
@@ -58,7 +59,7 @@ class NatsSide:
         if self._launching is not None:
             await self._launching
 
-    async def open(self, broker: Broker, service: Service, files: FileSystem) -> None:
+    async def open(self, broker: Broker, service: Service, files: FileSystem, queues: QueueRequests) -> None:
         """Listen for everything that streams are bound to. Raises AddressInUse, NatsServerFailed or OSError.
 
         A server elsewhere that does not answer is waited for a little; then the node goes on without it for now.
@@ -72,7 +73,7 @@ class NatsSide:
         self.address = str(place)
         if self._server is not None and broker.membership.first_role is not None:
             self._follow_nodes(broker, self._server)
-        self._door = NatsDoor(broker, service, files, self._randomness, place, server_name=self._name)
+        self._door = NatsDoor(broker, service, files, self._randomness, place, queues, server_name=self._name)
         await self._door.start()
         if not await self._door.wait_ready(_WAIT_S):
             _log.error("%s; the other doors are open", self._door.problem())

@@ -171,13 +171,13 @@ class NodeAssembly:
         listen_all(*_KAFKA, kafka_sockets)
         self.addresses["kafka"] = await self._kafka.start(kafka_sockets)
         self._progress.begin("opening the doors")
-        if self._nats is not None:
-            await self._nats.open(self._broker, service, files)
-            self.addresses["nats"] = self._nats.address
-        self._write_addresses()
         forwarding = Forwarding(self._broker, self._joining or Nowhere(), self._http.room)
         if self._joining is not None:
             self._joining.serve_records(forwarding.asked)
+        if self._nats is not None:
+            await self._nats.open(self._broker, service, files, forwarding.queues)
+            self.addresses["nats"] = self._nats.address
+        self._write_addresses()
         self._http.ready(self._broker, service, cluster_id, self.problem, forwarding, self._usage)
         # A test's node does not live long enough for the time that a collection takes.
         self._collecting.start(collect=self._faults is None)

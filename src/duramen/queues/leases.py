@@ -228,6 +228,16 @@ class ShardLeases:
         self._close_idle(queue.hash, book)
         return found
 
+    def has(self, rows: StateRows, queue: Queue, now_ms: int, *, fifo: bool) -> bool:
+        """Whether an entry of a queue may be leased now."""
+        book = self._books.get(queue.hash)
+        if fifo and book is not None and book.window.busy:
+            return False
+        if fifo or book is None:
+            book = _Book(queue.name, state_of(rows, queue.hash).head)
+        wish = LeaseWish(1, 1, 0, fifo)
+        return next(_candidates(rows, queue.hash, book, wish, now_ms), None) is not None
+
     def _expect(self, deadline_ms: int, queue: bytes, now_ms: int) -> None:
         """A lease on a queue ends then. Deadlines of leases that are over are forgotten once they are most."""
         if len(self._deadlines) > _STALE * (len(self._books) + _STALE):

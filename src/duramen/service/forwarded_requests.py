@@ -92,10 +92,11 @@ class Manage(msgspec.Struct, frozen=True, array_like=True, tag="manage"):
 class AskQueues(msgspec.Struct, frozen=True, array_like=True):
     """The leader of a shard is to put entries into queues, to change what is in one, or to read some.
 
+    It is also asked to settle leased entries, for what it alone knows, and to wait for something to be leased.
     The wish is a record batch to put, else MessagePack, as is the answer.
     """
 
-    what: Literal["put", "change", "read"]
+    what: Literal["put", "change", "read", "settle", "query", "wait"]
     stream_id: _Id
     partition: _Index
     wish: bytes

@@ -1,134 +1,124 @@
-"""What only the node that leads a shard knows of its queues: leases, names, how much is in a queue."""
+"""What only the leaders of shards know of queues, asked from any node: leases, names, how much is in a queue."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import cast
 
 from duramen.base.errors import DuramenError
-from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.queue.shard import QueueOutcome, QueueShard, hash_of
-from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.queues.leases import LeasedEntry
-from duramen.queues.machine import Ack, Nack, QueueCommand, check_size
-from duramen.queues.reading import Counted, Names, count_entries, names
+from duramen.queues.machine import Ack, Nack, check_size
+from duramen.queues.reading import Counted, Names
 from duramen.queues.requests import RequestId
 from duramen.service.broker import Broker
-from duramen.service.queues import patiently, queue_of
+from duramen.service.queues import Shards, queue_of
+from duramen.service.shard_queries import CountQuery, ExtendQuery, NamesQuery, Refused
 
 __all__ = ["LedQueues", "Refused"]
 
-Refused = Mapping[int, DuramenError]
-"""Why entries of a request were refused, by their numbers in it."""
+RefusedDone = Callable[[Refused], None]
+NamesDone = Callable[[tuple[list[bytes], tuple[int, bytes] | None] | DuramenError], None]
 
-_LOOKED_AT: Final = 10_000  # entries or names in one turn
+
+def _by_shard(space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]]) -> Mapping[int, list[int]]:
+    """The numbers of the entries of each shard."""
+    found: dict[int, list[int]] = {}
+    for number, (queue, _) in enumerate(entries):
+        found.setdefault(partition_of(queue, space.shards), []).append(number)
+    return found
+
+
+class _Gathered:
+    """What shards have refused of the entries of a request, each told by its number in the request."""
+
+    def __init__(self, by_shard: Mapping[int, Sequence[int]], done: RefusedDone) -> None:
+        self._by_shard = by_shard
+        self._left = len(by_shard)
+        self._refused = dict[int, DuramenError]()
+        self._done = done
+
+    def answered(self, shard: int, answer: Refused | DuramenError) -> None:
+        """What a shard has refused, or why it has done nothing."""
+        numbers = self._by_shard[shard]
+        if isinstance(answer, DuramenError):
+            self._refused.update(dict.fromkeys(numbers, answer))
+        else:
+            self._refused.update({numbers[place]: error for place, error in answer.items()})
+        self._left -= 1
+        if not self._left:
+            self._done(dict(sorted(self._refused.items())))
 
 
 class LedQueues:
-    """The queues of the shards that this node leads."""
+    """The queues of spaces, by what the leaders of their shards say."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, shards: Shards) -> None:
         self._broker = broker
+        self._shards = shards
 
     def acknowledge(
-        self, space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]], done: Callable[[Refused], None],
+        self, space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]], done: RefusedDone,
         request: RequestId | None = None, release_ms: int | None = None,
     ) -> None:  # fmt: skip
         """Acknowledge leased entries; with `release_ms` give them back, to be leased again after that time.
 
         `done` gets those that were refused. Raises QueueBatchTooLarge, and nothing is done then.
         """
-        by_shard: dict[int, list[int]] = {}
-        for number, (queue, _) in enumerate(entries):
-            by_shard.setdefault(partition_of(queue, space.shards), []).append(number)
-        commands = dict[int, QueueCommand]()
+        by_shard, commands = _by_shard(space, entries), dict[int, Ack | Nack]()
         for shard, numbers in by_shard.items():
             some = [(queue_of(space, entries[number][0]), entries[number][1]) for number in numbers]
             commands[shard] = Ack(some, request) if release_ms is None else Nack(some, release_ms, request)
             check_size(commands[shard], space.max_message_bytes)
-        refused, left = dict[int, DuramenError](), len(commands)
-
-        def answered(shard: int, answer: ShardAnswer | DuramenError) -> None:
-            nonlocal left
-            left -= 1
-            numbers = by_shard[shard]
-            if isinstance(answer, DuramenError):
-                refused.update(dict.fromkeys(numbers, answer))
-            else:
-                found = cast("QueueOutcome", answer.response).refused
-                refused.update({numbers[place]: error for place, error in found.items()})
-            if not left:
-                done(dict(sorted(refused.items())))
-
+        gathered = _Gathered(by_shard, done)
         for shard, command in commands.items():
-            submit = partial(self._broker.coordinators.submit, space.name, shard, command)
-            patiently(self._broker, submit, partial(answered, shard))
+            self._shards.settle(space.partition(shard), command, partial(gathered.answered, shard))
 
     def extend(
-        self, space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]], lease_ms: int,
-        done: Callable[[Refused], None],
-    ) -> None:  # fmt: skip
+        self, space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]], lease_ms: int, done: RefusedDone
+    ) -> None:
         """Have leases last so much longer from now on; `done` gets the entries of which none is left."""
-        refused, left, now_ms = dict[int, DuramenError](), len(entries), self._broker.now_ms()
+        by_shard = _by_shard(space, entries)
+        gathered = _Gathered(by_shard, done)
+        for shard, numbers in by_shard.items():
+            query = ExtendQuery([entries[number] for number in numbers], lease_ms)
+            self._shards.ask(space, shard, query, partial(gathered.answered, shard))
 
-        def query(queue: bytes, one: LeasedEntry, shard: QueueShard, rows: StateRows) -> None:
-            shard.leases.extend(rows, queue_of(space, queue), one, now_ms + lease_ms, now_ms)
+    def names(self, space: Stream, prefix: bytes, after: tuple[int, bytes], limit: int, done: NamesDone) -> None:
+        """Names of queues behind a place, in no order that means something, and the place of the next ones.
 
-        def answered(number: int, answer: object) -> None:
-            nonlocal left
-            left -= 1
-            if isinstance(answer, DuramenError):
-                refused[number] = answer
-            if not left:
-                done(dict(sorted(refused.items())))
+        A place is a shard and a hash in it: it means the same whichever node leads the shard.
+        """
+        found, (shard, behind) = list[bytes](), after
 
-        for number, (queue, one) in enumerate(entries):
-            shard = partition_of(queue, space.shards)
-            self._ask(space, shard, partial(query, queue, one), partial(answered, number))
-
-    def _ask(
-        self, space: Stream, shard: int, query: Callable[[QueueShard, StateRows], object],
-        done: Callable[[object], None],
-    ) -> None:  # fmt: skip
-        """What a query finds in a shard that has all that was acknowledged."""
-        at_least = space.partition(shard).log.high_watermark
-        read = partial(self._broker.coordinators.read, space.name, shard, query, at_least=at_least)
-        patiently(self._broker, read, done)
-
-    def names(
-        self, space: Stream, prefix: bytes, after: tuple[int, bytes], limit: int,
-        done: Callable[[tuple[list[bytes], tuple[int, bytes] | None] | DuramenError], None],
-    ) -> None:  # fmt: skip
-        """Names of queues behind a place, in no order that means something, and the place of the next ones."""
-        shard, behind = after
-
-        def answered(answer: object) -> None:
+        def answered(answer: Names | DuramenError) -> None:
+            nonlocal shard, behind
             if isinstance(answer, DuramenError):
                 done(answer)
                 return
-            found = cast("Names", answer)
-            if found.next is not None:
-                done((found.names, (shard, found.next)))
-            elif shard + 1 >= space.shards:
-                done((found.names, None))
-            elif len(found.names) >= limit:
-                done((found.names, (shard + 1, b"")))
+            found.extend(answer.names)
+            if answer.next is not None:
+                done((found, (shard, answer.next)))
+                return
+            shard, behind = shard + 1, b""
+            if shard >= space.shards:
+                done((found, None))
+            elif len(found) >= limit:
+                done((found, (shard, behind)))
             else:
-                more = partial(_with_more, found.names, done)
-                self.names(space, prefix, (shard + 1, b""), limit - len(found.names), more)
+                self._broker.store.soon(ask)
 
-        self._ask(space, shard, lambda _, rows: names(rows, prefix, behind, limit, _LOOKED_AT), answered)
+        def ask() -> None:
+            query = NamesQuery(prefix, behind, limit - len(found))
+            self._shards.ask(space, shard, query, answered)
+
+        ask()
 
     def count(
         self, space: Stream, queue: bytes, done: Callable[[tuple[Counted, int] | DuramenError], None]
     ) -> None:  # fmt: skip
         """What is in a queue, and how many of its entries are leased."""
-        hashed, counted = hash_of(space.id)(queue), Counted(0, 0, 0, None, None, 0, 0)
-
-        def query(shard: QueueShard, rows: StateRows) -> tuple[Counted, int]:
-            found = count_entries(rows, hashed, counted.next, _LOOKED_AT, self._broker.now_ms())
-            return found, shard.leases.count(hashed)
+        counted, shard = Counted(0, 0, 0, None, None, 0, 0), partition_of(queue, space.shards)
 
         def answered(answer: object) -> None:
             nonlocal counted
@@ -147,13 +137,6 @@ class LedQueues:
                 self._broker.later(0, ask)
 
         def ask() -> None:
-            self._ask(space, partition_of(queue, space.shards), query, answered)
+            self._shards.ask(space, shard, CountQuery(queue, counted.next), answered)
 
         ask()
-
-
-def _with_more(
-    found: list[bytes], done: Callable[[tuple[list[bytes], tuple[int, bytes] | None] | DuramenError], None],
-    more: tuple[list[bytes], tuple[int, bytes] | None] | DuramenError,
-) -> None:  # fmt: skip
-    done(more if isinstance(more, DuramenError) else ([*found, *more[0]], more[1]))

@@ -1,27 +1,26 @@
 """Leases on entries of several queues: fair over them, waited for, and dead entries moved to the dead-letter queue."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
 from duramen.base.catalogue_queues import DEAD_LETTER_QUEUE, DELIVERY_COUNT_LIMIT
 from duramen.base.errors import DuramenError, QueueRequestReused
-from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.queue.shard import QueueShard, hash_of
-from duramen.queues.leases import Leased, LeasedEntry, LeaseWish
-from duramen.queues.names import Queue
+from duramen.queues.leases import Leased, LeasedEntry
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import position_text
 from duramen.service.broker import Broker
 from duramen.service.led_queues import LedQueues
 from duramen.service.queue_wait import QueueWait
-from duramen.service.queues import Enqueued, QueueRequests, patiently, request_of
+from duramen.service.queues import Enqueued, QueueRequests, request_of
+from duramen.service.shard_queries import LeaseQuery, WaitQuery
 
 __all__ = ["LeasePoll", "LeaseRequest"]
 
 _HEADER: Final = b"duramen-dead-letter-"
+_WAIT_MS: Final = 5_000
 _AT_ONCE: Final = 50
 """Queues that are looked through in one turn: a few milliseconds at most."""
 
@@ -40,17 +39,35 @@ class LeaseRequest(NamedTuple):
     max_bytes: int = 1 << 20
 
 
-def _parts(space: Stream, names: Sequence[bytes], turn: int) -> list[tuple[int, list[Queue]]]:
+def _parts(space: Stream, names: Sequence[bytes], turn: int) -> list[tuple[int, list[bytes]]]:
     """Queues by their shards, some at a time, beginning with that one."""
-    hash_name, first = hash_of(space.id), turn % max(1, len(names))
-    shards = dict[int, list[Queue]]()
+    first, shards = turn % max(1, len(names)), dict[int, list[bytes]]()
     for name in [*names[first:], *names[:first]]:
-        shards.setdefault(partition_of(name, space.shards), []).append(Queue(name, hash_name(name)))
+        shards.setdefault(partition_of(name, space.shards), []).append(name)
     return [
         (shard, queues[begin : begin + _AT_ONCE])
         for shard, queues in shards.items()
         for begin in range(0, len(queues), _AT_ONCE)
     ]
+
+
+class _PartWait:
+    """The wait of a request for one of its parts; `watched`: the shard is led here, and tells what happens."""
+
+    def __init__(self, wait: QueueWait) -> None:
+        self._wait = wait
+        self.watched = False
+
+    @property
+    def over(self) -> bool:
+        return self._wait.over
+
+    def watch(self, leave: Iterable[Callable[[], None]]) -> None:
+        self.watched = True
+        self._wait.watch(leave)
+
+    def wake(self) -> None:
+        self._wait.wake()
 
 
 class LeasePoll:
@@ -63,6 +80,7 @@ class LeasePoll:
         """`turn` says with which queue it begins, so that no queue comes first each time."""
         self._broker = broker
         self._requests = requests
+        self._shards = requests.shards
         self._space = space
         self._request = request
         self._done = done
@@ -72,6 +90,8 @@ class LeasePoll:
         self._looked_through = 0  # queues, since others had their turn
         self._found: list[Leased] = []
         self._dead: list[Leased] = []
+        self._error: DuramenError | None = None
+        self._elsewhere: dict[int, Callable[[], None]] = {}  # parts that are waited for at other nodes
         self._wait = QueueWait(broker, request.wait_ms, self._ask_all, self._answer_found)
         dead_letters = space.config.text(DEAD_LETTER_QUEUE).encode()
         self._dead_letters = dead_letters
@@ -84,6 +104,7 @@ class LeasePoll:
     def end(self) -> None:
         """Wait for nothing any more."""
         self._wait.end()
+        self._leave_elsewhere()
 
     # -- asking the shards --------------------------------------------------------------------------
 
@@ -109,48 +130,19 @@ class LeasePoll:
             return
         part, share = self._left.pop(0)
         shard, queues = self._parts[part]
-        partition = self._space.partition(shard)
-        most = min(share, missing)
-        query = partial(self._query, queues, most, partition.leader_epoch)
-        read = partial(
-            self._broker.coordinators.read, self._space.name, shard, query, at_least=partition.log.high_watermark
+        most, request = min(share, missing), self._request
+        query = LeaseQuery(
+            queues, most, request.lease_ms, request.max_bytes, request.fifo, self._deliveries, self._dead_letters
         )
-        patiently(self._broker, read, partial(self._got, part, most))
+        waiter = _PartWait(self._wait)
+        self._shards.ask(self._space, shard, query, partial(self._got, part, most, waiter), waiter)
 
-    def _query(
-        self, queues: Sequence[Queue], most: int, leader_epoch: int, shard: QueueShard, rows: StateRows
-    ) -> list[Leased]:
-        """Lease in a shard: as many of each queue, then what others leave."""
-        now_ms, request, found = self._broker.now_ms(), self._request, list[Leased]()
-        share, asked, left = max(1, most // len(queues)), list(queues), most
-        while asked and left > 0 and not self._wait.over:
-            more = list[Queue]()
-            for queue in asked:
-                some, size = min(share, left), request.max_bytes
-                if some <= 0:
-                    break
-                limit = 0 if queue.name == self._dead_letters else self._deliveries
-                wish = LeaseWish(some, size, now_ms + request.lease_ms, request.fifo, limit)
-                leased = shard.leases.lease(rows, queue, wish, now_ms, leader_epoch)
-                alive = sum(not one.dead for one in leased)
-                left -= alive
-                found += leased
-                if alive == some and not request.fifo:
-                    more.append(queue)
-            asked, share = more, left
-        if left == most and not self._wait.over:
-            # In the turn of the read: nothing comes between.
-            self._wait.watch(shard.wait(queue.hash, self._wait.wake) for queue in queues)
-        return found
-
-    def _got(self, part: int, most: int, answer: object) -> None:
+    def _got(self, part: int, most: int, waiter: "_PartWait", answer: object) -> None:
         if self._wait.over:
             return
         if isinstance(answer, DuramenError):
-            if self._found or self._dead:
-                self._ask_next()  # what other shards have is leased already
-            else:
-                self._answer(answer)
+            self._error = answer
+            self._ask_next()  # others may have something
             return
         leased = cast("list[Leased]", answer)
         alive = [one for one in leased if not one.dead]
@@ -158,12 +150,30 @@ class LeasePoll:
         self._dead += [one for one in leased if one.dead]
         if len(alive) >= most:
             self._full.append(part)
+        if not alive and not waiter.watched:
+            self._wait_elsewhere(part)
         self._looked_through += len(self._parts[part][1])
         if self._looked_through < _AT_ONCE:
             self._ask_next()
         else:
             self._looked_through = 0
             self._broker.later(0, self._ask_next)  # others get their turn
+
+    def _wait_elsewhere(self, part: int) -> None:
+        """Wait for the queues of a shard at the node that leads it, for some time: others may lead it then."""
+        if part in self._elsewhere or not self._request.wait_ms:
+            return
+        shard, queues = self._parts[part]
+        query = WaitQuery(queues, self._request.fifo, min(self._request.wait_ms, _WAIT_MS))
+
+        def woken(_: object) -> None:
+            self._elsewhere.pop(part, None)
+            self._wait.wake()
+
+        self._elsewhere[part] = lambda: None
+        end = self._shards.wait(self._space, shard, query, woken)
+        if part in self._elsewhere:
+            self._elsewhere[part] = end
 
     def _asked(self) -> None:
         dead, self._dead = self._dead, []
@@ -174,14 +184,24 @@ class LeasePoll:
         self._end_round()
 
     def _end_round(self) -> None:
-        self._wait.ended(found=bool(self._found))
+        error, self._error = self._error, None
+        if error is not None and not self._found:
+            self._answer(error)
+        else:
+            self._wait.ended(found=bool(self._found))
 
     def _answer_found(self) -> None:
         self._answer(self._found)
 
     def _answer(self, answer: list[Leased] | DuramenError) -> None:
         if self._wait.end():
+            self._leave_elsewhere()
             self._done(answer)
+
+    def _leave_elsewhere(self) -> None:
+        elsewhere, self._elsewhere = self._elsewhere, {}
+        for end in elsewhere.values():
+            end()
 
     # -- dead letters -------------------------------------------------------------------------------
 
@@ -218,4 +238,4 @@ class LeasePoll:
             return
         # QueueRequestReused: it was moved before, with another count of deliveries.
         entry = LeasedEntry(one.entry.position, one.lease)
-        LedQueues(self._broker).acknowledge(self._space, [(one.queue, entry)], ended)
+        LedQueues(self._broker, self._shards).acknowledge(self._space, [(one.queue, entry)], ended)

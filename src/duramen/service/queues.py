@@ -27,7 +27,7 @@ from duramen.codec.batch import check, header, records
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.queue.shard import QueueOutcome, QueueShard, hash_of
 from duramen.coordinators.runtime.shard import ShardAnswer
-from duramen.queues.machine import MOST_ENTRIES, Enqueue, QueueCommand, check_size
+from duramen.queues.machine import MOST_ENTRIES, Ack, Enqueue, Nack, QueueCommand, check_size
 from duramen.queues.names import Queue, name_problem
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import FIRST
@@ -38,6 +38,7 @@ from duramen.service.appending import append
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import AppendResult
 from duramen.service.queue_wait import QueueWait
+from duramen.service.shard_queries import QueryDone, Refused, ShardQuery, Waiter, WaitQuery, run_query, wait_for_lease
 
 __all__ = [
     "UNKNOWN",
@@ -49,6 +50,7 @@ __all__ = [
     "QueueRequests",
     "Read",
     "ReadLimits",
+    "SettleDone",
     "Shards",
     "cut_to",
     "patiently",
@@ -130,6 +132,7 @@ Found = Retrieved | RetrievedBatches | DuramenError
 """What is in a queue, or why it cannot be read from there on."""
 FoundDone = Callable[[Mapping[bytes, Found]], None]
 PositionDone = Callable[[Position | DuramenError], None]
+SettleDone = Callable[[Refused | DuramenError], None]
 
 
 def space_of(stream: Stream | None, name: str) -> Stream:
@@ -183,6 +186,18 @@ class Shards(Protocol):
     ) -> Callable[[], None]:
         """Read queues; returns what ends it. With `batches` what is found may be record batches."""
 
+    def settle(self, partition: Partition, command: Ack | Nack, done: SettleDone) -> None:
+        """Acknowledge leased entries of a shard, or give them back: `done` gets those that were refused."""
+
+    def ask(self, space: Stream, shard: int, query: ShardQuery, done: QueryDone, waiter: Waiter | None = None) -> None:
+        """`done` gets what the leader of a shard answers; see `run_query`.
+
+        Where this node leads it, `waiter` watches a shard that has nothing to be leased.
+        """
+
+    def wait(self, space: Stream, shard: int, query: WaitQuery, done: QueryDone) -> Callable[[], None]:
+        """`done` gets whether there may be something to be leased, once that is so; returns what ends it."""
+
 
 class LocalShards:
     """Those that this node leads: all there are, where it is alone."""
@@ -192,18 +207,37 @@ class LocalShards:
 
     def submit(self, partition: Partition, command: QueueCommand, done: PositionDone) -> None:
         """As `Shards`. Ends with NotLeader where another node is to be asked; NotCoordinator: it may have been done."""
-        begun = False
 
         def answered(answer: ShardAnswer | DuramenError) -> None:
-            if isinstance(answer, NotCoordinator) and not begun:
-                done(NotLeader(str(answer)))
-            elif isinstance(answer, DuramenError):
-                done(_unknown(answer) if begun and isinstance(answer, NodeStopping) else answer)
+            if isinstance(answer, DuramenError):
+                done(answer)
             elif (before := cast("QueueOutcome", answer.response).made_before) is not None:
                 done(before)
             else:
                 offset = answer.first_offset
                 done(Position(partition.log.takeovers.epoch_at(offset), offset))
+
+        self._submit(partition, command, answered)
+
+    def settle(self, partition: Partition, command: Ack | Nack, done: SettleDone) -> None:
+        """As `Shards`. Ends as `submit`."""
+
+        def answered(answer: ShardAnswer | DuramenError) -> None:
+            done(answer if isinstance(answer, DuramenError) else cast("QueueOutcome", answer.response).refused)
+
+        self._submit(partition, command, answered)
+
+    def _submit(
+        self, partition: Partition, command: QueueCommand, done: Callable[[ShardAnswer | DuramenError], None]
+    ) -> None:
+        begun = False
+
+        def answered(answer: ShardAnswer | DuramenError) -> None:
+            if isinstance(answer, NotCoordinator) and not begun:
+                answer = NotLeader(str(answer))
+            elif begun and isinstance(answer, NodeStopping):
+                answer = _unknown(answer)
+            done(answer)
 
         submit = partial(self._broker.coordinators.submit, partition.stream.name, partition.index, command)
         patiently(self._broker, submit, answered)
@@ -229,12 +263,35 @@ class LocalShards:
         poll.begin()
         return poll.end
 
+    def ask(self, space: Stream, shard: int, query: ShardQuery, done: QueryDone, waiter: Waiter | None = None) -> None:
+        """As `Shards`."""
+        self._read(space, shard, partial(run_query, self._broker, space, shard, query, waiter), done)
+
+    def wait(self, space: Stream, shard: int, query: WaitQuery, done: QueryDone) -> Callable[[], None]:
+        """As `Shards`."""
+        return wait_for_lease(self._broker, space, query, partial(self._read, space, shard), done)
+
+    def _read(
+        self, space: Stream, shard: int, query: Callable[[QueueShard, StateRows], object],
+        done: Callable[[object], None],
+    ) -> None:  # fmt: skip
+        """What a query finds in a shard that has all that was acknowledged."""
+        at_least = space.partition(shard).log.high_watermark
+        patiently(
+            self._broker, partial(self._broker.coordinators.read, space.name, shard, query, at_least=at_least), done
+        )  # fmt: skip
+
 
 class QueueRequests:
     """The queues of a node, or of its cluster."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
+
+    @property
+    def shards(self) -> Shards:
+        """The shards, to be asked for what only their leaders know."""
+        return self._shards
 
     def enqueue(
         self, space: Stream, entries: Sequence[tuple[bytes, NewEntry]], done: Callable[[Enqueued], None],

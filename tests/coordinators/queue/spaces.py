@@ -51,7 +51,7 @@ class Space:
 
     @property
     def led(self) -> LedQueues:
-        return LedQueues(self.hand.broker)
+        return LedQueues(self.hand.broker, LocalShards(self.hand.broker))
 
     def put(self, *entries: tuple[bytes, bytes | NewEntry], request: str = "") -> list[Position]:
         answer: CallbackResult[Enqueued] = CallbackResult()

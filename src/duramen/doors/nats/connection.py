@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final, Protocol, cast
 
 from duramen import __version__
@@ -26,6 +27,7 @@ __all__ = ["ConnectionOwner", "NatsClientConnection"]
 
 _WRITE_HIGH_BYTES: Final = 4 * 1024 * 1024
 _SILENT_TICKS: Final = 5
+_NONE: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
 
 class ConnectionOwner(Protocol):
@@ -53,18 +55,21 @@ class NatsClientConnection(asyncio.Protocol):
         server_name: str,
         queue: bytes,
         keep_bytes: int,
+        shared: Mapping[bytes, bytes] = _NONE,
     ) -> None:
         """`server_name` is what the server must call itself, if not empty.
 
         `queue` is the queue group of all subscriptions: the server delivers a message to one subscription of a
         group, so that it comes once however many of our subjects match, also while subscriptions come and go. The
-        name must be this connection's own, else one that is dying would be given messages too.
+        name must be this connection's own, else one that is dying would be given messages too. Subjects that are
+        `shared` with other nodes have a group of their own: one of the nodes gets a message.
         """
         self._owner = owner
         self._address = address
         self._name = name
         self._server_name = server_name
         self._queue = queue
+        self._shared = shared
         self._parser = Parser(keep_bytes)
         self._transport: asyncio.Transport | None = None
         self._introduced = False
@@ -166,7 +171,7 @@ class NatsClientConnection(asyncio.Protocol):
         commands = []
         for subject in subjects:
             self._sids[subject] = self._next_sid
-            commands.append(encode_sub(subject, self._next_sid, self._queue))
+            commands.append(encode_sub(subject, self._next_sid, self._shared.get(subject, self._queue)))
             self._next_sid += 1
         self.write(b"".join(commands))
 

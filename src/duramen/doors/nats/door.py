@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from duramen.base.errors import DuramenError, ServerUnreachable
@@ -20,6 +20,7 @@ from duramen.doors.nats.queue_requests import LARGEST_REQUEST_BYTES, QUEUE_PREFI
 from duramen.doors.nats.recall import recall
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
+from duramen.service.queues import QueueRequests
 
 __all__ = ["NatsDoor"]
 
@@ -39,6 +40,8 @@ _COMPLAINT_S: Final = 1.0
 _COMPLAINT_LENGTH: Final = 1000
 _SHOWN_BYTES: Final = 80
 _SERVER_RESTART: Final = "server restart"
+_OVERLAPPING: Final = (b">", b"*", QUEUE_PREFIX.split(b".")[0])
+"""First tokens of subjects that requests about queues may match."""
 _TOO_LONG: Final = "maximum control line exceeded"  # with which a server hangs up
 
 
@@ -52,6 +55,7 @@ class NatsDoor:
         files: FileSystem,
         randomness: Randomness,
         address: ServerAddress,
+        queues: QueueRequests,
         *,
         server_name: str = "",
     ) -> None:
@@ -75,7 +79,8 @@ class NatsDoor:
             on_room=self._on_room,
         )
         self._capture.on_resolved = self._on_resolved
-        self._queues = NatsQueues(broker, service, self._send)
+        self._queues = NatsQueues(broker, service, queues, self._send)
+        self._has_spaces = False
         self._takes_queues = False  # whether requests about queues are subscribed to
         self._followed: dict[Stream, tuple[bytes, ...]] = {}  # the streams of which messages are taken
         self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
@@ -194,7 +199,7 @@ class NatsDoor:
             connection = NatsClientConnection(
                 self, self._address, name=f"duramen-{self._broker.node_id}", server_name=self._server_name,
                 queue=b"duramen-" + self._randomness.token(8).hex().encode(),
-                keep_bytes=self._keep_bytes,
+                keep_bytes=self._keep_bytes, shared=self._shared,
             )  # fmt: skip
             self._connection = connection
             error = await self._live(connection)
@@ -326,8 +331,8 @@ class NatsDoor:
 
     def _changed(self, stream: Stream) -> None:
         self._capture.bind(stream)
-        if self._leading is None:
-            self._follow_queues(stream)
+        self._has_spaces = self._queues.follow(stream)
+        self._follow_queues()
         if self._connection is not None:
             self._connection.keep(self._keep_bytes)
         if self._leading is not None and stream.deleted:
@@ -340,17 +345,34 @@ class NatsDoor:
         wanted = bound is not None and (self._leading is None or self._leading.leads(stream))
         if bound is not None and wanted and known is None:
             self._followed[stream] = bound.subjects
+            self._follow_queues()
             self._want(bound.subjects)
         elif known is not None and not wanted:
             del self._followed[stream]
             self._want_no_more(known)
+            self._follow_queues()
 
-    def _follow_queues(self, stream: Stream) -> None:
-        """Be subscribed to requests about queues while there are queue spaces."""
-        wanted = self._queues.follow(stream)
+    def _follow_queues(self) -> None:
+        """Be subscribed to requests about queues while there are queue spaces.
+
+        Any node of a cluster takes a request, but for one that stores what comes to such subjects: it would get
+        requests twice.
+        """
+        overlaps = self._leading is not None and any(one.split(b".")[0] in _OVERLAPPING for one in self._subjects())
+        wanted = self._has_spaces and not overlaps
         if wanted != self._takes_queues:
             self._takes_queues = wanted
             (self._want if wanted else self._want_no_more)((QUEUE_SUBJECT,))
+
+    def _subjects(self) -> Iterator[bytes]:
+        return (subject for subjects in self._followed.values() for subject in subjects)
+
+    @property
+    def _shared(self) -> Mapping[bytes, bytes]:
+        """The queue groups that this node shares with the others of its cluster."""
+        if self._leading is None:
+            return {}
+        return {QUEUE_SUBJECT: b"duramen-queues-" + self._broker.metadata_state.cluster_id.encode()}
 
     @property
     def _keep_bytes(self) -> int:

@@ -15,7 +15,7 @@ from duramen.doors.problems import PartlyStored, Problem, problem_of
 from duramen.doors.queues.operations import OPERATIONS, QueueOperations
 from duramen.service.admission import Admitted, Service
 from duramen.service.broker import Broker
-from duramen.service.queues import LocalShards, QueueRequests, space_of
+from duramen.service.queues import QueueRequests, space_of
 
 __all__ = ["LARGEST_REQUEST_BYTES", "QUEUE_PREFIX", "QUEUE_SUBJECT", "NatsQueues"]
 
@@ -31,11 +31,13 @@ _MOST_REQUESTS: Final = 1000
 class NatsQueues:
     """Answers requests, each in a task of its own. `send` is handed commands for the server."""
 
-    def __init__(self, broker: Broker, service: Service, send: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, broker: Broker, service: Service, requests: QueueRequests, send: Callable[[bytes], None]
+    ) -> None:
         self._broker = broker
         self._service = service
         self._send = send
-        self._requests = QueueRequests(LocalShards(broker))
+        self._requests = requests
         self._spaces: set[Stream] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._polls: set[asyncio.Future[Any]] = set()

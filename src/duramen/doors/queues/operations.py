@@ -155,7 +155,7 @@ class QueueOperations:
         self._instance = instance
         self._most_bytes = most_bytes
         self._requests = requests
-        self._led = LedQueues(broker)
+        self._led = LedQueues(broker, requests.shards)
 
     # -- putting in ---------------------------------------------------------------------------------
 

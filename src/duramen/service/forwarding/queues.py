@@ -6,13 +6,13 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from duramen.base.errors import DuramenError, OutcomeUnknown, QueueHistoryRewritten, RequestInvalid, StorageFailed
+from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid, StorageFailed
 from duramen.base.ids import Position
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import entry_fields
-from duramen.queues.machine import Delete, Edit, Empty, Enqueue, QueueCommand, Replace
+from duramen.queues.machine import Ack, Delete, Edit, Empty, Enqueue, Nack, QueueCommand, Replace
 from duramen.queues.positions import parse_position
 from duramen.queues.reading import Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import QueueEntry
@@ -21,18 +21,45 @@ from duramen.rpc.methods import UNREADABLE, Method
 from duramen.rpc.server import Done
 from duramen.service.forwarded_requests import CHANGE_QUEUES, READ_QUEUES, AskQueues, Managed
 from duramen.service.forwarding.client import Errand
-from duramen.service.queues import Found, FoundDone, LocalShards, PositionDone, Read, ReadLimits, cut_to
+from duramen.service.forwarding.queue_queries import (
+    Rewritten,
+    answer_bytes,
+    answer_of,
+    named,
+    named_of,
+    query_of,
+    refused_bytes,
+    refused_of,
+    rewritten_error,
+    rewritten_of,
+    settled_of,
+    wait_of,
+)
+from duramen.service.queues import (
+    Found,
+    FoundDone,
+    LocalShards,
+    PositionDone,
+    Read,
+    ReadLimits,
+    SettleDone,
+    cut_to,
+)
+from duramen.service.shard_queries import QueryDone, ShardQuery, Waiter, WaitQuery
 
 __all__ = ["RoutedShards", "answer_queues"]
 
 _COMMANDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Enqueue, Edit, Delete, Replace, Empty)}
 _WITHIN_MS = 10_000
+_QUERY_MS = 5_000
+"""How long the leader of one of several shards is looked for."""
+
+_REPEATABLE = ("read", "query", "wait")
+"""A lease whose answer is lost expires by itself."""
 
 _ReadWish = tuple[list[tuple[bytes, Where]], ReadLimits]
-_Rewritten = tuple[str, str, str, str]
-"""What QueueHistoryRewritten says: its message, start, by and reason."""
-_Answer = tuple[bytes, Position, Refused | None, _Rewritten | None]
-_Changed = tuple[Position, _Rewritten | None]
+_Answer = tuple[bytes, Position, Refused | None, Rewritten | None]
+_Changed = tuple[Position, Rewritten | None]
 _Outcome = Managed | DuramenError | OSError
 
 
@@ -53,7 +80,7 @@ class _Errand(NamedTuple):
 
     @property
     def method(self) -> Method[AskQueues, Managed]:
-        return READ_QUEUES if self.wanted.what == "read" else CHANGE_QUEUES
+        return READ_QUEUES if self.wanted.what in _REPEATABLE else CHANGE_QUEUES
 
     def begin(self, done: Callable[[_Outcome], None]) -> Callable[[], None] | None:
         return self.do(done) if self.partition.leads else None
@@ -72,8 +99,7 @@ class RoutedShards:
 
     def submit(self, partition: Partition, command: QueueCommand, done: PositionDone) -> None:
         """As `Shards`."""
-        wish = msgspec.msgpack.encode((type(command).__name__, command))
-        self._change("change", partition, wish, partial(self._local.submit, partition, command), done)
+        self._change("change", partition, named(command), partial(self._local.submit, partition, command), done)
 
     def append(self, partition: Partition, batch: bytearray, done: PositionDone) -> None:
         """As `Shards`."""
@@ -88,7 +114,7 @@ class RoutedShards:
 
         def told(outcome: _Outcome) -> None:
             found = _read(outcome, _Changed)
-            done(found if isinstance(found, DuramenError) else _rewritten(found[1]) or found[0])
+            done(found if isinstance(found, DuramenError) else rewritten_error(found[1]) or found[0])
 
         self._ask(_Errand(partition, _wanted(what, partition, wish), here), _WITHIN_MS, told)
 
@@ -120,6 +146,39 @@ class RoutedShards:
         wish: _ReadWish = [(read.queue, read.where) for read in reads], limits
         wanted = _wanted("read", partition, msgspec.msgpack.encode(wish))
         return self._ask(_Errand(partition, wanted, here), limits.wait_ms + _WITHIN_MS, told)
+
+    # -- what only leaders know -----------------------------------------------------------------------
+
+    def settle(self, partition: Partition, command: Ack | Nack, done: SettleDone) -> None:
+        """As `Shards`."""
+
+        def here(answered: Callable[[_Outcome], None]) -> Callable[[], None]:
+            self._local.settle(partition, command, partial(_answer, answered, refused_bytes))
+            return _nothing
+
+        errand = _Errand(partition, _wanted("settle", partition, named(command)), here)
+        self._ask(errand, _WITHIN_MS, partial(_heard, done, refused_of))
+
+    def ask(self, space: Stream, shard: int, query: ShardQuery, done: QueryDone, waiter: Waiter | None = None) -> None:
+        """As `Shards`."""
+        partition = space.partition(shard)
+
+        def here(answered: Callable[[_Outcome], None]) -> Callable[[], None]:
+            self._local.ask(space, shard, query, partial(_answer, answered, partial(answer_bytes, query)), waiter)
+            return _nothing
+
+        errand = _Errand(partition, _wanted("query", partition, named(query)), here)
+        self._ask(errand, _QUERY_MS, partial(_heard, done, partial(answer_of, query)))
+
+    def wait(self, space: Stream, shard: int, query: WaitQuery, done: QueryDone) -> Callable[[], None]:
+        """As `Shards`."""
+        partition = space.partition(shard)
+
+        def here(answered: Callable[[_Outcome], None]) -> Callable[[], None]:
+            return self._local.wait(space, shard, query, partial(_answer, answered, msgspec.msgpack.encode))
+
+        errand = _Errand(partition, _wanted("wait", partition, msgspec.msgpack.encode(query)), here)
+        return self._ask(errand, query.wait_ms + _QUERY_MS, done)
 
 
 class _RoutedPoll:
@@ -200,21 +259,20 @@ def answer_queues(local: LocalShards, space: Stream, request: AskQueues, done: D
     if request.what == "put":
         local.append(partition, bytearray(request.wish), partial(_managed, done))
     elif request.what == "change":
-        local.submit(partition, _command_of(request.wish), partial(_managed, done))
+        command: QueueCommand = named_of(_COMMANDS, request.wish)
+        local.submit(partition, command, partial(_managed, done))
+    elif request.what == "settle":
+        local.settle(partition, settled_of(request.wish), partial(_answer, done, refused_bytes))
+    elif request.what == "query":
+        query = query_of(request.wish)
+        local.ask(space, partition.index, query, partial(_answer, done, partial(answer_bytes, query)))
+    elif request.what == "wait":
+        local.wait(space, partition.index, wait_of(request.wish), partial(_answer, done, msgspec.msgpack.encode))
     else:
         wanted, limits = _decoded(request.wish, _ReadWish)
         local.retrieve(
             space, [Read(*one) for one in wanted], limits, partial(_found_managed, done), batches=True
         )  # fmt: skip
-
-
-def _command_of(wish: bytes) -> QueueCommand:
-    name, content = _decoded(wish, tuple[str, msgspec.Raw])
-    kind = _COMMANDS.get(name)
-    if kind is None:
-        raise RequestInvalid(f"a command {name[:40]!r} of queues is not known here")
-    command: QueueCommand = _decoded(content, kind)
-    return command
 
 
 # -- what goes between nodes --------------------------------------------------------------------------
@@ -232,12 +290,22 @@ def _decoded(content: Any, type_: Any) -> Any:
 
 
 def _managed(done: Callable[[Any], None], answer: Position | DuramenError) -> None:
-    rewritten = _rewritten_of(answer)
+    rewritten = rewritten_of(answer)
     if isinstance(answer, DuramenError) and rewritten is None:
         done(answer)
     else:
         position = Position(0, 0) if isinstance(answer, DuramenError) else answer
         done(Managed(msgspec.msgpack.encode((position, rewritten))))
+
+
+def _answer(done: Callable[[Any], None], encode: Callable[[Any], bytes], answer: Any) -> None:
+    done(answer if isinstance(answer, DuramenError) else Managed(encode(answer)))
+
+
+def _heard(done: QueryDone, decode: Callable[[bytes], Any], outcome: _Outcome) -> None:
+    if isinstance(outcome, OSError):
+        outcome = StorageFailed(f"reading failed: {outcome}")
+    done(outcome if isinstance(outcome, DuramenError) else decode(outcome.content))
 
 
 def _found_managed(done: Callable[[Any], None], found: Mapping[bytes, Found]) -> None:
@@ -246,7 +314,7 @@ def _found_managed(done: Callable[[Any], None], found: Mapping[bytes, Found]) ->
 
 def _answer_of(found: Found) -> _Answer:
     if isinstance(found, DuramenError):
-        return b"", Position(0, 0), Refused.of(found), _rewritten_of(found)
+        return b"", Position(0, 0), Refused.of(found), rewritten_of(found)
     if isinstance(found, RetrievedBatches):
         return b"".join(found.batches), found.next, None, None
     raise TypeError("queues are read as record batches")
@@ -255,22 +323,8 @@ def _answer_of(found: Found) -> _Answer:
 def _found_of(answer: _Answer) -> Found:
     content, following, refused, rewritten = answer
     if refused is not None:
-        return _rewritten(rewritten) or refused.error()
+        return rewritten_error(rewritten) or refused.error()
     return RetrievedBatches([content] if content else [], following)
-
-
-def _rewritten_of(answer: object) -> _Rewritten | None:
-    if not isinstance(answer, QueueHistoryRewritten):
-        return None
-    return str(answer), answer.start, answer.by, answer.reason
-
-
-def _rewritten(said: _Rewritten | None) -> QueueHistoryRewritten | None:
-    if said is None:
-        return None
-    error = QueueHistoryRewritten(said[0])
-    _, error.start, error.by, error.reason = said
-    return error
 
 
 def _read(outcome: _Outcome, type_: Any) -> Any:

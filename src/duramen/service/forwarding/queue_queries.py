@@ -1,0 +1,129 @@
+"""Queries on shards as they go between nodes: MessagePack of the query, and of what it is answered with. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from duramen.base.errors import DuramenError, OutcomeUnknown, QueueHistoryRewritten, RequestInvalid
+from duramen.queues.leases import Leased
+from duramen.queues.machine import Ack, Nack
+from duramen.queues.reading import Counted, Names
+from duramen.rpc.errors import Refused
+from duramen.rpc.methods import UNREADABLE
+from duramen.service import shard_queries
+from duramen.service.shard_queries import CountQuery, ExtendQuery, LeaseQuery, NamesQuery, ShardQuery, WaitQuery
+
+__all__ = [
+    "Rewritten",
+    "answer_bytes",
+    "answer_of",
+    "named",
+    "named_of",
+    "query_of",
+    "refused_bytes",
+    "refused_of",
+    "rewritten_error",
+    "rewritten_of",
+    "settled_of",
+    "wait_of",
+]
+
+Rewritten = tuple[str, str, str, str]
+"""What QueueHistoryRewritten says: its message, start, by and reason."""
+_RefusedEntry = tuple[int, Refused, Rewritten | None]
+
+_QUERIES: Final[Mapping[str, type[Any]]] = {
+    kind.__name__: kind for kind in (LeaseQuery, ExtendQuery, NamesQuery, CountQuery)
+}
+_SETTLING: Final[Mapping[str, type[Any]]] = {kind.__name__: kind for kind in (Ack, Nack)}
+_ANSWERS: Final[Mapping[type[Any], Any]] = {
+    LeaseQuery: list[Leased], NamesQuery: Names, CountQuery: tuple[Counted, int],
+}  # fmt: skip
+
+
+def named(wish: Any) -> bytes:
+    """A command or a query with the name of its kind."""
+    return msgspec.msgpack.encode((type(wish).__name__, wish))
+
+
+def named_of(kinds: Mapping[str, type[Any]], wish: bytes) -> Any:
+    """What `named` has made, of one of these kinds. Raises RequestInvalid."""
+    name, content = _decoded(wish, tuple[str, msgspec.Raw])
+    kind = kinds.get(name)
+    if kind is None:
+        raise RequestInvalid(f"{name[:40]!r} is not known here: nothing of that name is asked about queues")
+    return _decoded(content, kind)
+
+
+def _decoded(content: Any, type_: Any) -> Any:
+    try:
+        return msgspec.msgpack.decode(content, type=type_)
+    except UNREADABLE as error:
+        raise RequestInvalid(f"a request about queues cannot be read: {error}") from None
+
+
+def query_of(wish: bytes) -> ShardQuery:
+    """A query. Raises RequestInvalid."""
+    found: ShardQuery = named_of(_QUERIES, wish)
+    return found
+
+
+def settled_of(wish: bytes) -> Ack | Nack:
+    """A command on leased entries. Raises RequestInvalid."""
+    found: Ack | Nack = named_of(_SETTLING, wish)
+    return found
+
+
+def wait_of(wish: bytes) -> WaitQuery:
+    """What is waited for. Raises RequestInvalid."""
+    found: WaitQuery = _decoded(wish, WaitQuery)
+    return found
+
+
+def answer_bytes(query: ShardQuery, answer: Any) -> bytes:
+    """The answer to a query, which is no error."""
+    return refused_bytes(answer) if isinstance(query, ExtendQuery) else msgspec.msgpack.encode(answer)
+
+
+def answer_of(query: ShardQuery, content: bytes) -> Any:
+    """What another node has answered; OutcomeUnknown where it cannot be read."""
+    return refused_of(content) if isinstance(query, ExtendQuery) else _read(content, _ANSWERS[type(query)])
+
+
+def refused_bytes(refused: shard_queries.Refused) -> bytes:
+    """The entries that were refused, and why."""
+    return msgspec.msgpack.encode(
+        [(number, Refused.of(error), rewritten_of(error)) for number, error in refused.items()]
+    )  # fmt: skip
+
+
+def refused_of(content: bytes) -> shard_queries.Refused | DuramenError:
+    """What `refused_bytes` has made; OutcomeUnknown where it cannot be read."""
+    found = _read(content, list[_RefusedEntry])
+    if isinstance(found, DuramenError):
+        return found
+    return {number: rewritten_error(said) or refused.error() for number, refused, said in found}
+
+
+def _read(content: bytes, type_: Any) -> Any:
+    try:
+        return msgspec.msgpack.decode(content, type=type_)
+    except UNREADABLE as error:
+        return OutcomeUnknown(f"the shard's leader has answered what cannot be read: {error}")
+
+
+def rewritten_of(answer: object) -> Rewritten | None:
+    """What QueueHistoryRewritten says; None of anything else."""
+    if not isinstance(answer, QueueHistoryRewritten):
+        return None
+    return str(answer), answer.start, answer.by, answer.reason
+
+
+def rewritten_error(said: Rewritten | None) -> QueueHistoryRewritten | None:
+    """The error of which `rewritten_of` has told."""
+    if said is None:
+        return None
+    error = QueueHistoryRewritten(said[0])
+    _, error.start, error.by, error.reason = said
+    return error

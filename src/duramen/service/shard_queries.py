@@ -1,0 +1,217 @@
+"""What only the leader of a shard knows of its queues: leases, names, counts. Asked by values that go between nodes."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from duramen.base.errors import DuramenError
+from duramen.base.ports import StateRows
+from duramen.broker.streams import Stream
+from duramen.coordinators.queue.shard import QueueShard, hash_of
+from duramen.queues.leases import Leased, LeasedEntry, LeaseWish
+from duramen.queues.names import Queue
+from duramen.queues.reading import Counted, Names, count_entries, names
+from duramen.service.broker import Broker
+
+__all__ = [
+    "CountQuery",
+    "ExtendQuery",
+    "LeaseQuery",
+    "NamesQuery",
+    "QueryDone",
+    "Refused",
+    "ShardQuery",
+    "WaitQuery",
+    "Waiter",
+    "queues_of",
+    "run_query",
+    "wait_for_lease",
+]
+
+Refused = Mapping[int, DuramenError]
+"""Why entries of a request were refused, by their numbers in it."""
+QueryDone = Callable[[Any], None]
+"""Called with the answer to a query, or with why there is none."""
+
+_LOOKED_AT: Final = 10_000  # entries or names in one turn
+
+
+class LeaseQuery(NamedTuple):
+    """Lease `most` entries of these queues in all. One that was delivered `deliveries` times is dead; 0: never."""
+
+    queues: list[bytes]
+    most: int
+    lease_ms: int
+    max_bytes: int
+    fifo: bool = False
+    deliveries: int = 0
+    dead_letters: bytes = b""
+    """The queue whose entries are never dead."""
+
+
+class WaitQuery(NamedTuple):
+    """Whether one of these queues has something to be leased: waited for so long."""
+
+    queues: list[bytes]
+    fifo: bool
+    wait_ms: int
+
+
+class ExtendQuery(NamedTuple):
+    """Have leases last so much longer from now on; answered with the entries of which none is left."""
+
+    entries: list[tuple[bytes, LeasedEntry]]
+    lease_ms: int
+
+
+class NamesQuery(NamedTuple):
+    """Names of queues that begin with `prefix`, behind a hash."""
+
+    prefix: bytes
+    after: bytes
+    limit: int
+
+
+class CountQuery(NamedTuple):
+    """Count the entries of a queue from an offset on; answered with how many are leased, too."""
+
+    queue: bytes
+    start: int
+
+
+ShardQuery = LeaseQuery | ExtendQuery | NamesQuery | CountQuery
+
+
+class Waiter(Protocol):
+    """Who asks for leases, and is told when there may be some."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits any more: nothing is to be leased then."""
+
+    def watch(self, leave: Iterable[Callable[[], None]]) -> None:
+        """The shard tells `wake` when something happens; each of `leave` takes that back."""
+
+    def wake(self) -> None:
+        """Something has happened to a queue."""
+
+
+def queues_of(space: Stream, found: Iterable[bytes]) -> list[Queue]:
+    """Queues by their names."""
+    hash_name = hash_of(space.id)
+    return [Queue(name, hash_name(name)) for name in found]
+
+
+def run_query(
+    broker: Broker,
+    space: Stream,
+    index: int,
+    query: ShardQuery,
+    waiter: Waiter | None,
+    shard: QueueShard,
+    rows: StateRows,
+) -> Any:
+    """The answer to a query at the leader of the shard.
+
+    Of a LeaseQuery it is a list of Leased; where nothing is there, `waiter` watches from the same turn on. Of an
+    ExtendQuery it is `Refused`, of a NamesQuery `Names`, of a CountQuery `Counted` and the number of leased entries.
+    """
+    now_ms = broker.now_ms()
+    match query:
+        case LeaseQuery():
+            return _lease(space, index, query, waiter, shard, rows, now_ms)
+        case ExtendQuery():
+            return _extend(space, query, shard, rows, now_ms)
+        case NamesQuery(prefix, after, limit):
+            found: Names = names(rows, prefix, after, limit, _LOOKED_AT)
+            return found
+        case CountQuery(queue, start):
+            hashed = hash_of(space.id)(queue)
+            counted: Counted = count_entries(rows, hashed, start, _LOOKED_AT, now_ms)
+            return counted, shard.leases.count(hashed)
+
+
+def _lease(
+    space: Stream, index: int, query: LeaseQuery, waiter: Waiter | None, shard: QueueShard, rows: StateRows, now_ms: int
+) -> list[Leased]:
+    """Lease in a shard: as many of each queue, then what others leave."""
+    queues, found = queues_of(space, query.queues), list[Leased]()
+    leader_epoch = space.partition(index).leader_epoch
+    share, asked, left = max(1, query.most // max(1, len(queues))), queues, query.most
+    while asked and left > 0 and not (waiter is not None and waiter.over):
+        more = list[Queue]()
+        for queue in asked:
+            some = min(share, left)
+            if some <= 0:
+                break
+            limit = 0 if queue.name == query.dead_letters else query.deliveries
+            wish = LeaseWish(some, query.max_bytes, now_ms + query.lease_ms, query.fifo, limit)
+            leased = shard.leases.lease(rows, queue, wish, now_ms, leader_epoch)
+            alive = sum(not one.dead for one in leased)
+            left -= alive
+            found += leased
+            if alive == some and not query.fifo:
+                more.append(queue)
+        asked, share = more, left
+    if left == query.most and waiter is not None and not waiter.over:
+        # In the turn of the read: nothing comes between.
+        waiter.watch([shard.wait(queue.hash, waiter.wake) for queue in queues])
+    return found
+
+
+def _extend(space: Stream, query: ExtendQuery, shard: QueueShard, rows: StateRows, now_ms: int) -> Refused:
+    refused = dict[int, DuramenError]()
+    for number, (name, one) in enumerate(query.entries):
+        (queue,) = queues_of(space, [name])
+        try:
+            shard.leases.extend(rows, queue, one, now_ms + query.lease_ms, now_ms)
+        except DuramenError as error:
+            refused[number] = error
+    return refused
+
+
+class _Wait:
+    """A wait at the leader of a shard. `done` is told once whether there may be something to be leased."""
+
+    def __init__(self, broker: Broker, queues: Sequence[Queue], query: WaitQuery, done: QueryDone) -> None:
+        self._broker = broker
+        self._queues = queues
+        self._fifo = query.fifo
+        self._done: QueryDone | None = done
+        self._leave: list[Callable[[], None]] = []
+        self._late = broker.later(query.wait_ms, partial(self.end, answer=False))
+
+    def look(self, shard: QueueShard, rows: StateRows) -> bool:
+        """Whether there is something now; if not, the shard is watched from this turn on."""
+        now_ms = self._broker.now_ms()
+        if any(shard.leases.has(rows, queue, now_ms, fifo=self._fifo) for queue in self._queues):
+            return True
+        if self._done is not None:
+            wake = partial(self.end, answer=True)
+            self._leave = [shard.wait(queue.hash, wake) for queue in self._queues]
+        return False
+
+    def looked(self, answer: object) -> None:
+        """It was looked at, or could not be."""
+        if answer is not False:
+            self.end(answer=answer)
+
+    def end(self, answer: object = None) -> None:
+        """Wait for nothing any more; with an answer it is told."""
+        done, self._done = self._done, None
+        self._late.cancel()
+        leave, self._leave = self._leave, []
+        for one in leave:
+            one()
+        if done is not None and answer is not None:
+            done(answer)
+
+
+def wait_for_lease(
+    broker: Broker, space: Stream, query: WaitQuery,
+    read: Callable[[Callable[[QueueShard, StateRows], object], Callable[[object], None]], None], done: QueryDone,
+) -> Callable[[], None]:  # fmt: skip
+    """Wait at the leader of a shard until there may be something to be leased; returns what ends it."""
+    wait = _Wait(broker, queues_of(space, query.queues), query, done)
+    read(wait.look, wait.looked)
+    return wait.end

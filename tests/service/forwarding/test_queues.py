@@ -1,0 +1,170 @@
+"""Queues of three brokers: what only the leader of a shard knows is asked for from any of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.service.forwarding.world import World
+
+from duramen.base.errors import DuramenError, QueueEntryGone, QueueLeaseExpired
+from duramen.broker.streams import Stream
+from duramen.codec.partitioner import partition_of
+from duramen.metadata.decisions import Definition
+from duramen.queues.leases import Leased, LeasedEntry
+from duramen.queues.machine import Empty
+from duramen.queues.operations import NewEntry
+from duramen.queues.reading import Counted
+from duramen.service.led_queues import LedQueues, Refused
+from duramen.service.queue_leases import LeasePoll, LeaseRequest
+from duramen.service.queues import QueueRequests, queue_of, space_of
+from duramen.sim.broker import CallbackResult
+
+SPACE = "mail"
+SHARDS = 3
+NAMES = [b"user-%d" % number for number in range(12)]
+NODES = (1, 2, 3)
+
+
+class Queues(World):
+    """A queue space of three shards; node N + 1 leads shard N."""
+
+    def __init__(self, **config: str) -> None:
+        super().__init__()
+        created: CallbackResult[None] = CallbackResult()
+        self.broker(1).create_stream(Definition(SPACE, SHARDS, {"kind": "queues", **config}), created)
+        self.advance(1000)
+        assert created.value is None
+
+    def space(self, node_id: int) -> Stream:
+        return space_of(self.broker(node_id).streams.find(SPACE), SPACE)
+
+    def requests(self, node_id: int) -> QueueRequests:  # type: ignore[override]
+        return self.nodes[node_id].queues
+
+    def led(self, node_id: int) -> LedQueues:
+        return LedQueues(self.broker(node_id), self.requests(node_id).shards)
+
+    def answer(self, begin: Callable[[CallbackResult[Any]], object]) -> Any:
+        answer: CallbackResult[Any] = CallbackResult()
+        begin(answer)
+        for _ in range(100):
+            if not answer.there:
+                self.deliver_all()
+        return answer.value
+
+    def put(self, node_id: int, queue: bytes, *values: bytes) -> None:
+        entries = [(queue, NewEntry(value)) for value in values]
+        found = self.answer(lambda done: self.requests(node_id).enqueue(self.space(node_id), entries, done))
+        assert found.error is None
+
+    def poll(self, node_id: int, request: LeaseRequest) -> CallbackResult[list[Leased] | DuramenError]:
+        answer: CallbackResult[list[Leased] | DuramenError] = CallbackResult()
+        LeasePoll(self.broker(node_id), self.requests(node_id), self.space(node_id), request, 0, answer).begin()
+        self.deliver_all(1000)
+        return answer
+
+    def lease(self, node_id: int, queues: Sequence[bytes] = NAMES, most: int = 100) -> list[Leased]:
+        found = self.poll(node_id, LeaseRequest(queues, most, 60_000)).value
+        assert isinstance(found, list)
+        return found
+
+    def settle_leases(self, node_id: int, leased: Sequence[Leased], release_ms: int | None = None) -> Refused:
+        entries = [(one.queue, LeasedEntry(one.entry.position, one.lease)) for one in leased]
+        refused: Refused = self.answer(
+            lambda done: self.led(node_id).acknowledge(self.space(node_id), entries, done, None, release_ms)
+        )
+        return refused
+
+    def names(self, node_id: int, limit: int) -> list[bytes]:
+        """All names, page by page."""
+        found, after = list[bytes](), (0, b"")
+        while True:
+            page, following = self.answer(
+                lambda done, after=after: self.led(node_id).names(self.space(node_id), b"user-", after, limit, done)
+            )
+            assert len(page) <= limit
+            found += page
+            if following is None:
+                return found
+            after = following
+
+    def drop(self, node_id: int, queue: bytes) -> None:
+        space = self.space(node_id)
+        named = queue_of(space, queue)
+        self.answer(lambda done: self.requests(node_id).submit(space, named, Empty(named, "drop"), done))
+
+    def count(self, node_id: int, queue: bytes) -> tuple[Counted, int]:
+        found: tuple[Counted, int] = self.answer(lambda done: self.led(node_id).count(self.space(node_id), queue, done))
+        return found
+
+
+def test_leases_names_and_counts_from_any_node() -> None:
+    world = Queues()
+    assert {partition_of(name, SHARDS) for name in NAMES} == set(range(SHARDS))
+    for number, name in enumerate(NAMES):
+        world.put(1 + number % 3, name, b"one", b"two")
+    for node_id in NODES:
+        for limit in (1, 5, 100):
+            assert sorted(world.names(node_id, limit)) == sorted(NAMES)
+    leased = world.lease(2)
+    assert sorted({one.queue for one in leased}) == sorted(NAMES)
+    assert len(leased) == 2 * len(NAMES)
+    for node_id in NODES:
+        assert world.lease(node_id) == []
+        counted, held = world.count(node_id, NAMES[0])
+        assert (counted.entries, held) == (2, 2)
+    assert world.settle_leases(3, leased[:10]) == {}
+    again = world.settle_leases(1, leased[:3])
+    assert [type(error) for error in again.values()] == [QueueEntryGone] * 3
+    assert world.settle_leases(1, leased[10:], release_ms=0) == {}
+    expired = world.settle_leases(2, leased[10:12], release_ms=0)
+    assert [type(error) for error in expired.values()] == [QueueLeaseExpired] * 2
+    more = world.lease(3)
+    assert len(more) == 2 * len(NAMES) - 10
+    assert {one.deliveries for one in more} == {2}
+    entries = [(one.queue, LeasedEntry(one.entry.position, one.lease)) for one in more]
+    extended = world.answer(lambda done: world.led(1).extend(world.space(1), entries, 90_000, done))
+    assert extended == {}
+    for number, name in enumerate(NAMES):
+        world.drop(1 + number % 3, name)
+    assert world.names(1, 100) == []
+
+
+def test_a_wait_at_another_node_is_woken_and_leases_nothing_for_nobody() -> None:
+    world = Queues()
+    queue = next(name for name in NAMES if partition_of(name, SHARDS) == 0)
+    gone = world.poll(2, LeaseRequest([queue], 1, 60_000, wait_ms=2_000))
+    assert not gone.there
+    world.deliver_all(3_000)
+    assert gone.value == []
+    waiting = world.poll(2, LeaseRequest([queue, b"other"], 5, 60_000, wait_ms=20_000))
+    assert not waiting.there
+    world.put(3, queue, b"x")
+    world.deliver_all(200)
+    (leased,) = waiting.value
+    assert leased.entry.value == b"x"
+
+
+def test_a_page_goes_on_where_another_node_leads() -> None:
+    world = Queues()
+    for name in NAMES:
+        world.put(1, name, b"x")
+    page, following = world.answer(lambda done: world.led(1).names(world.space(1), b"", (0, b""), 5, done))
+    for shard in range(SHARDS):
+        world.elect(world.place(SPACE, shard), 1 + (shard + 1) % 3)
+    world.advance(1000)
+    rest, last = world.answer(lambda done: world.led(2).names(world.space(2), b"", following, 100, done))
+    assert last is None
+    assert sorted([*page, *rest]) == sorted(NAMES)
+
+
+def test_an_ack_with_a_lease_of_an_earlier_leader_counts() -> None:
+    world = Queues()
+    queue = next(name for name in NAMES if partition_of(name, SHARDS) == 0)
+    world.put(1, queue, b"x", b"y")
+    leased = world.lease(3, [queue])
+    world.elect(world.place(SPACE, 0), 2)
+    world.advance(1000)
+    assert world.settle_leases(1, leased[:1]) == {}
+    assert list(map(type, world.settle_leases(1, leased[1:], release_ms=0).values())) == [QueueLeaseExpired]
+    (left,) = world.lease(1, [queue])
+    assert left.entry.value == b"y"
