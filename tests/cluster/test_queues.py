@@ -1,10 +1,15 @@
 """Queues of a cluster of three real nodes: any of them takes a request, and a leader that is killed loses nothing."""
 
+import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
+from confluent_kafka import Consumer, Producer
+from tests.cli.command import run
 from tests.clients import until
 
 from duramen.base.errors import DuramenError, QueueHistoryRewritten
@@ -28,6 +33,32 @@ def patiently(client: Client, queue: str) -> list[str]:
 
     until(read, WAIT_S)
     return found
+
+
+def lease_list_and_count(nodes: NodeProcesses, clients: list[Client]) -> None:
+    """Each is asked of another node than what it needs was done by."""
+    every = [client.queues("mail") for client in clients]
+    jobs = [f"job-{number}" for number in range(6)]
+    every[0].enqueue_many([(queue, text) for queue in jobs for text in ("a", "b")])
+    for queues in every:
+        assert sorted(queues.queues(prefix="job-")) == jobs
+        leased = queues.lease(jobs, 4)
+        assert len(leased) == 4
+        stats = [every[1].stats(queue) for queue in jobs]
+        assert sum(one.leased for one in stats) == 4
+        every[2].extend(leased)
+        every[1].ack(leased[:2])
+        every[0].nack(leased[2:])
+    http = [node.http for node in nodes.nodes.values()]
+    assert sorted(run("queue", "list", "mail", "--prefix", "job-", server=http[2]).out.split()) == jobs
+    assert "leased" in run("queue", "stats", "mail", jobs[0], server=http[1]).out
+    left = every[0].lease(jobs, 100)
+    assert len(left) == len(jobs) * 2 - 6
+    every[2].ack(left)
+    every[0].purge(jobs[0])
+    for queue in jobs:
+        every[1].drop(queue)
+    assert every[2].queues(prefix="job-") == []
 
 
 def test_any_node_takes_requests_and_a_leader_that_is_killed_loses_nothing(tmp_path: Path) -> None:
@@ -56,6 +87,7 @@ def test_any_node_takes_requests_and_a_leader_that_is_killed_loses_nothing(tmp_p
             every[number % 3].edit(queue, [(first, "1")])
             every[(number + 1) % 3].delete(queue, [second])
             every[(number + 2) % 3].replace(queue, third, ["3"], by="Eve")
+        lease_list_and_count(nodes, clients)
         killed = nodes.nodes[2]
         killed.kill()
         for queue in QUEUES:
@@ -66,3 +98,74 @@ def test_any_node_takes_requests_and_a_leader_that_is_killed_loses_nothing(tmp_p
             assert rewritten.value.by == "Eve"
         for client in clients:
             client.close()
+
+
+@pytest.mark.long
+def test_requests_over_nats_are_done_once_whichever_server_they_come_to(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, nats=True) as nodes:
+        with connect(nodes.nodes[1].http) as client:
+            client.spaces.create("mail", shards=3)
+            until(lambda: not any(patiently(client, queue) for queue in QUEUES), WAIT_S)
+
+        async def test() -> None:
+            servers = [await nats.connect(node.nats) for node in nodes.nodes.values()]
+
+            async def ask(number: int, operation: str, **wish: object) -> Any:
+                answer = await servers[number % 3].request(
+                    f"$DURAMEN.Q.mail.{operation}", json.dumps(wish).encode(), timeout=30
+                )
+                return json.loads(answer.data)
+
+            for number, queue in enumerate(QUEUES):
+                placed = await ask(number, "enqueue", entries=[{"queue": queue, "value": "x"}])
+                assert len(placed["positions"]) == 1
+            for number, queue in enumerate(QUEUES):
+                assert (await ask(number + 1, "stats", queue=queue))["entries"] == 1
+            leased = (await ask(0, "lease", queues=QUEUES, limit=100))["entries"]
+            assert len(leased) == len(QUEUES)
+            places = [{name: one[name] for name in ("queue", "position", "lease")} for one in leased]
+            assert await ask(1, "ack", entries=places) == {"refused": []}
+            for server in servers:
+                await server.close()
+
+        asyncio.run(test())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_kafka_clients_use_queues_as_topics_at_any_node(tmp_path: Path, protocol: str) -> None:
+    names = QUEUES[:6]
+    with NodeProcesses(tmp_path, 3) as nodes:
+        with connect(nodes.nodes[1].http) as client:
+            client.spaces.create("mail", shards=3, config={"queue.topic.prefix": "mail."})
+        kafka = [node.kafka for node in nodes.nodes.values()]
+        topics = [f"mail.{name}" for name in names]
+        group = {"group.id": "g", "group.protocol": protocol, "auto.offset.reset": "earliest"}
+        consumers = [Consumer({"bootstrap.servers": one, **group}) for one in kafka[:2]]
+        for consumer in consumers:
+            consumer.subscribe(topics)
+        found = list[tuple[str, bytes]]()
+
+        def poll(count: int) -> bool:
+            for consumer in consumers:
+                for message in consumer.consume(10, 0.2):
+                    if message.error() is None:
+                        found.append((message.topic() or "", message.value() or b""))
+            return len(set(found)) >= count
+
+        def produce(place: str, value: bytes) -> None:
+            producer = Producer({"bootstrap.servers": place, "acks": "all"})
+            for topic in topics:
+                producer.produce(topic, value)
+            assert producer.flush(WAIT_S) == 0
+
+        for number, place in enumerate(kafka):
+            produce(place, b"%d" % number)
+        until(lambda: poll(18), 2 * WAIT_S)
+        assert sorted(set(found)) == sorted((topic, b"%d" % number) for topic in topics for number in range(3))
+        nodes.nodes[3].kill()
+        produce(kafka[0], b"3")
+        until(lambda: poll(24), 2 * WAIT_S)
+        for consumer in consumers:
+            consumer.commit(asynchronous=False)
+            consumer.close()

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from uuid import UUID
 
 import pytest
 from tests.queues.test_queues import HASH
@@ -120,11 +119,11 @@ def test_offsets_of_the_shard_are_in_range_and_no_others() -> None:
 
 
 def test_an_id_leads_to_the_name() -> None:
-    space, shard = UUID(int=7), Shard(1)
+    shard = Shard(1)
     for name in NAMES:
         shard.put(name)
-    assert [name_of(shard.rows, topic_id(space, HASH(name))) for name in NAMES] == [*NAMES]
-    assert name_of(shard.rows, topic_id(space, hash_by(b"other")(b"ann"))) is None
+    assert [name_of(shard.rows, topic_id(7, HASH(name))) for name in NAMES] == [*NAMES]
+    assert name_of(shard.rows, topic_id(7, hash_by(b"other")(b"ann"))) is None
 
 
 def batch_of(sequence: int, epoch: int = 0, count: int = 2) -> Header:

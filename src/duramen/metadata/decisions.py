@@ -31,6 +31,7 @@ from duramen.metadata.events import (
     StreamCreated,
     StreamDeleted,
 )
+from duramen.metadata.features import MetadataFeature
 from duramen.metadata.state import STREAM_SIZE, ControllerState, StreamState, flat
 from duramen.metadata.topic_prefixes import check_prefixes
 
@@ -190,8 +191,19 @@ def create_stream(
             wish.internal,
             now_ms,
             state.highest_producer_id if state.has_producers_of(wish.name, now_ms) else -1,
+            _space_number(state, config),
         )
     ]
+
+
+def _space_number(state: ControllerState, config: Mapping[str, str]) -> int:
+    """The number of a new stream that is a queue space. Raises PartitionsInvalid where there are too many."""
+    if config.get(KIND) != QUEUES or (state.cluster_id and state.feature_level < MetadataFeature.SPACE_NUMBERS):
+        return 0
+    number = state.free_space_number
+    if not number:
+        raise PartitionsInvalid("there are as many queue spaces as there can be: delete one")
+    return number
 
 
 def _check_live_topic(state: ControllerState, stream: str, config: Mapping[str, str]) -> None:

@@ -116,7 +116,8 @@ class StreamCreated(_Event, frozen=True, tag="stream-created"):
     """A stream exists from here on. `config` holds only what differs from the broker's defaults.
 
     Idempotent producers up to `forgotten_producer_id` may have written to an earlier stream of its name; None, as an
-    older version has it: all that were made before.
+    older version has it: all that were made before. `number` is that of a queue space: the ids of its queues' topics
+    begin with it; 0 of others, and of spaces that an older version has made.
     """
 
     name: str
@@ -127,6 +128,7 @@ class StreamCreated(_Event, frozen=True, tag="stream-created"):
     internal: bool = False
     at_ms: int = 0
     forgotten_producer_id: int | None = None
+    number: int = 0
 
 
 class PartitionsAdded(_Event, frozen=True, tag="partitions-added"):

@@ -27,6 +27,9 @@ class MetadataFeature(IntEnum):
     KEYED_TRANSACTIONS = 6
     """Keyed streams take transactions: every node cuts snapshots between them (docs/adr/keyed-views.md)."""
 
+    SPACE_NUMBERS = 8
+    """Queue spaces have numbers, and operations of queues trim them (docs/adr/light-queues.md)."""
+
 
 LEAST_LEVEL: Final[int] = MetadataFeature.CLUSTER
 """The lowest level of a cluster in which nodes of this version take part."""

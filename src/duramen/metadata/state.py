@@ -9,7 +9,7 @@ import msgspec
 
 from duramen.base.catalogue_keyed import LIVE_TOPIC
 from duramen.base.catalogue_queues import TOPIC_PREFIX
-from duramen.base.ids import StreamId, stream_id_of
+from duramen.base.ids import SHARD_BITS, StreamId, stream_id_of
 from duramen.metadata.events import (
     ClusterFormed,
     Event,
@@ -37,6 +37,7 @@ STREAM_SIZE: Final = 3
 Entity = tuple[tuple[str, str | None], ...]
 """Whose a quota is: types (`client-id`, `user`) and names, sorted; None as a name is the default of its type."""
 
+_SPACE_NUMBERS: Final = 1 << SHARD_BITS
 _RECENT_GAPS: Final = 100
 _DELETED_NAMES: Final = 10_000
 
@@ -71,6 +72,8 @@ class StreamState(msgspec.Struct, frozen=True):
     internal: bool
     created_at_ms: int
     forgotten_producer_id: int = -1
+    number: int = 0
+    """Of a queue space: what the ids of its queues' topics begin with."""
 
 
 class ControllerState:
@@ -108,6 +111,15 @@ class ControllerState:
     def topic_prefixes(self) -> Mapping[str, str]:
         """The prefixes of topics that are queues, with the names of their spaces."""
         return MappingProxyType(self._prefixes)
+
+    @property
+    def free_space_number(self) -> int:
+        """A number that no queue space has: the one after the highest, so that few come again; 0 where none is free."""
+        taken = {stream.number for stream in self._by_name.values() if stream.number}
+        following = max(taken, default=0) + 1
+        if following < _SPACE_NUMBERS:
+            return following
+        return next((number for number in range(1, _SPACE_NUMBERS) if number not in taken), 0)
 
     @property
     def nodes(self) -> Mapping[int, str]:
@@ -192,6 +204,7 @@ class ControllerState:
                     event.internal,
                     event.at_ms,
                     self.highest_producer_id if event.forgotten_producer_id is None else event.forgotten_producer_id,
+                    event.number,
                 )
                 self._deleted.pop(stream.name, None)
                 self._put(stream)

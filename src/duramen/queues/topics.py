@@ -26,9 +26,9 @@ __all__ = [
     "head_of",
     "name_of",
     "newest",
+    "number_without",
     "read_topic",
     "search",
-    "space_number",
     "topic_id",
 ]
 
@@ -54,15 +54,15 @@ class Searched(NamedTuple):
     next: int
 
 
-def space_number(space: UUID) -> int:
-    """The first 20 bits of the topic ids of a space's queues; 0 is no space."""
+def number_without(space: UUID) -> int:
+    """The number of a space that was given none, since a node of an older version has made it."""
     digest = blake2b(b"topics", digest_size=4, key=space.bytes).digest()
     return 1 + int.from_bytes(digest, "big") % _LARGEST_NUMBER
 
 
-def topic_id(space: UUID, queue: bytes) -> UUID:
+def topic_id(number: int, queue: bytes) -> UUID:
     """The id of a queue's topic: the number of the space, and 108 bits of the queue's hash, which is keyed."""
-    return UUID(int=(space_number(space) << _HASH_BITS) | (int.from_bytes(queue, "big") >> _CUT_BITS))
+    return UUID(int=(number << _HASH_BITS) | (int.from_bytes(queue, "big") >> _CUT_BITS))
 
 
 def name_of(rows: StateRows, found: UUID) -> bytes | None:

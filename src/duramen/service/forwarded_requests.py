@@ -19,6 +19,7 @@ __all__ = [
     "CHANGE_QUEUES",
     "DELETE_ALL_RECORDS",
     "DELETE_RECORDS",
+    "KNOW_TOPIC",
     "MOST_BATCHES",
     "READ",
     "READ_QUEUES",
@@ -32,10 +33,12 @@ __all__ = [
     "Bytes",
     "Delete",
     "DeleteRecordsResponse",
+    "KnowTopic",
     "Manage",
     "Managed",
     "Read",
     "Request",
+    "TopicKnown",
     "Where",
     "method_of",
     "position_of",
@@ -100,6 +103,16 @@ class AskQueues(msgspec.Struct, frozen=True, array_like=True):
     stream_id: _Id
     partition: _Index
     wish: bytes
+
+
+class KnowTopic(msgspec.Struct, frozen=True, array_like=True):
+    """A client was told of the topic of that name, and will ask for it by its id."""
+
+    name: str
+
+
+class TopicKnown(msgspec.Struct, frozen=True, array_like=True):
+    """The node finds the topic by its id from here on."""
 
 
 class AskSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -175,6 +188,7 @@ CHANGE_GROUP: Final = Method("change-group", Manage, Managed, idempotent=False, 
 
 READ_QUEUES: Final = Method("read-queues", AskQueues, Managed, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
 CHANGE_QUEUES: Final = Method("change-queues", AskQueues, Managed, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
+KNOW_TOPIC: Final = Method("know-topic", KnowTopic, TopicKnown, idempotent=True)
 SNAPSHOT: Final = Method("snapshot", AskSnapshot, Managed, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
 
 

@@ -30,6 +30,10 @@ class LightTopic(ABC):
         self.id = id_
         self.partition = partition
 
+    @abstractmethod
+    def shown(self) -> None:
+        """A client is told of it, by its name and id, and of who leads it."""
+
     @property
     @abstractmethod
     def append_time(self) -> bool:

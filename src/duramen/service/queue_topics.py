@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from duramen.base.catalogue_queues import TOPIC_PREFIX
@@ -22,6 +22,7 @@ from duramen.base.errors import (
     OffsetNotAvailable,
     QueueTransactionRefused,
 )
+from duramen.base.ids import shard_of
 from duramen.base.ports import StateRows
 from duramen.broker.fetch import FetchResult, FetchSource
 from duramen.broker.partition import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
@@ -32,21 +33,35 @@ from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, RESERVED
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.metadata.decisions import check_name
+from duramen.metadata.partitions import PartitionId
 from duramen.queues.names import Queue
 from duramen.queues.producers import TopicProducers
-from duramen.queues.topics import end_of, head_of, name_of, newest, read_topic, search, space_number, topic_id
+from duramen.queues.topics import end_of, head_of, name_of, newest, number_without, read_topic, search, topic_id
+from duramen.rpc.server import Done as Answered
 from duramen.service.broker import Broker
+from duramen.service.forwarded_requests import KNOW_TOPIC, KnowTopic, TopicKnown
 from duramen.service.light_topics import Appended, LightTopic, OffsetDone
 
 __all__ = ["QueueTopic", "QueueTopics"]
+
+_T = TypeVar("_T")
 
 _KNOWN_IDS: Final = 100_000
 _SEARCHED_AT_ONCE: Final = 1000
 _SHOWN_RECORDS: Final = 1000
 
 
+def _number(space: Stream) -> int:
+    """The first 20 bits of the topic ids of a space's queues; 0 is no space."""
+    return space.state.number or number_without(space.id)
+
+
 class QueueTopics:
-    """The queues that are topics. An id is found in memory, or in the rows of the space's shards."""
+    """The queues that are topics. An id is found in memory, or in the rows of the space's shards.
+
+    The id of a queue in which nothing was yet is known to who was told of it: the node that has shown it to a client
+    tells the leader of the shard.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -54,10 +69,32 @@ class QueueTopics:
         self._spaces: dict[str, Stream] = {}
         self._lengths: tuple[int, ...] = ()
         self._ids: OrderedDict[UUID, str] = OrderedDict()
+        self._told: OrderedDict[UUID, int] = OrderedDict()  # leader epochs in which the leaders were told of topics
         self._account = broker.settings.text("inventory.account")
         broker.streams.listeners.append(self._changed)
         for stream in broker.streams:
             self._changed(stream)
+        broker.groups.consumer.topics.light = self.find
+        broker.caller.server.handle(KNOW_TOPIC, self._know)
+
+    def _know(self, request: KnowTopic, done: Answered[TopicKnown]) -> None:
+        self._by_name(request.name)
+        done(TopicKnown())
+
+    def tell(self, topic: "QueueTopic") -> None:
+        """A client will ask the leader of a shard for a topic by its id."""
+        partition = topic.partition
+        if self.broker.alone or partition.leads:
+            return
+        state = self.broker.membership.partition(PartitionId(partition.log.key.stream_id, partition.index))
+        if state.leader is None or self._told.get(topic.id) == state.leader_epoch:
+            return
+
+        def answered(answer: TopicKnown | DuramenError) -> None:
+            if isinstance(answer, TopicKnown):
+                _remember(self._told, topic.id, state.leader_epoch)
+
+        self.broker.caller.call(state.leader, KNOW_TOPIC, KnowTopic(topic.name), answered)
 
     def _changed(self, stream: Stream) -> None:
         prefix = "" if stream.deleted else stream.state.config.get(TOPIC_PREFIX, "")
@@ -105,10 +142,7 @@ class QueueTopics:
 
     def _topic(self, name: str, space: Stream, queue: bytes, id_: UUID | None = None) -> "QueueTopic":
         found = QueueTopic(self, name, space, Queue(queue, hash_of(space.id)(queue)), id_)
-        self._ids[found.id] = name
-        self._ids.move_to_end(found.id)
-        if len(self._ids) > _KNOWN_IDS:
-            self._ids.popitem(last=False)
+        _remember(self._ids, found.id, name)
         return found
 
     def _by_id(self, id_: UUID) -> LightTopic | None:
@@ -121,7 +155,7 @@ class QueueTopics:
     def _named(self, id_: UUID, prefixed: tuple[str, Stream]) -> str:
         """The name of a topic that is not in memory; empty where the space has no queue of that id."""
         prefix, space = prefixed
-        queue = self._in_rows(space, id_) if space_number(space.id) == id_.int >> 108 else None
+        queue = self._in_rows(space, id_) if _number(space) == shard_of(id_) else None
         return "" if queue is None else prefix + queue.decode()
 
     def _in_rows(self, space: Stream, id_: UUID) -> bytes | None:
@@ -141,11 +175,15 @@ class QueueTopic(LightTopic):
     def __init__(self, topics: QueueTopics, name: str, space: Stream, queue: Queue, id_: UUID | None) -> None:
         """Without an id of its own it has that of the queue."""
         partition = space.partition(partition_of(queue.name, space.shards))
-        super().__init__(name, id_ or topic_id(space.id, queue.hash), partition)
+        super().__init__(name, id_ or topic_id(_number(space), queue.hash), partition)
         self._topics = topics
         self._broker = topics.broker
         self._space = space
         self._queue = queue
+
+    def shown(self) -> None:
+        """As of `LightTopic`."""
+        self._topics.tell(self)
 
     @property
     def append_time(self) -> bool:
@@ -272,6 +310,14 @@ class QueueSource(FetchSource):
 
 def _nothing() -> None:
     """Nobody waits."""
+
+
+def _remember(known: OrderedDict[UUID, _T], id_: UUID, what: _T) -> None:
+    """What is known of the newest ids."""
+    known[id_] = what
+    known.move_to_end(id_)
+    if len(known) > _KNOWN_IDS:
+        known.popitem(last=False)
 
 
 def _entries(topic: str, queue: bytes, found: list[DecodedRecord]) -> bytearray:

@@ -1,6 +1,7 @@
 """Queues of three brokers: what only the leader of a shard knows is asked for from any of them."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tests.service.forwarding.world import World
@@ -78,9 +79,8 @@ class Queues(World):
         """All names, page by page."""
         found, after = list[bytes](), (0, b"")
         while True:
-            page, following = self.answer(
-                lambda done, after=after: self.led(node_id).names(self.space(node_id), b"user-", after, limit, done)
-            )
+            ask = partial(self.led(node_id).names, self.space(node_id), b"user-", after, limit)
+            page, following = self.answer(ask)
             assert len(page) <= limit
             found += page
             if following is None:
@@ -140,7 +140,9 @@ def test_a_wait_at_another_node_is_woken_and_leases_nothing_for_nobody() -> None
     assert not waiting.there
     world.put(3, queue, b"x")
     world.deliver_all(200)
-    (leased,) = waiting.value
+    found = waiting.value
+    assert isinstance(found, list)
+    (leased,) = found
     assert leased.entry.value == b"x"
 
 

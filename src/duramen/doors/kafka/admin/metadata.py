@@ -281,6 +281,7 @@ def _topic(context: Context, stream: Stream) -> Message:
 
 def _light_topic(context: Context, topic: LightTopic) -> Message:
     place = PartitionId(topic.partition.log.key.stream_id, topic.partition.index)
+    topic.shown()
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
