@@ -8,7 +8,7 @@ from typing import Any
 
 import nats
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.cli.command import run
 from tests.clients import until
 
@@ -167,5 +167,10 @@ def test_kafka_clients_use_queues_as_topics_at_any_node(tmp_path: Path, protocol
         produce(kafka[0], b"3")
         until(lambda: poll(24), 2 * WAIT_S)
         for consumer in consumers:
-            consumer.commit(asynchronous=False)
             consumer.close()
+        asking = Consumer({"bootstrap.servers": kafka[1], "group.id": "g"})
+        places = [TopicPartition(topic, 0) for topic in topics]
+        for committed in asking.committed(places, WAIT_S):
+            _, end = asking.get_watermark_offsets(TopicPartition(committed.topic, 0), WAIT_S)
+            assert committed.offset == end
+        asking.close()
