@@ -266,3 +266,12 @@ def test_queues_are_listed_page_by_page_emptied_and_removed(ask: Ask, path: str)
     assert values(ask, path, "queue=other") == []
     assert ask("POST", f"{path}/drop", {"queue": "other"})[0] == 204
     assert ask("GET", f"{path}/queues?prefix=other")[1]["queues"] == []
+
+
+@pytest.mark.parametrize("escaped", ["%ff%fe", "a%80", "%C3", "%ED%A0%80"])
+def test_a_name_that_is_not_utf_8_is_refused_wherever_it_comes(ask: Ask, path: str, escaped: str) -> None:
+    for asked in (f"entries?queue={escaped}", f"stats?queue={escaped}", f"queues?prefix={escaped}"):
+        status, problem = ask("GET", f"{path}/{asked}")
+        assert (status, problem["type"]) == (400, "request-invalid")
+        assert "it is not UTF-8" in problem["detail"]
+    assert ask("GET", f"{path}/entries?queue=%C3%A4%20b")[0] == 200

@@ -6,9 +6,22 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.clients import Library, Record
+from tests.doors.kafka.asking import Asking
 from tests.doors.kafka.conftest import Kcat
 
 import duramen
+from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.produce import (
+    PartitionData,
+    PartitionResponse,
+    ProduceRequest,
+    TopicData,
+    decode_response,
+    encode_request,
+)
+from duramen.codec.kafka.versions import ApiKey
+from duramen.codec.partitioner import partition_of
 from duramen.node.process import NodeProcess
 
 
@@ -116,3 +129,26 @@ def test_what_is_refused(node: NodeProcess, admin: AdminClient, stream_name: str
         producer.commit_transaction(30)
     listed = json.loads(kcat(node, ["-L", "-J"]))
     assert topic not in [one["topic"] for one in listed["topics"]]
+
+
+def test_refusals_of_a_space_name_their_cause(node: NodeProcess, admin: AdminClient, stream_name: str) -> None:
+    make_space(admin, stream_name, f"q-{stream_name}.")
+    with Asking(node) as asking:
+
+        def produce(topic: str, partition: int, key: bytes, **header: int) -> PartitionResponse:
+            batch = memoryview(encode([BatchInput(1, key, b"x")], **header))
+            id_ = "t" if header else None
+            request = ProduceRequest(id_, -1, 5000, [TopicData(topic, [PartitionData(partition, batch)])])
+            frame, start = asking.ask_bytes(ApiKey.PRODUCE, 9, b"".join(encode_request(9, request)))
+            (answer,) = decode_response(9, frame, start)[0].partitions
+            return answer
+
+        transaction = {"attributes": TRANSACTIONAL, "producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+        right = partition_of(b"ann", 2)
+        for answer, cause in (
+            (produce(stream_name, 1 - right, b"ann"), f"is in partition {right}, not {1 - right}"),
+            (produce(stream_name, right, b"ann", **transaction), "takes no transactions"),
+            (produce(f"q-{stream_name}.ann", 0, b"ann", **transaction), "takes no transactions"),
+        ):
+            assert answer.error_code == ErrorCode.INVALID_RECORD
+            assert cause in (answer.message or "")

@@ -2,6 +2,7 @@
 
 import re
 from typing import Final, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.requests import Request
@@ -19,6 +20,7 @@ _AT: Final = re.compile(r" - at `\$\.([a-z_]+)`$")
 
 def read_query(request: Request, type_: type[T]) -> T:
     """The query parameters as `type_`, a struct. Raises RequestInvalid."""
+    _check_utf_8(request.scope["query_string"])
     known = {field.encode_name for field in msgspec.structs.fields(type_)}
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
@@ -31,6 +33,15 @@ def read_query(request: Request, type_: type[T]) -> T:
         return msgspec.convert(given, type_, strict=False)
     except msgspec.ValidationError as error:
         raise RequestInvalid(_explained(str(error), given)) from None
+
+
+def _check_utf_8(query: bytes) -> None:
+    """Raise RequestInvalid where escaped bytes are no text: others would be taken for them."""
+    try:
+        unquote_to_bytes(query).decode()
+    except UnicodeDecodeError as bad:
+        wrong = unquote_to_bytes(query)[bad.start]
+        raise RequestInvalid(f"the query does not fit: it is not UTF-8: byte 0x{wrong:02x}, {bad.reason}") from None
 
 
 def _explained(why: str, given: dict[str, str]) -> str:
