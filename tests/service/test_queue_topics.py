@@ -24,9 +24,9 @@ from duramen.sim.broker import CallbackResult, ManualBroker
 class Place:
     """A node with a space."""
 
-    def __init__(self) -> None:
+    def __init__(self, **config: str) -> None:
         self.hand = ManualBroker()
-        self.hand.create("mail", 4, kind="queues", **{"queue.topic.prefix": "mail."})
+        self.hand.create("mail", 4, kind="queues", **{"queue.topic.prefix": "mail.", **config})
         self.hand.settle()
         self.topics = QueueTopics(self.hand.broker)
 
@@ -141,3 +141,18 @@ def test_offsets(timestamp: int, wanted: int) -> None:
     place.topic("mail.ann").find_offset(timestamp, answer)
     place.hand.settle()
     assert answer.calls[0] == (wanted, 5 if wanted == 0 and timestamp != -2 else -1, None)
+
+
+def test_a_topic_shows_what_is_kept_of_the_queue() -> None:
+    place = Place(**{"retention.records": "2"})
+    offsets = [place.put("mail.ann", b"%d" % number)[0] for number in range(4)]
+    (found,) = place.fetch("mail.ann", 0).value
+    assert [value in (found.made or b"") for value in (b"\x020", b"\x021", b"\x022", b"\x023")] == [
+        False, False, True, True,
+    ]  # fmt: skip
+    assert (found.error, found.start_offset, found.high_watermark) == (None, offsets[2], offsets[3] + 1)
+    place.put("mail.ann", b"4")
+    answer: CallbackResult[object] = CallbackResult()
+    place.topic("mail.ann").find_offset(-2, answer)
+    place.hand.settle()
+    assert answer.calls[0] == (offsets[3], -1, None)

@@ -334,15 +334,17 @@ STREAM = _by_name(
             scope="stream", kafka=True, dynamic=True, choices=("compact", "delete"),
             broker_default="log.cleanup.policy"),
     Setting("retention.ms", "integer", 7 * _DAY_MS,
-            "Segments whose newest record is older than this are deleted; -1 means no bound.",
+            "Segments whose newest record is older than this are deleted; -1 means no bound. Of a queue space: entries "
+            "older than this are removed from their queues, by default none.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=-1, broker_default="log.retention.ms"),
     Setting("retention.bytes", "integer", -1,
             "The oldest segments of a partition are deleted as long as the rest has at least this size; -1 means no "
-            "bound.",
+            "bound. Of a queue space: the oldest entries of a queue are removed until the rest has at most this size, "
+            "as `duramen queue stats` counts it.",
             scope="stream", kafka=True, dynamic=True, unit="bytes", minimum=-1, broker_default="log.retention.bytes"),
     Setting("retention.records", "integer", -1,
             "The oldest segments of a partition are deleted as long as the rest has at least this many records; -1 "
-            "means no bound.",
+            "means no bound. Of a queue space: the most entries of a queue; the oldest are removed first.",
             scope="stream", dynamic=True, unit="records", minimum=-1),
     Setting("memory.max.bytes", "integer", 16 * MIB,
             "With durability=memory: the maximum size of a partition; the oldest segments are deleted first. A "

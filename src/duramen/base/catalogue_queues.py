@@ -12,6 +12,7 @@ __all__ = [
     "KIND",
     "LOG_RETENTION_MS",
     "QUEUES",
+    "QUEUE_RETENTION",
     "QUEUE_VALUES",
     "STREAM_SETTINGS",
     "TOPIC_PREFIX",
@@ -29,10 +30,11 @@ _HOUR_MS: Final = 3_600_000
 _LONGEST_NAME_BYTES: Final = 255
 
 QUEUE_VALUES: Final[Mapping[str, Value]] = {
-    "cleanup.policy": "delete", "durability": "sync", "retention.ms": -1, "retention.bytes": -1,
-    "retention.records": -1,
+    "cleanup.policy": "delete", "durability": "sync",
 }  # fmt: skip
-"""What these configs are for every queue space: its log is cut below what its view has, and not otherwise."""
+"""What these configs are for every queue space."""
+QUEUE_RETENTION: Final = ("retention.ms", "retention.bytes", "retention.records")
+"""Of a queue space: how much of each queue is kept, by default everything; its log is cut below what its view has."""
 
 # fmt: off
 STREAM_SETTINGS: Final = (
@@ -80,7 +82,7 @@ def queues_problem(values: Mapping[str, Value]) -> str | None:
         same = entries(str(given)) == [value] if name == "cleanup.policy" else given == value
         if not same:
             return (
-                f"kind=queues needs {name}={value}, not {given}: entries of queues are kept until they are deleted,"
-                f" and {LOG_RETENTION_MS} says how long operations can be consumed"
+                f"kind=queues needs {name}={value}, not {given}: retention.ms, retention.bytes and retention.records"
+                f" say what is kept of each queue, and {LOG_RETENTION_MS} how long operations can be consumed"
             )
     return None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from duramen.base.catalogue import STREAM
-from duramen.base.catalogue_queues import KIND, QUEUE_VALUES, QUEUES
+from duramen.base.catalogue_queues import KIND, QUEUE_RETENTION, QUEUE_VALUES, QUEUES
 from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE
 from duramen.base.settings import Setting, Settings, Value, check, entries
 from duramen.storage.log.log import LogConfig, StreamFloor
@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 _KEYS_SHARE: Final = 8  # compaction's table of keys may take an eighth of memory.limit.bytes
+_NO_BOUND: Final = -1
 _LEAST_LOAD_FACTOR: Final = 0.1
 
 ConfigSource = Literal["stream", "dynamic-broker", "dynamic-default", "broker", "default"]
@@ -70,7 +71,9 @@ class StreamConfig:
         self._overrides = {name: check(STREAM[name], text) for name, text in overrides.items() if name in STREAM}
         self._values = {name: self._resolve(setting) for name, setting in STREAM.items()}
         if self._values[KIND] == QUEUES:
-            self._values |= QUEUE_VALUES
+            # The broker's defaults are for logs: of queues everything is kept unless the space says otherwise.
+            kept = {name: self._overrides.get(name, _NO_BOUND) for name in QUEUE_RETENTION}
+            self._values |= {**QUEUE_VALUES, **kept}
         self._log_config: LogConfig | None = None
 
     def _resolve(self, setting: Setting) -> Value:
@@ -99,7 +102,8 @@ class StreamConfig:
 
     def _make_log_config(self) -> LogConfig:
         policy = self.text("cleanup.policy")
-        deletes, compacts = "delete" in policy, "compact" in policy
+        deletes = "delete" in policy and self._values[KIND] != QUEUES  # whose log is cut below its view's checkpoints
+        compacts = "compact" in policy
         segment_ms = self.integer("segment.ms")
         if compacts:
             segment_ms = min(segment_ms, self.integer("max.compaction.lag.ms"))  # as Kafka: the active one waits too

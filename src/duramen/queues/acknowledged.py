@@ -21,7 +21,7 @@ from duramen.queues.rows import (
 )
 from duramen.queues.runs import Run
 
-__all__ = ["acknowledge", "nothing_between", "remove_rows"]
+__all__ = ["acknowledge", "drop_runs", "nothing_between", "remove_rows"]
 
 _MOST_RANGES: Final = 100
 
@@ -47,7 +47,7 @@ def acknowledge(rows: PendingRows, queue: bytes, acks: Mapping[int, int]) -> dic
     ranges = [(first, last) for first, last, _ in joined[1:]]
     kept, over = ranges[:_MOST_RANGES], ranges[_MOST_RANGES:]
     rows.put(state_key(queue), state_value(state._replace(head=head, done=tuple(kept))))
-    _drop_runs(rows, queue, state.head, head)
+    drop_runs(rows, queue, state.head, head)
     newest = max(acks.values(), default=head)
     return {at: acks.get(at, newest) for first, last in over for at in _offsets(rows, queue, first, last)}
 
@@ -91,7 +91,7 @@ def _offsets(rows: PendingRows, queue: bytes, first: int, last: int) -> list[int
     return found
 
 
-def _drop_runs(rows: PendingRows, queue: bytes, old: int, head: int) -> None:
+def drop_runs(rows: PendingRows, queue: bytes, old: int, head: int) -> None:
     """Runs that lie wholly before the head go, with what was made of their entries."""
     if old == head:
         return

@@ -11,7 +11,7 @@ from typing import Final
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord, header, records
-from duramen.queues.acknowledged import acknowledge, remove_rows
+from duramen.queues.acknowledged import acknowledge, drop_runs, remove_rows
 from duramen.queues.names import HashName, name_problem
 from duramen.queues.operations import Operation, entry_parts, entry_times, operation_of, request_of
 from duramen.queues.pending_rows import PendingRows
@@ -145,6 +145,9 @@ class _Step:
             case "purge" | "drop":
                 self._flush(pending)
                 self._empty(queue, record.offset, forget=operation.kind == "drop")
+            case "trim":
+                self._flush(pending)
+                self._trim(queue, at)
             case "ack":
                 pending.acks[at] = record.offset
             case "nack":
@@ -269,6 +272,22 @@ class _Step:
         remove_rows(self._rows, delivery_key(queue, start.offset), queue_end(b"d", queue))
         taken = HistoryRange(start, offset, operation.by, operation.reason)
         self._rows.put(state_key(queue), state_value(with_range(state_of(self._rows, queue), taken)))
+
+    def _trim(self, queue: bytes, head: int) -> None:
+        """Entries before an offset are gone; the run that it lies in is written anew without most of them."""
+        state = state_of(self._rows, queue)
+        if head <= state.head:
+            return
+        done = tuple((max(first, head), last) for first, last in state.done if last >= head)
+        self._rows.put(state_key(queue), state_value(state._replace(head=head, done=done)))
+        drop_runs(self._rows, queue, state.head, head)
+        remove_rows(self._rows, overlay_key(queue, state.head), overlay_key(queue, head))
+        remove_rows(self._rows, delivery_key(queue, state.head), delivery_key(queue, head))
+        found = next(self._rows.scan(run_key(queue, head), queue_end(b"r", queue)), None)
+        run = None if found is None else Run(found[1])
+        if run is not None and _OVERLAID * bisect_left(run.offsets, head) > len(run.offsets):
+            kept = [one for one in run.bodies() if one[0] >= head]
+            self._rows.put(run_key(queue, run.last), next(runs(kept, run.leader_epoch, 1 << 40))[1])
 
     def _empty(self, queue: bytes, offset: int, *, forget: bool) -> None:
         """No entry of a queue is left; where it is to be forgotten, nothing of it."""

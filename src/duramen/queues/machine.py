@@ -26,6 +26,7 @@ from duramen.queues.operations import (
 from duramen.queues.positions import position_text
 from duramen.queues.reading import EntryFinder, Where, resolve_replaced
 from duramen.queues.requests import RequestId, digest_of, made_before
+from duramen.queues.retention import Retention
 
 __all__ = [
     "MOST_ENTRIES",
@@ -40,6 +41,7 @@ __all__ = [
     "Queue",
     "QueueCommand",
     "Replace",
+    "Trim",
     "check_size",
     "identified",
     "records_for",
@@ -122,7 +124,14 @@ class Due(NamedTuple):
     """What the time index says up to now."""
 
 
-QueueCommand = Enqueue | Edit | Delete | Replace | Empty | Ack | Nack | Expire | Due
+class Trim(NamedTuple):
+    """Entries of a queue that are out of retention."""
+
+    queue: Queue
+    kept: Retention
+
+
+QueueCommand = Enqueue | Edit | Delete | Replace | Empty | Ack | Nack | Expire | Due | Trim
 _Decided = Enqueue | Edit | Delete | Replace | Empty
 _Identified = _Decided | Ack | Nack
 

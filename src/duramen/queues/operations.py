@@ -9,8 +9,9 @@ Producers may not write these headers:
     duramen-queue-visible     of an entry: when it is shown; of a nack: when the entry may be leased again
     duramen-queue-expires     when an entry expires
 
-    duramen-queue-op          edit, delete, replace, ack, nack, purge, drop or due
-    duramen-queue-at          EPOCH.OFFSET: of the entry that is operated on, or from which on entries are taken back
+    duramen-queue-op          edit, delete, replace, ack, nack, purge, drop, trim or due
+    duramen-queue-at          EPOCH.OFFSET: of the entry that is operated on, from which on entries are taken back, or
+                              before which a trim removes all
     duramen-queue-by          the client that replaced, where that was said
     duramen-queue-reason      why, where that was said
     duramen-queue-deliveries  of a nack: how many times the entry was delivered
@@ -51,6 +52,7 @@ __all__ = [
     "queue_record",
     "replace_record",
     "request_of",
+    "trim_record",
     "with_request",
 ]
 
@@ -67,10 +69,10 @@ _REQUEST: Final = RESERVED_PREFIX + b"request"
 _LATEST_MS: Final = (1 << 63) - 1
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
-Kind = Literal["edit", "delete", "replace", "ack", "nack", "purge", "drop", "due"]
+Kind = Literal["edit", "delete", "replace", "ack", "nack", "purge", "drop", "trim", "due"]
 _KINDS: Final[dict[bytes, Kind]] = {
     b"edit": "edit", b"delete": "delete", b"replace": "replace", b"ack": "ack", b"nack": "nack", b"purge": "purge",
-    b"drop": "drop", b"due": "due",
+    b"drop": "drop", b"trim": "trim", b"due": "due",
 }  # fmt: skip
 _PLACELESS: Final[frozenset[Kind]] = frozenset(("purge", "drop", "due"))
 _NOWHERE: Final = Position(0, 0)
@@ -212,6 +214,11 @@ def replace_record(queue: bytes, at: Position, by: str, reason: str, now_ms: int
 def queue_record(queue: bytes, kind: Literal["purge", "drop"], now_ms: int) -> BatchInput:
     """All entries of a queue are gone from here on; with `drop` its name too."""
     return BatchInput(now_ms, queue, None, ((_OP, kind.encode()),))
+
+
+def trim_record(queue: bytes, at: Position, now_ms: int) -> BatchInput:
+    """Entries of a queue before a position are out of retention, and gone from here on."""
+    return BatchInput(now_ms, queue, None, _headers(b"trim", at))
 
 
 def due_record(since_ms: int, until_ms: int, now_ms: int) -> BatchInput:

@@ -65,6 +65,7 @@ from duramen.service.internal_streams import InternalStreams
 from duramen.service.inventory_names import drop_records, tenant_problem
 from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
+from duramen.service.queue_retention import QueueRetention
 from duramen.storage.log.refused_batches import Refusals
 from duramen.storage.store import Store
 
@@ -137,6 +138,7 @@ class BrokerParts(ABC):
             shards, ports.clock, ensure, partial(tenant_problem, self.streams),
             partial(drop_records, self.streams, self.coordinators),
         )  # fmt: skip
+        self.retention = QueueRetention(self)
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         if not self.alone:
             self._join_keyed()

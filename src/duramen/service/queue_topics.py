@@ -215,6 +215,18 @@ class QueueTopic(LightTopic):
 
     def find_offset(self, timestamp: int, done: OffsetDone) -> None:
         """As of `LightTopic`."""
+        self.settle(partial(self._find, timestamp, done))
+
+    def settle(self, then: Callable[[], None]) -> None:
+        """Have the queue trimmed to what is kept of it, then go on."""
+        self._broker.retention.settle(self._space, self.partition.index, [self._queue], then)
+
+    def is_settled(self) -> bool:
+        """Whether no more is in it than is kept. Raises NotLeader."""
+        shard, rows = self.view()
+        return not self._broker.retention.look(self._space, shard, rows, self._queue)
+
+    def _find(self, timestamp: int, done: OffsetDone) -> None:
         hashed = self._queue.hash
         try:
             _, rows = self.view()
@@ -279,11 +291,16 @@ class QueueSource(FetchSource):
         self._leave: Callable[[], None] = _nothing
         self._poke: Callable[[FetchSource], None] | None = None
         self._woken = False
+        self._settled = False
 
     def read(self, offset: int, max_bytes: int) -> FetchResult:
         """As of `FetchSource`."""
         self.leave()
         self._topic.partition.check_epoch(self._leader_epoch)
+        if not self._settled and not self._topic.is_settled():
+            self._settled, self._woken = True, False
+            self._topic.settle(self._wake)
+            return FetchResult(None, None, offset, 0, offset)  # there will be something to read
         found = self._topic.read(offset, max_bytes)
         if not found.made:
             self._woken = False

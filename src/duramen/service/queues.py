@@ -38,7 +38,17 @@ from duramen.service.appending import append
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import AppendResult
 from duramen.service.queue_wait import QueueWait
-from duramen.service.shard_queries import QueryDone, Refused, ShardQuery, Waiter, WaitQuery, run_query, wait_for_lease
+from duramen.service.shard_queries import (
+    QueryDone,
+    Refused,
+    ShardQuery,
+    Waiter,
+    WaitQuery,
+    queues_in,
+    queues_of,
+    run_query,
+    wait_for_lease,
+)
 
 __all__ = [
     "UNKNOWN",
@@ -265,7 +275,8 @@ class LocalShards:
 
     def ask(self, space: Stream, shard: int, query: ShardQuery, done: QueryDone, waiter: Waiter | None = None) -> None:
         """As `Shards`."""
-        self._read(space, shard, partial(run_query, self._broker, space, shard, query, waiter), done)
+        read = partial(self._read, space, shard, partial(run_query, self._broker, space, shard, query, waiter), done)
+        self._broker.retention.settle(space, shard, queues_of(space, queues_in(query)), read)
 
     def wait(self, space: Stream, shard: int, query: WaitQuery, done: QueryDone) -> Callable[[], None]:
         """As `Shards`."""
@@ -427,7 +438,9 @@ class _Poll:
                 self._broker.coordinators.read, self._space.name, shard, partial(self._query, queue, where),
                 at_least=log.high_watermark,
             )  # fmt: skip
-            patiently(self._broker, read, partial(self._got, self._round, queue))
+            got = partial(self._got, self._round, queue)
+            named = (Queue(queue, self._hash(queue)),)
+            self._broker.retention.settle(self._space, shard, named, partial(patiently, self._broker, read, got))
 
     def _query(self, queue: bytes, where: Where, shard: QueueShard, rows: StateRows) -> Retrieved | RetrievedBatches:
         hashed = self._hash(queue)

@@ -23,6 +23,7 @@ __all__ = [
     "ShardQuery",
     "WaitQuery",
     "Waiter",
+    "queues_in",
     "queues_of",
     "run_query",
     "wait_for_lease",
@@ -100,6 +101,17 @@ def queues_of(space: Stream, found: Iterable[bytes]) -> list[Queue]:
     """Queues by their names."""
     hash_name = hash_of(space.id)
     return [Queue(name, hash_name(name)) for name in found]
+
+
+def queues_in(query: ShardQuery) -> list[bytes]:
+    """The queues whose entries a query is about."""
+    match query:
+        case LeaseQuery():
+            return query.queues
+        case CountQuery(queue, 0):
+            return [queue]
+        case _:
+            return []
 
 
 def run_query(

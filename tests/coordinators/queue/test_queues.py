@@ -195,7 +195,7 @@ def test_what_a_space_cannot_be_is_refused_by_name(space: Space) -> None:
     hand.broker.add_partitions(SPACE, 4, grown)
     hand.settle()
     assert isinstance(grown.error, QueueShardsFixed)
-    for changes in ({"cleanup.policy": "compact"}, {"retention.ms": "1000"}, {"kind": "log"}, {"keyed": "true"}):
+    for changes in ({"cleanup.policy": "compact"}, {"durability": "os"}, {"kind": "log"}, {"keyed": "true"}):
         changed: CallbackResult[None] = CallbackResult()
         hand.broker.configure_stream(SPACE, changes, changed)
         hand.settle()

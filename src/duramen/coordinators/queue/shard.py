@@ -14,9 +14,21 @@ from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.coordinators.runtime.shard import BatchRowKind, CoordinatorShard, Decision, ShardKind
 from duramen.queues.changes import changes
 from duramen.queues.leases import ShardLeases
-from duramen.queues.machine import Ack, Due, Enqueue, Expire, Nack, QueueCommand, identified, records_for, repeated
+from duramen.queues.machine import (
+    Ack,
+    Due,
+    Enqueue,
+    Expire,
+    Nack,
+    QueueCommand,
+    Trim,
+    identified,
+    records_for,
+    repeated,
+)
 from duramen.queues.names import HashName, Queue, hash_by
-from duramen.queues.operations import due_record
+from duramen.queues.operations import due_record, trim_record
+from duramen.queues.retention import RetentionCounts, RetentionSweep
 from duramen.queues.rows import due_entries, due_of, is_due_key, name_key, state_key
 from duramen.storage.log.log import LogKey
 
@@ -47,18 +59,21 @@ class QueueOutcome(NamedTuple):
 class QueueShard(CoordinatorShard[QueueCommand]):
     """Entries are put in without a turn; what changes others of a queue is decided one after the other.
 
-    Requests with the same id take turns too. In memory are leases, and those who wait for entries.
+    Requests with the same id take turns too. In memory are leases, those who wait for entries, and how much is in
+    queues that are bounded.
     """
 
     def __init__(self) -> None:
         self.leases = ShardLeases()
+        self.counts = RetentionCounts()
+        self.sweep = RetentionSweep()
         self._waiting: dict[bytes, dict[int, Callable[[], None]]] = {}  # by row: that of the name, that of the state
         self._numbers = 0
         self._due_ms: int | None = None  # when the time index has something
         self._due_since_ms = 0  # nothing older is in it
 
     def keys_of(self, command: QueueCommand) -> Collection[Hashable]:
-        request = () if isinstance(command, Expire | Due) or command.request is None else (command.request,)
+        request = () if isinstance(command, Expire | Due | Trim) or command.request is None else (command.request,)
         match command:
             case Enqueue():
                 return request
@@ -74,6 +89,10 @@ class QueueShard(CoordinatorShard[QueueCommand]):
             return Decision((), QueueOutcome(), self._decide_due(rows, now_ms))
         for queue in _queues(command):
             self.leases.turn(queue.hash)
+            self.counts.turn(queue.hash)
+        if isinstance(command, Trim):
+            at = self.counts.trim(rows, command.queue.hash, command.kept, now_ms)
+            return Decision((), QueueOutcome(), [] if at is None else [trim_record(command.queue.name, at, now_ms)])
         if isinstance(command, Expire):
             return Decision((), QueueOutcome(), self.leases.expire(rows, command.queue, now_ms))
         if isinstance(command, Ack | Nack):
@@ -147,6 +166,8 @@ class QueueShard(CoordinatorShard[QueueCommand]):
 
     def changed(self, keys: Collection[bytes]) -> None:
         """Rows were written: what was decided with them is so, and those waiting for one of them are called."""
+        self.counts.written(keys)
+        self.sweep.put()
         released = self.leases.written(keys)
         for time_ms, queue, offset, _ in [due_of(key) for key in keys if is_due_key(key)]:
             self.leases.due(queue, offset)
