@@ -158,22 +158,22 @@ class _Book:
 
 
 class ShardLeases:
-    """The leases of a shard. `begin` is called where a leadership begins: leases of earlier ones have ended."""
+    """The leases of a shard in one leadership: those of earlier ones have ended."""
 
     def __init__(self) -> None:
         self._books: dict[bytes, _Book] = {}
         self._marked: dict[bytes, _Book] = {}  # by the queue
         self._deadlines: list[tuple[int, bytes]] = []
         self._numbers = 0
-        self._before = 0  # leases up to this number have ended
         self._epoch = -1
 
-    def begin(self) -> None:
-        """No entry is leased."""
-        self._books.clear()
-        self._marked.clear()
-        self._deadlines.clear()
-        self._before = self._numbers
+    def loaded(self) -> None:
+        """The rows have all that was acknowledged: what is leased stays so, also where they were loaded again.
+
+        What was under way then may be stored or not: the rows say so.
+        """
+        for queue in list(self._marked):
+            self.turn(queue)
 
     @property
     def next_ms(self) -> int | None:
@@ -273,7 +273,7 @@ class ShardLeases:
         return book, None if book is None or not self._is_current(one.lease) else book.numbers.get(one.position.offset)
 
     def _is_current(self, lease: Lease) -> bool:
-        return lease.leader_epoch == self._epoch and lease.number > self._before
+        return lease.leader_epoch == self._epoch
 
     # -- deciding -----------------------------------------------------------------------------------
 

@@ -361,7 +361,7 @@ def test_what_could_not_be_stored_is_still_the_holders(space: Space) -> None:
     assert space.read(b"ann", limit=1).entries[0].position != at
 
 
-def test_leases_end_where_a_shard_is_loaded_again() -> None:
+def test_leases_stay_where_a_shard_is_loaded_again_and_end_with_the_leadership() -> None:
     rows, hash_name = MemoryViewStore(), hash_by(b"a space")
     queue = Queue(b"ann", hash_name(b"ann"))
     batch = bytes(encode([entry_record(b"ann", NewEntry(b"one"), 0)]))
@@ -372,8 +372,12 @@ def test_leases_end_where_a_shard_is_loaded_again() -> None:
     assert shard.leases.lease(rows, queue, wish, 0, 0) == []
     list(shard.loaded(rows))
     entry = LeasedEntry(old.entry.position, old.lease)
-    with pytest.raises(QueueLeaseExpired):
-        shard.leases.extend(rows, queue, entry, 20_000, 0)
-    [new] = shard.leases.lease(rows, queue, wish, 0, 0)
+    assert shard.leases.lease(rows, queue, wish, 0, 0) == []
+    shard.leases.extend(rows, queue, entry, 20_000, 0)
+    other = QueueShard()
+    list(other.loaded(rows))
+    [new] = other.leases.lease(rows, queue, wish, 0, 1)
     assert new.lease != old.lease
-    assert shard.leases.ack(rows, [(queue, entry)], 0, again=False).refused == {}
+    with pytest.raises(QueueLeaseExpired):
+        other.leases.extend(rows, queue, entry, 20_000, 0)
+    assert other.leases.ack(rows, [(queue, entry)], 0, again=False).refused == {}

@@ -8,10 +8,14 @@ import pytest
 from tests.sim.planted import Bug, Place, planted
 
 from duramen.base.errors import DuramenError
+from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.codec.batch import Header
 from duramen.coordinators.runtime import runtime
-from duramen.queues import changes
+from duramen.delivery.window import Outcome
+from duramen.queues import changes, leases
+from duramen.queues.leases import Leased, LeaseWish, ShardLeases
+from duramen.queues.names import Queue
 from duramen.queues.operations import Operation
 from duramen.queues.rows import HistoryRange, Overlay, state_key, state_of, state_value, with_range
 from duramen.queues.runs import Run
@@ -68,16 +72,43 @@ def _cut_early(_: Original) -> Original:
     return cut_offset
 
 
+def _refuse_older_leases(_: Original) -> Original:
+    def older_lease_counts(outcome: Outcome) -> bool:
+        del outcome
+        return False
+
+    return older_lease_counts
+
+
+def _lease_again(_: Original) -> Original:
+    def begin(self: ShardLeases, rows: StateRows, queue: Queue, wish: LeaseWish, *more: int) -> list[Leased]:
+        self._books.clear()
+        return lease(self, rows, queue, wish, *more)
+
+    lease = ShardLeases.lease
+    return begin
+
+
 STEP: Final = changes._Step
 BUGS: Final = (
     Bug("answer-stored", "", (Place(Partition, "store", _answer_stored),), "answered before it is committed"),
     Bug("drop-overlays", "", (Place(changes, "with_overlay", _drop_overlays),), "a run is written without its edits"),
     Bug("move-head", "", (Place(STEP, "_move_head", _move_head_anyway),), "the head goes past an entry"),
     Bug("replace-half", "", (Place(STEP, "_take_back", _replace_half),), "what was taken back is still there"),
+    Bug(
+        "older-leases",
+        "",
+        (Place(leases, "older_lease_counts", _refuse_older_leases),),
+        "acks of an older epoch are lost",
+    ),
+    Bug("lease-again", "", (Place(ShardLeases, "lease", _lease_again),), "an entry is leased to two at a time"),
     Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut below a checkpoint that a replica lacks"),
 )
 
-FOUND_BY: Final = {"answer-stored": 5, "drop-overlays": 1, "move-head": 1, "replace-half": 1, "cut-early": 1}
+FOUND_BY: Final = {
+    "answer-stored": 5, "drop-overlays": 1, "move-head": 1, "replace-half": 1, "cut-early": 1, "older-leases": 1,
+    "lease-again": 1,
+}  # fmt: skip
 
 
 def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:

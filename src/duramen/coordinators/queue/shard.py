@@ -114,7 +114,8 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         raise AssertionError(record)
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
-        self.leases.begin()
+        self.leases.loaded()
+        self.counts = RetentionCounts()
         first = next(due_entries(rows, 0, _FOREVER_MS), None)
         self._due_ms = None if first is None else first[1].time_ms
         return iter(())

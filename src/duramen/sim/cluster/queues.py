@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from duramen.base.errors import CoordinatorLoading, DuramenError, NotEnoughReplicas, NotLeader, StreamNotFound
+from duramen.base.errors import DuramenError, StreamNotFound
 from duramen.base.ids import Position
 from duramen.coordinators.queue.shard import hash_of, queue_kind
 from duramen.metadata.decisions import Definition
@@ -23,6 +23,7 @@ from duramen.sim.cluster.clients.calls import ClientCalls, Reply
 from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.cluster.clients.coordinators import CoordinatedClient
 from duramen.sim.cluster.node import SimulatedNode
+from duramen.sim.cluster.queue_workers import NOT_DONE, QueueWorker, WorkBook
 from duramen.sim.cluster.shards import ShardBook
 from duramen.sim.machine.trace import BrokenPromise
 
@@ -36,8 +37,12 @@ _LOOKS: Final = 5
 """So often a queue is read of which an operation may have been done, before it is left alone."""
 _AT_ONCE: Final = 0.4
 """Of the operations, how many are followed by a read without a pause."""
-_NOT_DONE: Final = (NotLeader, CoordinatorLoading, NotEnoughReplicas, StreamNotFound)
+_WORKERS: Final = 3
 _MOST: Final = 1 << 20
+
+
+def _ensure(broker: Broker, reply: Reply) -> None:
+    broker.create_stream(Definition(_SPACE, 1, _CONFIG, internal=True), reply, idempotent=True)
 
 
 class _Entry(NamedTuple):
@@ -93,12 +98,8 @@ class _QueueClient(CoordinatedClient):
 
     def step(self) -> None:
         """Do something, or look what became of the last operation."""
-
-        def ensure(broker: Broker, reply: Reply) -> None:
-            broker.create_stream(Definition(_SPACE, 1, _CONFIG, internal=True), reply, idempotent=True)
-
         reads = self._model.unsure is not None or self.chance.random() < 0.3
-        self._coordinator(_SPACE, "", lambda _key, _partitions: 0, ensure, self._read if reads else self._write)
+        self._coordinator(_SPACE, "", lambda _key, _partitions: 0, _ensure, self._read if reads else self._write)
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -186,7 +187,7 @@ class _QueueClient(CoordinatedClient):
                 if self.chance.random() < _AT_ONCE:
                     self._read(place, node_id)
                     return
-            elif self._refused_or_broken(place, "an operation", value) and not isinstance(value, _NOT_DONE):
+            elif self._refused_or_broken(place, "an operation", value) and not isinstance(value, NOT_DONE):
                 wanted = after(Position(0, 0))
                 # Where it is, nobody has said: the values and their order are known.
                 model.unsure, model.looks = (lambda there: _values(there) == _values(wanted)), 0
@@ -235,6 +236,7 @@ class QueueBook(ShardBook):
     def __init__(self, cluster: Any) -> None:
         super().__init__(cluster)
         self.models: list[_Model] = []
+        self.work = WorkBook()
         self.reads = 0
         self.writes = 0
 
@@ -244,22 +246,30 @@ class QueueBook(ShardBook):
         node.onlooker = self
 
     def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
-        """Those who use queues."""
-        return [_QueueClient(self, calls, seed("queues"), think_us, number) for number in range(_CLIENTS)]
+        """Those who use queues of their own, and those who share some."""
+        owners = [_QueueClient(self, calls, seed("queues"), think_us, number) for number in range(_CLIENTS)]
+        workers = [
+            QueueWorker(self.work, _SPACE, _ensure, calls, seed("workers"), think_us, number)
+            for number in range(_WORKERS)
+        ]
+        return [*owners, *workers]
 
     def inspect(self) -> None:
         """All replicas have what was acknowledged."""
         self.check_written()
         for node_id, log, states in self.replicas():
-            rows = states.rows(log, states.stored(log, leads=True))
+            rows, hashed = states.rows(log, states.stored(log, leads=True)), hash_of(log.key.stream_id)
             for model in self.models:
-                found = retrieve(rows, hash_of(log.key.stream_id)(model.name), "start", _MOST, _MOST, 0)
+                found = retrieve(rows, hashed(model.name), "start", _MOST, _MOST, 0)
                 try:
                     model.check(found.entries)
                 except BrokenPromise as promise:
                     raise BrokenPromise(f"node {node_id}: {promise}") from None
+            for queue in self.work.queues:
+                left = retrieve(rows, hashed(queue), "start", _MOST, _MOST, 0)
+                self.work.check(queue, [entry.position for entry in left.entries])
 
     def check_written(self) -> None:
         """Raise BrokenPromise where nothing was ever written."""
-        if not self.writes:
-            raise BrokenPromise("nothing was written to queues")
+        if not self.writes or not self.work.leases:
+            raise BrokenPromise("nothing was written to queues, or nothing was leased")

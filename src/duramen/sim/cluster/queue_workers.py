@@ -1,0 +1,225 @@
+"""Clients that share queues of a cluster: they put in, lease, acknowledge and give back, and whether that is kept.
+
+What was acknowledged is leased never again, and what was not is leased by somebody in the end. In one leader epoch an
+entry has one lease at a time. Who acknowledges with a lease of an older epoch is not refused while the entry is there.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotEnoughReplicas, NotLeader, StreamNotFound
+from duramen.base.ids import Position
+from duramen.broker.streams import Stream
+from duramen.metadata.partitions import PartitionId
+from duramen.queues.leases import Lease, Leased, LeasedEntry
+from duramen.queues.machine import Ack, Enqueue, Nack
+from duramen.queues.operations import NewEntry
+from duramen.service.broker import Broker
+from duramen.service.queues import LocalShards, queue_of
+from duramen.service.shard_queries import LeaseQuery
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply
+from duramen.sim.cluster.clients.coordinators import CoordinatedClient
+from duramen.sim.machine.trace import BrokenPromise
+
+__all__ = ["NOT_DONE", "Ensure", "QueueWorker", "WorkBook"]
+
+NOT_DONE: Final = (NotLeader, CoordinatorLoading, NotEnoughReplicas, StreamNotFound)
+"""Errors after which nothing was done."""
+_QUEUES: Final = (b"work-1", b"work-2")
+_LEASE_MS: Final = 12 * 3_600_000  # longer than a run, with all jumps of its clocks
+_SHORT_MS: Final = 300
+_GONE: Final = "queue-entry-gone"
+_EXPIRED: Final = "queue-lease-expired"
+_MOST_HELD: Final = 4
+
+Ensure = Callable[[Broker, Reply], None]
+
+
+class _Holding(NamedTuple):
+    """An entry that a worker has leased; `short`: the lease may expire at any time."""
+
+    queue: bytes
+    position: Position
+    lease: Lease
+    short: bool
+
+
+class WorkBook:
+    """What was put into queues that workers share, and who has leased what."""
+
+    def __init__(self) -> None:
+        self.put: dict[tuple[bytes, Position], bytes] = {}
+        """What was acknowledged to be in them."""
+        self.acknowledged: set[tuple[bytes, Position]] = set()
+        self.maybe: set[tuple[bytes, Position]] = set()
+        """Entries of which nobody knows whether they were acknowledged."""
+        self._said: Counter[tuple[bytes, Position]] = Counter()  # acknowledgements on their way
+        self._holders: dict[tuple[bytes, Position], dict[Lease, bool]] = {}  # whether they are short
+        self.leases = 0
+        self.acks = 0
+
+    def lease(self, one: Leased, *, short: bool, gone: frozenset[tuple[bytes, Position]]) -> None:
+        """An entry was leased; those of `gone` were acknowledged before anybody asked. Raises BrokenPromise."""
+        place = one.queue, one.entry.position
+        self.leases += 1
+        if place in gone:
+            raise BrokenPromise(f"{one.entry.value!r} at {place} is leased, and was acknowledged")
+        if self.put.setdefault(place, one.entry.value or b"") != one.entry.value:
+            raise BrokenPromise(f"{place} has {one.entry.value!r}, and {self.put[place]!r} was put there")
+        holders = self._holders.setdefault(place, {})
+        for other, is_short in holders.items():
+            if other.leader_epoch == one.lease.leader_epoch and not is_short:
+                raise BrokenPromise(f"{place} is leased as {one.lease} while somebody has it as {other}")
+        holders[one.lease] = short
+
+    def settles(self, holding: _Holding, *, accepts: bool) -> None:
+        """Somebody says what becomes of a lease: it may end from here on."""
+        place = holding.queue, holding.position
+        self._said[place] += accepts
+        self._holders.get(place, {}).pop(holding.lease, None)
+
+    def answered(self, holding: _Holding, *, accepts: bool, unknown: bool) -> None:
+        """An answer has come to that; what became of an acknowledgement may be `unknown`."""
+        place = holding.queue, holding.position
+        self._said[place] -= accepts
+        if accepts and unknown:
+            self.maybe.add(place)
+
+    def settled(self, holding: _Holding, refusal: DuramenError | None, *, accepts: bool) -> None:
+        """A leader has taken what was said, or refused it. Raises BrokenPromise where it may not be refused."""
+        place = holding.queue, holding.position
+        if refusal is None:
+            if accepts:
+                self.acknowledged.add(place)
+                self.acks += 1
+        elif refusal.id == _GONE:
+            if place not in self.acknowledged and place not in self.maybe and not self._said[place]:
+                raise BrokenPromise(f"{place} is gone, and nobody has acknowledged it: {refusal}")
+        elif refusal.id != _EXPIRED:
+            raise BrokenPromise(f"{place} is refused with {refusal.id}: {refusal}")
+        elif accepts and not holding.short:
+            raise BrokenPromise(f"the acknowledgement of {place} with {holding.lease} is lost: {refusal}")
+
+    def check(self, queue: bytes, found: Sequence[Position]) -> None:
+        """Raise BrokenPromise unless these positions may be all that is left in a queue."""
+        there = {(queue, position) for position in found}
+        wrong = there & self.acknowledged
+        if wrong:
+            raise BrokenPromise(f"{sorted(wrong)} were acknowledged, and are there")
+        lost = {place for place in self.put if place[0] == queue} - there - self.acknowledged - self.maybe
+        if lost:
+            raise BrokenPromise(f"{sorted(lost)} were put in, and nobody has acknowledged them: they are not there")
+
+    @property
+    def queues(self) -> Sequence[bytes]:
+        """The queues that workers share."""
+        return _QUEUES
+
+
+class QueueWorker(CoordinatedClient):
+    """Works on what is in queues that others work on too."""
+
+    def __init__(
+        self, book: WorkBook, space: str, ensure: Ensure, calls: ClientCalls, seed: str, think_us: int, number: int
+    ) -> None:
+        super().__init__(calls, seed, think_us)
+        self._book = book
+        self._space = space
+        self._ensure = ensure
+        self._number = number
+        self._values = 0
+        self._held: list[_Holding] = []
+
+    def step(self) -> None:
+        """Put something in, lease something, or say what became of a lease."""
+        do = self.chance.random()
+        act = self._put if do < 0.3 else self._settle if self._held and do < 0.7 else self._lease
+        if len(self._held) >= _MOST_HELD:
+            act = self._settle
+        self._coordinator(self._space, "", lambda _key, _partitions: 0, self._ensure, act)
+
+    def _ask(
+        self, place: PartitionId, node_id: int, what: str, do: Callable[[LocalShards, Stream, Reply], None],
+        answered: Callable[[Any], None],
+    ) -> None:  # fmt: skip
+        """`answered` gets what a leader says, an error where it says none that may come."""
+
+        def ask(broker: Broker, reply: Reply) -> None:
+            space = broker.streams.find(self._space)
+            if space is None:
+                reply(StreamNotFound("not known here yet"))
+            else:
+                do(LocalShards(broker), space, reply)
+
+        def told(value: Any) -> None:
+            if isinstance(value, DuramenError):
+                self.calls.trace("%s: %s: %s", what, type(value).__name__, value)
+                if not self.refused(place, value) and value.id != "storage-failed":
+                    raise BrokenPromise(f"{what} is refused with {type(value).__name__}: {value}")
+            answered(value)
+            self.next()
+
+        self.calls.ask(node_id, ask, told)
+
+    def _put(self, place: PartitionId, node_id: int) -> None:
+        queue = self.chance.choice(_QUEUES)
+        new = list[bytes]()
+        for _ in range(self.chance.randrange(1, 4)):
+            self._values += 1
+            new.append(b"%d/%d" % (self._number, self._values))
+
+        def do(shards: LocalShards, space: Stream, reply: Reply) -> None:
+            shards.submit(space.partition(0), Enqueue([(queue, NewEntry(value)) for value in new]), reply)
+
+        def answered(value: Any) -> None:
+            if isinstance(value, Position):
+                for number, content in enumerate(new):
+                    at = Position(value.leader_epoch, value.offset + number)
+                    self._book.put[queue, at] = content
+
+        self._ask(place, node_id, "a worker's enqueue", do, answered)
+
+    def _lease(self, place: PartitionId, node_id: int) -> None:
+        short = self.chance.random() < 0.3
+        query = LeaseQuery(
+            list(_QUEUES), self.chance.randrange(1, 4), _SHORT_MS if short else _LEASE_MS, 1 << 20,
+            self.chance.random() < 0.2,
+        )  # fmt: skip
+        gone = frozenset(self._book.acknowledged)
+
+        def do(shards: LocalShards, space: Stream, reply: Reply) -> None:
+            shards.ask(space, 0, query, reply)
+
+        def answered(value: Any) -> None:
+            if isinstance(value, DuramenError):
+                return
+            for one in value:
+                self._book.lease(one, short=short, gone=gone)
+                self._held.append(_Holding(one.queue, one.entry.position, one.lease, short))
+
+        self._ask(place, node_id, "a lease", do, answered)
+
+    def _settle(self, place: PartitionId, node_id: int) -> None:
+        holding = self.chance.choice(self._held)
+        accepts, delay_ms = self.chance.random() < 0.7, self.chance.choice((0, 0, 200))
+        self._book.settles(holding, accepts=accepts)
+
+        def do(shards: LocalShards, space: Stream, reply: Reply) -> None:
+            entries = [(queue_of(space, holding.queue), LeasedEntry(holding.position, holding.lease))]
+            shards.settle(space.partition(0), Ack(entries) if accepts else Nack(entries, delay_ms), reply)
+
+        self._ask(place, node_id, "a worker's word", do, partial(self._settled, holding, accepts=accepts))
+
+    def _settled(self, holding: _Holding, value: Mapping[int, DuramenError] | DuramenError, *, accepts: bool) -> None:
+        unknown = isinstance(value, DuramenError) and not isinstance(value, NOT_DONE)
+        self._book.answered(holding, accepts=accepts, unknown=unknown)
+        if isinstance(value, NOT_DONE):
+            if not accepts:
+                self._held.remove(holding)  # the lease is over for this worker
+            return  # it says so again
+        self._held.remove(holding)
+        if isinstance(value, DuramenError):
+            return
+        self._book.settled(holding, value.get(0), accepts=accepts)
