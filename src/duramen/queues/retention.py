@@ -20,7 +20,7 @@ from duramen.queues.runs import QueueEntry
 
 __all__ = ["ALL", "Look", "Retention", "RetentionCounts", "RetentionSweep"]
 
-_AT_ONCE: Final = 10_000
+_AT_ONCE: Final = 2_000
 """Entries that are counted, or trimmed, in one turn."""
 _KNOWN: Final = 10_000
 """Queues of which counts are remembered."""

@@ -80,13 +80,15 @@ def _refuse_older_leases(_: Original) -> Original:
     return older_lease_counts
 
 
-def _lease_again(_: Original) -> Original:
-    def begin(self: ShardLeases, rows: StateRows, queue: Queue, wish: LeaseWish, *more: int) -> list[Leased]:
+def _lease_again(original: Original) -> Original:
+    def lease(
+        self: ShardLeases, rows: StateRows, queue: Queue, wish: LeaseWish, now_ms: int, leader_epoch: int
+    ) -> list[Leased]:
         self._books.clear()
-        return lease(self, rows, queue, wish, *more)
+        found: list[Leased] = original(self, rows, queue, wish, now_ms, leader_epoch)
+        return found
 
-    lease = ShardLeases.lease
-    return begin
+    return lease
 
 
 STEP: Final = changes._Step
