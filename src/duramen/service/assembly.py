@@ -65,7 +65,7 @@ from duramen.service.internal_streams import InternalStreams
 from duramen.service.inventory_names import drop_records, tenant_problem
 from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
-from duramen.service.queue_retention import QueueRetention
+from duramen.service.queue_retention import QueueRetention, RetentionParts
 from duramen.storage.log.refused_batches import Refusals
 from duramen.storage.store import Store
 
@@ -138,7 +138,7 @@ class BrokerParts(ABC):
             shards, ports.clock, ensure, partial(tenant_problem, self.streams),
             partial(drop_records, self.streams, self.coordinators),
         )  # fmt: skip
-        self.retention = QueueRetention(self)
+        self.retention = self._queue_retention()
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         if not self.alone:
             self._join_keyed()
@@ -207,6 +207,14 @@ class BrokerParts(ABC):
         return Coordinator(
             self.offsets, self.streams, self.clock, self.deadlines, self.ports.randomness, self.settings,
             self.group_configs.get, self.metrics, self.report, alone=self.alone,
+        )  # fmt: skip
+
+    def _queue_retention(self) -> QueueRetention:
+        return QueueRetention(
+            RetentionParts(
+                self.streams, self.coordinators, self.store, self.clock, self.deadlines, lambda: self.metadata_state,
+                self.alone,
+            )
         )  # fmt: skip
 
     def _keyed_views(self, limits: ViewLimits) -> KeyedViews:

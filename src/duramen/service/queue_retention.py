@@ -3,23 +3,23 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from duramen.base.catalogue_queues import QUEUE_RETENTION
-from duramen.base.deadlines import Deadline
+from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import CoordinatorLoading, DuramenError
-from duramen.base.ports import StateRows
-from duramen.broker.streams import Stream
+from duramen.base.ports import Clock, StateRows
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.coordinators.queue.shard import QueueShard
+from duramen.coordinators.runtime.runtime import Runtime
 from duramen.metadata.features import MetadataFeature
+from duramen.metadata.state import ControllerState
 from duramen.queues.machine import Trim
 from duramen.queues.names import Queue
 from duramen.queues.retention import ALL, Look, Retention
+from duramen.storage.store import Store
 
-if TYPE_CHECKING:
-    from duramen.service.assembly import BrokerParts
-
-__all__ = ["QueueRetention", "retention_of"]
+__all__ = ["QueueRetention", "RetentionParts", "retention_of"]
 
 _AT_ONCE: Final = 50
 """Queues that are looked at in one turn."""
@@ -33,16 +33,28 @@ def retention_of(space: Stream) -> Retention:
     return Retention(*(space.config.integer(name) for name in QUEUE_RETENTION))
 
 
+class RetentionParts(NamedTuple):
+    """What retention works with; `alone`: the node is no part of a cluster."""
+
+    streams: BrokerStreams
+    coordinators: Runtime
+    store: Store
+    clock: Clock
+    deadlines: Deadlines
+    metadata_state: Callable[[], ControllerState]
+    alone: bool
+
+
 class QueueRetention:
     """Has queues trimmed that this node leads."""
 
-    def __init__(self, broker: "BrokerParts") -> None:
-        self._broker = broker
+    def __init__(self, parts: RetentionParts) -> None:
+        self._parts = parts
         self._spaces: dict[Stream, Retention] = {}
         self._sweeping: set[tuple[Stream, int]] = set()
         self._tick: Deadline | None = None
-        broker.streams.listeners.append(self._changed)
-        for stream in broker.streams:
+        parts.streams.listeners.append(self._changed)
+        for stream in parts.streams:
             self._changed(stream)
 
     def _changed(self, stream: Stream) -> None:
@@ -55,12 +67,12 @@ class QueueRetention:
                 self._tick = self._later(_SWEEP_MS, self._sweep)
 
     def _later(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
-        return self._broker.deadlines.at(self._broker.clock.monotonic_ms() + delay_ms, action)
+        return self._parts.deadlines.at(self._parts.clock.monotonic_ms() + delay_ms, action)
 
     def _kept(self, space: Stream) -> Retention:
         """What is kept, where nodes of an older version take no harm of records that trim queues."""
-        broker = self._broker
-        too_old = not broker.alone and broker.metadata_state.feature_level < MetadataFeature.SPACE_NUMBERS
+        parts = self._parts
+        too_old = not parts.alone and parts.metadata_state().feature_level < MetadataFeature.SPACE_NUMBERS
         return ALL if too_old else self._spaces.get(space, ALL)
 
     # -- before queues are read ---------------------------------------------------------------------
@@ -71,12 +83,12 @@ class QueueRetention:
         if kept == ALL:
             then()
         else:
-            _Settling(self._broker, space, shard, kept, queues, then).begin()
+            _Settling(self._parts, space, shard, kept, queues, then).begin()
 
     def look(self, space: Stream, shard: QueueShard, rows: StateRows, queue: Queue) -> bool:
         """Whether a queue has to be settled before it is read."""
         kept = self._kept(space)
-        return kept != ALL and shard.counts.look(rows, queue.hash, kept, self._broker.clock.wall_ms()) is not Look.KEEPS
+        return kept != ALL and shard.counts.look(rows, queue.hash, kept, self._parts.clock.wall_ms()) is not Look.KEEPS
 
     # -- queues that nobody reads -------------------------------------------------------------------
 
@@ -93,7 +105,7 @@ class QueueRetention:
         kept = self._kept(space)
 
         def query(found: QueueShard, rows: StateRows) -> list[Queue]:
-            return found.sweep.step(rows, kept, self._broker.clock.wall_ms())
+            return found.sweep.step(rows, kept, self._parts.clock.wall_ms())
 
         def found(answer: object) -> None:
             ended = partial(self._sweeping.discard, (space, shard))
@@ -102,17 +114,17 @@ class QueueRetention:
             else:
                 ended()
 
-        self._broker.coordinators.read(space.name, shard, query, found)
+        self._parts.coordinators.read(space.name, shard, query, found)
 
 
 class _Settling:
     """Queues of a shard that are looked at one after the other, and trimmed where there is more than is kept."""
 
     def __init__(
-        self, broker: "BrokerParts", space: Stream, shard: int, kept: Retention, queues: Iterable[Queue],
+        self, parts: RetentionParts, space: Stream, shard: int, kept: Retention, queues: Iterable[Queue],
         then: Callable[[], None],
     ) -> None:  # fmt: skip
-        self._broker = broker
+        self._parts = parts
         self._space = space
         self._shard = shard
         self._kept = kept
@@ -126,14 +138,14 @@ class _Settling:
         if not self._queues or self._looks > _LOOKS:
             self._then()
             return
-        self._broker.coordinators.read(
+        self._parts.coordinators.read(
             self._space.name, self._shard, self._look, self._looked,
             at_least=self._space.partition(self._shard).log.high_watermark,
         )  # fmt: skip
 
     def _look(self, shard: QueueShard, rows: StateRows) -> Sequence[Queue]:
         """Those of the next queues that are to be trimmed; one that is not counted to its end is looked at again."""
-        trims, now_ms = list[Queue](), self._broker.clock.wall_ms()
+        trims, now_ms = list[Queue](), self._parts.clock.wall_ms()
         for _ in range(min(_AT_ONCE, len(self._queues))):
             queue = self._queues.popleft()
             found = shard.counts.look(rows, queue.hash, self._kept, now_ms)
@@ -150,7 +162,7 @@ class _Settling:
         elif answer:
             self._trim(answer)
         else:
-            self._broker.store.soon(self.begin)
+            self._parts.store.soon(self.begin)
 
     def _trim(self, queues: Sequence[Queue]) -> None:
         left = len(queues)
@@ -164,6 +176,6 @@ class _Settling:
                 self.begin()
 
         for queue in queues:
-            self._broker.coordinators.submit(
+            self._parts.coordinators.submit(
                 self._space.name, self._shard, Trim(queue, self._kept), partial(trimmed, queue)
             )

@@ -170,3 +170,16 @@ def test_an_ack_with_a_lease_of_an_earlier_leader_counts() -> None:
     assert list(map(type, world.settle_leases(1, leased[1:], release_ms=0).values())) == [QueueLeaseExpired]
     (left,) = world.lease(1, [queue])
     assert left.entry.value == b"y"
+
+
+def test_what_one_leader_has_trimmed_comes_back_at_no_other() -> None:
+    world = Queues(**{"retention.records": "2"})
+    queue = next(name for name in NAMES if partition_of(name, SHARDS) == 0)
+    world.put(2, queue, b"1", b"2", b"3", b"4")
+    assert world.count(3, queue)[0].entries == 2
+    leased = world.lease(2, [queue])
+    assert [one.entry.value for one in leased] == [b"3", b"4"]
+    assert world.settle_leases(3, leased[1:]) == {}
+    world.elect(world.place(SPACE, 0), 2)
+    world.advance(1000)
+    assert [one.entry.value for one in world.lease(1, [queue])] == [b"3"]
