@@ -276,7 +276,7 @@ class Mover(KeyedClient):
         self.calls.ask(self.calls.any_node(), ask, lambda _: self.next())
 
 
-def view_of(broker: Broker, place: PartitionId) -> tuple[RunningView, Partition]:
+def _view(broker: Broker, place: PartitionId) -> tuple[RunningView, Partition]:
     stream = broker.streams.find_id(place.stream_id)
     if stream is None:
         raise SnapshotNotReached("the stream is not known yet")
@@ -285,7 +285,7 @@ def view_of(broker: Broker, place: PartitionId) -> tuple[RunningView, Partition]
 
 def read_snapshot(broker: Broker, place: PartitionId, at: int, since: int | None, reply: Reply) -> None:
     """Read a snapshot of the replica here, or what has changed since one."""
-    view, partition = view_of(broker, place)
+    view, partition = _view(broker, place)
     found = list[DecodedRecord]()
 
     def fetched(visible: VisibleRecords, shown: set[int], offset: int, data: ReadResult) -> None:
@@ -334,7 +334,7 @@ class SnapshotReader(KeyedClient):
         known = self._at
 
         def read(broker: Broker, reply: Reply) -> None:
-            bounds = view_of(broker, place)[0].bounds
+            bounds = _view(broker, place)[0].bounds
             bounds.check_snapshot(max(bounds.position, bounds.s0))
             at, since = bounds.position, None
             if 0 <= known <= at and draw < 0.6:
@@ -394,7 +394,7 @@ class _LeaseHolder(KeyedClient):
         now_ms, name = self.calls.true.wall_ms(), f"lease {self._names.randrange(1 << 60):x}"
 
         def hold(broker: Broker, reply: Reply) -> None:
-            view, partition = view_of(broker, place)
+            view, partition = _view(broker, place)
             bounds = view.bounds
             bounds.check_snapshot(max(bounds.position, bounds.s0))
             at = self.chance.randint(bounds.s0, bounds.position)
@@ -426,7 +426,7 @@ class _LeaseHolder(KeyedClient):
         at = grant.lease.positions[0]
 
         def read(broker: Broker, reply: Reply) -> None:
-            view, partition = view_of(broker, place)
+            view, partition = _view(broker, place)
             bounds = view.bounds
             late = self.calls.true.wall_ms() > grant.granted_ms + _LEASE_MS - _SKEW_MS
             if bounds.position >= at > -1 and bounds.s0 > at and self.leads(node_id, place, partition) and not late:
