@@ -30,7 +30,6 @@ class CommitSurvey:
         results, left = dict[int, FoundCommits](), len(request.partitions) + 1
 
         def found(at: int, one: FoundCommits) -> None:
-            nonlocal left
             results[at] = one
             told()
 
