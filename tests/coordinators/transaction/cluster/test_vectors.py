@@ -96,10 +96,14 @@ def run(seed: int) -> int:
             world.at(61 + chance.randrange(500), partial(let_holds_end, world))
         if chance.random() < 0.4:
             world.at(chance.randrange(400), partial(world.kill, chance.choice((1, 2, 3))))
+        if chance.random() < 0.3:
+            # It leads on as far as it knows.
+            world.at(chance.randrange(400), partial(world.cut_off, chance.choice((1, 2, 3))))
         for place in chance.sample(LED, chance.choice((0, 2))):
             world.at(chance.randrange(400), partial(lead, world, place, chance.choice((1, 2, 3))))
         world.settle()
         world.advance(2_000)
+        world.deaf.clear()
         world.calm()
         world.advance(10_000)
         for writer in taking.writers:
