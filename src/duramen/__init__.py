@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         TopicPage,
     )
     from duramen.client.api.joint_snapshots import JointSnapshot
+    from duramen.client.api.policies import Policies
+    from duramen.client.api.policy_requests import PoliciesInfo, PolicyInfo, PolicyQuota
     from duramen.client.api.queues import LeasedEntry, QueueEntry, QueuePage, Queues, QueueStats
     from duramen.client.api.records import Batch, NewRecord, Place, Record
     from duramen.client.api.snapshots import Snapshot
@@ -64,6 +66,10 @@ __all__ = [
     "OffsetChange",
     "PartitionInfo",
     "Place",
+    "Policies",
+    "PoliciesInfo",
+    "PolicyInfo",
+    "PolicyQuota",
     "QueueEntry",
     "QueuePage",
     "QueueStats",
@@ -96,7 +102,8 @@ _HOMES: Final = (
         "SpaceInfo": "spaces",
     }
     | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
-    | {"Inventory": "inventory"}
+    | {"Inventory": "inventory", "Policies": "policies"}
+    | dict.fromkeys(("PoliciesInfo", "PolicyInfo", "PolicyQuota"), "policy_requests")
     | dict.fromkeys(
         ("CreatedNames", "MovedTopics", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory_requests"
     )

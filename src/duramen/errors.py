@@ -24,6 +24,7 @@ from duramen.base.errors import (
     GroupNotFound,
     InconsistentProtocol,
     InventoryNameInvalid,
+    InventoryPositionLost,
     LogDamaged,
     NameInvalid,
     NamespaceExists,
@@ -38,6 +39,8 @@ from duramen.base.errors import (
     PageTokenInvalid,
     PartitionsInvalid,
     PatternInvalid,
+    PolicyInvalid,
+    PolicyNotEffective,
     ProducerFenced,
     QueueBatchTooLarge,
     QueueEntryGone,
@@ -68,6 +71,7 @@ from duramen.base.errors import (
     TopicHasAliases,
     TopicIsAlias,
     TopicNotFound,
+    TopicQuotaExceeded,
     UnsupportedFeature,
 )
 
@@ -86,6 +90,7 @@ __all__ = [
     "GroupNotFound",
     "InconsistentProtocol",
     "InventoryNameInvalid",
+    "InventoryPositionLost",
     "LogDamaged",
     "NameInvalid",
     "NamespaceExists",
@@ -100,6 +105,8 @@ __all__ = [
     "PageTokenInvalid",
     "PartitionsInvalid",
     "PatternInvalid",
+    "PolicyInvalid",
+    "PolicyNotEffective",
     "ProducerFenced",
     "QueueBatchTooLarge",
     "QueueEntryGone",
@@ -130,5 +137,6 @@ __all__ = [
     "TopicHasAliases",
     "TopicIsAlias",
     "TopicNotFound",
+    "TopicQuotaExceeded",
     "UnsupportedFeature",
 ]

@@ -1,13 +1,54 @@
-"""The settings of the inventory of topics."""
+"""The settings and the policies of the inventory of topics."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from duramen.base.settings import Setting
 
-__all__ = ["DEFAULT_ACCOUNT", "NODE_SETTINGS"]
+__all__ = [
+    "ACCOUNT",
+    "AUTO_CREATION",
+    "CONSUMER_RATE",
+    "DEFAULT_ACCOUNT",
+    "LEVELS",
+    "NAMESPACE",
+    "NODE_SETTINGS",
+    "POLICIES",
+    "PRODUCER_RATE",
+    "TENANT",
+    "TOPIC",
+    "TOPIC_QUOTA",
+    "Policy",
+]
 
 DEFAULT_ACCOUNT: Final = "default"
 _MOST_SHARDS: Final = 1024
+_NO_BOUND: Final = (1 << 63) - 1
+
+ACCOUNT: Final = "account"
+TENANT: Final = "tenant"
+NAMESPACE: Final = "namespace"
+TOPIC: Final = "topic"
+LEVELS: Final = (ACCOUNT, TENANT, NAMESPACE, TOPIC)
+_NOT_TOPIC: Final = LEVELS[:-1]
+
+TOPIC_QUOTA: Final = "quota.topics"
+PRODUCER_RATE: Final = "producer_byte_rate"
+CONSUMER_RATE: Final = "consumer_byte_rate"
+AUTO_CREATION: Final = "auto.create.topics.enable"
+
+
+class Policy(NamedTuple):
+    """A policy: its name, values and default, and where it may be set.
+
+    A quota is a bound on all that is in what it is set on, together: those of each level count. Of other policies the
+    value of the nearest level counts.
+    """
+
+    setting: Setting
+    levels: tuple[str, ...] = LEVELS
+    quota: bool = False
+
 
 # fmt: off
 NODE_SETTINGS: Final = (
@@ -21,4 +62,20 @@ NODE_SETTINGS: Final = (
             "number stays.",
             minimum=1, maximum=_MOST_SHARDS),
 )
+
+_POLICIES: Final = (
+    Policy(Setting(AUTO_CREATION, "flag", False,
+                   "Whether Kafka clients create a topic of the namespace by asking for it.", scope="stream"),
+           _NOT_TOPIC),
+    Policy(Setting(CONSUMER_RATE, "integer", _NO_BOUND,
+                   "How many bytes a second Kafka clients may fetch, on average over the quota windows.",
+                   scope="stream", minimum=1), quota=True),
+    Policy(Setting(PRODUCER_RATE, "integer", _NO_BOUND,
+                   "How many bytes a second Kafka clients may produce, on average over the quota windows.",
+                   scope="stream", minimum=1), quota=True),
+    Policy(Setting(TOPIC_QUOTA, "integer", _NO_BOUND,
+                   "How many topics there may be; aliases do not count.", scope="stream", minimum=0),
+           _NOT_TOPIC, quota=True),
+)
 # fmt: on
+POLICIES: Final[Mapping[str, Policy]] = {policy.setting.name: policy for policy in _POLICIES}

@@ -48,6 +48,7 @@ __all__ = [
     "InconsistentProtocol",
     "InputInvalid",
     "InventoryNameInvalid",
+    "InventoryPositionLost",
     "KeyedTransactionRefused",
     "LeaderUnavailable",
     "LogDamaged",
@@ -83,6 +84,8 @@ __all__ = [
     "PipelineBusy",
     "PipelineFailed",
     "PipelineInvalid",
+    "PolicyInvalid",
+    "PolicyNotEffective",
     "ProducerFenced",
     "ProducerIdUnknown",
     "QueueBatchTooLarge",
@@ -146,6 +149,7 @@ __all__ = [
     "TopicIsAlias",
     "TopicNotAuthorized",
     "TopicNotFound",
+    "TopicQuotaExceeded",
     "TransactionAbortable",
     "TransactionStateInvalid",
     "TransactionTimeoutInvalid",
@@ -1143,6 +1147,14 @@ class InventoryNameInvalid(DuramenError):
     remedy = "Correct the name as the message says."
 
 
+class InventoryPositionLost(DuramenError):
+    """A subscription to the inventory is to begin at a position that the log no longer has, or never had."""
+
+    id = "inventory-position-lost"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Read what is there with a search, and subscribe from the position of its answer."
+
+
 class NamespaceExists(DuramenError):
     """A namespace is to be renamed or moved, and its tenant has one of that name."""
 
@@ -1165,6 +1177,22 @@ class PageTokenInvalid(DuramenError):
     id = "page-token-invalid"
     safe = "Nothing was done; repeating gives the same answer."
     remedy = "Ask for the next page with the query of the page before, or begin with the first page."
+
+
+class PolicyInvalid(DuramenError):
+    """A policy has no such name, value or level: an account, a tenant, a namespace or a topic cannot have it."""
+
+    id = "policy-invalid"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Correct the policy that the message names; `duramen policy describe` shows the names and their values."
+
+
+class PolicyNotEffective(DuramenError):
+    """A change of policies is stored, but a node has not confirmed in time that it follows them."""
+
+    id = "policy-not-effective"
+    safe = "The change is stored and takes effect on the nodes named as soon as they can be reached; repeating is safe."
+    remedy = "See why the nodes that the message names do not answer, then repeat the change to wait again."
 
 
 class TenantExists(DuramenError):
@@ -1229,6 +1257,14 @@ class TopicNotFound(DuramenError):
     id = "topic-not-found"
     safe = "Nothing was done; repeating gives the same answer."
     remedy = "Search the namespace with `duramen topic search`, or ask by the topic's id."
+
+
+class TopicQuotaExceeded(DuramenError):
+    """A namespace, its tenant or its account has as many topics as its policy `quota.topics` allows."""
+
+    id = "topic-quota-exceeded"
+    safe = "The topic was not created or moved; of a bulk request the others were; a retry is safe."
+    remedy = "Delete topics, or raise `quota.topics` of what the message names with `duramen policy set`."
 
 
 class NotLeader(DuramenError):

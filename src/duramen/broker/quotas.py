@@ -6,14 +6,14 @@ the bound waits until the rate would be the bound (KIP-13, KIP-219). Nothing her
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 from duramen.base.settings import Settings
 from duramen.metadata.quotas import CONSUMER_RATE, PRODUCER_RATE
 from duramen.metadata.state import Entity
 
-__all__ = ["ANONYMOUS", "Quotas", "RateWindows"]
+__all__ = ["ANONYMOUS", "Quotas", "RateTable", "RateWindows"]
 
 ANONYMOUS: Final = "ANONYMOUS"
 """The user of every connection, while there is no authentication; Apache Kafka's name for such."""
@@ -65,6 +65,46 @@ class RateWindows:
         return max(0, round(min(excess / bound * self.span_ms(now_ms), _LONGEST_WAIT_MS)))
 
 
+class RateTable:
+    """The rates of many, by what is bounded together; those that were idle longest are forgotten where it is full."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._count = settings.integer("quota.window.num")
+        self._window_ms = 1000 * settings.integer("quota.window.size.seconds")
+        self._rates: dict[Hashable, RateWindows] = {}  # those of who was idle longest first
+
+    def __len__(self) -> int:
+        return len(self._rates)
+
+    def record(self, scope: Hashable, bound: float, size: int, now_ms: int) -> int:
+        """Count an amount; how many ms to wait until the rate is `bound` a second."""
+        rates = self._rates.pop(scope, None)
+        if rates is None:
+            if len(self._rates) >= _MOST_RATES:
+                del self._rates[next(iter(self._rates))]
+            rates = RateWindows(self._count, self._window_ms)
+        self._rates[scope] = rates
+        rates.record(now_ms, size)
+        return rates.wait_ms(now_ms, bound)
+
+    def take_back(self, scope: Hashable, size: int, now_ms: int) -> bool:
+        """What was recorded last did not happen; False, and it stays, where it is the only one in all windows."""
+        rates = self._rates[scope]
+        if rates.total(now_ms) <= size:
+            return False
+        rates.record(now_ms, -size)
+        return True
+
+    def rate(self, scope: Hashable, now_ms: int) -> float:
+        """Amount a second."""
+        rates = self._rates.get(scope)
+        return 0.0 if rates is None else rates.rate(now_ms)
+
+    def largest(self, bound: float) -> int:
+        """What fits into all windows but one."""
+        return int(bound * (self._count - 1) * self._window_ms / 1000)
+
+
 _Scope = tuple[Entity, str]  # whose rate is bounded together, and by which quota
 
 
@@ -72,11 +112,9 @@ class Quotas:
     """Bounds from the metadata, and the rates of those who have any."""
 
     def __init__(self, settings: Settings) -> None:
-        self._count = settings.integer("quota.window.num")
-        self._window_ms = 1000 * settings.integer("quota.window.size.seconds")
         self.bounds: Mapping[Entity, Mapping[str, float]] = {}
         """Whose rates are bounded: mostly nobody's."""
-        self._rates: dict[_Scope, RateWindows] = {}  # those of who was idle longest first
+        self._rates = RateTable(settings)
         self._found: dict[tuple[str, str], tuple[_Scope, float] | None] = {}
 
     @property
@@ -102,11 +140,8 @@ class Quotas:
             return 0
         wait_ms = self._record(CONSUMER_RATE, client_id, size, now_ms)
         found = self._scope(CONSUMER_RATE, client_id)
-        if wait_ms and found is not None:
-            rates = self._rates[found[0]]
-            if rates.total(now_ms) <= size:
-                return 0
-            rates.record(now_ms, -size)
+        if wait_ms and found is not None and not self._rates.take_back(found[0], size, now_ms):
+            return 0
         return wait_ms
 
     def given(self, client_id: str, size: int, now_ms: int) -> int:
@@ -116,21 +151,13 @@ class Quotas:
     def largest_answer(self, client_id: str) -> int | None:
         """The most bytes that an answer to a fetch may have so that it fits the quota; None without one."""
         found = self._scope(CONSUMER_RATE, client_id) if self.bounds else None
-        return None if found is None else int(found[1] * (self._count - 1) * self._window_ms / 1000)
+        return None if found is None else self._rates.largest(found[1])
 
     def _record(self, name: str, client_id: str, size: int, now_ms: int) -> int:
         found = self._scope(name, client_id)
         if found is None:
             return 0
-        scope, bound = found
-        rates = self._rates.pop(scope, None)
-        if rates is None:
-            if len(self._rates) >= _MOST_RATES:
-                del self._rates[next(iter(self._rates))]
-            rates = RateWindows(self._count, self._window_ms)
-        self._rates[scope] = rates
-        rates.record(now_ms, size)
-        return rates.wait_ms(now_ms, bound)
+        return self._rates.record(*found, size, now_ms)
 
     def _scope(self, name: str, client_id: str) -> tuple[_Scope, float] | None:
         key = name, client_id

@@ -27,6 +27,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "duramen.cli.inventory.topic",
         "Topics of the inventory, millions of them; streams too.",
     ),
+    "policy": ("duramen.cli.inventory.policy", "Policies and quotas of tenants, namespaces and topics."),
     "snapshot": ("duramen.cli.snapshot", "Read keyed streams as they are or were: each key once."),
     "queue": ("duramen.cli.queues.command", "Put entries into queues, read, lease and acknowledge them."),
     "group": ("duramen.cli.group", "List, describe, reset and delete consumer groups."),

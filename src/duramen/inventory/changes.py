@@ -3,6 +3,9 @@
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
+from duramen.base.catalogue_inventory import NAMESPACE, TENANT
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.inventory import events
@@ -25,8 +28,10 @@ from duramen.inventory.rows import (
     pending_key,
     place_key,
     place_value,
+    policies_key,
     read_next_ids,
     tenant_key,
+    topic_policies_key,
 )
 
 __all__ = ["changes"]
@@ -78,6 +83,10 @@ class _Step:
                     self._set_name(key, namespace, None)
             case events.NamespaceSwept(namespace):
                 self.changes[namespace_key(namespace)] = None
+                self.changes[policies_key(NAMESPACE, number=namespace)] = None
+            case events.TopicPoliciesPut(sequence, policies):
+                own = msgspec.msgpack.encode(policies) if policies else None
+                self.changes[topic_policies_key(sequence)] = own
             case _:
                 self._take_of_directory(event)
 
@@ -104,6 +113,7 @@ class _Step:
     def _place(self, event: events.TopicPlaced) -> None:
         if event.name is None:
             self.changes[place_key(event.sequence)] = place_value(0, b"")
+            self.changes[topic_policies_key(event.sequence)] = None
             for key in list(self._rows.keys(alias_key(event.sequence), alias_end(event.sequence))):
                 self.changes[key] = None
             return
@@ -120,9 +130,14 @@ class _Step:
             case events.NamespacePut():
                 self.changes[namespace_key(event.id)] = encode_event(event)
                 self.changes[NEXT_IDS_KEY] = next_ids_value(tenant, max(namespace, event.id + 1))
+            case events.PoliciesPut():
+                own = encode_event(event) if event.policies else None
+                self.changes[policies_key(event.level, event.account, event.id)] = own
             case events.TenantRemoved(removed):
+                self.changes[policies_key(TENANT, number=removed)] = None
                 self.changes[tenant_key(removed)] = None  # a namespace without a tenant is as good as removed
             case events.NamespaceRemoved(removed):
+                self.changes[policies_key(NAMESPACE, number=removed)] = None
                 self.changes[namespace_key(removed)] = encode_event(event)
             case _:
                 raise AssertionError(event)

@@ -24,9 +24,12 @@ __all__ = [
     "NamespaceRemoved",
     "NamespaceSwept",
     "PendingChange",
+    "Policies",
+    "PoliciesPut",
     "TenantPut",
     "TenantRemoved",
     "TopicPlaced",
+    "TopicPoliciesPut",
     "TopicsCreated",
     "decode_event",
     "decode_pending",
@@ -44,6 +47,7 @@ _PACKED: Final = b"\x01"
 _MOST_BYTES: Final = 16 << 20
 
 Labels: TypeAlias = dict[str, str]
+Policies: TypeAlias = dict[str, bool | int | str]
 
 
 class _Event(msgspec.Struct, frozen=True, array_like=True):
@@ -138,9 +142,28 @@ class NamesRemoved(_Event, frozen=True, tag=11):
     last: bytes
 
 
+class PoliciesPut(_Event, frozen=True, tag=20):
+    """An account, a tenant or a namespace has these policies of its own from here on.
+
+    An account has its name and no id, the others an id and no account.
+    """
+
+    level: str
+    account: str
+    id: int
+    policies: Policies
+
+
+class TopicPoliciesPut(_Event, frozen=True, tag=21):
+    """A topic of this shard has these policies of its own from here on."""
+
+    sequence: int
+    policies: Policies
+
+
 InventoryEvent: TypeAlias = (
     TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept | TopicsCreated | NameChanged
-    | TopicPlaced | AliasChanged | NamespaceDropped | NamesRemoved
+    | TopicPlaced | AliasChanged | NamespaceDropped | NamesRemoved | PoliciesPut | TopicPoliciesPut
 )  # fmt: skip
 
 

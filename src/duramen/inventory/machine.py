@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
+from duramen.base.catalogue_inventory import TOPIC
 from duramen.base.errors import (
     NamespaceNotFound,
     TopicBusy,
@@ -28,10 +29,12 @@ from duramen.inventory.events import (
     NamesRemoved,
     PendingChange,
     TopicPlaced,
+    TopicPoliciesPut,
     TopicsCreated,
     encode_pending,
     pack_names,
 )
+from duramen.inventory.policies import PolicyChange, changed_policies, check_policies, read_policies
 from duramen.inventory.rows import (
     ALIAS,
     LEAVING,
@@ -47,6 +50,7 @@ from duramen.inventory.rows import (
     name_row,
     name_value,
     pending_key,
+    topic_policies_key,
 )
 
 __all__ = [
@@ -61,6 +65,7 @@ __all__ = [
     "PlaceTopic",
     "RemoveAlias",
     "RemoveTopic",
+    "SetTopicPolicies",
     "SweepNamespace",
     "TopicCommand",
     "TopicShardState",
@@ -153,6 +158,13 @@ class RemoveAlias(NamedTuple):
     name: bytes
 
 
+class SetTopicPolicies(NamedTuple):
+    """Change policies of a topic that this shard has made. The response is its policies then."""
+
+    sequence: int
+    changes: PolicyChange
+
+
 class DropNamespace(NamedTuple):
     """Make nothing in this namespace any more."""
 
@@ -167,14 +179,14 @@ class SweepNamespace(NamedTuple):
 
 TopicCommand: TypeAlias = (
     CreateTopics | BeginChange | BindName | EndChange | PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
-    | DropNamespace | SweepNamespace
+    | DropNamespace | SweepNamespace | SetTopicPolicies
 )  # fmt: skip
 _Decided: TypeAlias = tuple[Sequence[InventoryEvent], object]
 
 
 def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
     """Commands that share one of these are decided one after the other."""
-    if isinstance(command, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias):
+    if isinstance(command, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias | SetTopicPolicies):
         return ((command.sequence, "id"),)
     # Changes of other names of the namespace do not wait for one another.
     if isinstance(command, BeginChange | BindName | EndChange):
@@ -211,14 +223,10 @@ class TopicShardState:
                 return self._place(command, rows)
             case RemoveTopic():
                 return self._remove(command, rows)
-            case AddAlias(sequence, namespace, name):
-                if not current_place(rows, sequence).namespace:
-                    raise TopicNotFound("the topic was deleted")
-                there = rows.get(alias_key(sequence, namespace, name)) is not None
-                return ([] if there else [AliasChanged(sequence, namespace, name, True)]), None
-            case RemoveAlias(sequence, namespace, name):
-                there = rows.get(alias_key(sequence, namespace, name)) is not None
-                return ([AliasChanged(sequence, namespace, name, False)] if there else []), None
+            case AddAlias() | RemoveAlias():
+                return self._alias(command, rows)
+            case SetTopicPolicies(sequence, policies):
+                return self._set_policies(sequence, policies, rows)
             case DropNamespace(namespace):
                 there = rows.get(dropped_key(namespace)) is not None
                 return ([] if there else [NamespaceDropped(namespace)]), None
@@ -318,6 +326,21 @@ class TopicShardState:
             raise TopicNotFound("the topic was deleted")
         if now != origin:
             raise TopicBusy(f"the topic is not called {origin.name.decode()} now: another change of it is under way")
+
+    def _alias(self, command: AddAlias | RemoveAlias, rows: StateRows) -> _Decided:
+        wanted = isinstance(command, AddAlias)
+        if wanted and not current_place(rows, command.sequence).namespace:
+            raise TopicNotFound("the topic was deleted")
+        sequence, namespace, name = command
+        there = rows.get(alias_key(sequence, namespace, name)) is not None
+        return ([] if there == wanted else [AliasChanged(sequence, namespace, name, wanted)]), None
+
+    def _set_policies(self, sequence: int, policies: PolicyChange, rows: StateRows) -> _Decided:
+        if not current_place(rows, sequence).namespace:
+            raise TopicNotFound("the topic was deleted")
+        own = read_policies(rows.get(topic_policies_key(sequence)))
+        new = changed_policies(own, check_policies(TOPIC, policies))
+        return ([] if new == own else [TopicPoliciesPut(sequence, new)]), new
 
     # -- namespaces that are gone -------------------------------------------------------------------
 

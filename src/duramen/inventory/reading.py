@@ -5,8 +5,10 @@ from heapq import merge
 from typing import NamedTuple
 
 from duramen.base.ports import StateRows
+from duramen.inventory.events import Policies
 from duramen.inventory.ids import TopicKey
 from duramen.inventory.names import shard_of
+from duramen.inventory.policies import read_policies
 from duramen.inventory.rows import (
     ALIAS,
     TOTAL,
@@ -19,6 +21,7 @@ from duramen.inventory.rows import (
     name_end,
     name_key,
     name_row,
+    topic_policies_key,
 )
 
 __all__ = ["InventoryRows", "TopicName"]
@@ -98,6 +101,10 @@ class InventoryRows:
     def place(self, key: TopicKey) -> Place:
         """The name that a topic has now; one that is gone has the namespace 0. Raises TopicNotFound where none was."""
         return current_place(self._shards[key.shard], key.sequence)
+
+    def policies(self, key: TopicKey) -> Policies:
+        """A topic's own policies."""
+        return read_policies(self._shards[key.shard].get(topic_policies_key(key.sequence)))
 
     def aliases(self, key: TopicKey, most: int) -> list[Place]:
         """Aliases of a topic, at most so many."""

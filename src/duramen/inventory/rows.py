@@ -7,8 +7,10 @@
     p, uint32 namespace, name       what is under way with the name (`PendingChange`)
     c, uint32 namespace             uint64: how many topics have a name in this shard; of namespace 0: in all namespaces
     d, uint32 namespace             nothing: it is dropped
+    o, uint40 sequence              the topic's own policies, where it has some
     q                               uint40: the next sequence
     t, uint32 tenant                a tenant, and s, uint32 namespace: a namespace, as their events; in shard 0
+    u, level, account or uint32     policies of an account, a tenant or a namespace, as their event; in shard 0
     k                               uint32, uint32: the next tenant and the next namespace; in shard 0
 
 Keys are big-endian. Topics that were made together have the last sequence for a key, so that one seek finds any.
@@ -48,9 +50,11 @@ __all__ = [
     "pending_key",
     "place_key",
     "place_value",
+    "policies_key",
     "read_next_ids",
     "split_name",
     "tenant_key",
+    "topic_policies_key",
 ]
 
 ALIAS: Final = 1
@@ -190,3 +194,13 @@ def next_ids_value(tenant: int, namespace: int) -> bytes:
 def read_next_ids(value: bytes | None) -> tuple[int, int]:
     """The ids that the next tenant and the next namespace get."""
     return (1, 1) if value is None else _IDS.unpack(value)
+
+
+def policies_key(level: str, account: str = "", number: int = 0) -> bytes:
+    """The key of policies; without anything but a level, before all of that level."""
+    return b"u" + level[:1].encode() + (account.encode() if account else _U32.pack(number) if number else b"")
+
+
+def topic_policies_key(sequence: int) -> bytes:
+    """The key of a topic's own policies."""
+    return b"o" + sequence.to_bytes(SEQUENCE_BYTES, "big")

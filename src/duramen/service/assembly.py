@@ -17,7 +17,7 @@ from duramen.broker.late_records import LateDeletions
 from duramen.broker.list_offsets import BoundsOf
 from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.partition import Partition
-from duramen.broker.quotas import Quotas
+from duramen.broker.quotas import Quotas, RateTable
 from duramen.broker.streams import BrokerStreams
 from duramen.broker.views.keys import ClusterKeys
 from duramen.broker.views.live import LiveTopics
@@ -136,7 +136,7 @@ class BrokerParts(ABC):
         ensure = self.internal_streams.ensure_inventory if self.alone else _no_inventory
         self.inventory = Inventory(
             shards, ports.clock, ensure, partial(tenant_problem, self.streams),
-            partial(drop_records, self.streams, self.coordinators),
+            partial(drop_records, self.streams, self.coordinators), rates=RateTable(settings), node_id=self.node_id,
         )  # fmt: skip
         self.retention = self._queue_retention()
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)

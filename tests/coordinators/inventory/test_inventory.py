@@ -23,7 +23,8 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
-from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory, TopicMove
+from duramen.coordinators.inventory.inventory import FoundTopic, Inventory, TopicMove
+from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.coordinators.inventory.shard import INVENTORY_STREAM, inventory_kind
 from duramen.inventory.changes import changes
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant

@@ -33,6 +33,7 @@ from duramen.client.api.inventory_requests import (
     update_namespace,
     update_tenant,
 )
+from duramen.client.api.policies import AsyncPolicies, Policies
 
 __all__ = ["AsyncInventory", "Inventory"]
 
@@ -65,6 +66,8 @@ class Inventory:
 
     def __init__(self, run: _Run) -> None:
         self._run = run
+        self.policies = Policies(run)
+        """Policies of the account, of tenants, namespaces and topics: describe, set."""
 
     def create_tenants(
         self, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""
@@ -323,6 +326,8 @@ class AsyncInventory:
 
     def __init__(self, run: _RunAsync) -> None:
         self._run = run
+        self.policies = AsyncPolicies(run)
+        """Policies of the account, of tenants, namespaces and topics: describe, set."""
 
     async def create_tenants(
         self, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""

@@ -13,7 +13,10 @@ from duramen.base.errors import (
     TopicNotFound,
 )
 from duramen.base.ports import Clock
+from duramen.broker.quotas import RateTable
 from duramen.coordinators.inventory.changing import Changes
+from duramen.coordinators.inventory.policies import InventoryPolicies
+from duramen.coordinators.inventory.quotas import CreatedNames, InventoryQuotas
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.inventory.shards import Done, InventoryShards
 from duramen.inventory.directory import (
@@ -23,6 +26,7 @@ from duramen.inventory.directory import (
     DeleteTenant,
     DirectoryCommand,
     NamespaceIsSwept,
+    UpdateNamespace,
     UpdateTenant,
 )
 from duramen.inventory.events import Labels, NamespacePut, TenantPut
@@ -49,14 +53,6 @@ _SCANNED: Final = 2_000
 _NAMESPACE_COST: Final = 20  # names that cost as much as beginning with a namespace
 _ALIASES_SHOWN: Final = 100
 _ALIASES_FORGOTTEN: Final = 1000
-
-
-class CreatedNames(NamedTuple):
-    """What became of names: how many are new, how many were there, and which are refused."""
-
-    created: int
-    existing: int
-    problems: Sequence[NamedProblem]
 
 
 class FoundTopic(NamedTuple):
@@ -88,7 +84,8 @@ class Inventory:
     def __init__(
         self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None],
         hidden_by: Callable[[str], DuramenError | None] = lambda _: None,
-        deleted: Callable[[UUID, Callable[[], None]], None] = lambda _, then: then(),
+        deleted: Callable[[UUID, Callable[[], None]], None] = lambda _, then: then(), *,
+        rates: RateTable, node_id: int,
     ) -> None:  # fmt: skip
         """`hidden_by` says why a tenant cannot be called that: its topics would have the names of others.
 
@@ -100,6 +97,8 @@ class Inventory:
         self._clock = clock
         self._ensure = ensure
         self._changes = Changes(shards)
+        self.quotas = InventoryQuotas(shards, clock, rates)
+        self.policies = InventoryPolicies(shards, clock, self.quotas, ensure, node_id)
         self._sweeping = False
         self._ticks = False
 
@@ -219,7 +218,11 @@ class Inventory:
             if isinstance(command, DeleteTenant | DeleteNamespace):
                 self.resume()
 
-        self._shards.submit(DIRECTORY_SHARD, command, answered)
+        go = partial(self._shards.submit, DIRECTORY_SHARD, command)
+        if isinstance(command, UpdateNamespace):
+            self.quotas.move_namespace(command.namespace, command.to_tenant, go, answered)
+        else:
+            go(answered)
 
     def count(self, namespace: NamespacePut) -> int:
         """How many topics are in a namespace. Raises CoordinatorLoading."""
@@ -256,6 +259,9 @@ class Inventory:
 
     def create_topics(self, namespace: NamespacePut, names: Sequence[str], done: Done) -> None:
         """Make topics; `done` gets `CreatedNames`. Those that are there stay, and so do aliases."""
+        self.quotas.create(namespace.id, names, partial(self._create_topics, namespace), done)
+
+    def _create_topics(self, namespace: NamespacePut, names: Sequence[str], done: Done) -> None:
         good, problems = sorted_names(names)
         commands = [
             (shard, CreateTopics(namespace.id, of_shard[at : at + MOST_NAMES]))
@@ -319,7 +325,8 @@ class Inventory:
             if isinstance(answer, DuramenError):
                 done(answer)
             else:
-                self._changes.begin(answer, done)
+                go = partial(self._changes.begin, answer)
+                self.quotas.move(answer.namespace, answer.to_namespace, go, done)
 
         def begin() -> BeginChange:
             origin, target = (self.namespace(account, one.tenant, one.namespace).id for one in (path, to))

@@ -20,6 +20,7 @@ from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
 from duramen.inventory.names import shard_of
+from duramen.inventory.policies import PolicyTable
 from duramen.inventory.reading import InventoryRows
 
 __all__ = ["Done", "InventoryQueues", "InventoryShards"]
@@ -122,13 +123,22 @@ class InventoryShards:
 
     def directory(self) -> Directory:
         """Tenants and namespaces. Raises CoordinatorLoading, NotCoordinator."""
-        if not self.ready:
-            return Directory()
+        return self._first().directory if self.ready else Directory()
+
+    def policies(self) -> PolicyTable:
+        """What is set on accounts, tenants and namespaces. Raises as `directory`."""
+        return self._first().policies if self.ready else PolicyTable()
+
+    def _first(self) -> InventoryShard:
         self._runtime.check(INVENTORY_STREAM, DIRECTORY_SHARD)
         shard: InventoryShard | None = self._runtime.loaded(INVENTORY_STREAM, DIRECTORY_SHARD)
         if shard is None:
             raise CoordinatorLoading("tenants are still being read")
-        return shard.directory
+        return shard
+
+    def applied_offset(self, shard: int) -> int:
+        """The first offset of which nothing is in the rows of a shard; -1 where they cannot be read now."""
+        return self._runtime.applied_offset(INVENTORY_STREAM, shard)
 
     def position(self) -> str:
         """How far the rows of each shard are: the first offsets that they do not have."""

@@ -24,6 +24,7 @@ from duramen.doors.http import (
     health,
     inventory,
     leases,
+    policies,
     queues,
     records,
     replicated,
@@ -64,6 +65,7 @@ ROUTES: Final[Sequence[HttpRoute]] = (
     *spaces.ROUTES,
     *queues.ROUTES,
     *inventory.ROUTES,
+    *policies.ROUTES,
     *groups.ROUTES,
     HttpRoute(
         "GET",

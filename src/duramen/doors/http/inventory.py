@@ -9,7 +9,8 @@ from uuid import UUID
 
 from duramen.base import errors
 from duramen.base.errors import TopicNotFound
-from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, Inventory, TopicMove
+from duramen.coordinators.inventory.inventory import FoundTopic, Inventory, TopicMove
+from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.doors.http.types.inventory import (

@@ -1,0 +1,170 @@
+"""Policies as the doors ask them: what is set, what counts, what of quotas is used; and changes, until they count."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.catalogue_inventory import ACCOUNT, NAMESPACE, POLICIES, TENANT, TOPIC
+from duramen.base.errors import DuramenError, PolicyNotEffective, TopicNotFound
+from duramen.base.ports import Clock
+from duramen.coordinators.inventory.quotas import InventoryQuotas, TopicOwner
+from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
+from duramen.coordinators.inventory.shards import Done, InventoryShards
+from duramen.inventory.events import Policies
+from duramen.inventory.ids import TopicKey, topic_key
+from duramen.inventory.machine import SetTopicPolicies
+from duramen.inventory.policies import (
+    Effective,
+    PolicyChange,
+    PolicyScope,
+    SetPolicies,
+    check_policies,
+    effective,
+    limits,
+)
+
+__all__ = ["InventoryPolicies", "PoliciesFound", "UsedQuota"]
+
+_LOOK_MS: Final = 20
+
+
+class UsedQuota(NamedTuple):
+    """A quota that bounds what was asked for, the level at which it is set, and how much of it is used."""
+
+    policy: str
+    level: str
+    limit: int
+    used: int
+
+
+class PoliciesFound(NamedTuple):
+    """The policies of an account, a tenant, a namespace or a topic: which are its own, and which count."""
+
+    level: str
+    own: Policies
+    effective: Mapping[str, Effective]
+    quotas: Sequence[UsedQuota]
+
+
+class InventoryPolicies:
+    """Policies of the inventory. What has them is named by the parts of its path; an account has none."""
+
+    def __init__(
+        self, shards: InventoryShards, clock: Clock, quotas: InventoryQuotas, ensure: Callable[[Done], None],
+        node_id: int,
+    ) -> None:  # fmt: skip
+        self._shards = shards
+        self._clock = clock
+        self._quotas = quotas
+        self._ensure = ensure
+        self._node_id = node_id
+
+    # -- what there is ------------------------------------------------------------------------------
+
+    def find(self, account: str, path: Sequence[str]) -> PoliciesFound:
+        """The policies of what a path names. Raises TenantNotFound, NamespaceNotFound, TopicNotFound …"""
+        chain = self._chain(account, path)
+        scope, own = chain[0]
+        named = [(one.level, policies) for one, policies in chain]
+        quotas = [
+            UsedQuota(name, limit.scope.level, limit.value, self._quotas.used(name, limit.scope))
+            for name, policy in POLICIES.items()
+            if policy.quota
+            for limit in limits(name, chain)
+        ]
+        return PoliciesFound(scope.level, own, effective(scope.level, named), quotas)
+
+    def of_namespace(self, account: str, tenant: str, namespace: str) -> Mapping[str, Effective]:
+        """What counts in a namespace. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
+        chain = self._chain(account, (tenant, namespace))
+        return effective(NAMESPACE, [(scope.level, policies) for scope, policies in chain])
+
+    def owner(self, account: str, path: Sequence[str]) -> TopicOwner:
+        """The topic that a path leads to, and its namespace. Raises TopicNotFound …"""
+        namespace = self._shards.directory().namespace(account, path[0], path[1]).id
+        rows = self._shards.rows()
+        found = rows.find(namespace, path[2].encode(errors="replace"))
+        if found is None:
+            raise TopicNotFound(f"there is no topic {'/'.join(path)}")
+        return TopicOwner(rows.place(found.key).namespace if found.alias else namespace, found.key)
+
+    def owner_of(self, lasting_id: UUID) -> TopicOwner:
+        """The topic that has an id, and the namespace that it is in. Raises TopicNotFound, CoordinatorLoading."""
+        key = topic_key(self._shards.inventory_id, lasting_id, self._shards.count)
+        return TopicOwner(self._shards.rows().place(key).namespace, key)
+
+    def _chain(self, account: str, path: Sequence[str]) -> list[tuple[PolicyScope, Policies]]:
+        """What is set on it, and on all that it is in."""
+        directory, policies = self._shards.directory(), self._shards.policies()
+        scopes = [PolicyScope(ACCOUNT, account)]
+        if path:
+            scopes.insert(0, PolicyScope(TENANT, id=directory.tenant(account, path[0]).id))
+        if len(path) == 1 or not path:
+            return [(scope, policies.own(scope)) for scope in scopes]
+        if len(path) == 2:
+            return policies.chain(directory, directory.namespace(account, *path).id)
+        return self._quotas.chain(self.owner(account, path))
+
+    # -- changes ------------------------------------------------------------------------------------
+
+    def change(self, account: str, path: Sequence[str], changes: PolicyChange, done: Done) -> None:
+        """Set policies, None removes one. `done` gets the shard and the offset at which they count, or an error."""
+
+        def found(answer: PolicyScope | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+            elif answer.topic is not None:
+                self._submit(answer.topic.shard, SetTopicPolicies(answer.topic.sequence, changes), done)
+            else:
+                self._submit(DIRECTORY_SHARD, SetPolicies(answer, changes), done)
+
+        def ensured(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._shards.read(partial(self._scope, account, path), found)
+
+        try:
+            check_policies((ACCOUNT, TENANT, NAMESPACE, TOPIC)[len(path)], changes)
+        except DuramenError as error:
+            done(error)
+            return
+        if path:
+            ensured(None)
+        else:
+            self._ensure(ensured)
+
+    def _submit(self, shard: int, command: SetPolicies | SetTopicPolicies, done: Done) -> None:
+        def answered(answer: object) -> None:
+            done(answer if isinstance(answer, DuramenError) else (shard, self._shards.applied_offset(shard)))
+
+        self._shards.submit(shard, command, answered)
+
+    def _scope(self, account: str, path: Sequence[str]) -> PolicyScope:
+        directory = self._shards.directory()
+        if not path:
+            return PolicyScope(ACCOUNT, account)
+        if len(path) == 1:
+            return PolicyScope(TENANT, id=directory.tenant(account, path[0]).id)
+        if len(path) == 2:
+            return PolicyScope(NAMESPACE, id=directory.namespace(account, *path).id)
+        key: TopicKey = self.owner(account, path).key
+        return PolicyScope(TOPIC, topic=key)
+
+    def when_effective(self, shard: int, offset: int, wait_ms: int, done: Done) -> None:
+        """`done` gets the nodes that follow the shard, once each has confirmed to have all below an offset.
+
+        Or PolicyNotEffective, which names those that have not in time. The node that is alone follows itself.
+        """
+        until_ms = self._clock.monotonic_ms() + wait_ms
+
+        def look() -> None:
+            if self._shards.applied_offset(shard) >= offset:
+                done([self._node_id])
+            elif self._clock.monotonic_ms() >= until_ms:
+                done(PolicyNotEffective(f"the change is stored, but node {self._node_id} has not confirmed it"))
+            else:
+                self._shards.later(_LOOK_MS, look)
+
+        look()

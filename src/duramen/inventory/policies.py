@@ -1,0 +1,186 @@
+"""Policies of accounts, tenants, namespaces and topics: what may be set, and which value counts where. Pure.
+
+Shard 0 has those of accounts, tenants and namespaces, in memory too; a topic's own are a row of the shard that made it.
+"""
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from duramen.base.catalogue_inventory import ACCOUNT, LEVELS, NAMESPACE, POLICIES, TENANT
+from duramen.base.errors import ConfigInvalid, NamespaceNotFound, PolicyInvalid, TenantNotFound
+from duramen.base.ports import StateRows
+from duramen.base.settings import Value, check, nearest
+from duramen.inventory.directory import Directory
+from duramen.inventory.events import (
+    InventoryEvent,
+    NamespaceRemoved,
+    NamespaceSwept,
+    Policies,
+    PoliciesPut,
+    TenantRemoved,
+)
+from duramen.inventory.ids import TopicKey
+
+__all__ = [
+    "DEFAULT", "Effective", "Limit", "PolicyChange", "PolicyScope", "PolicyTable", "SetPolicies", "changed_policies",
+    "check_policies", "effective", "limits", "policy_keys", "read_policies",
+]  # fmt: skip
+
+DEFAULT: Final = "default"
+"""The level of a value that nobody has set."""
+
+PolicyChange: TypeAlias = Mapping[str, bool | int | str | None]
+"""New values by name; None removes one."""
+
+_ROW: Final = msgspec.msgpack.Decoder(PoliciesPut)
+_OWN: Final = msgspec.msgpack.Decoder(Policies)
+
+
+class PolicyScope(NamedTuple):
+    """What has policies of its own: an account by name, a tenant or a namespace by id, a topic by key."""
+
+    level: str
+    account: str = ""
+    id: int = 0
+    topic: TopicKey | None = None
+
+
+class Effective(NamedTuple):
+    """The value that counts, and the level at which it is set; a quota that nobody has set is None."""
+
+    value: Value | None
+    level: str
+
+
+class Limit(NamedTuple):
+    """A quota that counts, and what it bounds."""
+
+    scope: PolicyScope
+    value: int
+
+
+class SetPolicies(NamedTuple):
+    """Change policies of an account, a tenant or a namespace. The response is its policies then."""
+
+    scope: PolicyScope
+    changes: PolicyChange
+
+
+def policy_keys(command: SetPolicies) -> Collection[Hashable]:
+    """Commands that share one of these are decided one after the other, and so are those on the tenant itself."""
+    level, account, number, _ = command.scope
+    return ((account, "account"),) if level == ACCOUNT else ((number, level[:1]),)
+
+
+def read_policies(value: bytes | None) -> Policies:
+    """A topic's own policies, as its row has them."""
+    return {} if value is None else _OWN.decode(value)
+
+
+def check_policies(level: str, changes: PolicyChange) -> PolicyChange:
+    """The changes with values of the right types. Raises PolicyInvalid, which names the policy."""
+    return {name: _checked(level, name, value) for name, value in changes.items()}
+
+
+def _checked(level: str, name: str, value: bool | int | str | None) -> bool | int | str | None:
+    policy = POLICIES.get(name)
+    if policy is None:
+        raise PolicyInvalid(f"there is no policy {name[:80]}{nearest(name, POLICIES)}")
+    if level not in policy.levels:
+        raise PolicyInvalid(f"{name} is not set on a {level}, but on {_listed(policy.levels)}")
+    if value is None:
+        return None
+    if isinstance(value, bool) and policy.setting.kind != "flag":
+        raise PolicyInvalid(f"{name}: {str(value).lower()} does not fit; it must be {policy.setting.expected}")
+    try:
+        found = check(policy.setting, value)
+    except ConfigInvalid as error:
+        raise PolicyInvalid(str(error)) from None
+    return int(found) if isinstance(found, float) else found
+
+
+def _listed(levels: Sequence[str]) -> str:
+    names = [f"{'an' if level == ACCOUNT else 'a'} {level}" for level in levels]
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def changed_policies(own: Policies, changes: PolicyChange) -> Policies:
+    """What is set once the changes are made."""
+    values = own | dict(changes)
+    return {name: value for name, value in sorted(values.items()) if value is not None}
+
+
+def effective(level: str, chain: Sequence[tuple[str, Policies]]) -> dict[str, Effective]:
+    """The value of each policy that counts at a level; `chain` has what is set, the nearest level first."""
+    found = dict[str, Effective]()
+    below = LEVELS.index(level)
+    for name, policy in POLICIES.items():
+        if any(LEVELS.index(one) <= below for one in policy.levels):
+            default = None if policy.quota else policy.setting.default
+            there = (Effective(own[name], source) for source, own in chain if name in own)
+            found[name] = next(there, Effective(default, DEFAULT))
+    return found
+
+
+def limits(name: str, chain: Sequence[tuple[PolicyScope, Policies]]) -> Iterator[Limit]:
+    """Each quota of that name in a chain: all of them count."""
+    for scope, own in chain:
+        value = own.get(name)
+        if value is not None:
+            yield Limit(scope, int(value))
+
+
+class PolicyTable:
+    """What is set on accounts, tenants and namespaces."""
+
+    def __init__(self) -> None:
+        self._own: dict[PolicyScope, Policies] = {}
+
+    def load(self, rows: StateRows) -> None:
+        """Take in all that rows have."""
+        for _, value in rows.scan(b"u", b"v"):
+            self.apply(_ROW.decode(value))
+
+    def own(self, scope: PolicyScope) -> Policies:
+        """What is set on this itself."""
+        return self._own.get(scope, {})
+
+    def chain(self, directory: Directory, namespace: int) -> list[tuple[PolicyScope, Policies]]:
+        """What is set on a namespace, its tenant and its account, in this order; nothing of one that is gone."""
+        found = directory.namespace_by_id(namespace)
+        tenant = None if found is None else directory.tenant_by_id(found.tenant)
+        if tenant is None:
+            return []
+        of_tenant, of_account = PolicyScope(TENANT, id=tenant.id), PolicyScope(ACCOUNT, tenant.account)
+        return [(scope, self.own(scope)) for scope in (PolicyScope(NAMESPACE, id=namespace), of_tenant, of_account)]
+
+    def decide(self, command: SetPolicies, directory: Directory) -> tuple[Sequence[InventoryEvent], Policies]:
+        """The events of a command, and its response. Raises PolicyInvalid, TenantNotFound, NamespaceNotFound."""
+        scope = command.scope
+        if scope.level == TENANT and directory.tenant_by_id(scope.id) is None:
+            raise TenantNotFound("the tenant is gone")
+        if scope.level == NAMESPACE and directory.namespace_by_id(scope.id) is None:
+            raise NamespaceNotFound("the namespace is gone")
+        own = self.own(scope)
+        new = changed_policies(own, check_policies(scope.level, command.changes))
+        return ([] if new == own else [PoliciesPut(scope.level, scope.account, scope.id, new)]), new
+
+    def apply(self, event: InventoryEvent) -> None:
+        """Take in an event; most change nothing here."""
+        match event:
+            case PoliciesPut(level, account, number, policies):
+                self._put(PolicyScope(level, account, number), policies)
+            case TenantRemoved(tenant):
+                self._put(PolicyScope(TENANT, id=tenant), {})
+            case NamespaceRemoved(namespace) | NamespaceSwept(namespace):
+                self._put(PolicyScope(NAMESPACE, id=namespace), {})
+            case _:
+                pass
+
+    def _put(self, scope: PolicyScope, policies: Policies) -> None:
+        if policies:
+            self._own[scope] = policies
+        else:
+            self._own.pop(scope, None)
