@@ -76,6 +76,11 @@ class FetchSource(ABC):
     def leave(self) -> None:
         """Nobody waits any more."""
 
+    def given(self, size: int) -> int:
+        """Count bytes that go to a client; how many ms it is to wait, because a quota is exceeded."""
+        del size
+        return 0
+
 
 class PartitionFetch(NamedTuple):
     """What is wanted of one partition. `partition` is None where there is none; `error` says why.

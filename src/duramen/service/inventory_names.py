@@ -9,14 +9,16 @@ from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvali
 from duramen.broker.streams import BrokerStreams
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.inventory.inventory import Inventory
+from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import hash_of
 from duramen.coordinators.runtime.runtime import Runtime
-from duramen.metadata.decisions import Definition
+from duramen.inventory.events import NamespacePut
+from duramen.metadata.decisions import Definition, check_name
 from duramen.queues.machine import Empty
 from duramen.queues.names import Queue
 
-__all__ = ["check_config", "check_wish", "drop_records", "tenant_problem"]
+__all__ = ["auto_creates", "check_config", "check_wish", "create_topic", "drop_records", "tenant_problem"]
 
 
 def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
@@ -86,3 +88,34 @@ def drop_records(streams: BrokerStreams, runtime: Runtime, lasting_id: UUID, don
         name = lasting_id.hex.encode()
         command = Empty(Queue(name, hash_of(space.id)(name)), "drop")
         runtime.submit(space.name, partition_of(name, space.shards), command, lambda _: done())
+
+
+def auto_creates(inventory: Inventory, account: str, name: str) -> bool:
+    """Whether the policy of a namespace has its topic `name` made where a Kafka client asks for it."""
+    tenant, namespace, _ = name.split(".", 2)
+    try:
+        check_name(name)
+    except NameInvalid:
+        return False
+    return inventory.policies.creates_topics(account, tenant, namespace)
+
+
+def create_topic(
+    inventory: Inventory, account: str, name: str, done: Callable[[DuramenError | None], None]
+) -> None:  # fmt: skip
+    """Make the topic that has a Kafka name; one that is there is as good."""
+    tenant, namespace, topic = name.split(".", 2)
+
+    def found(answer: NamespacePut | DuramenError) -> None:
+        if isinstance(answer, DuramenError):
+            done(answer)
+        else:
+            inventory.create_topics(answer, [topic], created)
+
+    def created(answer: CreatedNames | DuramenError) -> None:
+        if isinstance(answer, DuramenError):
+            done(answer)
+        else:
+            done(answer.problems[0].error if answer.problems else None)
+
+    inventory.read(lambda: inventory.namespace(account, tenant, namespace), found)

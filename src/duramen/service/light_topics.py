@@ -39,6 +39,11 @@ class LightTopic(ABC):
     def append_time(self) -> bool:
         """Whether records get the time at which they come."""
 
+    def produced(self, size: int) -> int:
+        """Count bytes that were sent to it; how many ms their client is to wait, because a quota is exceeded."""
+        del size
+        return 0
+
     @abstractmethod
     def append(self, batch: memoryview, done: Appended, *, all_replicas: bool) -> None:
         """Store a producer's batch. `done` may be called at once."""

@@ -30,6 +30,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_record, near, records, seal
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, RESERVED_PREFIX
+from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.metadata.decisions import check_name
@@ -70,7 +71,7 @@ class QueueTopics:
         self._lengths: tuple[int, ...] = ()
         self._ids: OrderedDict[UUID, str] = OrderedDict()
         self._told: OrderedDict[UUID, int] = OrderedDict()  # leader epochs in which the leaders were told of topics
-        self._account = broker.settings.text("inventory.account")
+        self.account = broker.settings.text("inventory.account")
         broker.streams.listeners.append(self._changed)
         for stream in broker.streams:
             self._changed(stream)
@@ -132,13 +133,15 @@ class QueueTopics:
             return None
         try:
             check_name(name)
-            (found,) = inventory.lookup(self._account, tenant, namespace, [topic])
+            (found,) = inventory.lookup(self.account, tenant, namespace, [topic])
         except DuramenError:
             return None
         if found is None:
             return None
         digest = blake2b(found.id.bytes + name.encode(), digest_size=16, key=inventory.id.bytes).digest()
-        return self._topic(name, space, found.id.hex.encode(), UUID(bytes=digest))
+        of_inventory = self._topic(name, space, found.id.hex.encode(), UUID(bytes=digest))
+        of_inventory.entry = found
+        return of_inventory
 
     def _topic(self, name: str, space: Stream, queue: bytes, id_: UUID | None = None) -> "QueueTopic":
         found = QueueTopic(self, name, space, Queue(queue, hash_of(space.id)(queue)), id_)
@@ -180,6 +183,8 @@ class QueueTopic(LightTopic):
         self._broker = topics.broker
         self._space = space
         self._queue = queue
+        self.entry: FoundTopic | None = None
+        """What it is in the inventory."""
 
     def shown(self) -> None:
         """As of `LightTopic`."""
@@ -189,6 +194,16 @@ class QueueTopic(LightTopic):
     def append_time(self) -> bool:
         """As of the space."""
         return self._space.append_time
+
+    def produced(self, size: int) -> int:
+        """As of `LightTopic`, by the quotas of the namespace."""
+        quotas, account = self._broker.inventory.quotas, self._topics.account
+        return 0 if self.entry is None else quotas.produced(account, self.entry, size)
+
+    def given(self, size: int) -> int:
+        """Count bytes that go to a client; how many ms it is to wait, by the quotas of the namespace."""
+        quotas, account = self._broker.inventory.quotas, self._topics.account
+        return 0 if self.entry is None else quotas.consumed(account, self.entry, size)
 
     def append(self, batch: memoryview, done: Appended, *, all_replicas: bool) -> None:
         """As of `LightTopic`: the records become entries, acknowledged once every read shows them."""
@@ -312,6 +327,10 @@ class QueueSource(FetchSource):
         self._poke = poke
         if self._woken:
             poke(self)
+
+    def given(self, size: int) -> int:
+        """As of `FetchSource`."""
+        return self._topic.given(size)
 
     def leave(self) -> None:
         """As of `FetchSource`."""

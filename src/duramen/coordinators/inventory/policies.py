@@ -3,16 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
-from uuid import UUID
 
-from duramen.base.catalogue_inventory import ACCOUNT, NAMESPACE, POLICIES, TENANT, TOPIC
+from duramen.base.catalogue_inventory import ACCOUNT, AUTO_CREATION, NAMESPACE, POLICIES, TENANT, TOPIC
 from duramen.base.errors import DuramenError, PolicyNotEffective, TopicNotFound
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.quotas import InventoryQuotas, TopicOwner
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.inventory.shards import Done, InventoryShards
 from duramen.inventory.events import Policies
-from duramen.inventory.ids import TopicKey, topic_key
+from duramen.inventory.ids import TopicKey
 from duramen.inventory.machine import SetTopicPolicies
 from duramen.inventory.policies import (
     Effective,
@@ -75,10 +74,13 @@ class InventoryPolicies:
         ]
         return PoliciesFound(scope.level, own, effective(scope.level, named), quotas)
 
-    def of_namespace(self, account: str, tenant: str, namespace: str) -> Mapping[str, Effective]:
-        """What counts in a namespace. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
-        chain = self._chain(account, (tenant, namespace))
-        return effective(NAMESPACE, [(scope.level, policies) for scope, policies in chain])
+    def creates_topics(self, account: str, tenant: str, namespace: str) -> bool:
+        """Whether Kafka clients create topics of a namespace by asking for them; False where there is none."""
+        try:
+            chain = self._chain(account, (tenant, namespace))
+        except DuramenError:
+            return False
+        return bool(effective(NAMESPACE, [(scope.level, own) for scope, own in chain])[AUTO_CREATION].value)
 
     def owner(self, account: str, path: Sequence[str]) -> TopicOwner:
         """The topic that a path leads to, and its namespace. Raises TopicNotFound …"""
@@ -88,11 +90,6 @@ class InventoryPolicies:
         if found is None:
             raise TopicNotFound(f"there is no topic {'/'.join(path)}")
         return TopicOwner(rows.place(found.key).namespace if found.alias else namespace, found.key)
-
-    def owner_of(self, lasting_id: UUID) -> TopicOwner:
-        """The topic that has an id, and the namespace that it is in. Raises TopicNotFound, CoordinatorLoading."""
-        key = topic_key(self._shards.inventory_id, lasting_id, self._shards.count)
-        return TopicOwner(self._shards.rows().place(key).namespace, key)
 
     def _chain(self, account: str, path: Sequence[str]) -> list[tuple[PolicyScope, Policies]]:
         """What is set on it, and on all that it is in."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
 
 from duramen.base.catalogue_inventory import (
     ACCOUNT,
@@ -17,8 +18,8 @@ from duramen.base.errors import DuramenError, TopicQuotaExceeded
 from duramen.base.ports import Clock
 from duramen.broker.quotas import RateTable
 from duramen.coordinators.inventory.shards import Done, InventoryShards
-from duramen.inventory.ids import TopicKey
-from duramen.inventory.names import NamedProblem, sorted_names
+from duramen.inventory.ids import TopicKey, topic_key
+from duramen.inventory.names import NamedProblem, TopicPath, sorted_names
 from duramen.inventory.policies import Limit, PolicyScope, limits
 
 __all__ = ["CreatedNames", "InventoryQuotas", "TopicOwner"]
@@ -43,6 +44,19 @@ class TopicOwner(NamedTuple):
 
     namespace: int
     key: TopicKey
+
+
+class EntryName(Protocol):
+    """A name of a topic that was found: its path, the topic's lasting id, and whether it is an alias."""
+
+    @property
+    def path(self) -> TopicPath: ...
+
+    @property
+    def id(self) -> UUID: ...
+
+    @property
+    def alias(self) -> bool: ...
 
 
 class InventoryQuotas:
@@ -220,21 +234,29 @@ class InventoryQuotas:
 
     # -- how fast -----------------------------------------------------------------------------------
 
-    def produced(self, owner: TopicOwner, size: int) -> int:
+    def produced(self, account: str, topic: EntryName, size: int) -> int:
         """Count bytes that a topic was sent; how many ms their client is to wait before it goes on."""
-        return self._count_bytes(PRODUCER_RATE, owner, size)
+        return self._count_bytes(PRODUCER_RATE, account, topic, size)
 
-    def consumed(self, owner: TopicOwner, size: int) -> int:
+    def consumed(self, account: str, topic: EntryName, size: int) -> int:
         """Count bytes of a topic that go out; how many ms their client is to wait before it asks again."""
-        return self._count_bytes(CONSUMER_RATE, owner, size)
+        return self._count_bytes(CONSUMER_RATE, account, topic, size)
 
-    def _count_bytes(self, name: str, owner: TopicOwner, size: int) -> int:
+    def _count_bytes(self, name: str, account: str, topic: EntryName, size: int) -> int:
         now_ms = self._clock.monotonic_ms()
-        waits_ms = [
-            self._rates.record((name, limit.scope), limit.value, size, now_ms)
-            for limit in limits(name, self.chain(owner))
-        ]
+        try:
+            chain = self.chain(self.owner(account, topic))
+        except DuramenError:
+            return 0  # it is gone, or the policies are being read
+        waits_ms = [self._rates.record((name, limit.scope), limit.value, size, now_ms) for limit in limits(name, chain)]
         return max(waits_ms, default=0)
+
+    def owner(self, account: str, topic: EntryName) -> TopicOwner:
+        """A topic by a name of it that was found. Raises TopicNotFound, CoordinatorLoading."""
+        key = topic_key(self._shards.inventory_id, topic.id, self._shards.count)
+        if topic.alias:
+            return TopicOwner(self._shards.rows().place(key).namespace, key)
+        return TopicOwner(self._shards.directory().namespace(account, topic.path.tenant, topic.path.namespace).id, key)
 
     def chain(self, owner: TopicOwner) -> list[tuple[PolicyScope, Any]]:
         """What is set on a topic, its namespace, its tenant and its account, in this order."""

@@ -26,6 +26,7 @@ from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.metadata.decisions import Definition, check_name
 from duramen.metadata.partitions import PartitionId
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
+from duramen.service.inventory_names import auto_creates, create_topic
 from duramen.service.light_topics import LightTopic
 from duramen.service.resolve import Found, ResolvedTopics, TopicKey, stream_in
 
@@ -175,7 +176,6 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
     """The topics asked for, or all; those that do not exist are created where that is allowed."""
     request = exchange.message()
     wanted: Sequence[Message] | None = request["topics"]
-    broker = context.broker
     admitted = exchange.admitted
     if wanted is None or (exchange.version == 0 and not wanted):
         streams = [stream for stream in _every(context) if admitted.refusal(_DESCRIBE, stream.name) is None]
@@ -188,7 +188,7 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
         topics = [_missing(name or "", topic_id, ErrorCode.INVALID_REQUEST) for name, topic_id in keys]
         exchange.reply({"topics": topics, "controller_id": -1, "cluster_id": None})
         return
-    may_create = request["allow_auto_topic_creation"] is not False and broker.settings.flag("auto.create.topics.enable")
+    may_create = request["allow_auto_topic_creation"] is not False
     asked = _Asked(context, exchange, request, len(keys))
     for at, (name, topic_id) in enumerate(keys):
         put = partial(asked.put, at)
@@ -211,8 +211,7 @@ def _by_name(
     topics = exchange.admitted.topics
     stream = topics.find(name)
     light = None if stream is not None else topics.light(name)
-    creates = may_create and isinstance(topics.error(name), StreamNotFound)
-    creates = creates and not context.broker.names_inventory(name)
+    creates = may_create and isinstance(topics.error(name), StreamNotFound) and _creates(context, name)
     refusal = exchange.admitted.refusal(_CREATE, name) if creates else None
     if stream is not None:
         put(_topic(context, stream))
@@ -224,6 +223,14 @@ def _by_name(
         _create(context, name, put)
     else:
         put(_missing(name, _NULL_ID, absence(topics, name, absent(name))))
+
+
+def _creates(context: Context, name: str) -> bool:
+    """Whether a topic is made where it is asked for: as the node says, or the policy of the inventory's namespace."""
+    broker = context.broker
+    if broker.names_inventory(name):
+        return auto_creates(broker.inventory, broker.settings.text("inventory.account"), name)
+    return broker.settings.flag("auto.create.topics.enable")
 
 
 def absence(topics: ResolvedTopics, key: TopicKey, missing: ErrorCode) -> ErrorCode:
@@ -250,15 +257,20 @@ def _create(context: Context, name: str, put: Callable[[Message], None]) -> None
         context.service.resolver.resolve([name], lambda found: answer(found, error))
 
     def answer(found: Found, error: DuramenError | None) -> None:
-        stream = stream_in(found, name)
+        stream, topic = stream_in(found, name), found.get(name)
         if stream is not None:
             put(_topic(context, stream))
+        elif isinstance(topic, LightTopic):
+            put(_light_topic(context, topic))
         elif isinstance(error, StreamExists):
             # Somebody else is making it, and it is not durable yet: the client asks again.
             put(_missing(name, _NULL_ID, ErrorCode.LEADER_NOT_AVAILABLE))
         else:
             put(_missing(name, _NULL_ID, error_code(error)))
 
+    if broker.names_inventory(name):
+        create_topic(broker.inventory, broker.settings.text("inventory.account"), name, created)
+        return
     broker.create_stream(Definition(name, broker.settings.integer("num.partitions")), created, idempotent=True)
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.ports import Buffer
-from duramen.broker.fetch import FetchResult, LiveReader, PartitionFetch
+from duramen.broker.fetch import FetchResult, FetchSource, LiveReader, PartitionFetch
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
@@ -165,14 +165,22 @@ def _answer(
         # Nothing for now (KIP-219): the client asks again for the same.
         _send(exchange, ResponseHead(0, turn.session_id, exchange.throttle_ms), [], [])
         return
+    exchange.throttle_ms = _throttle_ms(wanted, fetched)
     session = turn.session
     if turn.opens:
         now_ms = context.broker.monotonic_ms()
         session = context.sessions.open(request.topics, now_ms, by_ids=exchange.version >= TOPIC_IDS)
     topics, slices = _topics(context, exchange, request, turn, session, wanted, fetched)
     leaders = [answer.leader for _, answers in topics for answer in answers]
-    head = ResponseHead(0, NO_SESSION if session is None else session.id, endpoints=endpoints_of(context, leaders))
+    session_id = NO_SESSION if session is None else session.id
+    head = ResponseHead(0, session_id, exchange.throttle_ms, endpoints_of(context, leaders))
     _send(exchange, head, topics, slices)
+
+
+def _throttle_ms(wanted: list[PartitionFetch], fetched: list[FetchResult]) -> int:
+    """How long the client is to wait because of quotas of what it reads."""
+    made = [(one.partition, found.size) for one, found in zip(wanted, fetched, strict=True) if found.made]
+    return max([source.given(size) for source, size in made if isinstance(source, FetchSource)], default=0)
 
 
 def _topics(

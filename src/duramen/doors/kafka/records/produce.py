@@ -55,7 +55,9 @@ _NO_RECORDS: Final = (ErrorCode.INVALID_RECORD, "there is no record batch")
 class PendingProduce:
     """A produce request whose batches are not all acknowledged yet."""
 
-    __slots__ = ("_acks", "_context", "_deadline", "_exchange", "_leaders", "_left", "_places", "_topics")
+    __slots__ = (
+        "_acks", "_context", "_deadline", "_exchange", "_leaders", "_left", "_places", "_topics", "throttle_ms",
+    )  # fmt: skip
 
     def __init__(self, context: Context, exchange: Exchange, acks: int) -> None:
         self._context = context
@@ -66,6 +68,8 @@ class PendingProduce:
         self._left = 1  # for the request itself, until all of it has been handed over
         self._places: list[list[PartitionResponse]] = []
         self._topics: list[TopicResponse] = []
+        self.throttle_ms = 0
+        """How long the client is to wait because of quotas of what it writes to."""
 
     def topic(self, name: str, partitions: int) -> list[PartitionResponse]:
         """Where the answers of this topic's `partitions` batches belong."""
@@ -143,7 +147,8 @@ class PendingProduce:
         if self._deadline is not None:
             self._deadline.cancel()
         exchange = self._exchange
-        exchange.throttle_ms = self._context.broker.produced(exchange.client_id, exchange.size)
+        throttle_ms = self._context.broker.produced(exchange.client_id, exchange.size)
+        exchange.throttle_ms = max(throttle_ms, self.throttle_ms)
         if self._acks == 0:
             exchange.send(None)
             return
@@ -228,6 +233,7 @@ def _produce_light(
             code, why = refusal or _NO_RECORDS
             pending.refuse(places, place, PartitionResponse(index, code, -1, message=why))
             continue
+        pending.throttle_ms = max(pending.throttle_ms, topic.produced(len(records)))
         done = partial(pending.light_done, places, place, topic)
         topic.append(records, done, all_replicas=request.acks == _ALL_REPLICAS)
 
