@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from duramen.client.api.client import Client, connect
     from duramen.client.api.group_snapshots import GroupSnapshot
     from duramen.client.api.inventory import Inventory
+    from duramen.client.api.inventory_changes import InventoryChange, Subscription, TopicNamed
     from duramen.client.api.inventory_requests import (
         CreatedNames,
         MovedTopics,
@@ -57,6 +58,7 @@ __all__ = [
     "GroupOffset",
     "GroupSnapshot",
     "Inventory",
+    "InventoryChange",
     "JointSnapshot",
     "LeasedEntry",
     "MovedTopics",
@@ -78,8 +80,10 @@ __all__ = [
     "Snapshot",
     "SpaceInfo",
     "StreamInfo",
+    "Subscription",
     "TenantInfo",
     "TopicInfo",
+    "TopicNamed",
     "TopicPage",
     "__version__",
     "aio",
@@ -103,6 +107,7 @@ _HOMES: Final = (
     }
     | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
     | {"Inventory": "inventory", "Policies": "policies"}
+    | dict.fromkeys(("InventoryChange", "Subscription", "TopicNamed"), "inventory_changes")
     | dict.fromkeys(("PoliciesInfo", "PolicyInfo", "PolicyQuota"), "policy_requests")
     | dict.fromkeys(
         ("CreatedNames", "MovedTopics", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory_requests"

@@ -84,9 +84,11 @@ class _Step:
             case events.NamespaceSwept(namespace):
                 self.changes[namespace_key(namespace)] = None
                 self.changes[policies_key(NAMESPACE, number=namespace)] = None
-            case events.TopicPoliciesPut(sequence, policies):
+            case events.TopicPoliciesPut(sequence, policies, _, _):
                 own = msgspec.msgpack.encode(policies) if policies else None
                 self.changes[topic_policies_key(sequence)] = own
+            case events.Renamed():
+                pass  # the next event says what becomes of rows
             case _:
                 self._take_of_directory(event)
 

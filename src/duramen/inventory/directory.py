@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from duramen.base.catalogue_inventory import NAMESPACE, TENANT
 from duramen.base.errors import (
     InventoryNameInvalid,
     NamespaceExists,
@@ -23,6 +24,7 @@ from duramen.inventory.events import (
     NamespacePut,
     NamespaceRemoved,
     NamespaceSwept,
+    Renamed,
     TenantPut,
     TenantRemoved,
 )
@@ -207,9 +209,11 @@ class Directory:
             case UpdateNamespace():
                 return self._update_namespace(command)
             case DeleteTenant(tenant):
-                return ([TenantRemoved(tenant)] if tenant in self._tenants else []), None
+                gone = self._tenants.get(tenant)
+                return ([] if gone is None else [TenantRemoved(tenant, gone.account, gone.name)]), None
             case DeleteNamespace(namespace):
-                return ([NamespaceRemoved(namespace)] if namespace in self._namespaces else []), None
+                there = self._namespaces.get(namespace)
+                return ([] if there is None else [NamespaceRemoved(namespace, there.tenant, there.name)]), None
             case NamespaceIsSwept(namespace):
                 return ([NamespaceSwept(namespace)] if namespace in self.removed else []), None
 
@@ -233,7 +237,8 @@ class Directory:
             raise TenantExists(f"there is a tenant {name} already")
         labels = now.labels if command.labels is None else check_labels(command.labels)
         event = TenantPut(now.id, now.account, name, now.created_ms, labels)
-        return ([] if event == now else [event]), event
+        renamed = [] if name == now.name else [Renamed(TENANT, now.id, now.account, now.id, now.name)]
+        return ([] if event == now else [*renamed, event]), event
 
     def _create_namespace(self, command: CreateNamespace) -> tuple[Sequence[InventoryEvent], object]:
         check_namespace_name(command.name)
@@ -258,7 +263,9 @@ class Directory:
             raise NamespaceExists(f"there is a namespace {self._tenants[command.to_tenant].name}/{name} already")
         labels = now.labels if command.labels is None else check_labels(command.labels)
         event = NamespacePut(now.id, command.to_tenant, name, now.created_ms, labels)
-        return ([] if event == now else [event]), event
+        moved = (name, command.to_tenant) != (now.name, now.tenant)
+        renamed = [Renamed(NAMESPACE, now.id, "", now.tenant, now.name)] if moved else []
+        return ([] if event == now else [*renamed, event]), event
 
     # -- applying -----------------------------------------------------------------------------------
 

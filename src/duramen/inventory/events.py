@@ -26,6 +26,7 @@ __all__ = [
     "PendingChange",
     "Policies",
     "PoliciesPut",
+    "Renamed",
     "TenantPut",
     "TenantRemoved",
     "TopicPlaced",
@@ -75,15 +76,19 @@ class NamespacePut(_Event, frozen=True, tag=2):
 
 
 class TenantRemoved(_Event, frozen=True, tag=3):
-    """A tenant is gone with all its namespaces and their topics."""
+    """A tenant is gone with all its namespaces and their topics; it was called so."""
 
     id: int
+    account: str = ""
+    name: str = ""
 
 
 class NamespaceRemoved(_Event, frozen=True, tag=4):
-    """A namespace is gone with all its topics, whose rows are removed afterwards."""
+    """A namespace is gone with all its topics, whose rows are removed afterwards; it was called so."""
 
     id: int
+    tenant: int = 0
+    name: str = ""
 
 
 class NamespaceSwept(_Event, frozen=True, tag=5):
@@ -118,6 +123,8 @@ class TopicPlaced(_Event, frozen=True, tag=8):
     name: bytes | None
     alias_namespace: int = 0
     alias: bytes | None = None
+    old_namespace: int = 0
+    old_name: bytes = b""
 
 
 class AliasChanged(_Event, frozen=True, tag=9):
@@ -155,15 +162,28 @@ class PoliciesPut(_Event, frozen=True, tag=20):
 
 
 class TopicPoliciesPut(_Event, frozen=True, tag=21):
-    """A topic of this shard has these policies of its own from here on."""
+    """A topic of this shard, which has this name, has these policies of its own from here on."""
 
     sequence: int
     policies: Policies
+    namespace: int
+    name: bytes
+
+
+class Renamed(_Event, frozen=True, tag=22):
+    """A tenant or a namespace was called so, in that tenant, up to the next event: for those who follow it."""
+
+    level: str
+    id: int
+    account: str
+    tenant: int
+    name: str
 
 
 InventoryEvent: TypeAlias = (
     TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept | TopicsCreated | NameChanged
     | TopicPlaced | AliasChanged | NamespaceDropped | NamesRemoved | PoliciesPut | TopicPoliciesPut
+    | Renamed
 )  # fmt: skip
 
 

@@ -308,8 +308,12 @@ class TopicShardState:
         if now == command.place:
             return (), None
         self._check_origin(now, command.origin)
-        alias = (command.origin.namespace, command.origin.name) if command.keep_alias else (0, None)
-        return [TopicPlaced(command.sequence, *command.place, *alias)], None
+        place, origin = command.place, command.origin
+        kept, kept_name = (origin.namespace, origin.name) if command.keep_alias else (0, None)
+        moved = TopicPlaced(
+            command.sequence, place.namespace, place.name, kept, kept_name, origin.namespace, origin.name
+        )  # fmt: skip
+        return [moved], None
 
     def _remove(self, command: RemoveTopic, rows: StateRows) -> _Decided:
         now = current_place(rows, command.sequence)
@@ -319,7 +323,7 @@ class TopicShardState:
         first, end = alias_key(command.sequence), alias_end(command.sequence)
         if next(rows.scan(first, end), None) is not None:
             raise TopicHasAliases("the topic has aliases: delete these first")
-        return [TopicPlaced(command.sequence, 0, None)], None
+        return [TopicPlaced(command.sequence, 0, None, 0, None, *command.origin)], None
 
     def _check_origin(self, now: Place, origin: Place) -> None:
         if not now.namespace:
@@ -336,11 +340,12 @@ class TopicShardState:
         return ([] if there == wanted else [AliasChanged(sequence, namespace, name, wanted)]), None
 
     def _set_policies(self, sequence: int, policies: PolicyChange, rows: StateRows) -> _Decided:
-        if not current_place(rows, sequence).namespace:
+        place = current_place(rows, sequence)
+        if not place.namespace:
             raise TopicNotFound("the topic was deleted")
         own = read_policies(rows.get(topic_policies_key(sequence)))
         new = changed_policies(own, check_policies(TOPIC, policies))
-        return ([] if new == own else [TopicPoliciesPut(sequence, new)]), new
+        return ([] if new == own else [TopicPoliciesPut(sequence, new, *place)]), new
 
     # -- namespaces that are gone -------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Kafka names of the inventory's topics, `tenant.namespace.topic`: they hide no other topic and none hides them."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 from uuid import UUID
 
 from duramen.base.catalogue_keyed import LIVE_TOPIC
@@ -13,7 +14,6 @@ from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import hash_of
 from duramen.coordinators.runtime.runtime import Runtime
-from duramen.inventory.events import NamespacePut
 from duramen.metadata.decisions import Definition, check_name
 from duramen.queues.machine import Empty
 from duramen.queues.names import Queue
@@ -106,7 +106,7 @@ def create_topic(
     """Make the topic that has a Kafka name; one that is there is as good."""
     tenant, namespace, topic = name.split(".", 2)
 
-    def found(answer: NamespacePut | DuramenError) -> None:
+    def found(answer: Any) -> None:
         if isinstance(answer, DuramenError):
             done(answer)
         else:

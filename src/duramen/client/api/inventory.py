@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Protocol, TypeVar
 
 from duramen.client.api.http import Program
+from duramen.client.api.inventory_changes import AsyncSubscription, Subscription
 from duramen.client.api.inventory_requests import (
     MOST_TOPICS,
     TENANTS,
@@ -284,6 +285,21 @@ class Inventory:
         """
         self._run(delete_path(account, topic_path(topic)))
 
+    def subscribe(
+        self, path: str = "", *, prefix: str = "", position: str = "", account: str = ""
+    ) -> Subscription:  # fmt: skip
+        """Follow the account, TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC; or names of a namespace by a prefix.
+
+        What happens from a `position` on, which is that of any answer or change; without one, from the first request
+        on. It goes on behind a restart of the node. Raises InventoryPositionLost where the log was cut behind the
+        position, TenantNotFound, NamespaceNotFound, TopicNotFound, as soon as it is read.
+
+        >>> client.inventory.subscribe("nobody").poll()
+        Traceback (most recent call last):
+        duramen.base.errors.TenantNotFound: there is no tenant nobody
+        """
+        return Subscription(self._run, path, prefix, position, account)
+
     def search(
         self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", account: str = ""
     ) -> Iterator[TopicInfo]:
@@ -545,6 +561,21 @@ class AsyncInventory:
         >>> await client.inventory.delete_topic("aio-t15/a/topic")
         """
         await self._run(delete_path(account, topic_path(topic)))
+
+    def subscribe(
+        self, path: str = "", *, prefix: str = "", position: str = "", account: str = ""
+    ) -> AsyncSubscription:  # fmt: skip
+        """Follow the account, TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC; or names of a namespace by a prefix.
+
+        What happens from a `position` on, which is that of any answer or change; without one, from the first request
+        on. It goes on behind a restart of the node. Raises InventoryPositionLost where the log was cut behind the
+        position, TenantNotFound, NamespaceNotFound, TopicNotFound, as soon as it is read.
+
+        >>> await client.inventory.subscribe("nobody").poll()
+        Traceback (most recent call last):
+        duramen.base.errors.TenantNotFound: there is no tenant nobody
+        """
+        return AsyncSubscription(self._run, path, prefix, position, account)
 
     async def search(
         self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", account: str = ""

@@ -15,6 +15,7 @@ from duramen.base.errors import (
 from duramen.base.ports import Clock
 from duramen.broker.quotas import RateTable
 from duramen.coordinators.inventory.changing import Changes
+from duramen.coordinators.inventory.feed import InventoryFeed
 from duramen.coordinators.inventory.policies import InventoryPolicies
 from duramen.coordinators.inventory.quotas import CreatedNames, InventoryQuotas
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
@@ -30,6 +31,7 @@ from duramen.inventory.directory import (
     UpdateTenant,
 )
 from duramen.inventory.events import Labels, NamespacePut, TenantPut
+from duramen.inventory.feed import FeedScope
 from duramen.inventory.ids import TopicKey, topic_id, topic_key
 from duramen.inventory.machine import (
     MOST_NAMES,
@@ -44,6 +46,7 @@ from duramen.inventory.names import NamedProblem, TopicPath, by_shard, check_top
 from duramen.inventory.reading import InventoryRows
 from duramen.inventory.rows import Place
 from duramen.inventory.search import PageToken, TopicQuery, after, prefix_end
+from duramen.storage.store import Store
 
 __all__ = ["CreatedNames", "FoundTopic", "Inventory", "TopicMove", "TopicPage"]
 
@@ -85,7 +88,7 @@ class Inventory:
         self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None],
         hidden_by: Callable[[str], DuramenError | None] = lambda _: None,
         deleted: Callable[[UUID, Callable[[], None]], None] = lambda _, then: then(), *,
-        rates: RateTable, node_id: int,
+        rates: RateTable, node_id: int, store: Store,
     ) -> None:  # fmt: skip
         """`hidden_by` says why a tenant cannot be called that: its topics would have the names of others.
 
@@ -98,6 +101,7 @@ class Inventory:
         self._ensure = ensure
         self._changes = Changes(shards)
         self.quotas = InventoryQuotas(shards, clock, rates)
+        self.feed = InventoryFeed(shards, store)
         self.policies = InventoryPolicies(shards, clock, self.quotas, ensure, node_id)
         self._sweeping = False
         self._ticks = False
@@ -366,6 +370,18 @@ class Inventory:
                 done(error)
 
         self._delete(account, path, ended)
+
+    def scope(self, account: str, path: Sequence[str], prefix: str = "") -> FeedScope:
+        """What is followed by the parts of its path; a prefix is of names in a namespace. Raises TenantNotFound …"""
+        directory = self._shards.directory()
+        if not path:
+            return FeedScope(account)
+        tenant = directory.tenant(account, path[0])
+        if len(path) == 1:
+            return FeedScope(account, tenant.id)
+        namespace = directory.namespace(account, path[0], path[1])
+        topic = self._key(self.find(account, TopicPath(*path))) if len(path) > 2 else None
+        return FeedScope(account, tenant.id, namespace.id, prefix.encode(errors="replace"), topic)
 
     def _delete(self, account: str, path: TopicPath, done: Done) -> None:
         def found(answer: BeginChange | DuramenError) -> None:

@@ -1,6 +1,6 @@
 """A metadata shard of the inventory: topics are rows; tenants and namespaces are in memory too, in shard 0."""
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Final, TypeAlias
 
 from duramen.base.ports import StateRows
@@ -8,7 +8,7 @@ from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardKind
 from duramen.inventory.changes import changes
 from duramen.inventory.directory import Directory, DirectoryCommand, directory_keys
-from duramen.inventory.events import decode_event, encode_event
+from duramen.inventory.events import InventoryEvent, decode_event, encode_event
 from duramen.inventory.machine import TopicCommand, TopicShardState, topic_keys
 from duramen.inventory.policies import PolicyTable, SetPolicies, policy_keys
 
@@ -41,6 +41,11 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
         self._topics = TopicShardState(index)
         self.directory = Directory()
         self.policies = PolicyTable()
+        self.told: Callable[[int, int, InventoryEvent], None] | None = None
+        """Gets this shard, the offset of an event, and the event, once it counts."""
+
+        self.loads = 0
+        """How many times it was made anew of its rows: what was applied to these meanwhile is not told."""
 
     def keys_of(self, command: ShardCommand) -> Collection[Hashable]:
         if isinstance(command, DirectoryCommand):
@@ -61,12 +66,17 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
         return Decision([(None, encode_event(event)) for event in events], response)
 
     def apply(self, record: DecodedRecord) -> None:
+        if self._index != DIRECTORY_SHARD and self.told is None:
+            return
+        event = decode_event(record)
         if self._index == DIRECTORY_SHARD:
-            event = decode_event(record)
             self.directory.apply(event)
             self.policies.apply(event)
+        if self.told is not None:
+            self.told(self._index, record.offset, event)
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
+        self.loads += 1
         self._topics.load(rows)
         self.directory, self.policies = Directory(), PolicyTable()
         if self._index == DIRECTORY_SHARD:

@@ -1,6 +1,6 @@
 """The shards of the inventory on this node: commands to them, their rows, and how far they are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -22,6 +22,7 @@ from duramen.inventory.directory import Directory
 from duramen.inventory.names import shard_of
 from duramen.inventory.policies import PolicyTable
 from duramen.inventory.reading import InventoryRows
+from duramen.storage.log.log import Log
 
 __all__ = ["Done", "InventoryQueues", "InventoryShards"]
 
@@ -135,6 +136,17 @@ class InventoryShards:
         if shard is None:
             raise CoordinatorLoading("tenants are still being read")
         return shard
+
+    def loaded(self) -> Iterator[InventoryShard]:
+        """The shards that this node has loaded."""
+        for index in range(self.count):
+            shard: InventoryShard | None = self._runtime.loaded(INVENTORY_STREAM, index)
+            if shard is not None:
+                yield shard
+
+    def log(self, shard: int) -> Log:
+        """The log with the events of a shard."""
+        return self._streams.get(INVENTORY_STREAM).partitions[shard].log
 
     def applied_offset(self, shard: int) -> int:
         """The first offset of which nothing is in the rows of a shard; -1 where they cannot be read now."""

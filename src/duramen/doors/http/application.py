@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from duramen.base.errors import DuramenError, NameInvalid
 from duramen.base.metrics import Metrics
 from duramen.doors.http import (
+    changes,
     configs,
     groups,
     health,
@@ -66,6 +67,7 @@ ROUTES: Final[Sequence[HttpRoute]] = (
     *queues.ROUTES,
     *inventory.ROUTES,
     *policies.ROUTES,
+    *changes.ROUTES,
     *groups.ROUTES,
     HttpRoute(
         "GET",

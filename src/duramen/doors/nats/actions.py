@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from duramen.doors.queues.operations import OPERATIONS
-from duramen.service.admission import AdmissionRules, Need, Refuses
+from duramen.service.admission import AdmissionRules, Need, Refuses, cluster
 from duramen.service.authorize import Access, Operation, ResourceType
 
-__all__ = ["ACTIONS", "PUBLISH", "QUEUE_ACTIONS"]
+__all__ = ["ACTIONS", "INVENTORY_CHANGES", "PUBLISH", "QUEUE_ACTIONS"]
 
 _WAIT_MS: Final = 5_000  # as long as JetStream's clients wait for an acknowledgement by default
 
@@ -27,7 +27,11 @@ QUEUE_ACTIONS: Final[Mapping[str, AdmissionRules[Sequence[str]]]] = {
 }
 """An operation on queues, by its name; the request names the space."""
 
+INVENTORY_CHANGES: Final[AdmissionRules[Sequence[str]]] = AdmissionRules(cluster(Operation.DESCRIBE))
+"""A request for changes of the inventory."""
+
 ACTIONS: Final[Mapping[str, AdmissionRules[Sequence[str]]]] = {
-    "publish": PUBLISH, **{f"queue {name}": rules for name, rules in QUEUE_ACTIONS.items()},
+    "publish": PUBLISH, "inventory changes": INVENTORY_CHANGES,
+    **{f"queue {name}": rules for name, rules in QUEUE_ACTIONS.items()},
 }  # fmt: skip
 """All there are."""

@@ -10,14 +10,17 @@ from duramen.base.errors import DuramenError, ServerUnreachable
 from duramen.base.ports import FileSystem, Randomness
 from duramen.broker.streams import Stream
 from duramen.codec.nats import Message
+from duramen.coordinators.inventory.shard import INVENTORY_STREAM
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.connection import NatsClientConnection
 from duramen.doors.nats.duplicates import ENTRY_BYTES
+from duramen.doors.nats.inventory_requests import INVENTORY_PREFIX, INVENTORY_SUBJECT, NatsInventory
 from duramen.doors.nats.led_partitions import LedPartitions
 from duramen.doors.nats.presence import Presence
-from duramen.doors.nats.queue_requests import LARGEST_REQUEST_BYTES, QUEUE_PREFIX, QUEUE_SUBJECT, NatsQueues
+from duramen.doors.nats.queue_requests import QUEUE_PREFIX, QUEUE_SUBJECT, NatsQueues
 from duramen.doors.nats.recall import recall
+from duramen.doors.nats.requests import LARGEST_REQUEST_BYTES
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
 from duramen.service.queues import QueueRequests
@@ -81,6 +84,8 @@ class NatsDoor:
         self._capture.on_resolved = self._on_resolved
         self._queues = NatsQueues(broker, service, queues, self._send)
         self._has_spaces = False
+        self._inventory = NatsInventory(broker, service, self._send)
+        self._takes_inventory = False  # whether requests about the inventory are subscribed to
         self._takes_queues = False  # whether requests about queues are subscribed to
         self._followed: dict[Stream, tuple[bytes, ...]] = {}  # the streams of which messages are taken
         self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
@@ -157,6 +162,7 @@ class NatsDoor:
         if await self._settle(connection):
             self._listened_ms = listened_ms
         await self._queues.drain(_DRAIN_S)
+        await self._inventory.drain(_DRAIN_S)
         if not self._capture.idle:
             idle = asyncio.Event()
             self._capture.on_idle = idle.set
@@ -333,6 +339,8 @@ class NatsDoor:
         self._capture.bind(stream)
         self._has_spaces = self._queues.follow(stream)
         self._follow_queues()
+        if self._leading is None:
+            self._follow_inventory(stream)
         if self._connection is not None:
             self._connection.keep(self._keep_bytes)
         if self._leading is not None and stream.deleted:
@@ -374,10 +382,20 @@ class NatsDoor:
             return {}
         return {QUEUE_SUBJECT: b"duramen-queues-" + self._broker.metadata_state.cluster_id.encode()}
 
+    def _follow_inventory(self, stream: Stream) -> None:
+        """Be subscribed to requests about the inventory once there is one."""
+        if stream.name == INVENTORY_STREAM and not self._takes_inventory:
+            self._takes_inventory = True
+            self._want((INVENTORY_SUBJECT,))
+
     @property
     def _keep_bytes(self) -> int:
         """What is kept of a message at most."""
-        return max(self._capture.largest_message, LARGEST_REQUEST_BYTES if self._takes_queues else 0)
+        return max(self._capture.largest_message, LARGEST_REQUEST_BYTES if self._takes_requests else 0)
+
+    @property
+    def _takes_requests(self) -> bool:
+        return self._takes_queues or self._takes_inventory
 
     def _want(self, subjects: Sequence[bytes]) -> None:
         new = [subject for subject in subjects if not self._wanted[subject]]
@@ -409,7 +427,7 @@ class NatsDoor:
 
     def take(self, messages: list[Message]) -> None:
         """Messages came."""
-        if self._takes_queues:
+        if self._takes_requests:
             messages = self._without_requests(messages)
         self._capture.take(messages)
         if self._capture.full and self._connection is not None:
@@ -424,6 +442,8 @@ class NatsDoor:
             subject, reply, headers, payload = message
             if subject.startswith(QUEUE_PREFIX):
                 self._queues.take(message)
+            elif subject.startswith(INVENTORY_PREFIX):
+                self._inventory.take(message)
             elif len(payload or b"") + len(headers or b"") > largest:
                 left.append((subject, reply, headers, None))
             else:

@@ -1,0 +1,1 @@
+"""Changes of the inventory as JSON: what HTTP and NATS take and give."""

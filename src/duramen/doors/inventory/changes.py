@@ -1,0 +1,61 @@
+"""What a request that follows the inventory means, and its answer, at whichever door."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from duramen.base.errors import DuramenError, NodeBusy, RequestInvalid
+from duramen.coordinators.inventory.feed import ChangePage
+from duramen.inventory.feed import FeedScope
+from duramen.service.broker import Broker
+
+__all__ = ["Followed", "poll", "scope_of"]
+
+_MOST_POLLS: Final = 1000
+
+
+class Followed(Protocol):
+    """An entity of the inventory, or a prefix of names in a namespace."""
+
+    account: str
+    tenant: str
+    namespace: str
+    topic: str
+    prefix: str
+
+
+def scope_of(broker: Broker, wanted: Followed) -> Callable[[], FeedScope]:
+    """Finds what is followed. Raises RequestInvalid where a part of its path is missing."""
+    account = wanted.account or broker.settings.text("inventory.account")
+    given = (wanted.tenant, wanted.namespace, wanted.topic)
+    path = [part for part in given if part]
+    if any(given[len(path) :]):
+        raise RequestInvalid("a namespace is given with its tenant, and a topic with both")
+    if wanted.prefix and len(path) != 2:
+        raise RequestInvalid("a prefix is one of names in a namespace: give tenant and namespace, and no topic")
+    return lambda: broker.inventory.scope(account, path, wanted.prefix)
+
+
+async def poll(
+    broker: Broker, polls: set[asyncio.Future[Any]], scope: Callable[[], FeedScope], position: str, limit: int,
+    wait_ms: int,
+) -> ChangePage:  # fmt: skip
+    """A page of changes; `polls` are those of the door that wait. Raises what kept it from being read, NodeBusy."""
+    if wait_ms and len(polls) >= _MOST_POLLS:
+        raise NodeBusy(f"{_MOST_POLLS} requests wait for changes already: ask again, or with wait_ms=0")
+    future: asyncio.Future[ChangePage | DuramenError] = asyncio.get_running_loop().create_future()
+    polls.add(future)
+
+    def done(answer: ChangePage | DuramenError) -> None:
+        if not future.done():
+            future.set_result(answer)
+
+    cancel = broker.inventory.feed.poll(scope, position, limit, wait_ms, done)
+    try:
+        found = await future
+    finally:
+        polls.discard(future)
+        cancel()
+    if isinstance(found, DuramenError):
+        raise found
+    return found

@@ -1,0 +1,85 @@
+"""Changes of the inventory, as JSON, and what a request for them says."""
+
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from duramen.coordinators.inventory.feed import ChangePage
+from duramen.inventory.feed import InventoryChange
+
+__all__ = ["ChangeInfo", "ChangesInfo", "ChangesQuery", "ChangesWish", "TopicNamed", "changes_info"]
+
+_LARGEST_PAGE: Final = 1000
+_LONGEST_WAIT_MS: Final = 60_000
+
+_Account = Annotated[str, Meta(description="The account; without it the node's `inventory.account`")]
+_Limit = Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most changes of one page")]
+_Wait = Annotated[int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for a change where there is none")]
+
+
+class _Wanted(msgspec.Struct):
+    account: _Account = ""
+    tenant: Annotated[str, Meta(description="Only this tenant, and what is in it")] = ""
+    namespace: Annotated[str, Meta(description="Only this namespace of the tenant, and what is in it")] = ""
+    topic: Annotated[str, Meta(description="Only this topic of the namespace")] = ""
+    prefix: Annotated[str, Meta(description="Only topics of the namespace whose names begin like this")] = ""
+    position: Annotated[str, Meta(description="Changes from this position on; without it, from now on")] = ""
+
+
+class ChangesQuery(_Wanted):
+    """What is followed, and from where on."""
+
+    limit: _Limit = 100
+    wait_ms: _Wait = 0
+
+
+class ChangesWish(_Wanted, forbid_unknown_fields=True):
+    """The same in a request over NATS."""
+
+    limit: _Limit = 100
+    wait_ms: _Wait = 0
+
+
+class TopicNamed(msgspec.Struct):
+    """A name, and the lasting id of the topic that it leads to."""
+
+    name: str
+    id: UUID
+
+
+class ChangeInfo(msgspec.Struct, omit_defaults=True):
+    """Something that has happened; `position` is behind it.
+
+    `kind` is tenant-put, tenant-renamed, tenant-deleted, namespace-put, namespace-moved, namespace-deleted,
+    topics-created, topic-moved, topic-deleted, alias-created, alias-deleted or policies. `old` is the path before.
+    """
+
+    kind: str
+    position: str
+    tenant: str = ""
+    namespace: str = ""
+    topics: list[TopicNamed] = []
+    old: str = ""
+    labels: dict[str, str] | None = None
+    policies: dict[str, bool | int | str] | None = None
+
+
+class ChangesInfo(msgspec.Struct):
+    """Changes, and the position behind all that was looked at."""
+
+    changes: list[ChangeInfo]
+    position: str
+
+
+def changes_info(page: ChangePage) -> ChangesInfo:
+    """A page as JSON."""
+    return ChangesInfo([_info(change, position) for change, position in page.changes], page.position)
+
+
+def _info(change: InventoryChange, position: str) -> ChangeInfo:
+    topics = [TopicNamed(*topic) for topic in change.topics]
+    return ChangeInfo(
+        change.kind, position, change.tenant, change.namespace, topics, change.old, change.labels, change.policies
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""Subscriptions to the inventory over HTTP, as server-sent events and with both Python clients."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.doors.http.conftest import Ask
+
+import duramen
+from duramen.node.process import NodeProcess
+
+
+@pytest.fixture
+def tenant(ask: Ask) -> str:
+    name = f"t-{uuid4().hex[:12]}"
+    assert ask("POST", "/v1/tenants", {"names": [name]})[1]["created"] == 1
+    assert ask("POST", f"/v1/tenants/{name}/namespaces", {"names": ["prod", "dev"]})[1]["created"] == 2
+    return name
+
+
+def events(node: NodeProcess, path: str, last: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Server-sent events: the name, the id and the data."""
+    connection = HTTPConnection(node.http, timeout=60)
+    headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers.get_content_type()) == (200, "text/event-stream")
+    fields: dict[str, str] = {}
+    try:
+        for line in iter(answer.readline, b""):
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name:
+                fields[name] = value
+            else:
+                yield fields["event"], fields.get("id", ""), json.loads(fields["data"])
+                fields = {}
+    finally:
+        connection.close()
+
+
+def test_changes_come_as_server_sent_events_and_go_on_behind_the_last_one(
+    node: NodeProcess, ask: Ask, tenant: str
+) -> None:
+    prod, path = f"/v1/tenants/{tenant}/namespaces/prod", f"/v1/changes?tenant={tenant}&namespace=prod&prefix=a"
+    told = events(node, path)
+    kind, start, data = next(told)
+    assert (kind, data) == ("position", {"position": start})
+    ask("POST", f"{prod}/topics", {"names": ["b"]})
+    ask("POST", f"{prod}/topics", {"names": ["a1"]})
+    kind, position, data = next(told)
+    assert (kind, [topic["name"] for topic in data["topics"]]) == ("topics-created", ["a1"])
+    ask("PATCH", f"/v1/policies/{tenant}", {"policies": {"quota.topics": 9}})
+    told.close()  # type: ignore[attr-defined]
+    again = events(node, path, last=position)
+    assert next(again)[2]["policies"] == {"quota.topics": 9}
+    ask("PATCH", f"/v1/tenants/{tenant}", {"name": f"{tenant}-new"})
+    kinds = [next(again)[0] for _ in range(3)]
+    assert next(kind for kind in kinds if kind != "position") == "tenant-renamed"
+    again.close()  # type: ignore[attr-defined]
+    assert ask("GET", f"{path}&position=1")[1]["type"] == "tenant-not-found"
+    now = path.replace(tenant, f"{tenant}-new")
+    assert ask("GET", f"{now}&position=1")[1]["type"] == "request-invalid"
+    beyond = ",".join("9" * 15 for _ in start.split(","))
+    assert (ask("GET", f"{now}&position={beyond}")[0]) == 410
+    assert ask("GET", "/v1/changes?namespace=prod")[1]["type"] == "request-invalid"
+
+
+def test_the_clients_iterate_over_changes_from_a_position(node: NodeProcess, tenant: str) -> None:
+    with duramen.connect(node.http) as client:
+        inventory = client.inventory
+        position = inventory.tenant(tenant).position
+        inventory.create_topics(f"{tenant}/prod", ["one"])
+        changes = inventory.subscribe(f"{tenant}/prod", position=position)
+        assert [topic.name for topic in next(changes).topics] == ["one"]
+        follower = inventory.subscribe(f"{tenant}/prod/one", position=changes.position)
+        assert follower.poll() == []
+        inventory.move_topic(f"{tenant}/prod/one", f"{tenant}/dev/two")
+        moved = next(changes)
+        assert (moved.kind, moved.old, moved.topics[0].name) == ("topic-moved", f"{tenant}/prod/one", "two")
+
+        async def follow() -> list[str]:
+            async with await duramen.aio.connect(node.http) as aio:
+                told = aio.inventory.subscribe(tenant, position=position)
+                return [(await anext(told)).kind for _ in range(2)]
+
+        assert asyncio.run(follow()) == ["topics-created", "topic-moved"]
+        with pytest.raises(duramen.errors.TopicNotFound):
+            follower.poll()
