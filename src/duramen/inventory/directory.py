@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from duramen.base.catalogue_inventory import NAMESPACE, TENANT
+from duramen.base.catalogue_inventory import ACCOUNT, NAMESPACE, TENANT
 from duramen.base.errors import (
     InventoryNameInvalid,
     NamespaceExists,
@@ -24,12 +24,22 @@ from duramen.inventory.events import (
     NamespacePut,
     NamespaceRemoved,
     NamespaceSwept,
+    Policies,
+    PoliciesPut,
     Renamed,
     TenantPut,
     TenantRemoved,
 )
 from duramen.inventory.names import check_namespace_name, check_tenant_name
-from duramen.inventory.rows import NEXT_IDS_KEY, namespace_key, read_next_ids, tenant_key
+from duramen.inventory.policies import PolicyChange, PolicyScope, PolicyTable, changed_policies, check_policies
+from duramen.inventory.rows import (
+    NEXT_IDS_KEY,
+    POLICIES_END,
+    POLICIES_FIRST,
+    namespace_key,
+    read_next_ids,
+    tenant_key,
+)
 
 __all__ = [
     "CreateNamespace",
@@ -39,6 +49,7 @@ __all__ = [
     "Directory",
     "DirectoryCommand",
     "NamespaceIsSwept",
+    "SetPolicies",
     "UpdateNamespace",
     "UpdateTenant",
     "check_labels",
@@ -49,6 +60,7 @@ _MOST_LABELS: Final = 64
 _LONGEST_LABEL: Final = 256
 _MOVES: Final = "moves"
 """In turn with each other: a namespace leaves a tenant before that is deleted, or not at all."""
+_POLICIES: Final = msgspec.msgpack.Decoder(PoliciesPut)
 _ROW: Final = msgspec.msgpack.Decoder(TenantPut | NamespacePut | NamespaceRemoved)
 
 
@@ -106,9 +118,17 @@ class NamespaceIsSwept(NamedTuple):
     namespace: int
 
 
+class SetPolicies(NamedTuple):
+    """Change policies of an account, a tenant or a namespace. The response is its policies then."""
+
+    scope: PolicyScope
+    changes: PolicyChange
+
+
 DirectoryCommand: TypeAlias = (
     CreateTenant | UpdateTenant | DeleteTenant | CreateNamespace | UpdateNamespace | DeleteNamespace | NamespaceIsSwept
-)
+    | SetPolicies
+)  # fmt: skip
 
 
 def directory_keys(command: DirectoryCommand) -> Collection[Hashable]:
@@ -126,6 +146,8 @@ def directory_keys(command: DirectoryCommand) -> Collection[Hashable]:
             return (namespace, "n"), (tenant, name), _MOVES
         case DeleteNamespace(namespace) | NamespaceIsSwept(namespace):
             return ((namespace, "n"),)
+        case SetPolicies((level, account, number, _)):
+            return ((account, "account"),) if level == ACCOUNT else ((number, level[:1]),)
 
 
 def check_labels(labels: Labels) -> Labels:
@@ -148,6 +170,8 @@ class Directory:
         self._tenant_names: dict[str, list[str]] = {}
         self._namespace_names: dict[int, list[str]] = {}
         self._next_ids = [1, 1]
+        self.policies = PolicyTable()
+        """What is set on accounts, tenants and namespaces."""
         self.removed: dict[int, None] = {}
         """Namespaces of which shards may still have rows."""
 
@@ -157,6 +181,8 @@ class Directory:
         for first in (tenant_key(0), namespace_key(0)):
             for _, value in rows.scan(first, bytes((first[0] + 1,))):
                 self.apply(_ROW.decode(value))
+        for _, value in rows.scan(POLICIES_FIRST, POLICIES_END):
+            self.apply(_POLICIES.decode(value))
 
     # -- what there is ------------------------------------------------------------------------------
 
@@ -182,6 +208,13 @@ class Directory:
         """A namespace that is not removed."""
         found = self._namespaces.get(namespace)
         return found if found is not None and found.tenant in self._tenants else None
+
+    def policies_of(self, namespace: int) -> list[tuple[PolicyScope, Policies]]:
+        """What is set on a namespace, its tenant and its account, in this order; nothing of one that is gone."""
+        found = self.namespace_by_id(namespace)
+        if found is None:
+            return []
+        return self.policies.chain(namespace, found.tenant, self._tenants[found.tenant].account)
 
     def tenants(self, account: str, first: str = "") -> Iterator[TenantPut]:
         """Tenants of an account in the order of their names, from a name on."""
@@ -214,6 +247,8 @@ class Directory:
             case DeleteNamespace(namespace):
                 there = self._namespaces.get(namespace)
                 return ([] if there is None else [NamespaceRemoved(namespace, there.tenant, there.name)]), None
+            case SetPolicies():
+                return self._set_policies(command)
             case NamespaceIsSwept(namespace):
                 return ([NamespaceSwept(namespace)] if namespace in self.removed else []), None
 
@@ -267,10 +302,21 @@ class Directory:
         renamed = [Renamed(NAMESPACE, now.id, "", now.tenant, now.name)] if moved else []
         return ([] if event == now else [*renamed, event]), event
 
+    def _set_policies(self, command: SetPolicies) -> tuple[Sequence[InventoryEvent], object]:
+        scope = command.scope
+        if scope.level == TENANT and scope.id not in self._tenants:
+            raise TenantNotFound("the tenant is gone")
+        if scope.level == NAMESPACE and self.namespace_by_id(scope.id) is None:
+            raise NamespaceNotFound("the namespace is gone")
+        own = self.policies.own(scope)
+        new = changed_policies(own, check_policies(scope.level, command.changes))
+        return ([] if new == own else [PoliciesPut(scope.level, scope.account, scope.id, new)]), new
+
     # -- applying -----------------------------------------------------------------------------------
 
     def apply(self, event: InventoryEvent) -> None:
         """Take in an event; those of topics change nothing here."""
+        self.policies.apply(event)
         match event:
             case TenantPut():
                 self._forget_tenant(event.id)

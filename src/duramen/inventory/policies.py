@@ -3,16 +3,14 @@
 Shard 0 has those of accounts, tenants and namespaces, in memory too; a topic's own are a row of the shard that made it.
 """
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from duramen.base.catalogue_inventory import ACCOUNT, LEVELS, NAMESPACE, POLICIES, TENANT
-from duramen.base.errors import ConfigInvalid, NamespaceNotFound, PolicyInvalid, TenantNotFound
-from duramen.base.ports import StateRows
+from duramen.base.errors import ConfigInvalid, PolicyInvalid
 from duramen.base.settings import Value, check, nearest
-from duramen.inventory.directory import Directory
 from duramen.inventory.events import (
     InventoryEvent,
     NamespaceRemoved,
@@ -24,8 +22,8 @@ from duramen.inventory.events import (
 from duramen.inventory.ids import TopicKey
 
 __all__ = [
-    "DEFAULT", "Effective", "Limit", "PolicyChange", "PolicyScope", "PolicyTable", "SetPolicies", "changed_policies",
-    "check_policies", "effective", "limits", "policy_keys", "read_policies",
+    "DEFAULT", "Effective", "Limit", "PolicyChange", "PolicyScope", "PolicyTable", "changed_policies",
+    "check_policies", "effective", "limits", "read_policies",
 ]  # fmt: skip
 
 DEFAULT: Final = "default"
@@ -34,7 +32,6 @@ DEFAULT: Final = "default"
 PolicyChange: TypeAlias = Mapping[str, bool | int | str | None]
 """New values by name; None removes one."""
 
-_ROW: Final = msgspec.msgpack.Decoder(PoliciesPut)
 _OWN: Final = msgspec.msgpack.Decoder(Policies)
 
 
@@ -59,19 +56,6 @@ class Limit(NamedTuple):
 
     scope: PolicyScope
     value: int
-
-
-class SetPolicies(NamedTuple):
-    """Change policies of an account, a tenant or a namespace. The response is its policies then."""
-
-    scope: PolicyScope
-    changes: PolicyChange
-
-
-def policy_keys(command: SetPolicies) -> Collection[Hashable]:
-    """Commands that share one of these are decided one after the other, and so are those on the tenant itself."""
-    level, account, number, _ = command.scope
-    return ((account, "account"),) if level == ACCOUNT else ((number, level[:1]),)
 
 
 def read_policies(value: bytes | None) -> Policies:
@@ -138,34 +122,14 @@ class PolicyTable:
     def __init__(self) -> None:
         self._own: dict[PolicyScope, Policies] = {}
 
-    def load(self, rows: StateRows) -> None:
-        """Take in all that rows have."""
-        for _, value in rows.scan(b"u", b"v"):
-            self.apply(_ROW.decode(value))
-
     def own(self, scope: PolicyScope) -> Policies:
         """What is set on this itself."""
         return self._own.get(scope, {})
 
-    def chain(self, directory: Directory, namespace: int) -> list[tuple[PolicyScope, Policies]]:
-        """What is set on a namespace, its tenant and its account, in this order; nothing of one that is gone."""
-        found = directory.namespace_by_id(namespace)
-        tenant = None if found is None else directory.tenant_by_id(found.tenant)
-        if tenant is None:
-            return []
-        of_tenant, of_account = PolicyScope(TENANT, id=tenant.id), PolicyScope(ACCOUNT, tenant.account)
+    def chain(self, namespace: int, tenant: int, account: str) -> list[tuple[PolicyScope, Policies]]:
+        """What is set on a namespace, its tenant and its account, in this order."""
+        of_tenant, of_account = PolicyScope(TENANT, id=tenant), PolicyScope(ACCOUNT, account)
         return [(scope, self.own(scope)) for scope in (PolicyScope(NAMESPACE, id=namespace), of_tenant, of_account)]
-
-    def decide(self, command: SetPolicies, directory: Directory) -> tuple[Sequence[InventoryEvent], Policies]:
-        """The events of a command, and its response. Raises PolicyInvalid, TenantNotFound, NamespaceNotFound."""
-        scope = command.scope
-        if scope.level == TENANT and directory.tenant_by_id(scope.id) is None:
-            raise TenantNotFound("the tenant is gone")
-        if scope.level == NAMESPACE and directory.namespace_by_id(scope.id) is None:
-            raise NamespaceNotFound("the namespace is gone")
-        own = self.own(scope)
-        new = changed_policies(own, check_policies(scope.level, command.changes))
-        return ([] if new == own else [PoliciesPut(scope.level, scope.account, scope.id, new)]), new
 
     def apply(self, event: InventoryEvent) -> None:
         """Take in an event; most change nothing here."""

@@ -30,6 +30,8 @@ __all__ = [
     "LEAVING",
     "NEXT_IDS_KEY",
     "NEXT_KEY",
+    "POLICIES_END",
+    "POLICIES_FIRST",
     "SEQUENCE_BYTES",
     "TOTAL",
     "NameRow",
@@ -66,6 +68,8 @@ ARRIVED: Final = 4
 
 SEQUENCE_BYTES: Final = 5
 TOTAL: Final = 0
+POLICIES_FIRST: Final = b"u"
+POLICIES_END: Final = b"v"
 NEXT_KEY: Final = b"q"
 NEXT_IDS_KEY: Final = b"k"
 _U32: Final = struct.Struct(">I")
@@ -197,8 +201,8 @@ def read_next_ids(value: bytes | None) -> tuple[int, int]:
 
 
 def policies_key(level: str, account: str = "", number: int = 0) -> bytes:
-    """The key of policies; without anything but a level, before all of that level."""
-    return b"u" + level[:1].encode() + (account.encode() if account else _U32.pack(number) if number else b"")
+    """The key of policies of an account, a tenant or a namespace."""
+    return POLICIES_FIRST + level[:1].encode() + (account.encode() if account else _U32.pack(number))
 
 
 def topic_policies_key(sequence: int) -> bytes:

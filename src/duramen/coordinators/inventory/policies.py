@@ -10,6 +10,7 @@ from duramen.base.ports import Clock
 from duramen.coordinators.inventory.quotas import InventoryQuotas, TopicOwner
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.inventory.shards import Done, InventoryShards
+from duramen.inventory.directory import SetPolicies
 from duramen.inventory.events import Policies
 from duramen.inventory.ids import TopicKey
 from duramen.inventory.machine import SetTopicPolicies
@@ -17,7 +18,6 @@ from duramen.inventory.policies import (
     Effective,
     PolicyChange,
     PolicyScope,
-    SetPolicies,
     check_policies,
     effective,
     limits,
@@ -93,14 +93,14 @@ class InventoryPolicies:
 
     def _chain(self, account: str, path: Sequence[str]) -> list[tuple[PolicyScope, Policies]]:
         """What is set on it, and on all that it is in."""
-        directory, policies = self._shards.directory(), self._shards.policies()
+        directory = self._shards.directory()
         scopes = [PolicyScope(ACCOUNT, account)]
         if path:
             scopes.insert(0, PolicyScope(TENANT, id=directory.tenant(account, path[0]).id))
         if len(path) == 1 or not path:
-            return [(scope, policies.own(scope)) for scope in scopes]
+            return [(scope, directory.policies.own(scope)) for scope in scopes]
         if len(path) == 2:
-            return policies.chain(directory, directory.namespace(account, *path).id)
+            return directory.policies_of(directory.namespace(account, *path).id)
         return self._quotas.chain(self.owner(account, path))
 
     # -- changes ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from duramen.base.catalogue_inventory import (
@@ -18,6 +18,7 @@ from duramen.base.errors import DuramenError, TopicQuotaExceeded
 from duramen.base.ports import Clock
 from duramen.broker.quotas import RateTable
 from duramen.coordinators.inventory.shards import Done, InventoryShards
+from duramen.inventory.events import Policies
 from duramen.inventory.ids import TopicKey, topic_key
 from duramen.inventory.names import NamedProblem, TopicPath, sorted_names
 from duramen.inventory.policies import Limit, PolicyScope, limits
@@ -59,6 +60,17 @@ class EntryName(Protocol):
     def alias(self) -> bool: ...
 
 
+class _Bound(NamedTuple):
+    """A quota, how much of it is used or reserved at most, and what it bounds in words."""
+
+    limit: Limit
+    used: int
+    described: str
+
+
+_Chain: TypeAlias = list[tuple[PolicyScope, Policies]]
+
+
 class InventoryQuotas:
     """The quotas that policies say, and how much of them is used."""
 
@@ -73,120 +85,125 @@ class InventoryQuotas:
 
     def create(self, namespace: int, names: Sequence[str], make: Make, done: Done) -> None:
         """Make the topics that the quotas leave room for, in the order of their names; the others are refused."""
-        try:
-            bounds = self._topic_limits(namespace)
+
+        def counted(bounds: list[_Bound]) -> None:
+            room = max(0, _room(bounds)) if bounds else len(names)
             if not bounds:
                 make(names, done)
-                return
-            good, _ = sorted_names(names)
-            if len(good) > self._room(bounds):
-                if self._wait(bounds, partial(self.create, namespace, names, make, done)):
-                    return
-                self._count_again(bounds)
-            room = self._room(bounds)
-            if len(good) > room:
-                good = self._new(namespace, good)
-            refused = {name.decode() for name in good[max(0, room) :]}
-            why = self._exceeded(bounds) if refused else None
-        except DuramenError as error:
-            done(error)
-            return
-        taken = min(len(good), max(0, room))
+            elif len(names) <= room:
+                self._make(bounds, names, [], make, done)
+            else:
+                good, _ = sorted_names(names)
+                self._shards.read(partial(self._new, namespace, good), partial(looked_up, bounds, room))
+
+        def looked_up(bounds: list[_Bound], room: int, new: list[bytes] | DuramenError) -> None:
+            if isinstance(new, DuramenError):
+                done(new)
+            else:
+                self._make(bounds, names, new[room:], make, done)
+
+        self._count(partial(self._chain_of, namespace), len(names), counted, done)
+
+    def _make(self, bounds: list[_Bound], names: Sequence[str], over: Sequence[bytes], make: Make, done: Done) -> None:
+        refused = {name.decode() for name in over}
+        allowed = [name for name in names if name not in refused] if refused else names
+        taken, why = len(allowed), _exceeded(bounds)
         self._reserve(bounds, taken)
 
         def made(answer: CreatedNames | DuramenError) -> None:
-            if isinstance(answer, DuramenError):
-                self._release(bounds, taken, taken)  # some may have been made: it is counted again where that matters
-                done(answer)
-                return
-            self._release(bounds, taken, answer.created)
-            problems = [NamedProblem(name, why) for name in sorted(refused)] if why is not None else []
-            done(answer._replace(problems=[*answer.problems, *problems]))
+            created = taken if isinstance(answer, DuramenError) else answer.created  # which may have been made
+            self._release(bounds, taken, created)
+            if isinstance(answer, CreatedNames):
+                problems = [NamedProblem(name, why) for name in sorted(refused)]
+                answer = answer._replace(problems=[*answer.problems, *problems])
+            done(answer)
 
-        allowed = [name for name in names if name not in refused] if refused else names
         make(allowed, made)
 
     def move(self, origin: int, target: int, go: Callable[[Done], None], done: Done) -> None:
         """Let a topic of a namespace come into another one, which `go` does."""
-        try:
-            left = {limit.scope for limit in self._topic_limits(origin)}
-            bounds = [limit for limit in self._topic_limits(target) if limit.scope not in left]
-            self.take(bounds, 1, go, done)
-        except DuramenError as error:
-            done(error)
+
+        def chain() -> _Chain:
+            there = {scope for scope, _ in self._chain_of(origin)}
+            return [(scope, own) for scope, own in self._chain_of(target) if scope not in there]
+
+        self._take(chain, lambda: 1, go, done)
 
     def move_namespace(self, namespace: int, tenant: int, go: Callable[[Done], None], done: Done) -> None:
         """Let a namespace come to a tenant with all its topics."""
-        try:
-            directory, policies = self._shards.directory(), self._shards.policies()
-            there = {limit.scope for limit in self._topic_limits(namespace)}
+
+        def chain() -> _Chain:
+            directory = self._shards.directory()
+            there = {scope for scope, _ in self._chain_of(namespace)}
             found = directory.tenant_by_id(tenant)
-            account = "" if found is None else found.account
-            scopes = [PolicyScope(TENANT, id=tenant), PolicyScope(ACCOUNT, account)]
-            chain = [(scope, policies.own(scope)) for scope in scopes]
-            bounds = [limit for limit in self._bounded(chain) if limit.scope not in there]
-            count = self._shards.rows().count(namespace) if bounds else 0
-            self.take(bounds, count, go, done)
-        except DuramenError as error:
-            done(error)
+            scopes = [PolicyScope(TENANT, id=tenant), PolicyScope(ACCOUNT, "" if found is None else found.account)]
+            return [(scope, directory.policies.own(scope)) for scope in scopes if scope not in there]
 
-    def take(self, bounds: Sequence[Limit], count: int, go: Callable[[Done], None], done: Done) -> None:
-        """Do what makes so many topics more, or refuse it."""
-        if not bounds or not count:
-            go(done)
-            return
-        try:
-            if count > self._room(bounds):
-                if self._wait(bounds, partial(self.take, bounds, count, go, done)):
-                    return
-                self._count_again(bounds)
-            if count > self._room(bounds):
-                raise self._exceeded(bounds)
-        except DuramenError as error:
-            done(error)
-            return
-        self._reserve(bounds, count)
+        self._take(chain, lambda: self._shards.rows().count(namespace), go, done)
 
-        def ended(answer: Any) -> None:
-            self._release(bounds, count, count)  # of what was refused it is counted again where that matters
+    def _take(
+        self, chain: Callable[[], _Chain], count: Callable[[], int], go: Callable[[Done], None], done: Done
+    ) -> None:
+        """Do what makes so many topics more in a chain, or refuse it."""
+
+        def known(more: int | DuramenError) -> None:
+            if isinstance(more, DuramenError):
+                done(more)
+            else:
+                self._count(chain, more, partial(counted, more), done)
+
+        def counted(more: int, bounds: list[_Bound]) -> None:
+            if not bounds:
+                go(done)
+            elif more > _room(bounds):
+                done(_exceeded(bounds))
+            else:
+                self._reserve(bounds, more)
+                go(partial(ended, bounds, more))
+
+        def ended(bounds: list[_Bound], more: int, answer: Any) -> None:
+            self._release(bounds, more, more)  # of what was refused it is counted again where that matters
             done(answer)
 
-        go(ended)
+        self._shards.read(lambda: count() if any(limits(TOPIC_QUOTA, chain())) else 0, known)
 
-    def _topic_limits(self, namespace: int) -> list[Limit]:
-        return self._bounded(self._shards.policies().chain(self._shards.directory(), namespace))
+    def _count(self, chain: Callable[[], _Chain], more: int, then: Callable[[list[_Bound]], None], done: Done) -> None:
+        """`then` gets the quotas of a chain, and what is used of each; counted anew where they leave no room for more.
 
-    def _bounded(self, chain: Sequence[tuple[PolicyScope, Any]]) -> list[Limit]:
-        found = list(limits(TOPIC_QUOTA, chain))
-        if self._most and len(found) < len(chain):
-            for scope in {scope for scope, _ in chain} - {limit.scope for limit in found}:
-                self._most.pop(scope, None)  # what is made there now is not counted
-        return found
+        Where others are under way, which may come to less than they have room for, it waits for them first.
+        """
 
-    def _room(self, bounds: Iterable[Limit]) -> int:
-        return min(limit.value - self._known(limit.scope) for limit in bounds)
+        def found(answer: tuple[_Chain, list[_Bound]] | DuramenError, *, fresh: bool = False) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+                return
+            scopes, bounds = answer
+            bounded = {bound.limit.scope for bound in bounds}
+            for scope, _ in scopes:
+                if scope not in bounded:
+                    self._most.pop(scope, None)  # what is made there now is not counted
+            self._most |= {bound.limit.scope: bound.used for bound in bounds}
+            if fresh or not bounds or more <= _room(bounds):
+                then(bounds)
+            elif any(self._under_way.get(scope) for scope in bounded):
+                self._shards.later(_AGAIN_MS, partial(self._count, chain, more, then, done))
+            else:
+                self._shards.read(partial(self._bounds, chain, fresh=True), partial(found, fresh=True))
 
-    def _known(self, scope: PolicyScope) -> int:
-        if scope not in self._most:
-            self._most[scope] = self.count(scope) + self._under_way.get(scope, 0)
-        return self._most[scope]
+        self._shards.read(partial(self._bounds, chain, fresh=False), found)
 
-    def _wait(self, bounds: Iterable[Limit], again: Callable[[], None]) -> bool:
-        """Whether others are under way, which may come to less than they were given room for."""
-        if not any(self._under_way.get(limit.scope) for limit in bounds):
-            return False
-        self._shards.later(_AGAIN_MS, again)
-        return True
+    def _bounds(self, chain: Callable[[], _Chain], *, fresh: bool) -> tuple[_Chain, list[_Bound]]:
+        """A query: the quotas of a chain, with what is used of each."""
+        scopes, found = chain(), list[_Bound]()
+        for limit in limits(TOPIC_QUOTA, scopes):
+            used = None if fresh else self._most.get(limit.scope)
+            if used is None:
+                used = self.count(limit.scope) + self._under_way.get(limit.scope, 0)
+            found.append(_Bound(limit, used, self._described(limit.scope)))
+        return scopes, found
 
-    def _count_again(self, bounds: Iterable[Limit]) -> None:
-        for limit in bounds:
-            self._most[limit.scope] = self.count(limit.scope)
-
-    def _exceeded(self, bounds: Iterable[Limit]) -> TopicQuotaExceeded:
-        fullest = min(bounds, key=lambda limit: limit.value - self._known(limit.scope))
-        return TopicQuotaExceeded(
-            f"{self._described(fullest.scope)} may have {fullest.value:,} topics in all ({TOPIC_QUOTA})"
-        )
+    def _chain_of(self, namespace: int) -> _Chain:
+        return self._shards.directory().policies_of(namespace)
 
     def _described(self, scope: PolicyScope) -> str:
         directory = self._shards.directory()
@@ -209,20 +226,20 @@ class InventoryQuotas:
             found += [name for name, row in zip(some, there, strict=True) if row is None]
         return found
 
-    def _reserve(self, bounds: Iterable[Limit], count: int) -> None:
-        for limit in bounds:
-            self._most[limit.scope] = self._known(limit.scope) + count
-            self._under_way[limit.scope] = self._under_way.get(limit.scope, 0) + count
+    def _reserve(self, bounds: Iterable[_Bound], count: int) -> None:
+        for scope in (bound.limit.scope for bound in bounds):
+            self._most[scope] += count
+            self._under_way[scope] = self._under_way.get(scope, 0) + count
 
-    def _release(self, bounds: Iterable[Limit], count: int, made: int) -> None:
-        for limit in bounds:
-            left = self._under_way[limit.scope] - count
+    def _release(self, bounds: Iterable[_Bound], count: int, made: int) -> None:
+        for scope in (bound.limit.scope for bound in bounds):
+            left = self._under_way[scope] - count
             if left:
-                self._under_way[limit.scope] = left
+                self._under_way[scope] = left
             else:
-                del self._under_way[limit.scope]
-            if limit.scope in self._most:
-                self._most[limit.scope] -= count - made
+                del self._under_way[scope]
+            if scope in self._most:
+                self._most[scope] -= count - made
 
     def count(self, scope: PolicyScope) -> int:
         """How many topics an account, a tenant or a namespace has. Raises CoordinatorLoading."""
@@ -258,10 +275,10 @@ class InventoryQuotas:
             return TopicOwner(self._shards.rows().place(key).namespace, key)
         return TopicOwner(self._shards.directory().namespace(account, topic.path.tenant, topic.path.namespace).id, key)
 
-    def chain(self, owner: TopicOwner) -> list[tuple[PolicyScope, Any]]:
+    def chain(self, owner: TopicOwner) -> _Chain:
         """What is set on a topic, its namespace, its tenant and its account, in this order."""
         own = self._shards.rows().policies(owner.key)
-        of_namespace = self._shards.policies().chain(self._shards.directory(), owner.namespace)
+        of_namespace = self._chain_of(owner.namespace)
         return [(PolicyScope(TOPIC, topic=owner.key), own), *of_namespace]
 
     def used(self, name: str, scope: PolicyScope) -> int:
@@ -269,3 +286,12 @@ class InventoryQuotas:
         if name == TOPIC_QUOTA:
             return self.count(scope)
         return round(self._rates.rate((name, scope), self._clock.monotonic_ms()))
+
+
+def _room(bounds: Iterable[_Bound]) -> int:
+    return min(bound.limit.value - bound.used for bound in bounds)
+
+
+def _exceeded(bounds: Iterable[_Bound]) -> TopicQuotaExceeded:
+    fullest = min(bounds, key=lambda bound: bound.limit.value - bound.used)
+    return TopicQuotaExceeded(f"{fullest.described} may have {fullest.limit.value:,} topics in all ({TOPIC_QUOTA})")

@@ -10,7 +10,6 @@ from duramen.inventory.changes import changes
 from duramen.inventory.directory import Directory, DirectoryCommand, directory_keys
 from duramen.inventory.events import InventoryEvent, decode_event, encode_event
 from duramen.inventory.machine import TopicCommand, TopicShardState, topic_keys
-from duramen.inventory.policies import PolicyTable, SetPolicies, policy_keys
 
 __all__ = [
     "DIRECTORY_SHARD",
@@ -30,17 +29,16 @@ INVENTORY_QUEUES: Final = "__inventory_queues"
 """The queue space with the records of topics; a queue's name is the lasting id in hex."""
 DIRECTORY_SHARD: Final = 0
 
-ShardCommand: TypeAlias = TopicCommand | DirectoryCommand | SetPolicies
+ShardCommand: TypeAlias = TopicCommand | DirectoryCommand
 
 
 class InventoryShard(CoordinatorShard[ShardCommand]):
-    """Names of topics; shard 0 has the directory of tenants and namespaces, and their policies, too."""
+    """Names of topics; shard 0 has the directory of tenants and namespaces and their policies too."""
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._topics = TopicShardState(index)
         self.directory = Directory()
-        self.policies = PolicyTable()
         self.told: Callable[[int, int, InventoryEvent], None] | None = None
         """Gets this shard, the offset of an event, and the event, once it counts."""
 
@@ -50,17 +48,12 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
     def keys_of(self, command: ShardCommand) -> Collection[Hashable]:
         if isinstance(command, DirectoryCommand):
             return directory_keys(command)
-        if isinstance(command, SetPolicies):
-            return policy_keys(command)
         return topic_keys(command)
 
     def decide(self, command: ShardCommand, rows: StateRows, now_ms: int) -> Decision:
         del now_ms
-        response: object
         if isinstance(command, DirectoryCommand):
             events, response = self.directory.decide(command)
-        elif isinstance(command, SetPolicies):
-            events, response = self.policies.decide(command, self.directory)
         else:
             events, response = self._topics.decide(command, rows)
         return Decision([(None, encode_event(event)) for event in events], response)
@@ -71,17 +64,15 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
         event = decode_event(record)
         if self._index == DIRECTORY_SHARD:
             self.directory.apply(event)
-            self.policies.apply(event)
         if self.told is not None:
             self.told(self._index, record.offset, event)
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
         self.loads += 1
         self._topics.load(rows)
-        self.directory, self.policies = Directory(), PolicyTable()
+        self.directory = Directory()
         if self._index == DIRECTORY_SHARD:
             self.directory.load(rows)
-            self.policies.load(rows)
         return iter(())
 
 

@@ -20,7 +20,6 @@ from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
 from duramen.inventory.names import shard_of
-from duramen.inventory.policies import PolicyTable
 from duramen.inventory.reading import InventoryRows
 from duramen.storage.log.log import Log
 
@@ -124,18 +123,13 @@ class InventoryShards:
 
     def directory(self) -> Directory:
         """Tenants and namespaces. Raises CoordinatorLoading, NotCoordinator."""
-        return self._first().directory if self.ready else Directory()
-
-    def policies(self) -> PolicyTable:
-        """What is set on accounts, tenants and namespaces. Raises as `directory`."""
-        return self._first().policies if self.ready else PolicyTable()
-
-    def _first(self) -> InventoryShard:
+        if not self.ready:
+            return Directory()
         self._runtime.check(INVENTORY_STREAM, DIRECTORY_SHARD)
         shard: InventoryShard | None = self._runtime.loaded(INVENTORY_STREAM, DIRECTORY_SHARD)
         if shard is None:
             raise CoordinatorLoading("tenants are still being read")
-        return shard
+        return shard.directory
 
     def loaded(self) -> Iterator[InventoryShard]:
         """The shards that this node has loaded."""
