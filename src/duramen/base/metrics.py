@@ -299,6 +299,17 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("duramen_kafka_request_bytes", "gauge", "Memory held by requests that are not answered yet."),
     Metric("duramen_kafka_paused_reads_total", "counter", "Pauses of reading from a connection.", ("cause",)),
     Metric("duramen_kafka_reclaimed_total", "counter", "Stalled connections closed because others waited for memory."),
+    Metric(
+        "duramen_inventory_throttled_total",
+        "counter",
+        "Requests of Kafka clients that were delayed by a quota of the inventory.",
+        ("quota",),
+    ),
+    Metric(
+        "duramen_inventory_topics_refused_total",
+        "counter",
+        "Topics that were not created or moved because of a quota of the inventory.",
+    ),
     Metric("duramen_nats_connected", "gauge", "1 while the NATS door is connected to its server."),
     Metric("duramen_nats_messages_total", "counter", "Messages received from NATS.", ("stream",)),
     Metric("duramen_nats_duplicates_total", "counter", "Messages with a known Nats-Msg-Id.", ("stream",)),

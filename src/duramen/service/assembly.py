@@ -137,7 +137,7 @@ class BrokerParts(ABC):
         self.inventory = Inventory(
             shards, ports.clock, ensure, partial(tenant_problem, self.streams),
             partial(drop_records, self.streams, self.coordinators), rates=RateTable(settings), node_id=self.node_id,
-            store=store,
+            store=store, metrics=metrics,
         )  # fmt: skip
         self.retention = self._queue_retention()
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)

@@ -183,6 +183,7 @@ def test_a_quota_of_topics_is_never_exceeded_and_leaves_no_room_unused() -> None
     made = node.create("acme/prod", *(f"topic-{number}" for number in range(7)))
     assert (made.created, [problem.name for problem in made.problems]) == (5, ["topic-5", "topic-6"])
     assert {type(problem.error) for problem in made.problems} == {TopicQuotaExceeded}
+    assert node.hand.broker.metrics.counter("duramen_inventory_topics_refused_total").value == 2
     assert "acme/prod may have 5 topics in all" in str(made.problems[0].error)
     again = node.create("acme/prod", *(f"topic-{number}" for number in range(6)))
     assert (again.created, again.existing, len(again.problems)) == (0, 5, 1)  # those that are there do not count

@@ -118,6 +118,8 @@ def test_topics_of_a_tenant_share_its_rate_and_clients_are_told_to_wait() -> Non
     assert 9_000 < quotas.produced(second, "acme.dev.b") < 13_000  # all of the tenant's topics count together
     assert not second.reads()
     assert quotas.used("acme/dev/b")["producer_byte_rate"] > 1000
+    throttled = quotas.door.manual.broker.metrics.counter("duramen_inventory_throttled_total", "producer_byte_rate")
+    assert throttled.value > 0
     quotas.door.advance(13_000)
     assert second.reads()
     assert quotas.fetched(other, "acme.prod.a") > 5000

@@ -12,6 +12,7 @@ from duramen.base.errors import (
     TopicHasAliases,
     TopicNotFound,
 )
+from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.quotas import RateTable
 from duramen.coordinators.inventory.changing import Changes
@@ -88,7 +89,7 @@ class Inventory:
         self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None],
         hidden_by: Callable[[str], DuramenError | None] = lambda _: None,
         deleted: Callable[[UUID, Callable[[], None]], None] = lambda _, then: then(), *,
-        rates: RateTable, node_id: int, store: Store,
+        rates: RateTable, node_id: int, store: Store, metrics: Metrics,
     ) -> None:  # fmt: skip
         """`hidden_by` says why a tenant cannot be called that: its topics would have the names of others.
 
@@ -100,7 +101,7 @@ class Inventory:
         self._clock = clock
         self._ensure = ensure
         self._changes = Changes(shards)
-        self.quotas = InventoryQuotas(shards, clock, rates)
+        self.quotas = InventoryQuotas(shards, clock, rates, metrics)
         self.feed = InventoryFeed(shards, store)
         self.policies = InventoryPolicies(shards, clock, self.quotas, ensure, node_id)
         self._sweeping = False

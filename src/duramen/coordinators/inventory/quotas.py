@@ -15,6 +15,7 @@ from duramen.base.catalogue_inventory import (
     TOPIC_QUOTA,
 )
 from duramen.base.errors import DuramenError, TopicQuotaExceeded
+from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.quotas import RateTable
 from duramen.coordinators.inventory.shards import Done, InventoryShards
@@ -74,10 +75,14 @@ _Chain: TypeAlias = list[tuple[PolicyScope, Policies]]
 class InventoryQuotas:
     """The quotas that policies say, and how much of them is used."""
 
-    def __init__(self, shards: InventoryShards, clock: Clock, rates: RateTable) -> None:
+    def __init__(self, shards: InventoryShards, clock: Clock, rates: RateTable, metrics: Metrics) -> None:
         self._shards = shards
         self._clock = clock
         self._rates = rates
+        self._throttled = {
+            name: metrics.counter("duramen_inventory_throttled_total", name) for name in (PRODUCER_RATE, CONSUMER_RATE)
+        }
+        self._refused = metrics.counter("duramen_inventory_topics_refused_total")
         self._most: dict[PolicyScope, int] = {}  # no more topics are there or under way; fewer where some were deleted
         self._under_way: dict[PolicyScope, int] = {}
 
@@ -108,6 +113,7 @@ class InventoryQuotas:
         refused = {name.decode() for name in over}
         allowed = [name for name in names if name not in refused] if refused else names
         taken, why = len(allowed), _exceeded(bounds)
+        self._refused.value += len(refused)
         self._reserve(bounds, taken)
 
         def made(answer: CreatedNames | DuramenError) -> None:
@@ -156,6 +162,7 @@ class InventoryQuotas:
             if not bounds:
                 go(done)
             elif more > _room(bounds):
+                self._refused.value += more
                 done(_exceeded(bounds))
             else:
                 self._reserve(bounds, more)
@@ -266,7 +273,9 @@ class InventoryQuotas:
         except DuramenError:
             return 0  # it is gone, or the policies are being read
         waits_ms = [self._rates.record((name, limit.scope), limit.value, size, now_ms) for limit in limits(name, chain)]
-        return max(waits_ms, default=0)
+        wait_ms = max(waits_ms, default=0)
+        self._throttled[name].value += wait_ms > 0
+        return wait_ms
 
     def owner(self, account: str, topic: EntryName) -> TopicOwner:
         """A topic by a name of it that was found. Raises TopicNotFound, CoordinatorLoading."""
