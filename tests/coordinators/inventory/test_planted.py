@@ -1,0 +1,68 @@
+"""The models of policies, quotas and subscriptions find bugs that are planted."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pytest
+from tests.coordinators.inventory import test_feed, test_policies
+from tests.sim.planted import Bug, Place, planted
+
+from duramen.coordinators.inventory.quotas import InventoryQuotas
+from duramen.inventory.directory import Directory
+from duramen.inventory.machine import TopicShardState
+from duramen.inventory.policies import PolicyTable
+
+Original = Callable[..., Any]
+
+
+def _forget_policies(original: Original) -> Original:
+    def load(self: Directory, rows: Any) -> None:
+        original(self, rows)
+        self.policies = PolicyTable()
+
+    return load
+
+
+def _reserve_nothing(_: Original) -> Original:
+    def _count(
+        self: Any, chain: Callable[[], Any], more: int, then: Callable[[Any], None], done: Callable[[Any], None]
+    ) -> None:
+        del more
+        found = self._bounds(chain, fresh=True)[1]
+        bounds = [bound._replace(used=bound.used - self._under_way.get(bound.limit.scope, 0)) for bound in found]
+        self._most |= {bound.limit.scope: bound.used for bound in bounds}
+        then(bounds)
+        del done
+
+    return _count
+
+
+def _tell_arrivals_only(original: Original) -> Original:
+    def _place(self: Any, command: Any, rows: Any) -> tuple[Sequence[Any], object]:
+        events, response = original(self, command, rows)
+        return [type(event)(*(getattr(event, name) for name in _PLACED)) for event in events], response
+
+    return _place
+
+
+_PLACED: Final = ("sequence", "namespace", "name", "alias_namespace", "alias")
+BUGS: Final = (
+    (
+        Bug("policies-forgotten", "", (Place(Directory, "load", _forget_policies),), "a start forgets policies"),
+        lambda: [test_policies.test_policies_are_what_dicts_say_through_crashes(seed) for seed in range(5)],
+    ),
+    (
+        Bug("room-given-twice", "", (Place(InventoryQuotas, "_count", _reserve_nothing),), "quotas are exceeded"),
+        test_policies.test_a_quota_of_topics_is_never_exceeded_and_leaves_no_room_unused,
+    ),
+    (
+        Bug("departures-untold", "", (Place(TopicShardState, "_place", _tell_arrivals_only),), "a move is not told"),
+        lambda: [test_feed.test_what_is_told_leads_to_what_is_there(seed) for seed in range(4)],
+    ),
+)
+
+
+@pytest.mark.parametrize(("bug", "model"), BUGS, ids=lambda one: one.name if isinstance(one, Bug) else "")
+def test_a_planted_bug_is_found(bug: Bug, model: Callable[[], object]) -> None:
+    with planted(bug), pytest.raises(AssertionError):
+        model()
