@@ -34,6 +34,7 @@ __all__ = [
     "DuramenError",
     "ElectionNotNeeded",
     "ExpectedStreamDiffers",
+    "ExportExpired",
     "FencedInstance",
     "FencedLeaderEpoch",
     "FencedMemberEpoch",
@@ -682,6 +683,17 @@ class ExpectedStreamDiffers(DuramenError):
     id = "expected-stream-differs"
     safe = "Streams that answer did not store the message; streams with nats.ack=never did."
     remedy = "Correct Nats-Expected-Stream, or bind that stream to the subject."
+
+
+class ExportExpired(DuramenError):
+    """An export of a queue space or of the inventory does not exist any more."""
+
+    id = "export-expired"
+    safe = "Nothing was read; a retry fails."
+    remedy = (
+        "Open another export, or run the query again: a node keeps an export for ten minutes after the last read, and"
+        " none over a restart; of more than 32 it keeps those that were read last."
+    )
 
 
 class OffsetNotAvailable(DuramenError):

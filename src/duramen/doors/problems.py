@@ -94,6 +94,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.SnapshotNotReached: 503,
     errors.SnapshotStartOver: 410,
     errors.SnapshotTooOld: 410,
+    errors.ExportExpired: 410,
     errors.StorageFailed: 503,
     errors.StorageFull: 507,
     errors.StreamDiffers: 409,

@@ -228,6 +228,14 @@ class Directory:
         for at in range(bisect_left(names, first), len(names)):
             yield self._namespaces[self._namespace_ids[tenant, names[at]]]
 
+    def every_tenant(self) -> list[TenantPut]:
+        """The tenants of all accounts."""
+        return [*self._tenants.values()]
+
+    def every_namespace(self) -> list[NamespacePut]:
+        """The namespaces of all tenants."""
+        return [one for one in self._namespaces.values() if one.tenant in self._tenants]
+
     # -- deciding -----------------------------------------------------------------------------------
 
     def decide(self, command: DirectoryCommand) -> tuple[Sequence[InventoryEvent], object]:

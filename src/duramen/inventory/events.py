@@ -11,7 +11,8 @@ import msgspec
 
 from duramen.base.errors import BatchCorrupt
 from duramen.codec.batch import DecodedRecord
-from duramen.codec.compression import compress, decompress
+from duramen.codec.compression import compress
+from duramen.codec.exports import PACKED, RAW, ZSTD, joined_names
 from duramen.inventory.ids import TopicKey
 
 __all__ = [
@@ -40,12 +41,8 @@ __all__ = [
     "unpack_names",
 ]
 
-_ZSTD: Final = 4
 _ZSTD_LEVEL: Final = 1
 _LEAST_PACKED: Final = 4
-_RAW: Final = b"\x00"
-_PACKED: Final = b"\x01"
-_MOST_BYTES: Final = 16 << 20
 
 Labels: TypeAlias = dict[str, str]
 Policies: TypeAlias = dict[str, bool | int | str]
@@ -240,11 +237,10 @@ def pack_names(names: Sequence[bytes]) -> bytes:
     """Names, in order and without line ends, as the body of an event and of a row."""
     joined = b"\n".join(names)
     if len(names) < _LEAST_PACKED:
-        return _RAW + joined
-    return _PACKED + compress(_ZSTD, joined, _ZSTD_LEVEL)
+        return RAW + joined
+    return PACKED + compress(ZSTD, joined, _ZSTD_LEVEL)
 
 
 def unpack_names(body: bytes) -> list[bytes]:
     """The names of a body. Raises BatchCorrupt."""
-    data = memoryview(body)[1:]
-    return (bytes(data) if body[:1] == _RAW else decompress(_ZSTD, data, _MOST_BYTES)).split(b"\n")
+    return joined_names(body).split(b"\n")

@@ -34,11 +34,13 @@ __all__ = [
     "POLICIES_FIRST",
     "SEQUENCE_BYTES",
     "TOTAL",
+    "CreatedTogether",
     "NameRow",
     "Place",
     "alias_end",
     "alias_key",
     "body_key",
+    "body_row",
     "body_value",
     "count_key",
     "current_place",
@@ -51,6 +53,7 @@ __all__ = [
     "next_ids_value",
     "pending_key",
     "place_key",
+    "place_of",
     "place_value",
     "policies_key",
     "read_next_ids",
@@ -89,6 +92,15 @@ class Place(NamedTuple):
 
     namespace: int
     name: bytes
+
+
+class CreatedTogether(NamedTuple):
+    """Topics that were made together in a namespace: so many, up to that sequence, and the body with their names."""
+
+    last: int
+    namespace: int
+    topics: int
+    body: bytes
 
 
 def name_key(namespace: int, name: bytes) -> bytes:
@@ -131,6 +143,11 @@ def body_value(namespace: int, count: int, body: bytes) -> bytes:
     return _BODY.pack(namespace, count) + body
 
 
+def body_row(key: bytes, value: bytes) -> CreatedTogether:
+    """What a row of topics that were made together says."""
+    return CreatedTogether(int.from_bytes(key[1:], "big"), *_BODY.unpack_from(value), value[_BODY.size :])
+
+
 def place_key(sequence: int) -> bytes:
     """The key of where a topic is now."""
     return b"m" + sequence.to_bytes(SEQUENCE_BYTES, "big")
@@ -141,17 +158,22 @@ def place_value(namespace: int, name: bytes) -> bytes:
     return _U32.pack(namespace) + name
 
 
+def place_of(value: bytes) -> Place:
+    """Where a topic is now, by the value of that row."""
+    return Place(_U32.unpack_from(value)[0], value[4:])
+
+
 def current_place(rows: StateRows, sequence: int) -> Place:
     """Where a topic is now, in the rows of the shard that made it. Raises TopicNotFound where it made none."""
     value = rows.get(place_key(sequence))
     if value is not None:
-        return Place(_U32.unpack_from(value)[0], value[4:])
+        return place_of(value)
     found = next(rows.scan(body_key(sequence), body_key(LARGEST_SEQUENCE) + b"\x00"), None)
     if found is not None:
-        namespace, count = _BODY.unpack_from(found[1])
-        at = sequence - (int.from_bytes(found[0][1:], "big") - count + 1)
+        last, namespace, count, body = body_row(*found)
+        at = sequence - (last - count + 1)
         if at >= 0:
-            return Place(namespace, unpack_names(found[1][_BODY.size :])[at])
+            return Place(namespace, unpack_names(body)[at])
     raise TopicNotFound("there is no topic with this id")
 
 

@@ -70,6 +70,7 @@ __all__ = [
     "state_key",
     "state_of",
     "state_value",
+    "state_value_of",
     "times_key",
     "with_overlay",
     "with_range",
@@ -313,7 +314,12 @@ def overlays(rows: StateRows, queue: bytes, first: int, last: int) -> Iterator[t
 def state_of(rows: StateRows, queue: bytes) -> QueueState:
     """The state of a queue."""
     found = rows.get(state_key(queue))
-    return EMPTY_STATE if found is None else _STATES.decode(found)
+    return EMPTY_STATE if found is None else state_value_of(found)
+
+
+def state_value_of(value: bytes) -> QueueState:
+    """The state that a row's value is."""
+    return _STATES.decode(value)
 
 
 def state_value(state: QueueState) -> bytes:

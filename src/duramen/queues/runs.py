@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.ids import Position
+from duramen.codec.exports import Headers, headers_at
 
 __all__ = [
     "RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "body_without_times", "entry_of",
@@ -91,7 +92,8 @@ def _body(
 def entry_of(position: Position, body: bytes) -> QueueEntry:
     """An entry whose body is not empty."""
     flags, timestamp = _BODY.unpack_from(body)
-    at, version, key, headers = _BODY.size, position.offset, None, list[tuple[bytes, bytes | None]]()
+    at, version, key = _BODY.size, position.offset, None
+    headers: Headers = ()
     if flags & _VERSION:
         version = _U64.unpack_from(body, at)[0]
         at += 8
@@ -100,16 +102,7 @@ def entry_of(position: Position, body: bytes) -> QueueEntry:
         key = body[at + 4 : at + 4 + size]
         at += 4 + size
     if flags & _HEADERS:
-        count = _U32.unpack_from(body, at)[0]
-        at += 4
-        for _ in range(count):
-            size = _U32.unpack_from(body, at)[0]
-            name = body[at + 4 : at + 4 + size]
-            at += 4 + size
-            size = _I32.unpack_from(body, at)[0]
-            at += 4
-            headers.append((name, None if size < 0 else body[at : at + size]))
-            at += max(0, size)
+        headers, at = headers_at(body, at)
     visible_ms = expires_ms = 0
     if flags & _VISIBLE:
         visible_ms = _I64.unpack_from(body, at)[0]
@@ -118,7 +111,7 @@ def entry_of(position: Position, body: bytes) -> QueueEntry:
         expires_ms = _I64.unpack_from(body, at)[0]
         at += 8
     value = body[at:] if flags & _VALUE else None
-    return QueueEntry(position, version, timestamp, key, value, tuple(headers), visible_ms, expires_ms)
+    return QueueEntry(position, version, timestamp, key, value, headers, visible_ms, expires_ms)
 
 
 def body_with(body: bytes, version: int, value: bytes | None) -> bytes:

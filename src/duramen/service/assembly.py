@@ -43,6 +43,7 @@ from duramen.coordinators.lease.held import HeldPositions
 from duramen.coordinators.lease.leases import LEASES, RemoteLeases, SnapshotLeases
 from duramen.coordinators.lease.records import LEASES_STREAM
 from duramen.coordinators.queue.shard import queue_kind
+from duramen.coordinators.runtime.exports import Exports
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
 from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
@@ -126,6 +127,7 @@ class BrokerParts(ABC):
         self.caller = self._caller()
         self.offsets = GroupOffsets(store, lambda: self.coordinators, ports.clock, alone=self.alone)
         self.coordinators = self._runtime(kinds)
+        self.exports = Exports(self.coordinators.states, ports.worker, ports.clock, deadlines, store.node_epoch)
         self.groups = self._group_coordinator()
         self.leases = SnapshotLeases(self.streams, ports.clock)
         self.live = LiveTopics(store, ports.clock)

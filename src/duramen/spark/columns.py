@@ -1,7 +1,7 @@
 """The columns that Spark's Kafka source has, as Arrow wants them, and the rows that decoding makes put into them. Pure.
 
-`spark_schema` has some of them in Spark's notation, `arrow_schema` the same for Arrow. What record batches have of them
-is `RECORD_COLUMNS`; topic and partition are added by `PartitionColumns`.
+Queues and the inventory have columns of their own. `spark_schema` has some in Spark's notation, `arrow_schema` the same
+for Arrow. What record batches have of them is `RECORD_COLUMNS`; topic and partition are added by `PartitionColumns`.
 """
 
 import difflib
@@ -16,6 +16,8 @@ __all__ = [
     "COLUMNS",
     "COMMIT_COLUMNS",
     "HEADERS_TYPE",
+    "INVENTORY_COLUMNS",
+    "QUEUE_COLUMNS",
     "RECORD_COLUMNS",
     "TIMESTAMP_TYPE",
     "BinaryColumns",
@@ -49,25 +51,46 @@ _TYPES: Final[Mapping[str, tuple[str, pa.DataType]]] = {
     "timestamp": ("TIMESTAMP", TIMESTAMP_TYPE),
     "timestampType": ("INT", pa.int32()),
     "headers": ("ARRAY<STRUCT<key: STRING, value: BINARY>>", HEADERS_TYPE),
+    "queue": ("STRING", pa.string()),
+    "position": ("STRING", pa.string()),
+    "version": ("BIGINT", pa.int64()),
+    "enqueued_at": ("TIMESTAMP", TIMESTAMP_TYPE),
+    "id": ("STRING", pa.string()),
+    "name": ("STRING", pa.string()),
+    "tenant": ("STRING", pa.string()),
+    "namespace": ("STRING", pa.string()),
+    "account": ("STRING", pa.string()),
+    "state": ("STRING", pa.string()),
+    "created_at": ("TIMESTAMP", TIMESTAMP_TYPE),
+    "labels": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
 }
-COLUMNS: Final = tuple(_TYPES)
-"""Every column that there is; `headers`, the last, only where it is asked for."""
+COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""Every column that records have; `headers`, the last, only where it is asked for."""
+QUEUE_COLUMNS: Final = ("queue", "position", "version", "key", "value", "headers", "enqueued_at")
+"""What entries of queues have."""
+INVENTORY_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "topics": ("id", "name", "tenant", "namespace", "account", "state"),
+    "namespaces": ("id", "name", "tenant", "account", "created_at", "labels"),
+    "tenants": ("id", "name", "account", "created_at", "labels"),
+}
+"""What the tables of the inventory have."""
 
 
-def choose_columns(text: str, *, headers: bool) -> tuple[str, ...]:
+def choose_columns(text: str, *, headers: bool, every: Sequence[str] = COLUMNS) -> tuple[str, ...]:
     """The columns that are named with commas between, in that order; all of them where none is.
 
-    Raises ValueError for one that does not exist or is named twice.
+    Without `headers` records have them only where they are named. Raises ValueError for a column that does not exist or
+    is named twice.
     """
     if not text.strip():
-        return COLUMNS if headers else COLUMNS[:-1]
-    by_lower = {name.lower(): name for name in COLUMNS}
+        return tuple(every) if headers or every is not COLUMNS else COLUMNS[:-1]
+    by_lower = {name.lower(): name for name in every}
     chosen: list[str] = []
     for given in text.split(","):
         name = by_lower.get(given.strip().lower())
         if name is None:
             near = difflib.get_close_matches(given.strip().lower(), by_lower, n=1)
-            hint = f"did you mean {by_lower[near[0]]}?" if near else f"there are {', '.join(COLUMNS)}"
+            hint = f"did you mean {by_lower[near[0]]}?" if near else f"there are {', '.join(every)}"
             raise ValueError(f"there is no column {given.strip()!r}; {hint}")
         if name in chosen:
             raise ValueError(f"{name} is named twice")

@@ -25,6 +25,7 @@ from duramen.spark.hangups import end_this_worker_quietly
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold_files import read_part
+from duramen.spark.read.exports import export_reader_of, reads_export
 from duramen.spark.read.filters import EVERYTHING, narrow
 from duramen.spark.read.joint_boundaries import ahead_of_others, cut_jointly, together
 from duramen.spark.read.losses import begun_behind, log_start
@@ -88,7 +89,8 @@ class DuramenDataSource(DataSource):
     def schema(self) -> str:
         """The columns; options are checked here as far as that goes without knowing what the query will be."""
         options = Options(self.options, "source")
-        Selection(options)
+        if not reads_export(options):
+            Selection(options)
         return Filing(options).ddl
 
     @said_plainly()
@@ -126,6 +128,8 @@ class DuramenDataSource(DataSource):
 
 def batch_reader_of(options: Options) -> DataSourceReader:
     """What reads a batch with these options. Raises OptionInvalid."""
+    if reads_export(options):
+        return export_reader_of(options)
     if reads_snapshot(options):
         return SnapshotReader(options)
     return FilteringReader(options) if _is_handed_filters() else BatchReader(options)

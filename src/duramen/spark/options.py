@@ -55,7 +55,7 @@ WITHOUT_EFFECT: Final = "Accepted, without effect: "
 # fmt: off
 _OPTIONS: Final = (
     ReadOption("kafka.bootstrap.servers", _ALL,
-           "Addresses of brokers: HOST:PORT, separated by commas. Required."),
+           "Addresses of brokers: HOST:PORT, separated by commas. Required, but for queues and inventory."),
     ReadOption("path", _ALL,
            "The argument of `load`, `save` and `start`: short for `subscribe`, in a sink for `topic`."),
     ReadOption("subscribe", _SOURCE,
@@ -105,8 +105,14 @@ _OPTIONS: Final = (
            " for deleted keys. It cannot be combined with tier and failOnDataLoss, nor, in a batch, with the options"
            " for the start and the end.",
            "false"),
+    ReadOption("queues", _SOURCE,
+           "A queue space. A batch reads the entries of all its queues as they are when the query is planned: queue,"
+           " position, version, key, value, headers, enqueued_at. A shard is a Spark partition; minPartitions divides"
+           " shards. A streaming query reads the operations of a space with subscribe."),
+    ReadOption("inventory", _SOURCE,
+           "topics, namespaces or tenants: a batch reads those of the inventory as they are when it is planned."),
     ReadOption("server", _SOURCE,
-           "Of snapshots: HOST:PORT of a node's HTTP address.",
+           "Of snapshots, queues and the inventory: HOST:PORT of a node's HTTP address.",
            "DURAMEN_SERVER of the driver, else port 9644 of the first of kafka.bootstrap.servers"),
     ReadOption("includeHeaders", _ALL,
            "Whether rows have a column `headers`. A sink writes an existing column in any case.",
@@ -244,7 +250,7 @@ class Options:
                 self._values[option.name] = checked
             else:
                 self.ignored.append(option.name)
-        if not self.text("kafka.bootstrap.servers"):
+        if not self.text("kafka.bootstrap.servers") and not (self.given("queues") or self.given("inventory")):
             raise OptionInvalid("kafka.bootstrap.servers is missing: the HOST:PORT of a broker's Kafka address")
         if self.text("kafka.security.protocol").upper() != "PLAINTEXT":
             raise OptionInvalid(f"kafka.security.protocol: {self.text('kafka.security.protocol')!r}; {_NO_TLS}")

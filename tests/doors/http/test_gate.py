@@ -22,6 +22,8 @@ QUERIES = {
     "/v1/snapshot": "?streams=there",
     "/v1/spaces/{name}/entries": "?queue=q",
     "/v1/spaces/{name}/stats": "?queue=q",
+    "/v1/spaces/{name}/exports/{export}/runs": "?shard=0",
+    "/v1/inventory/exports/{export}/topics": "?shard=0",
 }
 WISHES: dict[str, Any] = {
     "/v1/spaces": {"name": "new"},

@@ -22,6 +22,7 @@ from duramen.base.ports import StateRows, StateStore
 
 __all__ = [
     "EMPTY",
+    "HELD",
     "LogRows",
     "StoredState",
     "all_stored",
@@ -30,6 +31,7 @@ __all__ = [
     "installation_key",
     "new_generation",
     "position_row",
+    "restorable",
     "row_prefix",
     "stored_of",
     "sweep",
@@ -44,6 +46,8 @@ _INSTALLATIONS: Final = b"\x01"
 _ROWS: Final = b"\x02"
 _END: Final = b"\x03"
 _SWEPT_AT_ONCE: Final = 10_000
+HELD: Final = "held-"
+"""What the names of checkpoints begin with that are kept for readers: nothing is restored from one."""
 
 
 class StoredState(NamedTuple):
@@ -124,6 +128,11 @@ def all_stored(store: StateRows) -> dict[int, StoredState]:
     """How far the states of all logs are."""
     rows = store.scan(_POSITIONS, _INSTALLATIONS)
     return {_ID.unpack(key[1:])[0]: StoredState(*_STORED.unpack(value)) for key, value in rows}
+
+
+def restorable(store: StateStore) -> list[str]:
+    """The checkpoints from which the rows may be restored, oldest first."""
+    return [name for name in store.checkpoints() if not name.startswith(HELD)]
 
 
 def _installations(store: StateRows, log_id: int) -> list[int]:

@@ -13,6 +13,7 @@ from duramen.coordinators.runtime.applying import Done
 from duramen.coordinators.runtime.batches import unapplied, without_markers
 from duramen.coordinators.runtime.layout import (
     EMPTY,
+    HELD,
     LogRows,
     StoredState,
     all_stored,
@@ -21,6 +22,7 @@ from duramen.coordinators.runtime.layout import (
     installation_key,
     new_generation,
     position_row,
+    restorable,
     row_prefix,
     stored_of,
     sweep,
@@ -104,6 +106,9 @@ class RowStates:
     def _find(self) -> _Found:
         damage = ""
         store, checkpoints = self._open(), list[tuple[str, dict[int, StoredState]]]()
+        for name in store.checkpoints():
+            if name.startswith(HELD):
+                store.remove_checkpoint(name)
         for name in store.checkpoints():
             try:
                 rows = store.open_checkpoint(name)
@@ -227,7 +232,7 @@ class RowStates:
 
         def job() -> tuple[dict[int, StoredState], list[str]]:
             unread = list[str]()
-            for name in reversed(self._rows.checkpoints()):
+            for name in reversed(restorable(self._rows)):
                 try:
                     self._rows.restore(name)
                     return all_stored(self._rows), unread
@@ -363,7 +368,7 @@ class RowStates:
         def job() -> dict[int, StoredState]:
             self._rows.make_checkpoint(name)
             found = all_stored(self._rows)
-            for old in self._rows.checkpoints():
+            for old in restorable(self._rows):
                 if old not in kept:
                     self._rows.remove_checkpoint(old)
             return found
@@ -377,6 +382,14 @@ class RowStates:
             self.kept()
 
         self._run(job, made)
+
+    def run(self, job: Callable[[StateStore], T], done: Callable[[T | DuramenError], None]) -> None:
+        """Run a job on the store between changes."""
+        self._run(lambda: job(self._rows), done)
+
+    def unchanged(self, stored: Mapping[int, StoredState]) -> bool:
+        """Whether all states are as far as that."""
+        return self.available and stored == self._stored
 
     # -- rows for others, and of others -------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from duramen.base.metrics import Metrics
 from duramen.doors.http import (
     changes,
     configs,
+    exports,
     groups,
     health,
     inventory,
@@ -65,6 +66,7 @@ ROUTES: Final[Sequence[HttpRoute]] = (
     *leases.ROUTES,
     *spaces.ROUTES,
     *queues.ROUTES,
+    *exports.ROUTES,
     *inventory.ROUTES,
     *policies.ROUTES,
     *changes.ROUTES,

@@ -7,9 +7,10 @@ since) still have the record that a log begins with now, and its time.
 from collections.abc import Mapping
 from uuid import UUID
 
+from duramen.base.catalogue_queues import KIND, LOG_RETENTION_MS, QUEUES
 from duramen.base.errors import DuramenError
 from duramen.base.units import moment
-from duramen.client import Consumer, TopicPartition
+from duramen.client import Consumer, StreamAdmin, TopicPartition
 from duramen.client.origin import Origin, origin_of, origins_of
 from duramen.codec.batch import batches
 
@@ -46,8 +47,21 @@ def begun_behind(consumer: Consumer, begins: Mapping[TopicPartition, int]) -> li
 
 def _begins(consumer: Consumer, at: TopicPartition, start: int) -> str:
     origin = _origin(consumer, at)
-    why = "retention, or deleted records" if origin is None or not origin.late_records else _late(origin)
+    why = _why(consumer, at) if origin is None or not origin.late_records else _late(origin)
     return f": its log begins at {start}{_since(consumer, at, start, origin)} ({why})"
+
+
+def _why(consumer: Consumer, at: TopicPartition) -> str:
+    try:
+        kind = StreamAdmin(consumer.cluster).stream_configs(at.topic, [KIND]).get(KIND)
+    except DuramenError:
+        kind = None
+    if kind != QUEUES:
+        return "retention, or deleted records"
+    return (
+        f"the log of a queue space keeps its operations for {LOG_RETENTION_MS}; all entries of its queues are read with"
+        " the option queues"
+    )
 
 
 def _late(origin: Origin) -> str:

@@ -15,7 +15,7 @@ from duramen.base.errors import BatchCorrupt, DuramenError, OptionInvalid, Recor
 from duramen.client import BrokerCluster, Consumer, Isolation, TopicPartition
 from duramen.client.marked import MarkedUpTo
 from duramen.spark.batches.decoding import decode, say_which
-from duramen.spark.columns import PartitionColumns, choose_columns
+from duramen.spark.columns import COLUMNS, INVENTORY_COLUMNS, QUEUE_COLUMNS, PartitionColumns, choose_columns
 from duramen.spark.options import OPTIONS, Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.committed import CommittedRecords, CountedRecords
@@ -107,8 +107,13 @@ def commit_to_group(options: Options, at: Mapping[TopicPartition, int]) -> None:
 
 def columns_of(options: Options) -> tuple[str, ...]:
     """The columns that the options ask for, in their order. Raises OptionInvalid."""
+    every: Sequence[str] = COLUMNS
+    if options.given("queues"):
+        every = QUEUE_COLUMNS
+    elif options.given("inventory"):
+        every = INVENTORY_COLUMNS[options.one_of("inventory", INVENTORY_COLUMNS)]
     try:
-        return choose_columns(options.text("columns"), headers=options.flag("includeHeaders"))
+        return choose_columns(options.text("columns"), headers=options.flag("includeHeaders"), every=every)
     except ValueError as error:
         raise OptionInvalid(f"columns: {error}") from None
 

@@ -20,7 +20,7 @@ from duramen.client.http import DEFAULT_SERVER, HttpNode, path_of, vector_text
 from duramen.codec.shown_batches import BATCHES_TYPE, ShownPage, decode_page
 from duramen.spark.options import Options
 
-__all__ = ["KnownSnapshot", "OpenLease", "SnapshotNode", "SnapshotPlace", "beside", "server_of"]
+__all__ = ["KnownSnapshot", "OpenLease", "SnapshotNode", "SnapshotPlace", "ask_patiently", "beside", "server_of"]
 
 _PAGE_BYTES: Final = 8 * 1024 * 1024
 _FOR_THE_MOMENT: Final[tuple[type[DuramenError], ...]] = (
@@ -123,14 +123,21 @@ class SnapshotNode:
         HttpNode(self._server).delete(_leases(stream, lease))
 
     def _patiently(self, ask: Callable[[HttpNode], _T], *more: type[DuramenError]) -> _T:
-        patience, node = RetryPatience(self._timeout_s), HttpNode(self._server)
-        while True:
-            try:
-                return ask(node)
-            except DuramenError as error:
-                if not isinstance(error, (*_FOR_THE_MOMENT, *more)):
-                    raise
-                patience.pause(error)
+        return ask_patiently(self._server, self._timeout_s, ask, *more)
+
+
+def ask_patiently(
+    server: str, timeout_s: float, ask: Callable[[HttpNode], _T], *more: type[DuramenError]
+) -> _T:  # fmt: skip
+    """Ask a node, and again until the time is over where it cannot answer for the moment, or with one of `more`."""
+    patience, node = RetryPatience(timeout_s), HttpNode(server)
+    while True:
+        try:
+            return ask(node)
+        except DuramenError as error:
+            if not isinstance(error, (*_FOR_THE_MOMENT, *more)):
+                raise
+            patience.pause(error)
 
 
 def _places(answer: Mapping[str, list[Mapping[str, int]]]) -> dict[int, SnapshotPlace]:
@@ -146,7 +153,8 @@ def _leases(stream: str, lease: str = "") -> str:
 def server_of(options: Options) -> str:
     """The HTTP address of a node: the option, the driver's environment, else beside the first Kafka address."""
     said = options.text("server") if options.given("server") else os.environ.get("DURAMEN_SERVER", "")
-    return said or beside(options.text("kafka.bootstrap.servers"))
+    servers = options.text("kafka.bootstrap.servers")
+    return said or (beside(servers) if servers else DEFAULT_SERVER)
 
 
 def beside(servers: str) -> str:

@@ -18,6 +18,7 @@ from duramen.client.consumer import EARLIEST
 from duramen.spark.api import HAS_LIMITS, ReadLimit, SupportsTriggerAvailableNow
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
+from duramen.spark.read.exports import refuse_export
 from duramen.spark.read.limits import BatchLimits
 from duramen.spark.read.offsets import SourceOffsets
 from duramen.spark.read.parquet_files import Filing
@@ -44,6 +45,7 @@ _Document = dict[str, Any]
 
 def stream_reader_of(options: Options) -> "SnapshotStreamReader | StreamReader":
     """What reads a streaming query with these options. Raises OptionInvalid."""
+    refuse_export(options)
     return SnapshotStreamReader(options) if reads_snapshot(options) else StreamReader(options)
 
 

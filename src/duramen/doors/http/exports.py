@@ -1,0 +1,155 @@
+"""Exports: queue spaces and the inventory as they were at one moment, read whole and in parallel, as Spark does."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from starlette.responses import Response
+
+from duramen.base import errors
+from duramen.base.errors import RequestInvalid
+from duramen.base.ports import StateRows
+from duramen.broker.streams import Stream
+from duramen.codec.exports import encode_runs_page, encode_topics_page
+from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM
+from duramen.coordinators.runtime.exports import EXPORT_MS
+from duramen.doors.http.completions import call_back
+from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster, on_topic
+from duramen.doors.http.spaces import space
+from duramen.doors.http.types.exports import (
+    DirectoryInfo,
+    ExportedNamespace,
+    ExportedTenant,
+    ExportInfo,
+    ExportShard,
+    RunsQuery,
+    TopicsExportQuery,
+)
+from duramen.inventory.exporting import directory_export, next_sequence, topics_page
+from duramen.inventory.ids import TopicKey, topic_id
+from duramen.queues.exporting import runs_page
+from duramen.queues.positions import position_text
+from duramen.service.authorize import Operation
+from duramen.service.exports import open_export, read_export
+
+__all__ = ["ROUTES"]
+
+T = TypeVar("T")
+
+_PAGE: Final = "application/vnd.msgpack"
+_ID_DIGITS: Final = 26  # of an id as text: all but its sequence
+
+
+async def _opened(call: Call, stream: Stream) -> str:
+    export: str = await call_back(lambda done: open_export(call.broker, stream, done))
+    call.status = 201
+    return export
+
+
+def _info(call: Call, export: str, shards: list[ExportShard]) -> ExportInfo:
+    return ExportInfo(export, call.broker.clock.wall_ms(), EXPORT_MS, shards)
+
+
+def _position(call: Call, export: str, stream: Stream, shard: int) -> str:
+    return position_text(call.broker.exports.position(export, stream.partition(shard).log))
+
+
+async def _read(call: Call, stream: Stream, shard: int, export: str, job: Callable[[StateRows], T]) -> T:
+    if shard >= len(stream.partitions):
+        raise RequestInvalid(f"there is no shard {shard}: there are {len(stream.partitions)}")
+    return await call_back(lambda done: read_export(call.broker, stream, shard, export, job, done))
+
+
+def _hash(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise RequestInvalid(f"{text[:80]!r} are no hexadecimal digits, two for each byte") from None
+
+
+# -- queue spaces -----------------------------------------------------------------------------------
+
+
+async def _open_space(call: Call) -> ExportInfo:
+    stream = space(call)
+    export = await _opened(call, stream)
+    shards = [ExportShard(shard, _position(call, export, stream, shard)) for shard in range(stream.shards)]
+    return _info(call, export, shards)
+
+
+async def _runs(call: Call, query: RunsQuery) -> Response:
+    first, end, after = map(_hash, (query.first, query.end, query.after))
+
+    def read(rows: StateRows) -> bytes:
+        return encode_runs_page(runs_page(rows, first, end, after, query.max_bytes))
+
+    return Response(await _read(call, space(call), query.shard, call.path["export"], read), 200, media_type=_PAGE)
+
+
+# -- the inventory ----------------------------------------------------------------------------------
+
+
+def _inventory(call: Call) -> Stream | None:
+    return call.broker.streams.find(INVENTORY_STREAM)
+
+
+async def _open_inventory(call: Call) -> ExportInfo:
+    stream, shards = _inventory(call), list[ExportShard]()
+    if stream is None:
+        call.status = 201
+        return _info(call, "", shards)
+    export = await _opened(call, stream)
+    for shard in range(len(stream.partitions)):
+        found = await _read(call, stream, shard, export, next_sequence)
+        ids = str(topic_id(stream.id, TopicKey(shard, 0)))[:_ID_DIGITS]
+        shards.append(ExportShard(shard, _position(call, export, stream, shard), found, ids))
+    return _info(call, export, shards)
+
+
+def _made(call: Call) -> Stream:
+    stream = _inventory(call)
+    if stream is None:
+        raise errors.ExportExpired("there is no inventory any more")
+    return stream
+
+
+async def _directory(call: Call) -> DirectoryInfo:
+    found = await _read(call, _made(call), DIRECTORY_SHARD, call.path["export"], directory_export)
+    return DirectoryInfo(
+        [ExportedTenant(one.id, one.name, one.account, one.created_ms, one.labels) for one in found.tenants],
+        [ExportedNamespace(one.id, one.tenant, one.name, one.created_ms, one.labels) for one in found.namespaces],
+    )
+
+
+async def _topics(call: Call, query: TopicsExportQuery) -> Response:
+    def read(rows: StateRows) -> bytes:
+        return encode_topics_page(topics_page(rows, query.first, query.end, query.max_bytes))
+
+    return Response(await _read(call, _made(call), query.shard, call.path["export"], read), 200, media_type=_PAGE)
+
+
+_ASKING: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.NodeStopping, errors.StorageFailed)
+_READING: Final = (errors.ExportExpired, errors.StorageFailed)
+_SHOWN: Final = on_cluster(Operation.DESCRIBE)
+
+ROUTES = (
+    HttpRoute(
+        "POST", "/v1/spaces/{name}/exports", _open_space, on_topic(Operation.READ),
+        "Keep all queues of a space as they are now, to be read whole", (errors.QueueSpaceNotFound, *_ASKING), (201,),
+    ),
+    HttpRoute(
+        "GET", "/v1/spaces/{name}/exports/{export}/runs", _runs, on_topic(Operation.READ),
+        "A page of the entries of a shard", (errors.QueueSpaceNotFound, *_READING),
+    ),
+    HttpRoute(
+        "POST", "/v1/inventory/exports", _open_inventory, _SHOWN,
+        "Keep all topics as they are now, to be read whole", _ASKING, (201,),
+    ),
+    HttpRoute(
+        "GET", "/v1/inventory/exports/{export}/directory", _directory, _SHOWN,
+        "All tenants and namespaces of an export", _READING,
+    ),
+    HttpRoute(
+        "GET", "/v1/inventory/exports/{export}/topics", _topics, _SHOWN,
+        "A page of the topics of a shard", _READING,
+    ),
+)  # fmt: skip

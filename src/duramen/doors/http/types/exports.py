@@ -1,0 +1,83 @@
+"""Exports as JSON."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+__all__ = [
+    "DirectoryInfo", "ExportInfo", "ExportShard", "ExportedNamespace", "ExportedTenant", "RunsQuery",
+    "TopicsExportQuery",
+]  # fmt: skip
+
+_LARGEST_PAGE_BYTES: Final = 16 << 20
+_Shard = Annotated[int, Meta(ge=0, description="The shard, from 0 on")]
+_Bytes = Annotated[int, Meta(ge=1, le=_LARGEST_PAGE_BYTES, description="About how many bytes a page has")]
+_LAST_SEQUENCE: Final = (1 << 40) - 1
+
+
+class ExportShard(msgspec.Struct):
+    """How far an export has the log of a shard.
+
+    Of the inventory `sequences` are behind those of all topics of the shard, whose ids begin with `ids`.
+    """
+
+    shard: int
+    position: str
+    sequences: int | msgspec.UnsetType = msgspec.UNSET
+    ids: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ExportInfo(msgspec.Struct):
+    """An export, as of `taken_at_ms`. It lasts `lasts_ms` from the last read on."""
+
+    export: str
+    taken_at_ms: int
+    lasts_ms: int
+    shards: list[ExportShard]
+
+
+class RunsQuery(msgspec.Struct):
+    """What is read of a shard: queues by the hashes of their names, in hexadecimal digits."""
+
+    shard: _Shard
+    first: Annotated[str, Meta(description="The first hash, or what it begins with")] = ""
+    end: Annotated[str, Meta(description="The hash behind the last; empty: there is none")] = ""
+    after: Annotated[str, Meta(description="Where the page before said that the next begins")] = ""
+    max_bytes: _Bytes = 4 << 20
+
+
+class TopicsExportQuery(msgspec.Struct):
+    """What is read of a shard: topics that were made together up to a sequence in a range."""
+
+    shard: _Shard
+    first: Annotated[int, Meta(ge=0, le=_LAST_SEQUENCE, description="The first sequence")] = 0
+    end: Annotated[int, Meta(ge=0, le=_LAST_SEQUENCE, description="The sequence behind the last")] = _LAST_SEQUENCE
+    max_bytes: _Bytes = 4 << 20
+
+
+class ExportedTenant(msgspec.Struct):
+    """A tenant."""
+
+    id: int
+    name: str
+    account: str
+    created_at_ms: int
+    labels: dict[str, str]
+
+
+class ExportedNamespace(msgspec.Struct):
+    """A namespace of the tenant with the id `tenant`."""
+
+    id: int
+    tenant: int
+    name: str
+    created_at_ms: int
+    labels: dict[str, str]
+
+
+class DirectoryInfo(msgspec.Struct):
+    """All tenants and namespaces of an export."""
+
+    tenants: list[ExportedTenant]
+    namespaces: list[ExportedNamespace]

@@ -1,0 +1,57 @@
+"""Pages of all topics that a shard has made, as they lie in its view, and the directory. Pure."""
+
+from typing import Final, NamedTuple
+
+from duramen.base.ports import StateRows
+from duramen.codec.exports import TopicsPage
+from duramen.inventory.directory import Directory
+from duramen.inventory.events import NamespacePut, TenantPut
+from duramen.inventory.rows import NEXT_KEY, body_key, body_row, place_key, place_of
+
+__all__ = ["DirectoryExport", "directory_export", "next_sequence", "topics_page"]
+
+_MOST_TOPICS: Final = 500_000
+
+
+class DirectoryExport(NamedTuple):
+    """All tenants and namespaces."""
+
+    tenants: list[TenantPut]
+    namespaces: list[NamespacePut]
+
+
+def topics_page(rows: StateRows, first: int, end: int, max_bytes: int) -> TopicsPage:
+    """Some of the topics that were made together up to a sequence with `first <= sequence < end`."""
+    page = TopicsPage([], [], [], [], [], [], [], None)
+    size = topics = 0
+    for key, value in rows.scan(body_key(first), body_key(end)):
+        if size >= max_bytes or topics >= _MOST_TOPICS:
+            page = page._replace(after=page.lasts[-1])
+            break
+        last, namespace, count, body = body_row(key, value)
+        page.lasts.append(last)
+        page.namespaces.append(namespace)
+        page.counts.append(count)
+        page.bodies.append(body)
+        size += len(body) + len(key)
+        topics += count
+    if page.lasts:
+        begin = page.lasts[0] - page.counts[0] + 1
+        for key, value in rows.scan(place_key(begin), place_key(page.lasts[-1] + 1)):
+            namespace, name = place_of(value)
+            page.moved.append(int.from_bytes(key[1:], "big"))
+            page.moved_namespaces.append(namespace)
+            page.moved_names.append(name)
+    return page
+
+
+def next_sequence(rows: StateRows) -> int:
+    """Behind the sequences of all topics of a shard."""
+    return int.from_bytes(rows.get(NEXT_KEY) or b"", "big")
+
+
+def directory_export(rows: StateRows) -> DirectoryExport:
+    """The tenants and namespaces that the rows of shard 0 have."""
+    found = Directory()
+    found.load(rows)
+    return DirectoryExport(found.every_tenant(), found.every_namespace())

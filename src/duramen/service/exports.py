@@ -1,0 +1,47 @@
+"""Exports of queue spaces and of the inventory: opened as of now, and read page by page."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from duramen.base.errors import DuramenError
+from duramen.base.ports import StateRows
+from duramen.broker.streams import Stream
+from duramen.service.broker import Broker
+from duramen.service.queues import patiently
+
+__all__ = ["open_export", "read_export"]
+
+T = TypeVar("T")
+
+
+def open_export(broker: Broker, stream: Stream, done: Callable[[str | DuramenError], None]) -> None:
+    """`done` gets the name of an export that has all that was acknowledged in any shard of a stream before."""
+    left, over = len(stream.partitions), False
+
+    def read(answer: object) -> None:
+        nonlocal left, over
+        left -= 1
+        if over:
+            return
+        if isinstance(answer, DuramenError):
+            over = True
+            done(answer)
+        elif not left:
+            over = True
+            broker.exports.open(done)
+
+    for partition in stream.partitions:
+        ask = partial(
+            broker.coordinators.read, stream.name, partition.index, lambda _shard, _rows: None,
+            at_least=partition.log.high_watermark,
+        )  # fmt: skip
+        patiently(broker, ask, read)
+
+
+def read_export(
+    broker: Broker, stream: Stream, shard: int, export: str, job: Callable[[StateRows], T],
+    done: Callable[[T | DuramenError], None],
+) -> None:  # fmt: skip
+    """`done` gets what `job` finds in the rows of a shard, off the event loop. Raises ExportExpired."""
+    broker.exports.read(export, stream.partition(shard).log, job, done)

@@ -1,0 +1,106 @@
+"""Topics of the inventory out of pages of an export, as Arrow: only those that were moved take a step each."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from duramen.codec.exports import TopicsPage, joined_names
+from duramen.spark.columns import arrow_schema
+
+__all__ = ["Namespaces", "topics_of"]
+
+_LINE_END: Final = 10
+_DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
+_SEQUENCE_SHIFTS: Final = np.arange(36, -4, -4, dtype=np.int64)  # of the ten last digits of an id
+_CREATED, _MOVED = "created", "moved"
+
+_Numbers = NDArray[np.int64]
+
+
+class Namespaces(NamedTuple):
+    """Names by numbers that begin at 0, and by the id of a namespace its number: -1 where it is gone."""
+
+    numbers: _Numbers
+    names: pa.Array
+    tenants: pa.Array
+    accounts: pa.Array
+
+    @classmethod
+    def of(cls, found: Collection[tuple[int, str, str, str]]) -> "Namespaces":
+        """Of the ids, names, tenants and accounts of namespaces."""
+        numbers = np.full(max((one[0] for one in found), default=0) + 1, -1, np.int64)
+        for number, one in enumerate(found):
+            numbers[one[0]] = number
+        names, tenants, accounts = (pa.array([one[field] for one in found], pa.string()) for field in (1, 2, 3))
+        return cls(numbers, names, tenants, accounts)
+
+    def number_of(self, ids: _Numbers) -> _Numbers:
+        """The numbers of namespaces; -1 of those that are gone."""
+        inside = (ids > 0) & (ids < len(self.numbers))
+        return np.where(inside, self.numbers[np.where(inside, ids, 0)], -1)
+
+
+def topics_of(page: TopicsPage, ids: str, namespaces: Namespaces, columns: Collection[str]) -> pa.RecordBatch:
+    """The topics of a page that are there, with these columns; `ids` is what their ids begin with."""
+    counts = np.array(page.counts, np.int64)
+    first = np.array(page.lasts, np.int64) - counts + 1
+    begun = np.cumsum(counts) - counts
+    sequences = np.arange(int(counts.sum())) + np.repeat(first - begun, counts)
+    namespace = np.repeat(np.array(page.namespaces, np.int64), counts)
+    moved = np.searchsorted(sequences, np.array(page.moved, np.int64))
+    namespace[moved] = page.moved_namespaces
+    number = namespaces.number_of(namespace)
+    kept = np.flatnonzero(number >= 0)
+    whole = len(kept) == len(number)
+    number = number if whole else number[kept]
+    index = pa.array(number)
+
+    def name() -> pa.Array:
+        names = _names(page, moved)
+        return names if whole else names.take(pa.array(kept))
+
+    def state() -> pa.Array:
+        is_moved = np.zeros(len(sequences), np.int64)
+        is_moved[moved] = 1
+        return pa.array([_CREATED, _MOVED], pa.string()).take(pa.array(is_moved[kept]))
+
+    makers: Mapping[str, Any] = {
+        "id": lambda: _ids(ids, sequences[kept]),
+        "name": name,
+        "tenant": lambda: namespaces.tenants.take(index),
+        "namespace": lambda: namespaces.names.take(index),
+        "account": lambda: namespaces.accounts.take(index),
+        "state": state,
+    }
+    return pa.RecordBatch.from_arrays([makers[column]() for column in columns], schema=arrow_schema([*columns]))
+
+
+def _names(page: TopicsPage, moved: _Numbers) -> pa.Array:
+    """The names that topics have now."""
+    text = b"\n".join(map(joined_names, page.bodies))
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_END)
+    # Of the line ends between two names each belongs to the name before it, and is cut off.
+    edges = np.empty(2 * len(ends) + 2, np.int32)
+    edges[0], edges[-1] = 0, len(text)
+    edges[1:-1:2], edges[2:-1:2] = ends, ends + 1
+    count = len(edges) - 1
+    both = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(text)])
+    names = both.take(pa.array(np.arange(0, count, 2, dtype=np.int32))).cast(pa.string())
+    if not len(moved):
+        return names
+    places = np.arange(len(names))
+    places[moved] = len(names) + np.arange(len(moved))
+    others = pa.array([name.decode() for name in page.moved_names], pa.string())
+    return pa.concat_arrays([names, others]).take(pa.array(places))
+
+
+def _ids(begin: str, sequences: _Numbers) -> pa.Array:
+    count, size = len(sequences), len(begin) + len(_SEQUENCE_SHIFTS)
+    text = np.empty((count, size), np.uint8)
+    text[:, : len(begin)] = np.frombuffer(begin.encode(), np.uint8)
+    text[:, len(begin) :] = _DIGITS[(sequences[:, None] >> _SEQUENCE_SHIFTS) & 15]
+    ends = np.arange(count + 1, dtype=np.int32) * size
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(text.reshape(-1))])

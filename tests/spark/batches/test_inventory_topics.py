@@ -1,0 +1,74 @@
+"""Topics of an export as Arrow, beside what the rows of their shard say one by one."""
+
+import random
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.examples import examples
+
+from duramen.codec.batch import DecodedRecord
+from duramen.codec.exports import encode_topics_page, read_topics_page
+from duramen.inventory.changes import changes
+from duramen.inventory.events import InventoryEvent, TopicPlaced, TopicsCreated, encode_event, pack_names
+from duramen.inventory.exporting import next_sequence, topics_page
+from duramen.inventory.ids import TopicKey, topic_id
+from duramen.inventory.rows import current_place
+from duramen.sim.machine.views import MemoryViewStore
+from duramen.spark.batches.inventory_topics import Namespaces, topics_of
+from duramen.spark.columns import INVENTORY_COLUMNS
+
+INVENTORY = UUID(int=7)
+SHARD = 3
+IDS = str(topic_id(INVENTORY, TopicKey(SHARD, 0)))[:26]
+NAMESPACES = [(1, "dev", "acme", "default"), (2, "prod", "acme", "default"), (5, "zoë", "bolt", "other")]  # 3, 4: gone
+
+
+def shard(seed: int, events: int) -> MemoryViewStore:
+    """The rows of a shard in which topics were made together, moved and deleted."""
+    chance, rows = random.Random(seed), MemoryViewStore()
+    for offset in range(events):
+        known = next_sequence(rows)
+        event: InventoryEvent
+        if not known or chance.random() < 0.5:
+            names = sorted({f"töpic-{chance.randrange(10**6)}".encode() for _ in range(chance.choice((1, 2, 5, 40)))})
+            event = TopicsCreated(chance.randint(1, 5), known, len(names), pack_names(names))
+        else:
+            name = None if chance.random() < 0.3 else b"moved-%d" % offset
+            event = TopicPlaced(chance.randrange(known), chance.randint(1, 5), name)
+        record = DecodedRecord(offset, 0, None, encode_event(event), ())
+        found = changes([record], rows)
+        puts = [(key, value) for key, value in found.items() if value is not None]
+        rows.write(puts, [key for key, value in found.items() if value is None])
+    return rows
+
+
+def exported(rows: MemoryViewStore, edges: list[int], max_bytes: int) -> list[tuple[str, ...]]:
+    found, namespaces = list[tuple[str, ...]](), Namespaces.of(NAMESPACES)
+    for low, end in zip([0, *edges], [*edges, next_sequence(rows)], strict=True):
+        first: int | None = low
+        while first is not None:
+            page = read_topics_page(encode_topics_page(topics_page(rows, first, end, max_bytes)))
+            first = None if page.after is None else page.after + 1
+            if page.lasts:
+                batch = topics_of(page, IDS, namespaces, INVENTORY_COLUMNS["topics"])
+                found += [tuple(row.values()) for row in batch.to_pylist()]
+    return found
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.integers(0, 1000), st.integers(0, 40), st.sets(st.integers(1, 200), max_size=3), st.integers(1, 300))
+def test_topics_are_those_that_their_shard_has(seed: int, events: int, edges: set[int], max_bytes: int) -> None:
+    rows = shard(seed, events)
+    names = {one[0]: one[1:] for one in NAMESPACES}
+    expected = list[tuple[str, ...]]()
+    for sequence in range(next_sequence(rows)):
+        place = current_place(rows, sequence)
+        if place.namespace in names:
+            namespace, tenant, account = names[place.namespace]
+            moved = rows.get(b"m" + sequence.to_bytes(5, "big")) is not None
+            id_ = str(topic_id(INVENTORY, TopicKey(SHARD, sequence)))
+            state = "moved" if moved else "created"
+            expected.append((id_, place.name.decode(), tenant, namespace, account, state))
+    within = sorted(edge for edge in edges if edge < next_sequence(rows))
+    assert exported(rows, within, max_bytes) == expected
