@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 from tests.sim.bugs.every import BUGS
 from tests.sim.planted import Bug, Place, planted
+from tests.sim.queue_stories import QUEUE_STORIES
 from tests.sim.view_stories import VIEW_STORIES
 
 from duramen.base.errors import DuramenError
@@ -280,6 +281,7 @@ def the_first_batch_of_a_producer_is_refused() -> None:
 
 STORIES: dict[str, Story] = {
     **VIEW_STORIES,
+    **QUEUE_STORIES,
     "acknowledge-before-sync": power_goes_before_the_sync,
     "acknowledge-later-writes": a_batch_comes_during_a_sync,
     "retry-sync": a_sync_fails_once,

@@ -15,6 +15,7 @@ from duramen.base.errors import DuramenError, LogDamaged
 from duramen.base.ids import METADATA_LOG_ID
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
+from duramen.coordinators.queue.shard import queue_kind
 from duramen.service.assembly import Ports
 from duramen.service.broker import Broker
 from duramen.sim.checkers.checker import Checker, facts
@@ -55,6 +56,9 @@ _SETTINGS: Final = Settings(
 )
 _METADATA: Final = log_directory(METADATA_LOG_ID)
 _KEYED: Final = 0.3  # of the runs have keyed streams
+_QUEUES: Final = 0.25  # of the runs in which nothing is damaged at rest have queues
+_CHECKPOINT_RECORDS: Final = 12
+_ROWS_DAMAGED: Final = 0.15  # of the ends of processes in such runs
 _ENDS: Final = 12  # of processes, in a run
 _PATIENCE_MS: Final = 600_000
 
@@ -97,7 +101,10 @@ class NodeWorld:
             random.Random(f"{seed}/workload"), random.Random(f"{seed}/refusals"), self.checker, self.faults, self.clock,
             self.trace, keyed=self.keyed,
         )  # fmt: skip
-        self.workload = Workload(clients)
+        queues = random.Random(f"{seed}/queue space")
+        damaged = self.profile.flips or self.profile.decays
+        self.queues = queues if queues.random() < _QUEUES and not damaged else None
+        self.workload = Workload(clients, self.queues)
         self._decay = Decay(self.disk, random.Random(f"{seed}/decay"))
         self._view_damage = ViewDamage(self.disk, keyed)
         self.crashes = 0
@@ -190,6 +197,9 @@ class NodeWorld:
             found = self._decay.at_rest([*logs, *self.checker.of_offsets(broker)], checkpoints=checkpoints)
             self._decayed(found, logs, "recovery")
         self._decay.remember()
+        if self.queues is not None and self.rows.readable and self.queues.random() < _ROWS_DAMAGED:
+            self.trace("the rows of coordinators are damaged")
+            self.rows.damage(checkpoints=self.queues.randrange(self.rows.readable))
         if self.keyed:
             damaged = self._view_damage.at_rest()
             if damaged is not None:
@@ -302,6 +312,7 @@ class NodeWorld:
         broker = Broker(
             ports, self.worker.deadlines, store, _SETTINGS, metrics, directory_id=str(directory.id),
             report=self._report, view_limits=self._view_limits,
+            kinds=() if self.queues is None else (queue_kind(_CHECKPOINT_RECORDS),),
         )  # fmt: skip
         outcome: list[DuramenError | None] = []
         broker.start(outcome.append)

@@ -1,5 +1,6 @@
 """What clients do to a node in a simulated run, drawn from the seed, with every answer shown to the checker."""
 
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -9,6 +10,7 @@ from duramen.sim.clients.access import NodeAccess
 from duramen.sim.clients.committers import Committers
 from duramen.sim.clients.members import SimulatedMembers
 from duramen.sim.clients.owners import Owners
+from duramen.sim.clients.queues import SimulatedQueues
 from duramen.sim.clients.readers import Readers
 from duramen.sim.clients.shared import Clients
 from duramen.sim.clients.snapshots import SnapshotReaders
@@ -33,8 +35,10 @@ _UPKEEP_IDLE: Final = 0.15  # how likely time goes by for what is done in the ba
 class Workload:
     """All clients of a run. `begin` for each process; `over` once they are done with it."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, queues: random.Random | None = None) -> None:
+        """With `queues`, from which they draw, there are clients of light queues too."""
         self._clients = clients
+        self._queues = None if queues is None else SimulatedQueues(clients, queues)
         self._writers = writers = SimulatedProducers(clients)
         self._readers = readers = Readers(clients)
         self._committers = committers = Committers(clients)
@@ -52,6 +56,8 @@ class Workload:
             ops = (*ops, (self._snapshots.read, 80), (owners.change_keyed, 2))
             if clients.chance.random() < _TRANSACTING:
                 ops = (*ops, (transactors.act, 150), (whole.look, 60))
+        if self._queues is not None:
+            ops = (*ops, (self._queues.act, 300))
         self._idle = 2 * _IDLE if clients.keyed else _IDLE
         self._actions = [op for op, _ in ops]
         self._weights = [weight for _, weight in ops]
@@ -82,6 +88,8 @@ class Workload:
         self._members.begin()
         if self._snapshots is not None:
             self._snapshots.begin(everything=quiet)
+        if self._queues is not None:
+            self._queues.begin(everything=quiet or chance.random() < 0.5)
         if self._clients.faults.without_indexes == CLOSED and not quiet:
             # Of an index that a reader has made again in memory, the scrubber does not look at the file.
             worker.after(_FIRST_ROUND_US, partial(self._begin_reading, scrubbed=scrubbed))
