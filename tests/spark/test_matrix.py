@@ -13,7 +13,7 @@ from duramen.spark.read.snapshot_stream import stream_reader_of
 from duramen.spark.read.stream import StreamReader
 
 SERVERS: Final = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
-SELECTIONS: Final = ("subscribe", "subscribePattern", "assign", "path")
+SELECTIONS: Final = ("subscribe", "subscribePattern", "assign", "path", "queues", "inventory")
 TAKEN, PASSED_OVER = "taken", "passed over"
 JSON: Final = "it must be JSON such as"
 COUNT: Final = "it must be a whole number, at least 1"
@@ -97,6 +97,10 @@ ROWS: Final = [
     ("snapshot", '{"0": 17}', TAKEN, "a streaming query has one snapshot after the other"),
     ("snapshot", '{"s": {"0": 17}}', TAKEN, "a streaming query has one snapshot after the other"),
     ("snapshot", "yes", "snapshot: 'yes' does not fit", "a streaming query has one snapshot after the other"),
+    ("queues", "mail", TAKEN, "a streaming query reads the operations of a space, with subscribe"),
+    ("queues", " ", "queues names no queue space", "a streaming query reads the operations of a space"),
+    ("inventory", "Topics", TAKEN, "inventory is for batches"),
+    ("inventory", "streams", "must be one of topics, namespaces, tenants", "inventory is for batches"),
     ("server", "127.0.0.1:9644", TAKEN, TAKEN),
     ("checkpointLocation", "/x", PASSED_OVER, TAKEN),
     ("queryName", "q", PASSED_OVER, TAKEN),

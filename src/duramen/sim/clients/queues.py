@@ -47,6 +47,8 @@ _QUEUES: Final = 6
 _MOST: Final = 1 << 20
 _KNOWN_MS: Final = 5 * 60_000
 """For so long a request is said again."""
+_PATIENCE: Final = 20
+"""So many reads may find their shards loading, each for some seconds, where nothing fails."""
 _LEASES_MS: Final = (200, 2_000, 60_000)
 _DELAYS_MS: Final = (0, 0, 500)
 
@@ -76,7 +78,7 @@ class SimulatedQueues:
 
     def begin(self, *, everything: bool) -> None:
         """A process has started: whoever waited for an answer gets none. `everything` is read at once."""
-        self._ready, self._everything = False, everything
+        self._ready, self._everything, self._again = False, everything, 0
         for model in self._models:
             model.busy = False
         if everything and self._made:
@@ -335,7 +337,10 @@ class SimulatedQueues:
         def found(entries: Sequence[ModelEntry] | DuramenError) -> None:
             if not isinstance(entries, DuramenError):
                 model.check(entries, self._clients.checker.boot)
-            elif isinstance(entries, CoordinatorLoading) and self._everything:
+            elif isinstance(entries, CoordinatorLoading) and self._everything and not self._clients.faults.failed:
+                self._again += 1
+                if self._again > _PATIENCE:
+                    raise BrokenPromise(f"{model} cannot be read: {entries}")
                 self._read(model)
 
         self._retrieve(model, "start", found)
