@@ -50,7 +50,7 @@ _KNOWN_MS: Final = 5 * 60_000
 _PATIENCE: Final = 20
 """So many reads may find their shards loading, each for some seconds, where nothing fails."""
 _LEASES_MS: Final = (200, 2_000, 60_000)
-_DELAYS_MS: Final = (0, 0, 500)
+_DELAYS_MS: Final = (0, 500, 60_000)
 
 _Answer = Position | DuramenError
 
