@@ -20,8 +20,11 @@ class DirectoryExport(NamedTuple):
     namespaces: list[NamespacePut]
 
 
-def topics_page(rows: StateRows, first: int, end: int, max_bytes: int) -> TopicsPage:
-    """Some of the topics that were made together up to a sequence with `first <= sequence < end`."""
+def topics_page(rows: StateRows, first: int, end: int, max_bytes: int, *, names: bool = True) -> TopicsPage:
+    """Some of the topics that were made together up to a sequence with `first <= sequence < end`.
+
+    Without `names` it has none but those of topics that were moved.
+    """
     page = TopicsPage([], [], [], [], [], [], [], None)
     size = topics = 0
     for key, value in rows.scan(body_key(first), body_key(end)):
@@ -32,8 +35,10 @@ def topics_page(rows: StateRows, first: int, end: int, max_bytes: int) -> Topics
         page.lasts.append(last)
         page.namespaces.append(namespace)
         page.counts.append(count)
-        page.bodies.append(body)
-        size += len(body) + len(key)
+        if names:
+            page.bodies.append(body)
+            size += len(body)
+        size += len(key)
         topics += count
     if page.lasts:
         begin = page.lasts[0] - page.counts[0] + 1

@@ -70,5 +70,9 @@ def test_topics_are_those_that_their_shard_has(seed: int, events: int, edges: se
             id_ = str(topic_id(INVENTORY, TopicKey(SHARD, sequence)))
             state = "moved" if moved else "created"
             expected.append((id_, place.name.decode(), tenant, namespace, account, state))
+    nameless = topics_page(rows, 0, next_sequence(rows), 1 << 30, names=False)
+    if nameless.lasts:
+        found = topics_of(nameless, IDS, Namespaces.of(NAMESPACES), ("tenant", "id")).to_pylist()
+        assert [(row["id"], row["tenant"]) for row in found] == [(one[0], one[2]) for one in expected]
     within = sorted(edge for edge in edges if edge < next_sequence(rows))
     assert exported(rows, within, max_bytes) == expected

@@ -122,7 +122,7 @@ async def _directory(call: Call) -> DirectoryInfo:
 
 async def _topics(call: Call, query: TopicsExportQuery) -> Response:
     def read(rows: StateRows) -> bytes:
-        return encode_topics_page(topics_page(rows, query.first, query.end, query.max_bytes))
+        return encode_topics_page(topics_page(rows, query.first, query.end, query.max_bytes, names=query.names))
 
     return Response(await _read(call, _made(call), query.shard, call.path["export"], read), 200, media_type=_PAGE)
 

@@ -190,8 +190,9 @@ class InventoryReader(_ExportReader):
     def _topics(self, part: ExportPartition) -> Iterator[pa.RecordBatch]:
         namespaces = _namespaces(self._node, part.path)
         first: int | None = int(part.first)
+        names = "true" if "name" in self._columns else "false"
         while first is not None:
-            asked = {"shard": part.shard, "first": first, "end": part.end, "max_bytes": _PAGE_BYTES}
+            asked = {"shard": part.shard, "first": first, "end": part.end, "max_bytes": _PAGE_BYTES, "names": names}
             page = read_topics_page(self._node.page(f"{part.path}/topics", asked))
             first = None if page.after is None else page.after + 1
             if page.lasts:

@@ -54,6 +54,7 @@ class TopicsExportQuery(msgspec.Struct):
     first: Annotated[int, Meta(ge=0, le=_LAST_SEQUENCE, description="The first sequence")] = 0
     end: Annotated[int, Meta(ge=0, le=_LAST_SEQUENCE, description="The sequence behind the last")] = _LAST_SEQUENCE
     max_bytes: _Bytes = 4 << 20
+    names: Annotated[bool, Meta(description="Whether the topics' names are wanted")] = True
 
 
 class ExportedTenant(msgspec.Struct):
