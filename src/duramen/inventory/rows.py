@@ -145,7 +145,8 @@ def body_value(namespace: int, count: int, body: bytes) -> bytes:
 
 def body_row(key: bytes, value: bytes) -> CreatedTogether:
     """What a row of topics that were made together says."""
-    return CreatedTogether(int.from_bytes(key[1:], "big"), *_BODY.unpack_from(value), value[_BODY.size :])
+    namespace, topics = _BODY.unpack_from(value)
+    return CreatedTogether(int.from_bytes(key[1:], "big"), namespace, topics, value[_BODY.size :])
 
 
 def place_key(sequence: int) -> bytes:
