@@ -7,12 +7,18 @@ from typing import TypeVar
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
+from duramen.coordinators.inventory.shard import INVENTORY_STREAM
 from duramen.service.broker import Broker
 from duramen.service.queues import patiently
 
-__all__ = ["open_export", "read_export"]
+__all__ = ["inventory_stream", "open_export", "read_export"]
 
 T = TypeVar("T")
+
+
+def inventory_stream(broker: Broker) -> Stream | None:
+    """The stream that the inventory is kept in; None before the first tenant is made."""
+    return broker.streams.find(INVENTORY_STREAM)
 
 
 def open_export(broker: Broker, stream: Stream, done: Callable[[str | DuramenError], None]) -> None:

@@ -10,7 +10,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
 from duramen.codec.exports import encode_runs_page, encode_topics_page
-from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM
+from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.runtime.exports import EXPORT_MS
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster, on_topic
@@ -29,7 +29,7 @@ from duramen.inventory.ids import TopicKey, topic_id
 from duramen.queues.exporting import runs_page
 from duramen.queues.positions import position_text
 from duramen.service.authorize import Operation
-from duramen.service.exports import open_export, read_export
+from duramen.service.exports import inventory_stream, open_export, read_export
 
 __all__ = ["ROUTES"]
 
@@ -88,12 +88,8 @@ async def _runs(call: Call, query: RunsQuery) -> Response:
 # -- the inventory ----------------------------------------------------------------------------------
 
 
-def _inventory(call: Call) -> Stream | None:
-    return call.broker.streams.find(INVENTORY_STREAM)
-
-
 async def _open_inventory(call: Call) -> ExportInfo:
-    stream, shards = _inventory(call), list[ExportShard]()
+    stream, shards = inventory_stream(call.broker), list[ExportShard]()
     if stream is None:
         call.status = 201
         return _info(call, "", shards)
@@ -106,7 +102,7 @@ async def _open_inventory(call: Call) -> ExportInfo:
 
 
 def _made(call: Call) -> Stream:
-    stream = _inventory(call)
+    stream = inventory_stream(call.broker)
     if stream is None:
         raise errors.ExportExpired("there is no inventory any more")
     return stream
