@@ -323,7 +323,7 @@ class SimulatedQueues:
                 if release_ms is not None:
                     model.not_before_ms.pop(at, None)
 
-        LedQueues(clients.broker).acknowledge(
+        LedQueues(clients.broker, LocalShards(clients.broker)).acknowledge(
             self._space, [(model.name, LeasedEntry(at, held.lease))], clients.answer(answered), None, release_ms
         )
 
