@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from duramen.base.catalogue import STREAM
 from duramen.base.catalogue_keyed import CLEANUP_POLICY, KEYED, LIVE_TOPIC, keyed_problem
 from duramen.base.catalogue_queues import KIND, QUEUES, queues_problem
@@ -191,7 +193,7 @@ def create_stream(
             wish.internal,
             now_ms,
             state.highest_producer_id if state.has_producers_of(wish.name, now_ms) else -1,
-            _space_number(state, config),
+            _space_number(state, config) or msgspec.UNSET,
         )
     ]
 

@@ -117,7 +117,7 @@ class StreamCreated(_Event, frozen=True, tag="stream-created"):
 
     Idempotent producers up to `forgotten_producer_id` may have written to an earlier stream of its name; None, as an
     older version has it: all that were made before. `number` is that of a queue space: the ids of its queues' topics
-    begin with it; 0 of others, and of spaces that an older version has made.
+    begin with it; others have none, as spaces that an older version has made.
     """
 
     name: str
@@ -128,7 +128,7 @@ class StreamCreated(_Event, frozen=True, tag="stream-created"):
     internal: bool = False
     at_ms: int = 0
     forgotten_producer_id: int | None = None
-    number: int = 0
+    number: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class PartitionsAdded(_Event, frozen=True, tag="partitions-added"):

@@ -81,7 +81,7 @@ def _events(state: ControllerState) -> Iterator[Event]:
             stream.internal,
             stream.created_at_ms,
             stream.forgotten_producer_id,
-            stream.number,
+            stream.number or msgspec.UNSET,
         )
         gaps = state.gaps(stream.id)
         if gaps != StreamGaps():

@@ -204,7 +204,7 @@ class ControllerState:
                     event.internal,
                     event.at_ms,
                     self.highest_producer_id if event.forgotten_producer_id is None else event.forgotten_producer_id,
-                    event.number,
+                    event.number or 0,
                 )
                 self._deleted.pop(stream.name, None)
                 self._put(stream)
