@@ -40,8 +40,9 @@ class FakeTopics:
         """The name of the topic with that id."""
         return next((topic.name for topic in self._topics.values() if topic.id == topic_id), None)
 
-    def names(self) -> Iterable[str]:
+    def names(self, pattern: str) -> Iterable[str]:
         """Every name."""
+        del pattern
         return list(self._topics)
 
 

@@ -54,6 +54,9 @@ class Policy(NamedTuple):
 NODE_SETTINGS: Final = (
     Setting("inventory.account", "text", DEFAULT_ACCOUNT,
             "The account whose tenants are meant where a request names none."),
+    Setting("inventory.metadata.namespace", "text", "",
+            "TENANT/NAMESPACE of which Kafka's Metadata lists the first 10,000 topics beside the streams, so that "
+            "consumers that match a pattern themselves see them. Empty: none."),
     Setting("inventory.shards", "integer", 4,
             "How many shards the inventory of topics has. It counts when the first tenant is made; the number stays.",
             minimum=1, maximum=_MOST_SHARDS),

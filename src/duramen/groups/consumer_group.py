@@ -64,7 +64,7 @@ class ConsumerGroupMachine:
             group.touch(member, now_ms)
             group._watch_revoking(member, now_ms)
         for pattern in list(table.patterns):
-            table.set_pattern(pattern, matching(pattern, topics.names()))
+            table.set_pattern(pattern, matching(pattern, topics.names(pattern)))
         group._stale = True
         return group
 
@@ -238,7 +238,7 @@ class ConsumerGroupMachine:
         for pattern in self.table.patterns.keys() - used:
             self.table.set_pattern(pattern, None)
         for pattern in used - self.table.patterns.keys():
-            self.table.set_pattern(pattern, matching(pattern, self.topics.names()))
+            self.table.set_pattern(pattern, matching(pattern, self.topics.names(pattern)))
 
     def move_on(self, *, changed: bool) -> None:
         """Into a new epoch where something `changed` or topics have; make the target where there is none for it."""
@@ -335,6 +335,12 @@ class ConsumerGroupMachine:
         late = {member_id for times in timers for member_id, at_ms in times.items() if at_ms <= now_ms}
         if late:
             self.fence(sorted(late))
+
+    def names_changed(self) -> None:
+        """Any topic may have another name, or another topic its name: the heartbeat that follows acts on it."""
+        for pattern in list(self.table.patterns):
+            self.table.set_pattern(pattern, matching(pattern, self.topics.names(pattern)))
+        self._stale = True
 
     def topic_changed(self, name: str) -> None:
         """A topic is new, has more partitions, or is gone; the next heartbeat of any member acts on it."""

@@ -28,8 +28,8 @@ class TopicCatalogue(Protocol):
     def name_of(self, topic_id: UUID) -> str | None:
         """The name of the topic with that id."""
 
-    def names(self) -> Iterable[str]:
-        """Every name."""
+    def names(self, pattern: str) -> Iterable[str]:
+        """Every name that the pattern may match, and others."""
 
 
 def hash_of(topics: Iterable[GroupTopic]) -> int:

@@ -22,6 +22,7 @@ from duramen.queues.runs import QueueEntry, leader_epoch_of
 __all__ = [
     "Searched",
     "TopicRead",
+    "behind",
     "end_of",
     "head_of",
     "name_of",
@@ -101,6 +102,16 @@ def head_of(rows: StateRows, queue: bytes, now_ms: int) -> int:
     """The offset of the first entry of a queue; its end where it has none."""
     first = next(_shown(rows, queue, 0, now_ms), None)
     return end_of(rows, queue) if first is None else first.position.offset
+
+
+def behind(rows: StateRows, queue: bytes, offset: int, most: int, now_ms: int) -> tuple[int, int]:
+    """How many entries there are from an offset on, at most so many, and the timestamp of the first one, or -1."""
+    count, first_ms = 0, -1
+    for count, entry in enumerate(_shown(rows, queue, offset, now_ms), 1):
+        first_ms = entry.timestamp if count == 1 else first_ms
+        if count == most:
+            break
+    return count, first_ms
 
 
 def read_topic(rows: StateRows, queue: bytes, offset: int, max_bytes: int, now_ms: int) -> TopicRead:

@@ -13,6 +13,7 @@ from duramen.base.errors import DuramenError, NameNotResolved
 from duramen.base.principal import Principal
 from duramen.service.authorize import CLUSTER_NAME, Access, Authorizer, Gate, Operation, ResourceType
 from duramen.service.broker import Broker
+from duramen.service.light_names import InventoryTopicNames
 from duramen.service.queue_topics import QueueTopics
 from duramen.service.resolve import Found, ResolvedTopics, Resolver, TopicKey, TopicResolver
 
@@ -172,7 +173,10 @@ class Service:
         self, broker: Broker, *, resolver: Resolver | None = None, authorizer: Authorizer | None = None
     ) -> None:  # fmt: skip
         """Without a resolver names are those of streams and of queues, without an authorizer all is allowed."""
-        self.resolver = resolver or TopicResolver(broker.streams, QueueTopics(broker))
+        queues = QueueTopics(broker)
+        self.light_names = InventoryTopicNames(broker, queues)
+        broker.groups.topics.light = self.light_names
+        self.resolver = resolver or TopicResolver(broker.streams, queues)
         self._later = broker.later
         self._gate = Gate(authorizer)
         all_known = self.resolver.all_known if self._gate.open else None

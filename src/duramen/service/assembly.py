@@ -63,7 +63,7 @@ from duramen.rpc.caller import Caller
 from duramen.rpc.retry import KnownLeader
 from duramen.rpc.server import RpcServer
 from duramen.service.internal_streams import InternalStreams
-from duramen.service.inventory_names import drop_records, tenant_problem
+from duramen.service.inventory_names import drop_topic, tenant_problem
 from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
 from duramen.service.queue_retention import QueueRetention, RetentionParts
@@ -138,8 +138,8 @@ class BrokerParts(ABC):
         ensure = self.internal_streams.ensure_inventory if self.alone else _no_inventory
         self.inventory = Inventory(
             shards, ports.clock, ensure, partial(tenant_problem, self.streams),
-            partial(drop_records, self.streams, self.coordinators), rates=RateTable(settings), node_id=self.node_id,
-            store=store, metrics=metrics,
+            partial(drop_topic, self.streams, self.coordinators, self.groups), rates=RateTable(settings),
+            node_id=self.node_id, store=store, metrics=metrics,
         )  # fmt: skip
         self.retention = self._queue_retention()
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
@@ -253,7 +253,8 @@ class BrokerParts(ABC):
     def _lags(self) -> Lags:
         self.metrics.most_series = self.settings.integer("metrics.partitions.max")
         return Lags(
-            self.offsets, self.streams, self.store, self.clock, Elsewhere(self.bounds, self.clock, self.store.soon),
+            self.offsets, self.streams, self.groups.topics, self.store, self.clock,
+            Elsewhere(self.bounds, self.clock, self.store.soon),
             most_series=self.metrics.most_series,
         )  # fmt: skip
 

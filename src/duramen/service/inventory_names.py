@@ -9,6 +9,8 @@ from duramen.base.catalogue_queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid
 from duramen.broker.streams import BrokerStreams
 from duramen.codec.partitioner import partition_of
+from duramen.coordinators.group.coordinator import Coordinator
+from duramen.coordinators.group.topics import LASTING
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
@@ -18,7 +20,7 @@ from duramen.metadata.decisions import Definition, check_name
 from duramen.queues.machine import Empty
 from duramen.queues.names import Queue
 
-__all__ = ["auto_creates", "check_config", "check_wish", "create_topic", "drop_records", "tenant_problem"]
+__all__ = ["auto_creates", "check_config", "check_wish", "create_topic", "drop_topic", "tenant_problem"]
 
 
 def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
@@ -79,8 +81,11 @@ def _check_prefix(inventory: Inventory, account: str, prefix: str) -> None:
             return
 
 
-def drop_records(streams: BrokerStreams, runtime: Runtime, lasting_id: UUID, done: Callable[[], None]) -> None:
-    """The records of a topic that is gone go too. Where they cannot, nothing leads to them."""
+def drop_topic(
+    streams: BrokerStreams, runtime: Runtime, groups: Coordinator, lasting_id: UUID, done: Callable[[], None]
+) -> None:
+    """The records of a topic that is gone go too, and so do offsets of groups. What stays is not reached any more."""
+    groups.forget_light_topic(LASTING + lasting_id.hex)
     space = streams.find(INVENTORY_QUEUES)
     if space is None:
         done()

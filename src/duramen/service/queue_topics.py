@@ -37,7 +37,17 @@ from duramen.metadata.decisions import check_name
 from duramen.metadata.partitions import PartitionId
 from duramen.queues.names import Queue
 from duramen.queues.producers import TopicProducers
-from duramen.queues.topics import end_of, head_of, name_of, newest, number_without, read_topic, search, topic_id
+from duramen.queues.topics import (
+    behind,
+    end_of,
+    head_of,
+    name_of,
+    newest,
+    number_without,
+    read_topic,
+    search,
+    topic_id,
+)
 from duramen.rpc.server import Done as Answered
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import KNOW_TOPIC, KnowTopic, TopicKnown
@@ -75,7 +85,6 @@ class QueueTopics:
         broker.streams.listeners.append(self._changed)
         for stream in broker.streams:
             self._changed(stream)
-        broker.groups.consumer.topics.light = self.find
         broker.caller.server.handle(KNOW_TOPIC, self._know)
 
     def _know(self, request: KnowTopic, done: Answered[TopicKnown]) -> None:
@@ -106,13 +115,13 @@ class QueueTopics:
             self._spaces[prefix] = stream
         self._lengths = tuple(sorted({len(prefix) for prefix in self._spaces}))
 
-    def find(self, key: str | UUID) -> LightTopic | None:
+    def find(self, key: str | UUID) -> "QueueTopic | None":
         """The queue's topic of that name or id."""
         if not self._spaces and not self.broker.inventory.is_made:
             return None
         return self._by_id(key) if isinstance(key, UUID) else self._by_name(key)
 
-    def _by_name(self, name: str) -> LightTopic | None:
+    def _by_name(self, name: str) -> "QueueTopic | None":
         for length in self._lengths:
             space = self._spaces.get(name[:length])
             if space is None:
@@ -126,7 +135,7 @@ class QueueTopics:
                 return self._topic(name, space, queue)
         return self._of_inventory(name) if name.count(".") > 1 else None
 
-    def _of_inventory(self, name: str) -> LightTopic | None:
+    def _of_inventory(self, name: str) -> "QueueTopic | None":
         tenant, namespace, topic = name.split(".", 2)
         inventory, space = self.broker.inventory, self.broker.streams.find(INVENTORY_QUEUES)
         if space is None:
@@ -148,7 +157,7 @@ class QueueTopics:
         _remember(self._ids, found.id, name)
         return found
 
-    def _by_id(self, id_: UUID) -> LightTopic | None:
+    def _by_id(self, id_: UUID) -> "QueueTopic | None":
         name = self._ids.get(id_)
         if name is None:
             name = next((one for one in map(partial(self._named, id_), self._spaces.items()) if one), "")
@@ -222,7 +231,7 @@ class QueueTopic(LightTopic):
         def store(stored: Appended) -> None:
             self.partition.append(sealed, stored, all_replicas=all_replicas)
 
-        self._topics.producers.take((space.id, self._queue.hash), head, store, done)
+        self._topics.producers.take((space.id, self.id), head, store, done)  # it counts sequences by the name
 
     def source(self, leader_epoch: int) -> "QueueSource":
         """As of `LightTopic`."""
@@ -273,6 +282,16 @@ class QueueTopic(LightTopic):
         else:
             best = (found.offset, found.timestamp)
             self._broker.store.soon(lambda: self._search(timestamp, found.next, best, done))
+
+    def behind(self, offset: int, most: int) -> tuple[int, int, int, int]:
+        """The start, the end, the number of records from an offset on, at most so many, and the first one's timestamp.
+
+        Raises NotLeader.
+        """
+        _, rows = self.view()
+        now_ms, hashed = self._broker.now_ms(), self._queue.hash
+        count, first_ms = behind(rows, hashed, offset, most, now_ms)
+        return head_of(rows, hashed, now_ms), end_of(rows, hashed), count, first_ms
 
     def read(self, offset: int, max_bytes: int) -> FetchResult:
         """What is in the queue from an offset on. Raises OffsetOutOfRange, NotLeader."""

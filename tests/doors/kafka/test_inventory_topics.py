@@ -1,17 +1,55 @@
 """Topics of the inventory with Kafka clients: produced to, consumed, renamed, moved, with aliases."""
 
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final, Self
 from uuid import UUID
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients import CONFLUENT, Library, Record
 from tests.doors.kafka.asking import Asking
 
 import duramen
+from duramen.bench.peers.kafka import fetch_jars
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
+
+_DRIVER: Final = Path(__file__).parent / "java" / "ProducerDriver.java"
+
+
+class JavaProducer:
+    """A KafkaProducer in a process of its own."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        java = shutil.which("java")
+        assert java is not None, "this test needs Java 17"
+        self._process = subprocess.Popen(
+            [java, "-Xmx128m", "-cp", f"{fetch_jars()}/*", str(_DRIVER), node.kafka],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=60)
+
+    def _answer(self) -> None:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        assert line == "ok", line
+
+    def send(self, topic: str, value: str) -> None:
+        """Send a record; it is acknowledged then."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{topic} {value}\n")
+        self._process.stdin.flush()
+        self._answer()
 
 
 @pytest.fixture
@@ -34,6 +72,44 @@ def test_a_topic_keeps_its_records_under_each_name(node: NodeProcess, tenant: st
         library.produce(node.kafka, topic, [Record(b"3", b"key")])
     for name in (topic, f"{tenant}.dev.orders"):
         assert [read.value for read in library.consume(node.kafka, name, 1, 3)] == [b"1", b"2", b"3"]
+
+
+def test_one_producer_writes_under_two_names(node: NodeProcess, tenant: str) -> None:
+    names = [f"{tenant}.prod.a", f"{tenant}.dev.alias"]
+    with duramen.connect(node.http) as client:
+        client.inventory.create_topics(f"{tenant}/prod", ["a"])
+        client.inventory.alias(f"{tenant}/dev/alias", f"{tenant}/prod/a")
+    producer = Producer({"bootstrap.servers": node.kafka, "enable.idempotence": True, "linger.ms": 0})
+    values = [b"%d" % number for number in range(20)]
+    for number, value in enumerate(values):
+        producer.produce(names[number % 2], value)
+        assert producer.flush(30) == 0
+    assert [read.value for read in CONFLUENT.consume(node.kafka, names[0], 1, len(values))] == values
+
+
+@pytest.mark.long
+def test_a_java_producer_writes_under_all_names(node: NodeProcess, tenant: str) -> None:
+    first, second, alias, last = (f"{tenant}.{name}" for name in ("prod.a", "dev.b", "dev.alias", "prod.c"))
+    sent = list[bytes]()
+    with duramen.connect(node.http) as client, JavaProducer(node) as producer:
+
+        def send(*topics: str) -> None:
+            for topic in topics * 3:
+                sent.append(b"%d" % len(sent))
+                producer.send(topic, sent[-1].decode())
+
+        inventory = client.inventory
+        inventory.create_topics(f"{tenant}/prod", ["a"])
+        inventory.alias(f"{tenant}/dev/alias", f"{tenant}/prod/a")
+        send(first, alias)
+        inventory.move_topic(f"{tenant}/prod/a", f"{tenant}/dev/b", keep_alias=True)
+        send(first, second, alias)
+        inventory.move_topic(f"{tenant}/dev/b", f"{tenant}/prod/c")
+        send(last, alias, first)
+        with pytest.raises(AssertionError, match="error"):
+            producer.send(second, "never")
+        send(last)
+    assert [read.value for read in CONFLUENT.consume(node.kafka, last, 1, len(sent))] == sent
 
 
 def test_names_lead_to_topics_as_they_are_now(node: NodeProcess, tenant: str, admin: AdminClient) -> None:

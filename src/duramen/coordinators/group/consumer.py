@@ -27,7 +27,7 @@ from duramen.coordinators.group.classic import ClassicGroups, JoinDone, LeavingM
 from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupListing
 from duramen.coordinators.group.memory import GroupRoom
 from duramen.coordinators.group.offsets import GroupOffsets
-from duramen.coordinators.group.topics import StreamTopics
+from duramen.coordinators.group.topics import GroupTopics
 from duramen.coordinators.group.values import consumer_config
 from duramen.groups import consumer_classic
 from duramen.groups.assignors import ASSIGNORS
@@ -61,7 +61,7 @@ HeartbeatDone = Callable[[ConsumerHeartbeatResult | DuramenError], None]
 class _Held:
     """A group in memory, with what is on its way to the disk."""
 
-    __slots__ = ("alarm", "broken", "ended", "group", "issued", "waiting")
+    __slots__ = ("alarm", "broken", "ended", "group", "issued", "names", "waiting")
 
     def __init__(self, group: ConsumerGroupMachine, deadlines: Deadlines, tick: "Callable[[_Held], None]") -> None:
         """`tick` is called when the group is to be told that time has passed."""
@@ -70,6 +70,7 @@ class _Held:
         self.ended = 0  # how often that has ended
         self.waiting: list[tuple[int, Done]] = []  # answers that change nothing, and what has to end before them
         self.broken: DuramenError | None = None
+        self.names: object = None  # the version of names that the group has resolved its subscriptions with
         self.alarm = Alarm(deadlines, partial(tick, self))
 
 
@@ -79,7 +80,8 @@ class ConsumerGroups:
     kind = GroupKind.CONSUMER
 
     def __init__(
-        self, offsets: GroupOffsets, streams: BrokerStreams, classic: ClassicGroups, clock: Clock, deadlines: Deadlines,
+        self, offsets: GroupOffsets, streams: BrokerStreams, topics: GroupTopics, classic: ClassicGroups, clock: Clock,
+        deadlines: Deadlines,
         settings: Settings, configs: Callable[[str], Mapping[str, str]], room: GroupRoom,
         report: Callable[[str], None],
     ) -> None:  # fmt: skip
@@ -94,7 +96,7 @@ class ConsumerGroups:
         self._deadlines = deadlines
         self._room = room
         self._report = report
-        self.topics = StreamTopics(streams)
+        self.topics = topics
         self.config = ConsumerConfig(
             settings.integer("group.consumer.session.timeout.ms"),
             settings.integer("group.consumer.heartbeat.interval.ms"),
@@ -236,6 +238,7 @@ class ConsumerGroups:
         """A member joins, says that it lives and what it has, or leaves; answered once what it is told is durable."""
         try:
             held, classic = self._enter(group_id, request)
+            self._follow_names(held)
             result = held.group.heartbeat(request, self._clock.monotonic_ms())
         except DuramenError as error:
             done(error)
@@ -243,6 +246,16 @@ class ConsumerGroups:
         self._held[group_id] = held
         before = [] if classic is None else [self._classic.release(classic)]
         self._finish(held, lambda error: done(result if error is None else error), before)
+
+    def _follow_names(self, held: _Held) -> None:
+        """Resolve the group's subscriptions again if light topics that they mean may be others."""
+        version, table = self.topics.version(), held.group.table
+        if version == held.names:
+            return
+        held.names = version
+        wanted = (name for member in table.members.values() for name in member.topics)
+        if self.topics.may_be_light(wanted, table.patterns):
+            held.group.names_changed()
 
     def _enter(self, group_id: str, request: HeartbeatRequest) -> tuple[_Held, Group | None]:
         """The group; where a member joins it may be made, and the classic one that it is made from is to go."""

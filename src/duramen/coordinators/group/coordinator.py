@@ -38,6 +38,7 @@ from duramen.coordinators.group.kinds import (
 )
 from duramen.coordinators.group.memory import GroupRoom
 from duramen.coordinators.group.offsets import GroupOffsets
+from duramen.coordinators.group.topics import LASTING, GroupTopics
 from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest
 from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey, OtherKey, decode_key
 from duramen.groups.share_group import ShareGroupState
@@ -84,8 +85,9 @@ class Coordinator:
         `report` is told, once in a while, that members are refused for want of memory.
         """
         self._offsets = offsets
-        self._streams = streams
+        self.topics = GroupTopics(streams)
         self._clock = clock
+        self._deadlines = deadlines
         self._randomness = randomness
         self._max_metadata_bytes = settings.integer("offset.metadata.max.bytes")
         self._retention_ms = settings.integer("offsets.retention.minutes") * 60_000
@@ -93,11 +95,13 @@ class Coordinator:
         self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
         self.kinds = GroupKinds(self._has_offsets)
         self.consumer = ConsumerGroups(
-            offsets, streams, self.classic, clock, deadlines, settings, configs, self.room, report
+            offsets, streams, self.topics, self.classic, clock, deadlines, settings, configs, self.room, report
         )
         self.kinds.add(self.classic)
         self.kinds.add(self.consumer)
         offsets.groups = self
+        self._gone: dict[str, None] = {}
+        self._forgetting = False
         self._restored = not alone
         self._stopping = False
         self._gauges = {
@@ -211,7 +215,7 @@ class Coordinator:
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
         """Store offsets; answered with one result for each once they are durable."""
-        partitions = frozenset((key.topic, key.partition) for key, _ in offsets)
+        partitions = frozenset((self.topics.shown(key.topic) or key.topic, key.partition) for key, _ in offsets)
         try:
             self._check_commit(group_id, member._replace(partitions=partitions))
         except DuramenError as error:
@@ -303,12 +307,14 @@ class Coordinator:
             if found is not None:
                 found.check_delete_offsets(group_id)
             topics = {key.topic for key in keys}
-            wanted = {topic for topic in topics if found is not None and found.subscribes(group_id, topic)}
+            wanted = {topic for topic in topics if found is not None and self._wants(found, group_id, topic)}
         except DuramenError as error:
             done(error)
             return
         results: list[DuramenError | None] = [
-            GroupSubscribed(f"members of group {group_id} read {key.topic}") if key.topic in wanted else None
+            GroupSubscribed(f"members of group {group_id} read {self.topics.shown(key.topic)}")
+            if key.topic in wanted
+            else None
             for key in keys
         ]
         gone = [key for key in keys if key.topic not in wanted and self._offsets.get(key) is not None]
@@ -317,6 +323,9 @@ class Coordinator:
             done([error if result is None else result for result in results])
 
         self._offsets.remove(group_id, gone, removed)
+
+    def _wants(self, kind: GroupsOfKind, group_id: str, topic: str) -> bool:
+        return any(kind.subscribes(group_id, name) for name in self.topics.names_of(topic))
 
     # -- administration -----------------------------------------------------------------------------
 
@@ -370,6 +379,22 @@ class Coordinator:
         for _ in self._forget_topics(lambda known: known == topic):
             pass
 
+    def forget_light_topic(self, stored: str) -> None:
+        """A topic of the inventory is deleted: what groups have committed of it goes, step by step."""
+        self._gone[stored] = None
+        if not self._forgetting and self._offsets.ready:
+            self._forgetting = True
+            gone, self._gone = self._gone, {}
+            self._step(self._forget_topics(gone.__contains__))
+
+    def _step(self, steps: Iterator[None]) -> None:
+        if next(steps, steps) is not steps:
+            self._deadlines.at(self._clock.monotonic_ms(), partial(self._step, steps))
+            return
+        self._forgetting = False
+        if self._gone:
+            self.forget_light_topic(self._gone.popitem()[0])
+
     def _forget_topics(self, gone: Callable[[str], bool], index: int | None = None) -> Iterator[None]:
         by_group: dict[str, list[Key]] = {}
         for at, key in enumerate(self._offsets.each_key(index), 1):
@@ -391,7 +416,9 @@ class Coordinator:
         before_ms = self._clock.wall_ms() - self._retention_ms
         expired: dict[str, list[Key]] = {}
         remaining: set[str] = set()
+        any_light = False
         for key, committed in self._offsets.each_offset():
+            any_light = any_light or key.topic.startswith(LASTING)
             if self._idle_since(key.group, committed) < before_ms and not self._offsets.unstable(key):
                 expired.setdefault(key.group, []).append(key)
             else:
@@ -402,6 +429,9 @@ class Coordinator:
                 if listed.group_id not in remaining and empty_since_ms is not None and empty_since_ms < before_ms:
                     expired.setdefault(listed.group_id, []).extend(_keys(groups.remove(listed.group_id)))
         self._remove_all(expired)
+        if any_light and not self._forgetting:  # of topics that went with their namespace
+            self._forgetting = True
+            self._step(self._forget_topics(lambda topic: topic.startswith(LASTING) and self.topics.is_gone(topic)))
 
     def _idle_since(self, group_id: str, committed: CommittedOffset) -> int:
         """Since when nobody has used the offset (ms): never while the group has members."""
@@ -438,7 +468,7 @@ class Coordinator:
                 if not at % _RESTORED_AT_ONCE:
                     yield
         if self._restored:
-            yield from self._forget_topics(lambda topic: self._streams.readable(topic) is None, index)
+            yield from self._forget_topics(self.topics.is_gone, index)
 
     def let_go(self, index: int, error: DuramenError) -> None:
         """The groups of a partition of the stream of offsets are coordinated elsewhere: who waits is told `error`."""

@@ -20,7 +20,8 @@ from duramen.broker.streams import BrokerStreams
 from duramen.coordinators.group.lag_values import Lag, LagRow, lag_between, seconds_since
 from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.group.remote_lag import Elsewhere, RemotePartition
-from duramen.groups.records import OffsetKey
+from duramen.coordinators.group.topics import MOST_COUNTED, GroupTopics
+from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.storage.log.log import Log
 from duramen.storage.store import Store
 
@@ -43,6 +44,7 @@ class Lags:
         self,
         offsets: GroupOffsets,
         streams: BrokerStreams,
+        topics: GroupTopics,
         store: Store,
         clock: Clock,
         elsewhere: Elsewhere,
@@ -52,6 +54,7 @@ class Lags:
         """At most `most_series` partitions of groups are measured; `left_out` says how many were not."""
         self._offsets = offsets
         self._streams = streams
+        self._topics = topics
         self._store = store
         self._clock = clock
         self._elsewhere = elsewhere
@@ -67,19 +70,19 @@ class Lags:
         places: list[RemotePartition] = []
         behind: set[OffsetKey] = set()
         left_out = looks = 0
-        group, deposed = "", True
-        for at, (key, committed) in enumerate(self._offsets.each_offset(), 1):
+        for at, (key, committed) in enumerate(self._committed(), 1):
             if at % _AT_ONCE == 0:
                 yield
-            if key.group != group:
-                group, deposed = key.group, self._offsets.deposed(key.group)
-            if deposed:
-                continue  # who coordinates it by now tells of it
             stream = self._streams.readable(key.topic)
-            if stream is None or not 0 <= key.partition < len(stream.partitions):
+            light = self._light(key, committed.offset) if stream is None else ()
+            if not light and (stream is None or not 0 <= key.partition < len(stream.partitions)):
                 continue
             if len(rows) + len(places) >= self._most_series:
                 left_out += 1
+                continue
+            if stream is None:
+                rows += light
+                yield  # records were counted
                 continue
             partition = stream.partitions[key.partition]
             if not partition.leads:
@@ -87,19 +90,40 @@ class Lags:
                 continue
             log = partition.log
             lag = lag_of(log, committed.offset)
-            seconds: float | None = 0.0
             if lag.records:
                 behind.add(key)
-                if looks < _MOST_LOOKS and self._times.get(key, (-1, None))[0] != lag.next_offset:
+                if looks < _MOST_LOOKS and self._look(key, log, lag):
                     looks += 1
-                    find_time(self._store, log, lag.next_offset, partial(self._found, key, lag.next_offset))
                     if looks % _LOOKS_AT_ONCE == 0:
                         yield
-                seconds = self._seconds(key, log, lag)
-            rows.append(LagRow(key, lag.records, seconds))
+            rows.append(LagRow(key, lag.records, self._seconds(key, log, lag)))
         self._rows, self._places, self.left_out = rows, places, left_out
         for key in self._times.keys() - behind:
             del self._times[key]
+
+    def _committed(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """What groups have committed of which this node tells."""
+        group, deposed = "", True
+        for key, committed in self._offsets.each_offset():
+            if key.group != group:
+                group, deposed = key.group, self._offsets.deposed(key.group)
+            if not deposed:  # else who coordinates it by now tells of it
+                yield key, committed
+
+    def _look(self, key: OffsetKey, log: Log, lag: Lag) -> bool:
+        """Look for the time of the first record behind, where it is not known; whether that was done."""
+        unknown = self._times.get(key, (-1, None))[0] != lag.next_offset
+        if unknown:
+            find_time(self._store, log, lag.next_offset, partial(self._found, key, lag.next_offset))
+        return unknown
+
+    def _light(self, key: OffsetKey, offset: int) -> list[LagRow]:
+        """The lag in a light topic, if there is one, under the name that it has now."""
+        name, behind = self._topics.shown(key.topic), self._topics.behind(key.topic, offset, MOST_COUNTED)
+        if name is None or behind is None:
+            return []
+        seconds = seconds_since(behind.first_ms, self._clock.wall_ms()) if behind.records else 0.0
+        return [LagRow(key._replace(topic=name), behind.records, seconds)]
 
     def ask(self, done: Callable[[None], None]) -> None:
         """Ask the leaders of what was measured last and is led elsewhere; `done(None)` once they have answered.
@@ -112,6 +136,8 @@ class Lags:
         self._times[key] = (offset, timestamp_ms)
 
     def _seconds(self, key: OffsetKey, log: Log, lag: Lag) -> float | None:
+        if not lag.records:
+            return 0.0
         offset, timestamp_ms = self._times.get(key, (-1, None))
         if offset != lag.next_offset:
             timestamp_ms = log.time_before(lag.next_offset)

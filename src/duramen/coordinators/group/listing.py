@@ -14,6 +14,7 @@ from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import lag_of
 from duramen.coordinators.group.lag_values import lag_between
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.coordinators.group.topics import MOST_COUNTED
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller, Gathered
 from duramen.rpc.methods import Method
@@ -138,7 +139,12 @@ class Listing:
                 if looked % _AT_ONCE == 0:
                     yield
                 stream = self._streams.readable(key.topic)
-                if stream is None or not 0 <= key.partition < len(stream.partitions):
+                if stream is None:
+                    light = self._groups.topics.behind(key.topic, committed.offset, MOST_COUNTED)
+                    lag_records += 0 if light is None else light.records
+                    yield  # its records were counted
+                    continue
+                if not 0 <= key.partition < len(stream.partitions):
                     continue
                 partition = stream.partitions[key.partition]
                 if partition.leads:

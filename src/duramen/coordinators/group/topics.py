@@ -1,44 +1,135 @@
-"""The streams as groups of the consumer protocol see topics."""
+"""Streams and light topics as groups see topics: what they are called, and what offsets of them are stored under.
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+Offsets of a topic of the inventory are stored under `~` and its lasting id in hex, which no topic can be called: so
+they stay with the topic whatever it is renamed to. Offsets of every other topic are stored under its name.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from duramen.base.ids import StreamId
 from duramen.broker.streams import BrokerStreams
 from duramen.groups.topics import GroupTopic
 
-__all__ = ["StreamTopics"]
+__all__ = ["LASTING", "MOST_COUNTED", "GroupTopics", "LightLag", "LightTopicNames"]
+
+LASTING: Final = "~"
+"""What the name begins with that offsets of a topic of the inventory are stored under."""
 
 
-class NamedTopic(Protocol):
-    """A topic of one partition that is no stream."""
-
-    name: str
-    id: UUID
+MOST_COUNTED: Final = 1000
+"""The most records of a light topic that are counted for a lag: its offsets have gaps."""
 
 
-class StreamTopics:
-    """The streams as groups of every kind see topics, and topics that are no streams."""
+class LightLag(NamedTuple):
+    """How far an offset is behind in a light topic, whose offsets have gaps.
+
+    `records` are counted from it on up to some number, the first of them is of `first_ms`.
+    """
+
+    start: int
+    end: int
+    records: int
+    first_ms: int
+
+
+class LightTopicNames(Protocol):
+    """What groups know of light topics."""
+
+    def find(self, key: str | UUID) -> GroupTopic | None:
+        """The topic of that name or id."""
+
+    def stored_as(self, name: str) -> str | None:
+        """What offsets are stored under of the topic that has this name; None where no topic of the inventory has."""
+
+    def stored_before(self, name: str) -> str | None:
+        """The same of a topic that had this name when a group used it last, and exists under another one."""
+
+    def names_of(self, stored: str) -> Sequence[str]:
+        """The names of a topic by what its offsets are stored under: the name it has now, and aliases."""
+
+    def is_gone(self, stored: str) -> bool:
+        """Whether there is no such topic any more; False where that is not known now."""
+
+    def matching(self, pattern: str) -> Iterable[str]:
+        """Names that a subscription by this pattern may mean."""
+
+    def version(self) -> object:
+        """Differs from that of before if a name may mean another topic."""
+
+    def may_mean(self, names: Iterable[str], patterns: Iterable[str]) -> bool:
+        """Whether some of the names and patterns may mean topics of the inventory."""
+
+    def behind(self, stored: str, offset: int, most: int) -> LightLag | None:
+        """How far an offset is behind, by what it is stored under, counted up to `most`; None: not known here now."""
+
+
+class GroupTopics:
+    """The topics as groups of every kind see them."""
 
     def __init__(self, streams: BrokerStreams) -> None:
         self._streams = streams
-        self.light: Callable[[str | UUID], NamedTopic | None] = lambda _: None
-        """Finds the topics that are no streams, by name or id: they are not among the names."""
+        self.light: LightTopicNames | None = None
 
     def find(self, name: str) -> GroupTopic | None:
         """The topic of that name."""
-        stream = self._streams.readable(name)
+        return self._find(name)
+
+    def _find(self, key: str | StreamId) -> GroupTopic | None:
+        stream = self._streams.readable(key)
         if stream is not None:
-            return GroupTopic(name, stream.id, len(stream.partitions))
-        light = self.light(name)
-        return None if light is None else GroupTopic(light.name, light.id, 1)
+            return GroupTopic(stream.name, stream.id, len(stream.partitions))
+        return None if self.light is None else self.light.find(key)
 
     def name_of(self, topic_id: StreamId) -> str | None:
         """The name of the topic with that id."""
-        found = self._streams.readable(topic_id) or self.light(topic_id)
+        found = self._find(topic_id)
         return None if found is None else found.name
 
-    def names(self) -> Iterable[str]:
-        """Every name."""
-        return [*self._streams.by_name, *(topic.name for topic in self._streams.live_topics)]
+    def names(self, pattern: str) -> Iterable[str]:
+        """Every name that the pattern may match."""
+        light = () if self.light is None else self.light.matching(pattern)
+        return [*self._streams.by_name, *(topic.name for topic in self._streams.live_topics), *light]
+
+    def version(self) -> object:
+        """Differs from that of before if a name may mean another light topic. Streams announce their changes."""
+        return None if self.light is None else self.light.version()
+
+    def may_be_light(self, names: Iterable[str], patterns: Iterable[str]) -> bool:
+        """Whether some of the names and patterns may mean topics of the inventory."""
+        return self.light is not None and self.light.may_mean(names, patterns)
+
+    # -- what offsets are stored under --------------------------------------------------------------
+
+    def stored_as(self, name: str) -> str:
+        """What offsets of the topic are stored under."""
+        if name.startswith(LASTING):
+            return ""  # no topic: what is stored under this belongs to one with another name
+        if self.light is None or self._streams.readable(name) is not None:
+            return name
+        return self.light.stored_as(name) or name
+
+    def stored_before(self, name: str) -> str | None:
+        """What offsets are stored under of a topic that a group has used by this name, and has another one now."""
+        return None if self.light is None else self.light.stored_before(name)
+
+    def names_of(self, stored: str) -> Sequence[str]:
+        """The names of the topic whose offsets are stored under this, that of now first; none where it has none."""
+        if not stored.startswith(LASTING):
+            return (stored,)
+        return () if self.light is None else self.light.names_of(stored)
+
+    def shown(self, stored: str) -> str | None:
+        """The name that is shown of the topic whose offsets are stored under this."""
+        return next(iter(self.names_of(stored)), None)
+
+    def behind(self, stored: str, offset: int, most: int) -> LightLag | None:
+        """How far an offset is behind in a light topic; None where there is none, or that is not known here now."""
+        return None if self.light is None else self.light.behind(stored, offset, most)
+
+    def is_gone(self, stored: str) -> bool:
+        """Whether there is no such topic any more."""
+        if stored.startswith(LASTING):
+            return self.light is not None and self.light.is_gone(stored)
+        return self._find(stored) is None

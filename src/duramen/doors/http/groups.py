@@ -16,6 +16,7 @@ from duramen.coordinators.group.coordinator import GroupDescription
 from duramen.coordinators.group.lag_values import lag_between, seconds_since
 from duramen.coordinators.group.listing import ListedGroups
 from duramen.coordinators.group.offset_resets import OffsetReset, PlannedOffsets
+from duramen.coordinators.group.topics import MOST_COUNTED
 from duramen.doors.completion import completion
 from duramen.doors.http.coordinated import Work, coordinated
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster, on_group, topics_named
@@ -62,19 +63,32 @@ async def _list(call: Call, query: GroupsQuery) -> GroupList:
 
 async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:
     """What a group has committed in partitions that are there, and how far it is behind there."""
-    places, wanted = [], []
+    places, wanted, light = [], [], list[GroupOffset]()
     for at, (key, committed) in enumerate(broker.groups.all_committed(group_id), 1):
         if at % _AT_ONCE == 0:
             await asyncio.sleep(0)
         stream = broker.streams.readable(key.topic)
-        if stream is not None and 0 <= key.partition < len(stream.partitions):
+        if stream is None:
+            light += _light_offsets(broker, key, committed.offset)
+        elif 0 <= key.partition < len(stream.partitions):
             place = stream.partitions[key.partition].place
             places.append((key, committed.offset))
             wanted.append(ListOffsetsPartition(place.stream_id.bytes, place.partition, offset=committed.offset))
     future: asyncio.Future[list[PartitionBounds | DuramenError]] = asyncio.get_running_loop().create_future()
     broker.bounds.find(wanted, lambda found: None if future.done() else future.set_result(found))
     found = zip(places, await future, strict=True)
-    return [_offset(key, committed_offset, bounds, broker.now_ms()) for (key, committed_offset), bounds in found]
+    offsets = [_offset(key, committed_offset, bounds, broker.now_ms()) for (key, committed_offset), bounds in found]
+    return offsets + light
+
+
+def _light_offsets(broker: Broker, key: OffsetKey, offset: int) -> list[GroupOffset]:
+    """What a group has committed in a light topic, under the name that this has now."""
+    topics = broker.groups.topics
+    name, lag = topics.shown(key.topic), topics.behind(key.topic, offset, MOST_COUNTED)
+    if name is None or lag is None:
+        return []
+    seconds = seconds_since(lag.first_ms, broker.now_ms()) if lag.records else 0.0
+    return [GroupOffset(name, key.partition, offset, lag.start, lag.end, lag.records, seconds)]
 
 
 def _offset(key: OffsetKey, committed_offset: int, bounds: PartitionBounds | DuramenError, now_ms: int) -> GroupOffset:

@@ -160,7 +160,9 @@ def names(asked: ApiNeeds) -> Sequence[TopicKey]:
 
 def listed(asked: ApiNeeds) -> Iterable[str]:
     """All topics, where the request is about all."""
-    return [topic.name for topic in _every(asked.context)] if _names_none(asked) else ()
+    if not _names_none(asked):
+        return ()
+    return [*(topic.name for topic in _every(asked.context)), *asked.context.service.light_names.listed()]
 
 
 def _every(context: Context) -> Iterable[Stream]:
@@ -178,10 +180,15 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
     wanted: Sequence[Message] | None = request["topics"]
     admitted = exchange.admitted
     if wanted is None or (exchange.version == 0 and not wanted):
-        streams = [stream for stream in _every(context) if admitted.refusal(_DESCRIBE, stream.name) is None]
-        asked = _Asked(context, exchange, request, len(streams))
-        for at, stream in enumerate(streams):
-            asked.put(at, _topic(context, stream))
+        found = [_topic(context, one) for one in _every(context) if admitted.refusal(_DESCRIBE, one.name) is None]
+        found += [
+            _light_topic(context, light)
+            for name in context.service.light_names.listed()
+            if (light := admitted.topics.light(name)) is not None and admitted.refusal(_DESCRIBE, name) is None
+        ]
+        asked = _Asked(context, exchange, request, len(found))
+        for at, answer in enumerate(found):
+            asked.put(at, answer)
         return
     keys = list(dict.fromkeys((topic["name"], topic["topic_id"]) for topic in wanted))
     if exchange.version < _BY_ID and any(name is None or topic_id != _NULL_ID for name, topic_id in keys):
@@ -193,10 +200,10 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
     for at, (name, topic_id) in enumerate(keys):
         put = partial(asked.put, at)
         if name is None or topic_id != _NULL_ID:
-            found = admitted.topics.find(topic_id)
-            light = None if found is not None else admitted.topics.light(topic_id)
-            if found is not None:
-                put(_topic(context, found))
+            stream = admitted.topics.find(topic_id)
+            light = None if stream is not None else admitted.topics.light(topic_id)
+            if stream is not None:
+                put(_topic(context, stream))
             elif light is not None:
                 put(_light_topic(context, light))
             else:

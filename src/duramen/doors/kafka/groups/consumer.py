@@ -6,7 +6,7 @@ from typing import Any, Final
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.codec.kafka.schema import Message
 from duramen.coordinators.group.kinds import GroupKind
-from duramen.coordinators.group.topics import StreamTopics
+from duramen.coordinators.group.topics import GroupTopics
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
@@ -142,7 +142,7 @@ def handle_consumer_group_describe(context: Context, exchange: Exchange) -> None
     exchange.reply({"groups": answers})
 
 
-def _described(group: ConsumerGroupMachine, topics: StreamTopics) -> Message:
+def _described(group: ConsumerGroupMachine, topics: GroupTopics) -> Message:
     table = group.table
     return {
         "group_id": group.id,
@@ -154,7 +154,7 @@ def _described(group: ConsumerGroupMachine, topics: StreamTopics) -> Message:
     }
 
 
-def _member(group: ConsumerGroupMachine, member: ConsumerMember, topics: StreamTopics) -> Message:
+def _member(group: ConsumerGroupMachine, member: ConsumerMember, topics: GroupTopics) -> Message:
     return {
         "member_id": member.id,
         "instance_id": member.instance_id,
@@ -170,7 +170,7 @@ def _member(group: ConsumerGroupMachine, member: ConsumerMember, topics: StreamT
     }
 
 
-def _named(places: Iterable[TopicPartition], topics: StreamTopics) -> list[dict[str, Any]]:
+def _named(places: Iterable[TopicPartition], topics: GroupTopics) -> list[dict[str, Any]]:
     """Partitions with the names of their topics; those of topics that are gone are left out."""
     return [
         topic | {"topic_name": name}

@@ -5,7 +5,7 @@ OffsetCommit, TxnOffsetCommit and OffsetDelete name them alike.
 
 from collections.abc import Callable, Sequence
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, StreamNotFound
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.request.context import Context
@@ -19,14 +19,21 @@ __all__ = ["Named"]
 class Named:
     """What one request names: `there` are the partitions that there are, with what it says of each."""
 
-    def __init__(self, context: Context, request: Message, named: ResolvedTopics) -> None:
+    def __init__(
+        self, context: Context, request: Message, named: ResolvedTopics, *, keeps_renamed: bool = False
+    ) -> None:
+        """With `keeps_renamed` a topic is there under the name that a group has used, if it was renamed since then."""
         self.there: list[tuple[OffsetKey, Message]] = []
         self._now_ms = context.broker.now_ms()
         self._topics: list[Message] = []
         self._answers: list[Message] = []
-        group_id = request["group_id"]
+        group_id, topics = request["group_id"], context.broker.groups.topics
         for topic in request["topics"]:
-            count = named.partitions(topic["name"])
+            count, stored = named.partitions(topic["name"]), topics.stored_as(topic["name"])
+            if count is None and isinstance(named.error(topic["name"]), StreamNotFound):
+                # A group that has read the topic under this name commits how far it came, although it has another now.
+                before = topics.stored_before(topic["name"]) if keeps_renamed else None
+                count, stored = (None, stored) if before is None else (1, before)
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if count is None:
                 missing = error_code(named.error(topic["name"]))
@@ -38,7 +45,7 @@ class Named:
                 if count is None or not 0 <= index < count:
                     answer["error_code"] = missing
                     continue
-                self.there.append((OffsetKey(group_id, topic["name"], index), wanted))
+                self.there.append((OffsetKey(group_id, stored, index), wanted))
                 self._answers.append(answer)
             self._topics.append({"name": topic["name"], "partitions": answers})
 

@@ -31,7 +31,7 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
     """Store offsets; answered once they are durable."""
     request = exchange.message()
     broker = context.broker
-    named = Named(context, request, exchange.admitted.topics)
+    named = Named(context, request, exchange.admitted.topics, keeps_renamed=True)
 
     def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
         exchange.reply({"topics": named.answered(results, group_error_code)})
@@ -65,7 +65,9 @@ def fetched_topics(asked: ApiNeeds) -> Iterator[str]:
     """The topics in which offsets are asked for; where that is all, those in which there are some."""
     for group in _fetched(asked):
         if group["topics"] is None:
-            yield from {key.topic: None for key, _ in asked.context.broker.groups.all_committed(group["group_id"])}
+            groups = asked.context.broker.groups
+            stored = {key.topic: None for key, _ in groups.all_committed(group["group_id"])}
+            yield from filter(None, map(groups.topics.shown, stored))
         else:
             yield from (topic["name"] for topic in group["topics"])
 
@@ -140,16 +142,18 @@ def _committed(told: _Told, group_id: str, topics: Sequence[Message] | None) -> 
     by_topic: dict[str, list[Message]] = {}
     if topics is None:
         for key, committed in groups.all_committed(group_id):
-            if told.admitted.refusal(_DESCRIBE_TOPIC, key.topic) is not None:
+            name = groups.topics.shown(key.topic)
+            if name is None or told.admitted.refusal(_DESCRIBE_TOPIC, name) is not None:
                 continue
-            by_topic.setdefault(key.topic, []).append(answer(key, committed))
+            by_topic.setdefault(name, []).append(answer(key, committed))
     else:
         for topic in topics:
             refusal = told.admitted.refusal(_DESCRIBE_TOPIC, topic["name"])
             if refusal is not None:
                 by_topic[topic["name"]] = _refused([topic], group_error_code(refusal))[0]["partitions"]
                 continue
-            keys = [OffsetKey(group_id, topic["name"], index) for index in topic["partition_indexes"]]
+            stored = groups.topics.stored_as(topic["name"])
+            keys = [OffsetKey(group_id, stored, index) for index in topic["partition_indexes"]]
             by_topic[topic["name"]] = [answer(key, groups.committed(key)) for key in keys]
     return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
 

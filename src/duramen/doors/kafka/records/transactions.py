@@ -204,7 +204,7 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
     """Offsets of a group that count once the transaction is committed."""
     request = exchange.message()
     broker = context.broker
-    named = Named(context, request, exchange.admitted.topics)
+    named = Named(context, request, exchange.admitted.topics, keeps_renamed=True)
 
     def code(result: DuramenError | None) -> ErrorCode:
         abortable = isinstance(result, TransactionAbortable) and exchange.version < _KNOWS_ABORTABLE
