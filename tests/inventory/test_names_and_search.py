@@ -1,5 +1,6 @@
 """Names, ids and searches of the inventory, beside what Python's own says."""
 
+import re
 from fnmatch import fnmatchcase
 from uuid import UUID
 
@@ -65,6 +66,11 @@ def test_an_id_leads_to_its_topic_in_its_inventory_alone(shard: int, sequence: i
             topic_key(inventory, lasting_id, shards)
 
 
+def within(query: TopicQuery, name: str) -> bool:
+    first, end = query.bounds()
+    return first <= name.encode() and (end is None or name.encode() < end)
+
+
 @given(st.text("ab*?[]!-.\\", max_size=6), st.text("ab.-]\\[", max_size=6))
 def test_a_glob_matches_what_it_does_in_a_shell(glob: str, name: str) -> None:
     query = TopicQuery(glob=glob)
@@ -74,20 +80,40 @@ def test_a_glob_matches_what_it_does_in_a_shell(glob: str, name: str) -> None:
         return  # ranges that are none
     found = matches is None or matches(name)
     assert found == (fnmatchcase(name, glob) if glob else True)
-    assert not found or name.startswith(query.literal())
+    assert not found or within(query, name)
 
 
 @given(
     st.from_regex(r"[ab]{0,3}(\.|\?|\*|\+|\[ab\]|\(ab?\)|a\{0,2\}|\|)?[ab]{0,2}", fullmatch=True),
     st.text("ab", max_size=6),
 )
-def test_what_a_pattern_finds_begins_with_its_literal(pattern: str, name: str) -> None:
+def test_what_a_pattern_finds_lies_within_its_bounds(pattern: str, name: str) -> None:
     query = TopicQuery(pattern=pattern)
     try:
         matches = query.matcher()
     except PatternInvalid:
         return
-    assert matches is None or not matches(name) or name.startswith(query.literal())
+    assert matches is None or not matches(name) or within(query, name)
+
+
+@pytest.mark.parametrize(
+    ("query", "bounds"),
+    [
+        (TopicQuery(glob="ab*"), (b"ab", b"ac")),
+        (TopicQuery(pattern=r"a\.b-.*"), (b"a.b-", b"a.b-\xf4\xbf\xbf\xc0\x00")),
+        (TopicQuery(pattern="device-[0-4]x"), (b"device-0x", b"device-4x\x00")),
+        (TopicQuery(pattern="ab|ac"), (b"ab", b"ac\x00")),
+        (TopicQuery(prefix="abc", glob="a*", pattern=".*"), (b"abc", b"abd")),
+    ],
+)  # fmt: skip
+def test_a_search_reads_the_narrowest_range(query: TopicQuery, bounds: tuple[bytes, bytes]) -> None:
+    assert query.bounds() == bounds
+
+
+@pytest.mark.parametrize("glob", ["[", "a[b", "[]", "*[!", "[b-a]"])
+def test_a_glob_that_cannot_be_is_named(glob: str) -> None:
+    with pytest.raises(PatternInvalid, match=re.escape(repr(glob))):
+        check_query(TopicQuery(glob=glob))
 
 
 @given(st.binary(max_size=3), st.binary(max_size=4))

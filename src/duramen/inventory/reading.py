@@ -75,22 +75,25 @@ class InventoryRows:
                 return None
         return TopicName(name, row.key, bool(row.flags & ALIAS))
 
-    def names(self, namespace: int, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, TopicName | None]]:
-        """The names with `first <= name < end` in order; with None those that do not count now."""
+    def names(self, namespace: int, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes, int]]:
+        """The names with `first <= name < end` in order, each with its row and the shard of that: see `counted`."""
         last = name_end(namespace) if end is None else name_key(namespace, end)
         found = [
             self._names(namespace, shard, rows.scan(name_key(namespace, first), last))
             for shard, rows in enumerate(self._shards)
         ]
-        yield from found[0] if len(found) == 1 else merge(*found, key=lambda one: one[0])
+        return found[0] if len(found) == 1 else merge(*found)
 
     def _names(
         self, namespace: int, shard: int, rows: Iterator[tuple[bytes, bytes]]
-    ) -> Iterator[tuple[bytes, TopicName | None]]:
+    ) -> Iterator[tuple[bytes, bytes, int]]:
         skipped = len(name_key(namespace, b""))
         for key, value in rows:
-            name = key[skipped:]
-            yield name, self._counted(namespace, name, name_row(value, shard))
+            yield key[skipped:], value, shard
+
+    def counted(self, namespace: int, name: bytes, value: bytes, shard: int) -> TopicName | None:
+        """What the row of a name leads to; None where it does not count now."""
+        return self._counted(namespace, name, name_row(value, shard))
 
     def count(self, namespace: int = TOTAL) -> int:
         """How many topics a namespace has, or all of them have."""

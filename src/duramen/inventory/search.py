@@ -11,14 +11,13 @@ from zlib import crc32
 
 import msgspec
 
-from duramen.base.errors import PageTokenInvalid, RequestInvalid
-from duramen.base.patterns import pattern_of
+from duramen.base.errors import PageTokenInvalid, PatternInvalid, RequestInvalid
+from duramen.base.patterns import match_range, pattern_of
 
 __all__ = ["PageToken", "TopicQuery", "after", "check_query", "page_token", "prefix_end", "read_token"]
 
 _GLOB: Final = frozenset("*?[")
 _META: Final = frozenset("\\.+*?()|[]{}^$")
-_REPEATED: Final = frozenset("*?{")
 
 
 class TopicQuery(NamedTuple):
@@ -28,15 +27,20 @@ class TopicQuery(NamedTuple):
     glob: str = ""
     pattern: str = ""
 
-    def literal(self) -> str:
-        """What every name that is found begins with."""
-        return max(self.prefix, _literal_of_glob(self.glob), _literal_of_pattern(self.pattern), key=len)
+    def bounds(self) -> tuple[bytes, bytes | None]:
+        """Every name that is found is at or behind the first of these, and before the second. Raises PatternInvalid."""
+        first, last = match_range(self.pattern) if self.pattern else (b"", None)
+        end = None if last is None else after(last)
+        for literal in (self.prefix.encode(errors="replace"), _literal_of_glob(self.glob).encode(errors="replace")):
+            limit = prefix_end(literal)
+            first, end = max(first, literal), limit if end is None or (limit is not None and limit < end) else end
+        return first, end
 
     def matcher(self) -> Callable[[str], bool] | None:
-        """Whether a name that begins with the literal is found; None: each is. Raises PatternInvalid."""
+        """Whether a name within the bounds is found; None: each is. Raises PatternInvalid."""
         tests = list[Callable[[str], bool]]()
         if self.glob:
-            tests.append(pattern_of(_glob_pattern(self.glob)))
+            tests.append(_glob_matcher(self.glob))
         if self.pattern:
             tests.append(pattern_of(self.pattern))
         if self.prefix and tests:
@@ -58,17 +62,20 @@ def _literal_of_glob(glob: str) -> str:
     return glob[: next((at for at, character in enumerate(glob) if character in _GLOB), len(glob))]
 
 
-def _literal_of_pattern(pattern: str) -> str:
-    if "|" in pattern or pattern.startswith("(?"):
-        return ""
-    end = next((at for at, character in enumerate(pattern) if character in _META), len(pattern))
-    if end < len(pattern) and pattern[end] in _REPEATED:
-        end -= 1  # the character before may come no time at all
-    return pattern[: max(end, 0)]
+def _glob_matcher(glob: str) -> Callable[[str], bool]:
+    pattern = _glob_pattern(glob)
+    try:
+        return pattern_of(pattern)
+    except PatternInvalid:
+        why = "[...] has characters, and ranges from a lower to a higher one"
+        raise PatternInvalid(f"{glob!r} is no glob: {why}") from None
 
 
 def _glob_pattern(glob: str) -> str:
-    """A glob as RE2: `*` any characters, `?` one, `[...]` one of these, `[!...]` one of none of these."""
+    """A glob as RE2: `*` any characters, `?` one, `[...]` one of these, `[!...]` one of none of these.
+
+    Raises PatternInvalid where nothing closes a `[`.
+    """
     parts, at = list[str](), 0
     while at < len(glob):
         character = glob[at]
@@ -83,6 +90,8 @@ def _glob_pattern(glob: str) -> str:
             inside = inside[1:] if negated else inside
             parts.append(f"[{'^' if negated else ''}{inside.replace('^', chr(92) + '^')}]")
             at = close
+        elif character == "[":
+            raise PatternInvalid(f"{glob!r} is no glob: no ] closes the [ at character {at + 1}; [[] is a [ itself")
         else:
             parts.append("\\" + character if character in _META else character)
         at += 1

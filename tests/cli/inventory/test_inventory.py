@@ -53,6 +53,19 @@ def test_topics_are_found_renamed_moved_aliased_and_deleted(duramen: Run, tenant
     ]  # fmt: skip
 
 
+def test_searches_that_cannot_be_are_refused(duramen: Run, tenant: str) -> None:
+    for option in ("--pattern", "--glob", "--prefix"):
+        empty = duramen("topic", "search", tenant, option, "")
+        assert (empty.code, f"'{option}'" in empty.err, "it is empty" in empty.err) == (2, True, True)
+    unclosed = duramen("topic", "search", tenant, "--glob", "a[b")
+    assert (unclosed.code, "'a[b'" in unclosed.err, "[pattern-invalid]" in unclosed.err) == (1, True, True)
+    assert duramen("topic", "create", *(f"{tenant}/dev/{name}" for name in "abc")).code == 0
+    some = duramen("topic", "search", tenant, "--limit", "2")
+    assert ([line.split()[0][-1] for line in some.out.splitlines()[1:]], "--limit" in some.err) == (["a", "b"], True)
+    wrong = duramen("topic", "search", tenant, "--after", "GARBAGE")
+    assert (wrong.code, "[page-token-invalid]" in wrong.err) == (1, True)
+
+
 def test_tenants_and_namespaces_are_listed_renamed_and_deleted(duramen: Run, tenant: str) -> None:
     assert duramen("namespace", "rename", f"{tenant}/dev", "test").code == 0
     assert duramen("tenant", "rename", tenant, f"{tenant}-2").code == 0

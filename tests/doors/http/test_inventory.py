@@ -60,6 +60,24 @@ def test_topics_are_made_found_searched_moved_and_deleted(ask: Ask, tenant: str)
     assert ask("GET", prod)[1]["type"] == "tenant-not-found"
 
 
+def test_wrong_queries_are_named(ask: Ask, tenant: str) -> None:
+    for path in ("/v1/tenants", f"/v1/tenants/{tenant}/namespaces", "/v1/topics"):
+        status, answer = ask("GET", f"{path}?after=GARBAGE")
+        assert (status, answer["type"]) == (400, "page-token-invalid")
+    for name in ("prefix", "glob", "pattern"):
+        status, answer = ask("GET", f"/v1/topics?{name}=")
+        assert (status, name in answer["detail"]) == (400, True)
+    assert ask("GET", "/v1/topics?glob=a%5Bb")[1]["type"] == "pattern-invalid"
+    found, after = list[str](), ""
+    while after is not None:
+        page = ask("GET", f"/v1/tenants/{tenant}/namespaces?limit=1{after and '&after=' + after}")[1]
+        found += [one["name"] for one in page["namespaces"]]
+        after = page["next"]
+    assert found == ["dev", "prod"]
+    foreign = ask("GET", f"/v1/tenants/{tenant}/namespaces?limit=1")[1]["next"]
+    assert ask("GET", f"/v1/tenants?after={foreign}")[1]["type"] == "page-token-invalid"
+
+
 def test_topics_are_moved_in_one_request_and_those_that_fail_are_named(ask: Ask, tenant: str) -> None:
     prod, dev = (f"/v1/tenants/{tenant}/namespaces/{namespace}" for namespace in ("prod", "dev"))
     ask("POST", f"{prod}/topics", {"names": ["a", "b", "c"]})

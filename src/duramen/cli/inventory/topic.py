@@ -1,8 +1,8 @@
 """`duramen topic`: topics of the inventory; for a name without a slash, the commands of `duramen stream`."""
 
+import time
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from typing import IO, Final
 
 import click
@@ -25,10 +25,11 @@ from duramen.cli.progress import Bar
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.stream import command as streams
 from duramen.cli.tables import plain
-from duramen.client.api.inventory_requests import CreatedNames, TopicInfo
+from duramen.client.api.inventory_requests import MOST_TOPICS, CreatedNames, TopicInfo
 
 __all__ = ["command"]
 
+_LONGEST_SEARCH_S: Final = 10
 _MOST_LISTED: Final = 1000
 
 
@@ -137,32 +138,81 @@ def _list(namespace: str, limit: int, account: str, format_: str, server: NodeAd
     _found(server, namespace, {}, limit, account, format_)
 
 
+def _not_empty(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str:
+    if value == "":
+        raise click.BadParameter("it is empty: leave the option out for all names")
+    return value or ""
+
+
 @command.command("search")
 @click.argument("scope", metavar="[TENANT[/NAMESPACE]]", default="")
-@click.option("--prefix", metavar="TEXT", default="", help="Only those whose names begin like this.")
-@click.option("--glob", metavar="GLOB", default="", help="Only those that match: `*`, `?`, `[abc]`, `[!abc]`.")
-@click.option("--pattern", metavar="RE2", default="", help="Only those whose whole names match this expression.")
+@click.option(
+    "--prefix", metavar="TEXT", default=None, callback=_not_empty, help="Only those whose names begin like this."
+)
+@click.option(
+    "--glob",
+    metavar="GLOB",
+    default=None,
+    callback=_not_empty,
+    help="Only those that match: `*`, `?`, `[abc]`, `[!abc]`.",
+)
+@click.option(
+    "--pattern",
+    metavar="RE2",
+    default=None,
+    callback=_not_empty,
+    help="Only those whose whole names match this expression.",
+)
 @click.option("--limit", type=click.IntRange(1), default=_MOST_LISTED, show_default=True, help="The most topics.")
+@click.option(
+    "--after", metavar="TOKEN", default="", help="Continue a search where it stopped: it names the TOKEN then."
+)
 @account_option
 @format_option
 @server_option
 def _search(
-    scope: str, prefix: str, glob: str, pattern: str, limit: int, account: str, format_: str, server: NodeAddress
+    scope: str,
+    prefix: str,
+    glob: str,
+    pattern: str,
+    limit: int,
+    after: str,
+    account: str,
+    format_: str,
+    server: NodeAddress,
 ) -> None:
-    """Find topics and aliases of a namespace, of a tenant or of all, in the order of their names."""
-    _found(server, scope, {"prefix": prefix, "glob": glob, "pattern": pattern}, limit, account, format_)
+    """Find topics and aliases of a namespace, of a tenant or of all, in the order of their names.
+
+    A search stops after 10 seconds and names the token with which the same search continues.
+    """
+    _found(server, scope, {"prefix": prefix, "glob": glob, "pattern": pattern}, limit, account, format_, after)
 
 
-def _found(server: NodeAddress, scope: str, query: dict[str, str], limit: int, account: str, format_: str) -> None:
-    topics = list(islice(inventory_of(server).search(scope, **query, account=account), limit))
+def _found(
+    server: NodeAddress, scope: str, query: dict[str, str], limit: int, account: str, format_: str, after: str = ""
+) -> None:
+    topics, token, until_s = list[TopicInfo](), after or None, time.monotonic() + _LONGEST_SEARCH_S
+    while True:
+        most = min(limit - len(topics), MOST_TOPICS)
+        page = inventory_of(server).search_page(scope, **query, after=token or "", limit=most, account=account)
+        topics += page.topics
+        token = page.next
+        if token is None or len(topics) == limit or time.monotonic() > until_s:
+            break
+    _show(topics, format_)
+    if token is not None and len(topics) < limit:
+        click.echo(f"The search stopped after {_LONGEST_SEARCH_S} s; --after {token} continues it.", err=True)
+    elif token is not None and format_ != JSON:
+        click.echo(f"These are the first {counted(limit, 'topic')}; --limit shows more.", err=True)
+
+
+def _show(topics: Sequence[TopicInfo], format_: str) -> None:
     if format_ == JSON:
         print_json(msgspec.to_builtins(topics))
     elif topics:
         print_table(("TOPIC", "ID"), [(one.path + (" (alias)" if one.alias else ""), one.id) for one in topics])
     else:
         click.echo("There are no topics like this.", err=True)
-    if len(topics) == limit and format_ != JSON:
-        click.echo(f"These are the first {counted(limit, 'topic')}; --limit shows more.", err=True)
 
 
 @command.command("describe")

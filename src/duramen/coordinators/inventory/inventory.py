@@ -46,7 +46,7 @@ from duramen.inventory.machine import (
 from duramen.inventory.names import NamedProblem, TopicPath, by_shard, check_topic_name, sorted_names
 from duramen.inventory.reading import InventoryRows
 from duramen.inventory.rows import Place
-from duramen.inventory.search import PageToken, TopicQuery, after, prefix_end
+from duramen.inventory.search import PageToken, TopicQuery, after
 from duramen.storage.store import Store
 
 __all__ = ["CreatedNames", "FoundTopic", "Inventory", "TopicMove", "TopicPage"]
@@ -476,7 +476,7 @@ class _Scan:
     def __init__(self, rows: InventoryRows, inventory_id: UUID | None, query: TopicQuery, limit: int) -> None:
         self._rows = rows
         self._inventory_id = inventory_id
-        self._literal = query.literal().encode(errors="replace")
+        self._first, self._end = query.bounds()
         self._matches = query.matcher()
         self._limit = limit
         self._left = _SCANNED
@@ -484,15 +484,19 @@ class _Scan:
 
     def take(self, tenant: str, namespace: str, number: int, behind: str) -> str | None:
         """Look at a namespace behind a name; the last name that was looked at where the page ends in it."""
-        first = max(self._literal, after(behind.encode()) if behind else b"")
+        first = max(self._first, after(behind.encode()) if behind else b"")
         self._left -= _NAMESPACE_COST
         if self._left <= 0:
             return behind
-        for name, topic in self._rows.names(number, first, prefix_end(self._literal)):
+        if self._end is not None and first >= self._end:
+            return None
+        for name, value, shard in self._rows.names(number, first, self._end):
             text = name.decode()
-            if topic is not None and (self._matches is None or self._matches(text)):
-                lasting_id = topic_id(self._inventory_id, topic.key)  # type: ignore[arg-type]
-                self.found.append(FoundTopic(TopicPath(tenant, namespace, text), lasting_id, topic.alias))
+            if self._matches is None or self._matches(text):
+                topic = self._rows.counted(number, name, value, shard)
+                if topic is not None:
+                    lasting_id = topic_id(self._inventory_id, topic.key)  # type: ignore[arg-type]
+                    self.found.append(FoundTopic(TopicPath(tenant, namespace, text), lasting_id, topic.alias))
             self._left -= 1
             if len(self.found) == self._limit or self._left <= 0:
                 return text

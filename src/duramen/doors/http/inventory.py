@@ -55,6 +55,8 @@ _SCANS: Final = 5  # of a few thousand names each, for one page
 
 
 def _inventory(call: Call) -> Inventory:
+    if not call.broker.alone:
+        raise errors.RequestInvalid("the inventory of topics is for standalone nodes: this one is part of a cluster")
     return call.broker.inventory
 
 
@@ -86,22 +88,26 @@ def _tenant(call: Call, tenant: TenantPut) -> TenantInfo:
     return TenantInfo(tenant.account, tenant.name, tenant.created_ms, tenant.labels, _inventory(call).position)
 
 
-def _page(rows: Iterator[T], name: Callable[[T], str], query: PartsQuery) -> tuple[list[T], str | None]:
-    found = list[T]()
-    for row in islice(rows, query.limit + 2):
+def _page(
+    rows: Callable[[str], Iterator[T]], name: Callable[[T], str], query: PartsQuery, scope: str
+) -> tuple[list[T], str | None]:
+    """A page of what `rows` has from a name on. Raises PageTokenInvalid."""
+    asked = TopicQuery(query.prefix)
+    behind, found = read_token(query.after, scope, asked).tenant, list[T]()
+    for row in islice(rows(max(query.prefix, behind)), query.limit + 2):
         if not name(row).startswith(query.prefix):
             break
-        if name(row) > query.after:
+        if name(row) > behind:
             found.append(row)
     page = found[: query.limit]
-    return page, name(page[-1]) if len(found) > len(page) else None
+    return page, page_token(scope, asked, PageToken(name(page[-1]))) if len(found) > len(page) else None
 
 
 async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
-    account, first = _account(call, query), max(query.prefix, query.after)
+    account, inventory = _account(call, query), _inventory(call)
 
     def read() -> tuple[list[TenantPut], str | None]:
-        return _page(_inventory(call).tenants(account, first), lambda one: one.name, query)
+        return _page(lambda first: inventory.tenants(account, first), lambda one: one.name, query, f"{account}/")
 
     page, following = await _read(call, read)
     return TenantList([_tenant(call, one) for one in page], following, _inventory(call).position)
@@ -147,11 +153,12 @@ def _namespace(call: Call, tenant: str, namespace: NamespacePut) -> NamespaceInf
 
 
 async def _list_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
-    account, first, inventory = _account(call, query), max(query.prefix, query.after), _inventory(call)
+    account, inventory = _account(call, query), _inventory(call)
 
     def read() -> NamespaceList:
         tenant = inventory.tenant(account, call.path["tenant"])
-        page, following = _page(inventory.namespaces(tenant, first), lambda one: one.name, query)
+        scope = f"{account}/{tenant.id}/"
+        page, following = _page(lambda first: inventory.namespaces(tenant, first), lambda one: one.name, query, scope)
         found = [_namespace(call, tenant.name, one) for one in page]
         return NamespaceList(found, following, inventory.position)
 
@@ -304,9 +311,9 @@ async def _search(call: Call, query: TopicsQuery) -> TopicList:
     return TopicList(found, following, inventory.position)
 
 
-_READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator)
+_READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.RequestInvalid)
 _WRITING: Final = (
-    *_READING, errors.NodeStopping, errors.StorageFailed, errors.StorageFull, errors.RequestInvalid,
+    *_READING, errors.NodeStopping, errors.StorageFailed, errors.StorageFull,
 )  # fmt: skip
 _TENANT: Final = (errors.TenantNotFound,)
 _NAMESPACE: Final = (*_TENANT, errors.NamespaceNotFound)
@@ -325,7 +332,8 @@ def _largest(_: Call) -> int:
 
 ROUTES = (
     HttpRoute(
-        "GET", "/v1/tenants", _list_tenants, _SHOWN, "Tenants by name, page by page", _READING,
+        "GET", "/v1/tenants", _list_tenants, _SHOWN, "Tenants by name, page by page",
+        (*_READING, errors.PageTokenInvalid),
     ),
     HttpRoute(
         "POST", "/v1/tenants", _create_tenants, _MADE,
@@ -344,7 +352,7 @@ ROUTES = (
     ),
     HttpRoute(
         "GET", "/v1/tenants/{tenant}/namespaces", _list_namespaces, _SHOWN, "Namespaces by name, page by page",
-        (*_READING, *_TENANT),
+        (*_READING, *_TENANT, errors.PageTokenInvalid),
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces", _create_namespaces, _MADE,

@@ -58,7 +58,7 @@ class PartsQuery(msgspec.Struct):
 
     account: _Account = ""
     prefix: Annotated[str, Meta(description="Only those whose names begin like this")] = ""
-    after: Annotated[str, Meta(description="Only those behind this name: the `next` of the page before")] = ""
+    after: Annotated[str, Meta(description="The `next` of the page before; it is of the same query")] = ""
     limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most of one page")] = _LARGEST_PAGE
 
 
@@ -173,9 +173,11 @@ class TopicsQuery(msgspec.Struct):
     account: _Account = ""
     tenant: Annotated[str, Meta(description="Only those of this tenant")] = ""
     namespace: Annotated[str, Meta(description="Only those of this namespace of the tenant")] = ""
-    prefix: Annotated[str, Meta(description="Only those whose names begin like this")] = ""
-    glob: Annotated[str, Meta(description="Only those that match: `*`, `?`, `[abc]`, `[!abc]`")] = ""
-    pattern: Annotated[str, Meta(description="Only those whose whole names match this RE2 expression")] = ""
+    prefix: Annotated[str, Meta(min_length=1, description="Only those whose names begin like this")] = ""
+    glob: Annotated[str, Meta(min_length=1, description="Only those that match: `*`, `?`, `[abc]`, `[!abc]`")] = ""
+    pattern: Annotated[
+        str, Meta(min_length=1, description="Only those whose whole names match this RE2 expression")
+    ] = ""
     after: Annotated[str, Meta(description="The `next` of the page before, of the same query")] = ""
     limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most topics of one page")] = 100
 
