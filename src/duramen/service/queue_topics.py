@@ -30,7 +30,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_record, near, records, seal
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, RESERVED_PREFIX
-from duramen.coordinators.inventory.inventory import FoundTopic
+from duramen.coordinators.inventory.inventory import FoundTopic, Inventory
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.metadata.decisions import check_name
@@ -58,6 +58,7 @@ __all__ = ["QueueTopic", "QueueTopics"]
 _T = TypeVar("_T")
 
 _KNOWN_IDS: Final = 100_000
+_FOUND: Final = 20_000
 _SEARCHED_AT_ONCE: Final = 1000
 _SHOWN_RECORDS: Final = 1000
 
@@ -81,6 +82,9 @@ class QueueTopics:
         self._lengths: tuple[int, ...] = ()
         self._ids: OrderedDict[UUID, str] = OrderedDict()
         self._told: OrderedDict[UUID, int] = OrderedDict()  # leader epochs in which the leaders were told of topics
+        self._position = ""
+        self._found: dict[str, QueueTopic] = {}
+        """Topics of the inventory as it is at `_position`."""
         self.account = broker.settings.text("inventory.account")
         broker.streams.listeners.append(self._changed)
         for stream in broker.streams:
@@ -136,10 +140,25 @@ class QueueTopics:
         return self._of_inventory(name) if name.count(".") > 1 else None
 
     def _of_inventory(self, name: str) -> "QueueTopic | None":
-        tenant, namespace, topic = name.split(".", 2)
         inventory, space = self.broker.inventory, self.broker.streams.find(INVENTORY_QUEUES)
         if space is None:
             return None
+        position = inventory.position
+        if position != self._position:
+            self._position = position
+            self._found.clear()
+        known = self._found.get(name)
+        if known is not None:
+            return known
+        found = self._look_up(name, inventory, space)
+        if found is not None:
+            if len(self._found) >= _FOUND:
+                self._found.clear()
+            self._found[name] = found
+        return found
+
+    def _look_up(self, name: str, inventory: Inventory, space: Stream) -> "QueueTopic | None":
+        tenant, namespace, topic = name.split(".", 2)
         try:
             check_name(name)
             (found,) = inventory.lookup(self.account, tenant, namespace, [topic])

@@ -15,6 +15,7 @@ def test_everything_is_there(demo_inventory: Callable[..., Started], tmp_path: P
     code, said, complained = started.end()
     assert (code, complained) == (0, "")
     assert "checked: 30,000 topics" in said
+    assert "records of 300 topics" in said
     assert started.left_behind() == []
     assert (tmp_path / "demo" / "inventory.png").read_bytes().startswith(b"\x89PNG")
     assert "30,000 topics" in (tmp_path / "demo" / "inventory.html").read_text()

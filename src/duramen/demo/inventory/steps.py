@@ -12,12 +12,13 @@ from typing import Final, NamedTuple
 import psutil
 
 from duramen.base.errors import DemoFailed, DuramenError, TopicNotFound
-from duramen.client.api.client import Client, connect
+from duramen.client.api.client import connect
 from duramen.client.api.inventory import Inventory
 from duramen.demo import report
 from duramen.demo.directory import DemoDirectory
 from duramen.demo.inventory.names import IN_NAMESPACE, DemoNamespace, demo_namespaces, demo_topics
-from duramen.demo.inventory.picture import draw
+from duramen.demo.inventory.picture import DemoMark, draw
+from duramen.demo.inventory.traffic import PRODUCERS, DemoTopic, GroupMember, RecordProducer, read_all
 from duramen.demo.page import STYLE
 from duramen.demo.screen import Screen
 from duramen.node.process import NodeProcess
@@ -28,9 +29,17 @@ _CLIENTS: Final = 2
 _LOADED: Final = "topics"
 _SAMPLED: Final = 200  # namespaces
 _LOOKED_UP: Final = 50
-_CHANGED: Final = 1000
+_RECORDS: Final = "records"
+_TOPICS_READ: Final = "topics"
+_USED_SHARE: Final = 100
+_FEWEST_USED: Final = 300
+_CHANGED_SHARE: Final = 10
+_WATCHED: Final = 100
 _PAGES: Final = 100
 _SEE_S: Final = 0.25
+_LOOK_S: Final = 0.01
+_AT_ONCE: Final = 200
+_KILL_SHARE: Final = 4
 
 
 class _Sight(NamedTuple):
@@ -56,9 +65,12 @@ class InventoryDemo:
         self._topics = len(self._namespaces) * IN_NAMESPACE
         self._node = NodeProcess(directory.node)
         self._chance = random.Random(1)
+        self._chance_of_topics = random.Random(2)
         self._sights = list[_Sight]()
         self._lines = list[tuple[str, str]]()
         self._ids: dict[str, str] = {}
+        self._marks = list[DemoMark]()
+        self._acknowledged: Sequence[tuple[float, float]] = ()
 
     def run(self) -> None:
         """All of it. The node ends with it."""
@@ -70,8 +82,17 @@ class InventoryDemo:
             with connect(self._node.http) as client:
                 self._look_up(client.inventory)
                 self._search(client.inventory)
-                moved = self._change(client.inventory)
-            self._kill(moved)
+                topics = self._picked()
+                producer, member = RecordProducer(self._node.kafka), GroupMember(self._node.kafka, topics[:_WATCHED])
+                with member.reading():
+                    self._produce(producer, topics)
+                    moved = self._change(client.inventory, producer, topics)
+                    self._kill(producer, topics[: max(_FEWEST_USED, len(topics) // _KILL_SHARE)])
+            self._acknowledged = producer.acknowledged
+            self._follow(member)
+            self._check(moved)
+            self._consume(topics)
+            self._sizes()
         self._tell("altogether", report.seconds_text(time.perf_counter() - began_s))
         self._report()
 
@@ -186,37 +207,125 @@ class InventoryDemo:
                 raise DemoFailed(f"the search {query} in {one.path} is wrong")
         self._tell("pages", f"100 names take {_percentiles(taken_s)}")
 
-    def _change(self, inventory: Inventory) -> list[_Moved]:
-        self._screen.step(f"{_CHANGED:,} topics renamed and moved, half of them leaving an alias")
-        moved, taken_s = list[_Moved](), list[float]()
-        for number, before in enumerate(self._chance.sample(sorted(self._ids), min(_CHANGED, len(self._ids)))):
-            to, alias = self._chance.choice(self._namespaces), number % 2 == 0
-            now = f"{to.path}/moved-{number:06}.state"
-            began_s = time.perf_counter()
-            topic = inventory.move_topic(before, now, keep_alias=alias)
-            taken_s.append(time.perf_counter() - began_s)
-            moved.append(_Moved(before, now, self._ids[before], alias))
-            if topic.id != self._ids[before]:
-                raise DemoFailed(f"{before} has another id as {now}")
+    def _picked(self) -> list[DemoTopic]:
+        """Topics that Kafka clients use, picked at random."""
+        count = min(len(self._ids), max(_FEWEST_USED, self._topics // _USED_SHARE))
+        return [DemoTopic(at, path) for at, path in enumerate(self._chance.sample(sorted(self._ids), count))]
+
+    @contextmanager
+    def _bar(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        with self._screen.bars() as bars:
+            bars.add(what, total)
+            yield lambda count: bars.show(what, count)
+
+    def _produce(self, producer: RecordProducer, topics: Sequence[DemoTopic]) -> None:
+        self._screen.step(f"{PRODUCERS} Kafka producers write to {len(topics):,} topics picked at random")
+        began_s = time.perf_counter()
+        with self._bar(_RECORDS, len(topics)) as show:
+            producer.send(topics, show)
+        rate = len(topics) / (time.perf_counter() - began_s)
+        taken_s = [latency_s for _, latency_s in producer.acknowledged]
+        self._tell("first records", f"{rate:,.0f} topics/s; acknowledged in {_percentiles(taken_s)}")
+
+    def _change(self, inventory: Inventory, producer: RecordProducer, topics: Sequence[DemoTopic]) -> list[_Moved]:
+        changed = topics[: max(_WATCHED, len(topics) // _CHANGED_SHARE)]
+        self._screen.step(f"{len(changed):,} of these topics renamed and moved while producers write, half aliased")
+        moved, taken_s, failed = list[_Moved](), list[float](), list[DuramenError]()
+
+        def change() -> None:
+            try:
+                for topic in changed:
+                    began_s = time.perf_counter()
+                    moved.append(self._move(inventory, topic))
+                    taken_s.append(time.perf_counter() - began_s)
+            except DuramenError as error:
+                failed.append(error)
+
+        began_s, before, thread = time.perf_counter(), len(producer.acknowledged), Thread(target=change)
+        thread.start()
+        while thread.is_alive():
+            producer.send(self._chance_of_topics.sample(topics, _AT_ONCE), lambda _: None)
+        thread.join()
+        if failed:
+            raise failed[0]
+        self._marks.append(DemoMark("topics are renamed and moved", began_s, began_s + sum(taken_s)))
         self._tell("moves", f"{len(moved):,}, no data copied; each takes {_percentiles(taken_s)}")
+        count = len(producer.acknowledged) - before
+        self._tell("meanwhile", f"{count:,} records acknowledged; {producer.renamed:,} came to an old name first")
         return moved
 
-    def _kill(self, moved: Sequence[_Moved]) -> None:
-        self._screen.step("kill -9, and everything checked")
+    def _move(self, inventory: Inventory, topic: DemoTopic) -> _Moved:
+        to, alias, before = self._chance.choice(self._namespaces), topic.index % 2 == 0, topic.path
+        now = f"{to.path}/moved-{topic.index:06}.state"
+        if inventory.move_topic(before, now, keep_alias=alias).id != self._ids[before]:
+            raise DemoFailed(f"{before} has another id as {now}")
+        topic.path = now
+        return _Moved(before, now, self._ids[before], alias)
+
+    def _kill(self, producer: RecordProducer, topics: Sequence[DemoTopic]) -> None:
+        self._screen.step("kill -9 while producers write")
+        failed = list[DuramenError]()
+
+        def send() -> None:
+            try:
+                with self._bar(_RECORDS, len(topics)) as show:
+                    producer.send(topics, show)
+            except DuramenError as error:
+                failed.append(error)
+
+        before, thread = len(producer.acknowledged), Thread(target=send)
+        thread.start()
+        while thread.is_alive() and len(producer.acknowledged) < before + len(topics) // 3:
+            time.sleep(_LOOK_S)
         self._node.kill()
         began_s = time.perf_counter()
         self._node.start()
         with connect(self._node.http) as client:
-            client.inventory.topic_by_id(moved[0].id)
-            self._tell("restart", f"first answer {report.seconds_text(time.perf_counter() - began_s)} after the start")
-            self._check(client, moved)
+            client.inventory.topic_by_id(next(iter(self._ids.values())))
+        ended_s = time.perf_counter()
+        self._marks.append(DemoMark("kill -9 and restart", began_s, ended_s))
+        self._tell("restart", f"first answer {report.seconds_text(ended_s - began_s)} after the start")
+        thread.join()
+        if failed:
+            raise failed[0]
+        again_s = next(at_s for at_s, _ in producer.acknowledged if at_s > began_s)
+        self._tell("clients", f"first record acknowledged {report.seconds_text(again_s - began_s)} after the start")
+
+    def _follow(self, member: GroupMember) -> None:
+        read = sum(map(len, member.numbers.values()))
+        twice = read - sum(len(set(numbers)) for numbers in member.numbers.values())
+        self._tell(
+            "group", f"{len(member.numbers):,} topics read through all of that, under {member.subscriptions:,}"
+            f" subscriptions: {read:,} records, {twice:,} of them twice"
+        )  # fmt: skip
+
+    def _consume(self, topics: Sequence[DemoTopic]) -> None:
+        self._screen.step("A Kafka consumer reads every record, under the name that its topic has now")
+        began_s = time.perf_counter()
+        with self._bar(_TOPICS_READ, len(topics)) as show:
+            found = read_all(self._node.kafka, topics, show)
+        took_s, again = time.perf_counter() - began_s, 0
+        for topic in topics:
+            numbers = found.get(topic.index, [])
+            if [*dict.fromkeys(numbers)] != [*dict.fromkeys(topic.acknowledged)]:
+                raise DemoFailed(f"{topic.path} does not have the records that were acknowledged, in their order")
+            again += len(numbers) - len(set(numbers))
+        count = sum(map(len, found.values()))
+        said = f"{count:,} records of {len(topics):,} topics in {report.seconds_text(took_s)}: all acknowledged ones"
+        self._tell("consumed", f"{said}; {again:,} are there twice, sent again after the crash")
+
+    def _sizes(self) -> None:
         sizes = [self._directory.bytes_of(self._directory.node / name) for name in ("coordinators/rows", "logs", "wal")]
         views, logs, wal = map(report.bytes_text, sizes)
         each = sizes[0] / self._topics
         self._tell("on disk", f"{views} of views, {each:.1f} B a topic; {logs} of logs and {wal} of WAL")
 
-    def _check(self, client: Client, moved: Sequence[_Moved]) -> None:
-        inventory = client.inventory
+    def _check(self, moved: Sequence[_Moved]) -> None:
+        self._screen.step("Everything checked")
+        with connect(self._node.http) as client:
+            self._check_names(client.inventory, moved)
+
+    def _check_names(self, inventory: Inventory, moved: Sequence[_Moved]) -> None:
         counted = sum(one.topics for tenant in inventory.tenants() for one in inventory.namespaces(tenant.name))
         if counted != self._topics:
             raise DemoFailed(f"there are {counted:,} topics, not {self._topics:,}")
@@ -236,7 +345,8 @@ class InventoryDemo:
 
     def _report(self) -> None:
         picture, page = self._directory.path / "inventory.png", self._directory.path / "inventory.html"
-        draw(picture, [(one.at_s, one.topics, one.memory_bytes) for one in self._sights])
+        sights = [(one.at_s, one.topics, one.memory_bytes) for one in self._sights]
+        draw(picture, sights, self._acknowledged, self._marks)
         source = base64.b64encode(picture.read_bytes()).decode("ascii")
         title = f"An inventory of {self._topics:,} topics"
         facts = "".join(f"<dt>{escape(what)}</dt><dd>{escape(said)}</dd>" for what, said in self._lines)
