@@ -14,6 +14,7 @@ from duramen.base.errors import (
     InventoryNameInvalid,
     NamespaceExists,
     NamespaceNotFound,
+    SubjectInvalid,
     TenantExists,
     TenantNotFound,
 )
@@ -40,6 +41,7 @@ from duramen.inventory.rows import (
     read_next_ids,
     tenant_key,
 )
+from duramen.inventory.subjects import check_subjects, overlap
 
 __all__ = [
     "CreateNamespace",
@@ -98,12 +100,13 @@ class CreateNamespace(NamedTuple):
 
 
 class UpdateNamespace(NamedTuple):
-    """Another name, another tenant, other labels; None leaves what is there. `to_tenant` is where it is then."""
+    """Another name, tenant, labels or subjects; None leaves what is there. `to_tenant` is where it is then."""
 
     namespace: int
     to_tenant: int
     name: str | None
     labels: Labels | None
+    subjects: tuple[str, ...] | None = None
 
 
 class DeleteNamespace(NamedTuple):
@@ -167,6 +170,7 @@ class Directory:
         self._namespaces: dict[int, NamespacePut] = {}
         self._tenant_ids: dict[tuple[str, str], int] = {}
         self._namespace_ids: dict[tuple[int, str], int] = {}
+        self._bound: dict[int, NamespacePut] = {}
         self._tenant_names: dict[str, list[str]] = {}
         self._namespace_names: dict[int, list[str]] = {}
         self._next_ids = [1, 1]
@@ -235,6 +239,10 @@ class Directory:
     def every_namespace(self) -> list[NamespacePut]:
         """The namespaces of all tenants."""
         return [one for one in self._namespaces.values() if one.tenant in self._tenants]
+
+    def bound(self) -> Iterator[NamespacePut]:
+        """Namespaces with subjects."""
+        return (one for one in self._bound.values() if one.tenant in self._tenants)
 
     # -- deciding -----------------------------------------------------------------------------------
 
@@ -305,7 +313,8 @@ class Directory:
         if self._namespace_ids.get((command.to_tenant, name), now.id) != now.id:
             raise NamespaceExists(f"there is a namespace {self._tenants[command.to_tenant].name}/{name} already")
         labels = now.labels if command.labels is None else check_labels(command.labels)
-        event = NamespacePut(now.id, command.to_tenant, name, now.created_ms, labels)
+        subjects = now.subjects if command.subjects is None else self._checked_subjects(now.id, command.subjects)
+        event = NamespacePut(now.id, command.to_tenant, name, now.created_ms, labels, subjects)
         moved = (name, command.to_tenant) != (now.name, now.tenant)
         renamed = [Renamed(NAMESPACE, now.id, "", now.tenant, now.name)] if moved else []
         return ([] if event == now else [*renamed, event]), event
@@ -319,6 +328,15 @@ class Directory:
         own = self.policies.own(scope)
         new = changed_policies(own, check_policies(scope.level, command.changes))
         return ([] if new == own else [PoliciesPut(scope.level, scope.account, scope.id, new)]), new
+
+    def _checked_subjects(self, namespace: int, subjects: tuple[str, ...]) -> tuple[str, ...]:
+        checked = check_subjects(subjects)
+        for other in self._bound.values():
+            for subject in checked if other.id != namespace else ():
+                for taken in other.subjects:
+                    if overlap(subject, taken):
+                        raise SubjectInvalid(f"{subject} and {taken} of the namespace {other.name} overlap")
+        return checked
 
     # -- applying -----------------------------------------------------------------------------------
 
@@ -354,6 +372,8 @@ class Directory:
             self.removed[event.id] = None
             return
         self._namespaces[event.id] = event
+        if event.subjects:
+            self._bound[event.id] = event
         self._namespace_ids[event.tenant, event.name] = event.id
         insort(self._namespace_names.setdefault(event.tenant, []), event.name)
 
@@ -364,6 +384,7 @@ class Directory:
             _remove(self._tenant_names[known.account], known.name)
 
     def _forget_namespace(self, namespace: int) -> None:
+        self._bound.pop(namespace, None)
         known = self._namespaces.pop(namespace, None)
         if known is not None:
             del self._namespace_ids[known.tenant, known.name]

@@ -63,13 +63,14 @@ class TenantPut(_Event, frozen=True, tag=1):
 
 
 class NamespacePut(_Event, frozen=True, tag=2):
-    """A namespace is made, or is another from here on."""
+    """A namespace is made, or is another from here on; messages to `subjects` of NATS are records of its topics."""
 
     id: int
     tenant: int
     name: str
     created_ms: int
     labels: Labels
+    subjects: tuple[str, ...] = ()
 
 
 class TenantRemoved(_Event, frozen=True, tag=3):

@@ -36,6 +36,8 @@ def _print(namespace: NamespaceInfo, format_: str) -> None:
         return
     click.echo(f"Namespace {namespace.tenant}/{namespace.name}: {counted(namespace.topics, 'topic')}")
     print_labels(namespace.labels)
+    for subject in namespace.subjects:
+        click.echo(f"  subject {plain(subject)}")
 
 
 def _all_named(_context: click.Context, _parameter: click.Parameter, value: Sequence[str]) -> Sequence[str]:
@@ -95,12 +97,29 @@ def _describe(name: str, account: str, format_: str, server: NodeAddress) -> Non
 @command.command("update")
 @click.argument("name", metavar="TENANT/NAME", callback=namespace_argument)
 @labels_option
+@click.option(
+    "--subjects", metavar="SUBJECT", multiple=True,
+    help="A NATS subject such as 'devices.acme.>': what the wildcard stands for is the topic that messages go to."
+    " May be repeated.",
+)  # fmt: skip
+@click.option("--no-subjects", is_flag=True, help="Take no messages of NATS any more.")
 @account_option
 @format_option
 @server_option
-def _update(name: str, labels: dict[str, str], account: str, format_: str, server: NodeAddress) -> None:
-    """Give a namespace these labels in place of those that it has."""
-    _print(inventory_of(server).update_namespace(name, labels=labels, account=account), format_)
+def _update(
+    name: str, labels: dict[str, str], subjects: Sequence[str], no_subjects: bool, account: str, format_: str,
+    server: NodeAddress,
+) -> None:  # fmt: skip
+    """Give a namespace these labels, or these NATS subjects, in place of those that it has.
+
+    With subjects alone it keeps its labels, and with labels alone its subjects.
+    """
+    if subjects and no_subjects:
+        raise click.UsageError("--subjects and --no-subjects exclude each other")
+    bound = list(subjects) if subjects or no_subjects else None
+    kept = None if bound is not None and not labels else labels
+    changed = inventory_of(server).update_namespace(name, labels=kept, subjects=bound, account=account)
+    _print(changed, format_)
 
 
 @command.command("rename")

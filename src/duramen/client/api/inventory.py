@@ -150,11 +150,12 @@ class Inventory:
         return self._run(get_namespace(account, namespace))
 
     def update_namespace(
-        self, namespace: str, *, to: str | None = None, labels: Mapping[str, str] | None = None, account: str = ""
-    ) -> NamespaceInfo:
-        """Move a namespace `to` TENANT/NAMESPACE with all its topics, or give it other labels.
+        self, namespace: str, *, to: str | None = None, labels: Mapping[str, str] | None = None,
+        subjects: Iterable[str] | None = None, account: str = "",
+    ) -> NamespaceInfo:  # fmt: skip
+        """Move a namespace `to` TENANT/NAMESPACE with all its topics, or give it other labels or NATS subjects.
 
-        Raises NamespaceNotFound, NamespaceExists, TenantNotFound, InventoryNameInvalid.
+        Raises NamespaceNotFound, NamespaceExists, TenantNotFound, InventoryNameInvalid, SubjectInvalid.
 
         >>> client.inventory.create_tenants(["t8", "t9"])
         CreatedNames(...)
@@ -163,7 +164,7 @@ class Inventory:
         >>> client.inventory.update_namespace("t8/a", to="t9/b").tenant
         't9'
         """
-        return self._run(update_namespace(account, namespace, to, labels))
+        return self._run(update_namespace(account, namespace, to, labels, subjects))
 
     def delete_namespace(self, namespace: str, *, account: str = "") -> None:
         """Remove a namespace with all topics that it has. Raises TenantNotFound, NamespaceNotFound.
@@ -425,11 +426,12 @@ class AsyncInventory:
         return await self._run(get_namespace(account, namespace))
 
     async def update_namespace(
-        self, namespace: str, *, to: str | None = None, labels: Mapping[str, str] | None = None, account: str = ""
-    ) -> NamespaceInfo:
-        """Move a namespace `to` TENANT/NAMESPACE with all its topics, or give it other labels.
+        self, namespace: str, *, to: str | None = None, labels: Mapping[str, str] | None = None,
+        subjects: Iterable[str] | None = None, account: str = "",
+    ) -> NamespaceInfo:  # fmt: skip
+        """Move a namespace `to` TENANT/NAMESPACE with all its topics, or give it other labels or NATS subjects.
 
-        Raises NamespaceNotFound, NamespaceExists, TenantNotFound, InventoryNameInvalid.
+        Raises NamespaceNotFound, NamespaceExists, TenantNotFound, InventoryNameInvalid, SubjectInvalid.
 
         >>> await client.inventory.create_tenants(["aio-t8", "aio-t9"])
         CreatedNames(...)
@@ -438,7 +440,7 @@ class AsyncInventory:
         >>> (await client.inventory.update_namespace("aio-t8/a", to="aio-t9/b")).tenant
         'aio-t9'
         """
-        return await self._run(update_namespace(account, namespace, to, labels))
+        return await self._run(update_namespace(account, namespace, to, labels, subjects))
 
     async def delete_namespace(self, namespace: str, *, account: str = "") -> None:
         """Remove a namespace with all topics that it has. Raises TenantNotFound, NamespaceNotFound.

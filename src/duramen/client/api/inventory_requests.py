@@ -60,6 +60,7 @@ class NamespaceInfo(msgspec.Struct, frozen=True):
     topics: int
     created_at_ms: int
     labels: dict[str, str]
+    subjects: list[str] = []
     position: str = ""
 
 
@@ -230,10 +231,12 @@ def update_tenant(account: str, tenant: str, name: str | None, labels: Mapping[s
 
 
 def update_namespace(
-    account: str, namespace: str, to: str | None, labels: Mapping[str, str] | None
+    account: str, namespace: str, to: str | None, labels: Mapping[str, str] | None, subjects: Iterable[str] | None
 ) -> Program[NamespaceInfo]:
-    """Give a namespace other names, or other labels."""
+    """Give a namespace other names, labels or subjects."""
     wish: dict[str, object] = {"labels": None if labels is None else dict(labels)}
+    if subjects is not None:
+        wish["subjects"] = [text("subjects", subject) for subject in subjects]
     if to is not None:
         namespace_path(to)
         wish["tenant"], _, wish["name"] = to.partition("/")

@@ -49,7 +49,7 @@ from duramen.inventory.rows import Place
 from duramen.inventory.search import PageToken, TopicQuery, after
 from duramen.storage.store import Store
 
-__all__ = ["CreatedNames", "FoundTopic", "Inventory", "TopicMove", "TopicPage"]
+__all__ = ["BoundNamespace", "CreatedNames", "FoundTopic", "Inventory", "TopicMove", "TopicPage"]
 
 _KAFKA_PARTS: Final = 3
 _RESUME_MS: Final = 5_000
@@ -65,6 +65,14 @@ class FoundTopic(NamedTuple):
     path: TopicPath
     id: UUID
     alias: bool
+
+
+class BoundNamespace(NamedTuple):
+    """A namespace that is bound to subjects of NATS."""
+
+    tenant: str
+    name: str
+    subjects: tuple[str, ...]
 
 
 class TopicMove(NamedTuple):
@@ -106,6 +114,8 @@ class Inventory:
         self.policies = InventoryPolicies(shards, clock, self.quotas, ensure, node_id)
         self._sweeping = False
         self._ticks = False
+        self.when_bound: Callable[[Callable[[], None]], None] | None = None
+        """A door that listens to subjects of namespaces sets it: it calls what it is handed once it does."""
 
     def start(self) -> None:
         """From now on take up from time to time what was interrupted, once there is an inventory."""
@@ -203,6 +213,15 @@ class Inventory:
         """A namespace. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
         return self._shards.directory().namespace(account, tenant, name)
 
+    def bound(self, account: str) -> list[BoundNamespace]:
+        """Namespaces of an account with subjects. Raises CoordinatorLoading."""
+        directory, found = self._shards.directory(), list[BoundNamespace]()
+        for namespace in directory.bound():
+            tenant = directory.tenant_by_id(namespace.tenant)
+            if tenant is not None and tenant.account == account:
+                found.append(BoundNamespace(tenant.name, namespace.name, namespace.subjects))
+        return found
+
     def tenants(self, account: str, first: str) -> Iterator[TenantPut]:
         """Tenants by name, from one on."""
         return self._shards.directory().tenants(account, first)
@@ -219,7 +238,10 @@ class Inventory:
             return
 
         def answered(answer: object) -> None:
-            done(answer)
+            if self.when_bound is None:
+                done(answer)
+            else:
+                self.when_bound(lambda: done(answer))
             if isinstance(command, DeleteTenant | DeleteNamespace):
                 self.resume()
 

@@ -148,8 +148,9 @@ async def _delete_tenant(call: Call, query: AccountQuery) -> Position:
 def _namespace(call: Call, tenant: str, namespace: NamespacePut) -> NamespaceInfo:
     inventory = _inventory(call)
     return NamespaceInfo(
-        tenant, namespace.name, inventory.count(namespace), namespace.created_ms, namespace.labels, inventory.position
-    )
+        tenant, namespace.name, inventory.count(namespace), namespace.created_ms, namespace.labels,
+        [*namespace.subjects], inventory.position,
+    )  # fmt: skip
 
 
 async def _list_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
@@ -190,7 +191,8 @@ async def _change_namespace(call: Call, query: AccountQuery, body: NamespaceChan
     namespace = await _found_namespace(call, query)
     tenant = call.path["tenant"] if body.tenant is None else body.tenant
     to = await _read(call, lambda: inventory.tenant(account, tenant))
-    command = UpdateNamespace(namespace.id, to.id, body.name, body.labels)
+    subjects = None if body.subjects is None else tuple(body.subjects)
+    command = UpdateNamespace(namespace.id, to.id, body.name, body.labels, subjects)
     changed: NamespacePut = await call_back(lambda done: inventory.change(command, done))
     return await _read(call, lambda: _namespace(call, to.name, changed))
 
@@ -365,8 +367,8 @@ ROUTES = (
     ),
     HttpRoute(
         "PATCH", "/v1/tenants/{tenant}/namespaces/{namespace}", _change_namespace, _CHANGED,
-        "Give a namespace another name, another tenant, or other labels",
-        (*_WRITING, *_NAMESPACE, *_NAMING, errors.NamespaceExists),
+        "Give a namespace another name, another tenant, other labels, or other subjects of NATS",
+        (*_WRITING, *_NAMESPACE, *_NAMING, errors.NamespaceExists, errors.SubjectInvalid),
     ),
     HttpRoute(
         "DELETE", "/v1/tenants/{tenant}/namespaces/{namespace}", _delete_namespace, _CHANGED,

@@ -10,6 +10,7 @@ from duramen.base.errors import DuramenError, ServerUnreachable
 from duramen.base.ports import FileSystem, Randomness
 from duramen.broker.streams import Stream
 from duramen.codec.nats import Message
+from duramen.coordinators.inventory.inventory import BoundNamespace
 from duramen.coordinators.inventory.shard import INVENTORY_STREAM
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.capture import Capture
@@ -17,6 +18,7 @@ from duramen.doors.nats.connection import NatsClientConnection
 from duramen.doors.nats.duplicates import ENTRY_BYTES
 from duramen.doors.nats.inventory_requests import INVENTORY_PREFIX, INVENTORY_SUBJECT, NatsInventory
 from duramen.doors.nats.led_partitions import LedPartitions
+from duramen.doors.nats.namespaces import NamespaceCapture
 from duramen.doors.nats.presence import Presence
 from duramen.doors.nats.queue_requests import QUEUE_PREFIX, QUEUE_SUBJECT, NatsQueues
 from duramen.doors.nats.recall import recall
@@ -86,6 +88,9 @@ class NatsDoor:
         self._has_spaces = False
         self._inventory = NatsInventory(broker, service, self._send)
         self._takes_inventory = False  # whether requests about the inventory are subscribed to
+        self._namespaces = NamespaceCapture(
+            broker, service, limit_bytes=memory_bytes // _INFLIGHT_SHARE, soon=self._loop.call_soon, send=self._send
+        )
         self._takes_queues = False  # whether requests about queues are subscribed to
         self._followed: dict[Stream, tuple[bytes, ...]] = {}  # the streams of which messages are taken
         self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
@@ -120,6 +125,9 @@ class NatsDoor:
             self._changed(stream)
         self._broker.streams.listeners.append(self._changed)
         self._broker.when_listening = self._when_listening
+        if self._leading is None:
+            self._broker.inventory.when_bound = self._when_bound
+            self._broker.inventory.read(self._bound_namespaces, self._bind_namespaces)
         if self._leading is not None:
             self._leading.start()
         else:
@@ -163,9 +171,11 @@ class NatsDoor:
             self._listened_ms = listened_ms
         await self._queues.drain(_DRAIN_S)
         await self._inventory.drain(_DRAIN_S)
-        if not self._capture.idle:
+        for capture in (self._capture, self._namespaces):
+            if capture.idle:
+                continue
             idle = asyncio.Event()
-            self._capture.on_idle = idle.set
+            capture.on_idle = idle.set
             try:
                 async with asyncio.timeout(_DRAIN_S):
                     await idle.wait()
@@ -179,6 +189,7 @@ class NatsDoor:
         connection = self._connection
         if connection is not None and connection.open:
             self._capture.flush()
+            self._namespaces.flush()
             await self._settle(connection)
             connection.close()
         if self._timer is not None:
@@ -388,10 +399,35 @@ class NatsDoor:
             self._takes_inventory = True
             self._want((INVENTORY_SUBJECT,))
 
+    def _bound_namespaces(self) -> list[BoundNamespace]:
+        return self._broker.inventory.bound(self._broker.settings.text("inventory.account"))
+
+    def _bind_namespaces(self, found: list[BoundNamespace] | DuramenError) -> None:
+        """Take messages for these namespaces."""
+        if isinstance(found, DuramenError):
+            _log.error("namespaces with NATS subjects cannot be read: %s", found)
+            return
+        before = self._namespaces.subjects
+        self._namespaces.bind(found)
+        self._want(self._namespaces.subjects)
+        self._want_no_more(before)
+        if self._connection is not None:
+            self._connection.keep(self._keep_bytes)
+
+    def _when_bound(self, done: Callable[[], None]) -> None:
+        """Namespaces have changed."""
+
+        def read(found: list[BoundNamespace] | DuramenError) -> None:
+            self._bind_namespaces(found)
+            self._when_listening(done)
+
+        self._broker.inventory.read(self._bound_namespaces, read)
+
     @property
     def _keep_bytes(self) -> int:
         """What is kept of a message at most."""
-        return max(self._capture.largest_message, LARGEST_REQUEST_BYTES if self._takes_requests else 0)
+        requests = LARGEST_REQUEST_BYTES if self._takes_requests else 0
+        return max(self._capture.largest_message, self._namespaces.largest_message, requests)
 
     @property
     def _takes_requests(self) -> bool:
@@ -429,6 +465,7 @@ class NatsDoor:
         """Messages came."""
         if self._takes_requests:
             messages = self._without_requests(messages)
+        self._namespaces.take(messages)
         self._capture.take(messages)
         if self._capture.full and self._connection is not None:
             self._connection.pause("memory")
@@ -437,7 +474,7 @@ class NatsDoor:
 
     def _without_requests(self, messages: list[Message]) -> list[Message]:
         """The messages that are to be stored; one that no stream takes comes without its payload."""
-        left, largest = list[Message](), self._capture.largest_message
+        left, largest = list[Message](), max(self._capture.largest_message, self._namespaces.largest_message)
         for message in messages:
             subject, reply, headers, payload = message
             if subject.startswith(QUEUE_PREFIX):

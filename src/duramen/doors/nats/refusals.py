@@ -16,6 +16,7 @@ _API_ERRORS: Final[Mapping[type[DuramenError], ApiError]] = {
     errors.DuplicateTableFull: jetstream.INSUFFICIENT_RESOURCES,
     errors.ExpectedStreamDiffers: jetstream.WRONG_STREAM,
     errors.NameNotResolved: jetstream.NOT_AVAILABLE,
+    errors.NodeBusy: jetstream.INSUFFICIENT_RESOURCES,
     errors.NodeStopping: jetstream.NOT_AVAILABLE,
     errors.NotEnoughReplicas: jetstream.NOT_AVAILABLE,
     errors.NotEnoughReplicasAfterAppend: jetstream.NOT_AVAILABLE,
@@ -25,6 +26,7 @@ _API_ERRORS: Final[Mapping[type[DuramenError], ApiError]] = {
     errors.StreamNotFound: jetstream.STREAM_NOT_FOUND,
     errors.TimestampInvalid: jetstream.BAD_REQUEST,
     errors.TopicNotAuthorized: jetstream.NOT_AUTHORIZED,
+    errors.TopicNotFound: jetstream.STREAM_NOT_FOUND,
     errors.UnsupportedFeature: jetstream.BAD_REQUEST,
 }
 

@@ -124,6 +124,7 @@ class NamespaceInfo(msgspec.Struct):
     topics: int
     created_at_ms: int
     labels: _Labels
+    subjects: list[str]
     position: str
 
 
@@ -141,6 +142,7 @@ class NamespaceChange(msgspec.Struct, forbid_unknown_fields=True):
     tenant: str | None = None
     name: str | None = None
     labels: _Labels | None = None
+    subjects: list[str] | None = None
 
 
 class TopicPathInfo(msgspec.Struct, forbid_unknown_fields=True):

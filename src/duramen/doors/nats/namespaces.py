@@ -1,0 +1,197 @@
+"""Messages to subjects that namespaces of the inventory are bound to become records of their light topics.
+
+What the wildcard of the subject stands for is the name of the topic. Bytes under way are bounded: what is beyond that
+is refused.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.errors import (
+    BatchTooLarge,
+    DuramenError,
+    ExpectedStreamDiffers,
+    NodeBusy,
+    StreamNotFound,
+    TopicNotFound,
+    UnsupportedFeature,
+)
+from duramen.base.principal import ANONYMOUS
+from duramen.codec.batch import HEADER_BYTES
+from duramen.codec.builder import RECORD_OVERHEAD_BYTES, BatchBuilder, encode_headers
+from duramen.codec.jetstream import AckEncoder, encode_error
+from duramen.codec.nats import Message, encode_pub, parse_header_block
+from duramen.coordinators.inventory.inventory import BoundNamespace
+from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.doors.nats.actions import PUBLISH
+from duramen.doors.nats.headers import MESSAGE_ID_HEADER, SUBJECT_HEADER, special, text
+from duramen.doors.nats.refusals import api_error
+from duramen.doors.nats.subjects import SubjectTree
+from duramen.service.admission import Admitted, Service
+from duramen.service.broker import Broker
+
+__all__ = ["NamespaceCapture"]
+
+_MESSAGE_OVERHEAD_BYTES: Final = 200  # what a message under way takes beside its bytes
+
+
+class _Binding(NamedTuple):
+    """A namespace, and how many bytes of a subject come before the name of the topic."""
+
+    namespace: BoundNamespace
+    skipped: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.namespace.tenant}/{self.namespace.name}"
+
+
+class _TopicBatch:
+    """Messages of one chunk for one topic. `topic` is what Kafka calls it."""
+
+    __slots__ = ("binding", "builder", "path", "replies", "size", "topic")
+
+    def __init__(self, binding: _Binding, name: str) -> None:
+        self.binding = binding
+        self.topic = f"{binding.namespace.tenant}.{binding.namespace.name}.{name}"
+        self.path = f"{binding.label}/{name}"
+        self.builder = BatchBuilder()
+        self.replies: list[bytes | None] = []
+        self.size = 0
+
+
+class NamespaceCapture:
+    """Namespaces with subjects, and what has been taken for them and is not answered yet."""
+
+    def __init__(
+        self, broker: Broker, service: Service, *, limit_bytes: int,
+        soon: Callable[[Callable[[], None]], object], send: Callable[[bytes], None],
+    ) -> None:  # fmt: skip
+        """`send` is handed the answers of one turn in one piece."""
+        self._broker = broker
+        self._service = service
+        self._limit_bytes = limit_bytes
+        self._soon = soon
+        self._send = send
+        self._tree: SubjectTree[_Binding] = SubjectTree()
+        self._answers: list[bytes] = []
+        self._held_bytes = 0
+        self.subjects: tuple[bytes, ...] = ()
+        """All that are bound."""
+        self.on_idle: Callable[[], None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._held_bytes
+
+    @property
+    def largest_message(self) -> int:
+        """The most bytes of one message that a topic could take."""
+        space = self._broker.streams.find(INVENTORY_QUEUES)
+        return 0 if space is None or not self.subjects else min(space.max_message_bytes, self._limit_bytes // 2)
+
+    def bind(self, namespaces: Iterable[BoundNamespace]) -> None:
+        """These are bound from here on, and no others."""
+        self._tree, bound = SubjectTree(), list[bytes]()
+        for namespace in namespaces:
+            for subject in namespace.subjects:
+                encoded = subject.encode()
+                self._tree.bind(encoded, _Binding(namespace, len(encoded) - 1))
+                bound.append(encoded)
+        self.subjects = tuple(bound)
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """Take in those messages of a chunk whose subjects are bound."""
+        if not self.subjects:
+            return
+        room, batches = self.largest_message - HEADER_BYTES, dict[tuple[_Binding, str], _TopicBatch]()
+        for subject, reply, block, payload in messages:
+            for binding in self._tree.match(subject):
+                name = subject[binding.skipped :].decode(errors="replace")
+                batch = batches.get((binding, name)) or batches.setdefault((binding, name), _TopicBatch(binding, name))
+                try:
+                    key, headers = _headers(batch.topic, subject, block)
+                    size = len(payload or b"") + len(headers) + len(key or b"") + RECORD_OVERHEAD_BYTES
+                    if payload is None or size > room:
+                        raise BatchTooLarge(f"a record of {batch.topic} has {room} bytes at most")
+                    if self._held_bytes + size > self._limit_bytes:
+                        raise NodeBusy(f"messages of {self._held_bytes} bytes are under way already")
+                except DuramenError as error:
+                    self._refuse(binding, [reply], batch.topic, error)
+                    continue
+                if batch.builder.count and batch.builder.size + size > room:
+                    self._append(batch)
+                    batch = batches[binding, name] = _TopicBatch(binding, name)
+                batch.builder.add(key, payload, headers)
+                batch.replies.append(reply)
+                batch.size += size + _MESSAGE_OVERHEAD_BYTES
+                self._held_bytes += size + _MESSAGE_OVERHEAD_BYTES
+        for batch in batches.values():
+            if batch.builder.count:
+                self._append(batch)
+
+    def _append(self, batch: _TopicBatch) -> None:
+        self._broker.metrics.counter("duramen_nats_messages_total", batch.binding.label).value += batch.builder.count
+        self._service.admit(ANONYMOUS, PUBLISH, [batch.topic], partial(self._admitted, batch))
+
+    def _admitted(self, batch: _TopicBatch, verdict: Admitted | DuramenError) -> None:
+        if isinstance(verdict, DuramenError):
+            self._stored(batch, -1, verdict)
+            return
+        topic = verdict.topics.light(batch.topic)
+        if topic is None:
+            error = verdict.topics.error(batch.topic)
+            missing = isinstance(error, StreamNotFound)
+            self._stored(batch, -1, TopicNotFound(f"there is no topic {batch.path}") if missing else error)
+            return
+        sealed = batch.builder.seal(self._broker.now_ms())
+        topic.append(memoryview(sealed), partial(self._stored, batch), all_replicas=True)
+
+    def _stored(self, batch: _TopicBatch, base_offset: int, error: DuramenError | None) -> None:
+        self._held_bytes -= batch.size
+        if error is not None:
+            self._refuse(batch.binding, batch.replies, batch.topic, error)
+        else:
+            encoder, count = AckEncoder(batch.topic, 0), 0
+            for at, reply in enumerate(batch.replies):
+                if reply is not None:
+                    count += 1
+                    self._answer(encode_pub(reply, encoder.encode(base_offset + at)))
+            self._broker.metrics.counter("duramen_nats_acks_total", batch.binding.label).value += count
+        if self.on_idle is not None and self.idle:
+            self.on_idle()
+
+    def _refuse(self, binding: _Binding, replies: Sequence[bytes | None], topic: str, error: DuramenError) -> None:
+        self._broker.metrics.counter("duramen_nats_refused_total", binding.label, error.id).value += len(replies)
+        answer = encode_error(topic, api_error(error), str(error))
+        for reply in replies:
+            if reply is not None:
+                self._answer(encode_pub(reply, answer))
+
+    def _answer(self, command: bytes) -> None:
+        if not self._answers:
+            self._soon(self.flush)
+        self._answers.append(command)
+
+    def flush(self) -> None:
+        """Send the answers there are."""
+        answers, self._answers = self._answers, []
+        self._send(b"".join(answers))
+
+
+def _headers(topic: str, subject: bytes, block: bytes | None) -> tuple[bytes | None, bytes]:
+    """The key and the encoded headers of a record. Raises UnsupportedFeature, ExpectedStreamDiffers."""
+    if block is None:
+        return None, encode_headers([(SUBJECT_HEADER, subject)])
+    headers = parse_header_block(block)
+    key, message_id, expected, not_done = special(headers)
+    if message_id:
+        not_done = MESSAGE_ID_HEADER
+    if not_done is not None:
+        name = not_done.decode(errors="replace")
+        raise UnsupportedFeature(f"the header {name} is not supported on topics of the inventory")
+    if expected is not None and expected != topic.encode():
+        raise ExpectedStreamDiffers(f"the subject leads to {topic}")
+    return key, encode_headers([*((text(name), value) for name, value in headers), (SUBJECT_HEADER, subject)])
