@@ -110,9 +110,11 @@ class TopicConfigs(Resource):
     """The configs of streams."""
 
     def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
-        """Raises NameInvalid or StreamNotFound."""
+        """Those of a light topic are those of the stream that keeps it. Raises NameInvalid or StreamNotFound."""
         check_name(name)
-        stream = topics.get(name)
+        light = topics.light(name)
+        kept_in = None if light is None else context.broker.streams.find_id(light.partition.log.key.stream_id)
+        stream = kept_in or topics.get(name)
         return [described(entry) for entry in config_entries(context.broker.metadata_state, stream)]
 
     def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:

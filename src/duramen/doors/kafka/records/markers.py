@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.base.errors import DuramenError, RequestInvalid, StorageFailed
+from duramen.broker.partition import LATEST
 from duramen.codec.kafka.schema import Message
 from duramen.coordinators.transaction.markers import MarkedTransactions, find_marked
 from duramen.doors.kafka.request.context import Context
@@ -60,8 +61,19 @@ class _Describing:
         check_name(name)
         if offset is None:
             raise RequestInvalid("marked_from has an offset for each of the partitions")
+        light = self._topics.light(name)
+        if light is not None and index == 0:
+            light.find_offset(LATEST, self._light_found)
+            return
         partition = self._topics.get(name).partition(index)
         find_marked(self._broker.store, partition, offset, self._most, self._found)
+
+    def _light_found(self, end: int, _: int, error: DuramenError | OSError | None) -> None:
+        """A light topic has no transactions."""
+        if error is None:
+            self._found(MarkedTransactions(end, end, end, [], []))
+        else:
+            self._found(error if isinstance(error, DuramenError) else StorageFailed(str(error)))
 
     def _found(self, found: MarkedTransactions | DuramenError) -> None:
         self._take(found)

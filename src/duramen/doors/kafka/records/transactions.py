@@ -12,6 +12,7 @@ from duramen.base.errors import (
     TopicNotAuthorized,
     TransactionAbortable,
 )
+from duramen.broker.partition import Writer
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
@@ -24,6 +25,7 @@ from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.metadata.decisions import check_name
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
+from duramen.service.resolve import ResolvedTopics
 from duramen.transactions.values import NO_EPOCH, NO_PRODUCER, PartitionName, ProducerIdentity, TransactionState
 
 __all__ = [
@@ -270,7 +272,7 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
             try:
                 room.check()
                 check_name(topic["name"])
-                writers = exchange.admitted.topics.get(topic["name"]).partition(index).producers()
+                writers = _producers(exchange.admitted.topics, topic["name"], index)
                 room.take(writers)
             except DuramenError as error:
                 answers.append({"partition_index": index, "error_code": error_code(error), "error_message": str(error)})
@@ -289,6 +291,13 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
             answers.append({"partition_index": index, "active_producers": active})
         topics.append({"name": topic["name"], "partitions": answers})
     exchange.reply({"topics": topics})
+
+
+def _producers(topics: ResolvedTopics, name: str, index: int) -> Sequence[Writer]:
+    """Who writes to a partition in a way that the log knows of; of light topics that is not kept."""
+    if index == 0 and topics.light(name) is not None:
+        return ()
+    return topics.get(name).partition(index).producers()
 
 
 def handle_describe_transactions(context: Context, exchange: Exchange) -> None:
