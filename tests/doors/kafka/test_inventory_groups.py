@@ -179,7 +179,7 @@ def _stored(node: NodeProcess, group: str) -> list[str]:
         if message.error() is not None:
             left.discard(message.partition())
             continue
-        key = decode_key(message.key())
+        key = decode_key(message.key() or b"")
         if isinstance(key, OffsetKey) and key.group == group:
             found.append(("-" if message.value() is None else "") + key.topic)
     consumer.close()
