@@ -160,9 +160,9 @@ class NodeAssembly:
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, membership)
         self._add_obstacles(store, membership)
+        service = Service(self._broker)  # before the start: groups are taken in with the light topics that they read
         await completion(self._broker.start)
         cluster_id = shown_cluster_id(self._broker.membership.cluster_id)
-        service = Service(self._broker)
         self._kafka = KafkaDoor(
             self._broker, self._clock, self._deadlines, service=service,
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),

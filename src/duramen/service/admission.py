@@ -13,7 +13,6 @@ from duramen.base.errors import DuramenError, NameNotResolved
 from duramen.base.principal import Principal
 from duramen.service.authorize import CLUSTER_NAME, Access, Authorizer, Gate, Operation, ResourceType
 from duramen.service.broker import Broker
-from duramen.service.light_names import InventoryTopicNames
 from duramen.service.queue_topics import QueueTopics
 from duramen.service.resolve import Found, ResolvedTopics, Resolver, TopicKey, TopicResolver
 
@@ -174,8 +173,7 @@ class Service:
     ) -> None:  # fmt: skip
         """Without a resolver names are those of streams and of queues, without an authorizer all is allowed."""
         queues = QueueTopics(broker)
-        self.light_names = InventoryTopicNames(broker, queues)
-        broker.groups.topics.light = self.light_names
+        self.light_names = queues.names
         self.resolver = resolver or TopicResolver(broker.streams, queues)
         self._later = broker.later
         self._gate = Gate(authorizer)

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, NameInvalid, TopicNotFound
@@ -14,7 +14,6 @@ from duramen.inventory.names import TopicPath
 from duramen.inventory.search import PageToken, TopicQuery
 from duramen.metadata.decisions import check_name
 from duramen.service.broker import Broker
-from duramen.service.queue_topics import QueueTopics
 
 __all__ = ["MOST_LISTED", "InventoryTopicNames"]
 
@@ -25,10 +24,24 @@ _PAGE: Final = 1000
 _PARTS: Final = 3
 
 
+class _FoundTopic(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> UUID: ...
+
+    def behind(self, offset: int, most: int) -> tuple[int, int, int, int]: ...
+
+
+class _Topics(Protocol):
+    def find(self, key: str | UUID) -> _FoundTopic | None: ...
+
+
 class InventoryTopicNames:
     """Topics of queues and of the inventory's account."""
 
-    def __init__(self, broker: Broker, topics: QueueTopics) -> None:
+    def __init__(self, broker: Broker, topics: _Topics) -> None:
         self._inventory = broker.inventory
         self._account = broker.settings.text("inventory.account")
         self._shown = broker.settings.text("inventory.metadata.namespace")

@@ -51,6 +51,7 @@ from duramen.queues.topics import (
 from duramen.rpc.server import Done as Answered
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import KNOW_TOPIC, KnowTopic, TopicKnown
+from duramen.service.light_names import InventoryTopicNames
 from duramen.service.light_topics import Appended, LightTopic, OffsetDone
 
 __all__ = ["QueueTopic", "QueueTopics"]
@@ -89,6 +90,8 @@ class QueueTopics:
         broker.streams.listeners.append(self._changed)
         for stream in broker.streams:
             self._changed(stream)
+        self.names = InventoryTopicNames(broker, self)
+        broker.groups.topics.light = self.names
         broker.caller.server.handle(KNOW_TOPIC, self._know)
 
     def _know(self, request: KnowTopic, done: Answered[TopicKnown]) -> None:
