@@ -1,9 +1,10 @@
 //! Record batches to Arrow and back, the key scan, views of keyed streams and runs of queues: the loops that run once
-//! per record; and the Produce requests that come most often.
+//! per record; the Produce requests that come most often; and names of the inventory's topics.
 //!
-//! Each function has a twin in `duramen.spark`, `duramen.keyed`, `duramen.queues` or `duramen.codec`, written in Python,
-//! which is its reference. What is here knows no Python but in `buffers`, `python`, `requests`, `shards` and `views`, and
-//! no pointers but in `buffers` and `python`; `prefetch` gives the processor a hint.
+//! Each function has a twin in `duramen.spark`, `duramen.keyed`, `duramen.queues`, `duramen.inventory` or
+//! `duramen.codec`, written in Python, which is its reference. What is here knows no Python but in `buffers`,
+//! `inventory`, `python`, `requests`, `shards` and `views`, and no pointers but in `buffers` and `python`; `prefetch`
+//! gives the processor a hint.
 
 pub mod batches;
 pub mod binary;
@@ -16,6 +17,7 @@ pub mod extract;
 pub mod keys;
 pub mod latest;
 pub mod lz4;
+pub mod names;
 pub mod portions;
 pub mod prefetch;
 pub mod produce;
@@ -30,6 +32,8 @@ pub mod visible;
 
 #[cfg(feature = "python")]
 mod buffers;
+#[cfg(feature = "python")]
+mod inventory;
 #[cfg(feature = "python")]
 mod python;
 #[cfg(feature = "python")]

@@ -139,6 +139,8 @@ mod duramen_native {
     #[pymodule_export]
     use super::{Batches, Rows, decode_, encode_, scan_keys};
     #[pymodule_export]
+    use crate::inventory::{find_name, pack_names, unpack_names};
+    #[pymodule_export]
     use crate::requests::read_produce;
     #[pymodule_export]
     use crate::shards::{encode_entries, entry_fields, newest_entry, run_records, split_runs, split_shards};
@@ -147,7 +149,7 @@ mod duramen_native {
 
     /// Which signatures the functions have: `duramen.base.native` takes only the one it knows.
     #[pymodule_export]
-    const INTERFACE: u32 = 9;
+    const INTERFACE: u32 = 10;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import InventoryNameInvalid, PatternInvalid, RequestInvalid, TopicNotFound
-from duramen.inventory.events import pack_names, unpack_names
 from duramen.inventory.ids import LARGEST_SEQUENCE, TopicKey, topic_id, topic_key
 from duramen.inventory.names import (
     LONGEST_PART,
@@ -21,6 +20,7 @@ from duramen.inventory.names import (
     shard_of,
     sorted_names,
 )
+from duramen.inventory.packing import pack_names, unpack_names
 from duramen.inventory.search import TopicQuery, check_query, prefix_end
 
 INVENTORY = UUID(int=7)

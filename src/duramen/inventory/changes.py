@@ -2,6 +2,8 @@
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from typing import Final
 
 import msgspec
 
@@ -9,15 +11,21 @@ from duramen.base.catalogue_inventory import NAMESPACE, TENANT
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.inventory import events
-from duramen.inventory.events import InventoryEvent, decode_event, encode_event, unpack_names
+from duramen.inventory.events import InventoryEvent, decode_event, encode_event
+from duramen.inventory.name_rows import GONE, in_block, name_blocks, values_by_name
+from duramen.inventory.packing import unpack_names
 from duramen.inventory.rows import (
     ALIAS,
     NEXT_IDS_KEY,
     NEXT_KEY,
     SEQUENCE_BYTES,
     TOTAL,
+    Block,
     alias_end,
     alias_key,
+    block_key,
+    block_reference,
+    block_value,
     body_key,
     body_value,
     count_key,
@@ -36,6 +44,8 @@ from duramen.inventory.rows import (
 
 __all__ = ["changes"]
 
+_BLOCKS: Final = b"b"
+
 
 def _sequence_values(first: int, count: int) -> list[bytes]:
     data = struct.pack(f">{count}Q", *range(first, first + count))
@@ -47,17 +57,26 @@ class _Rows:
 
     def __init__(self, rows: StateRows) -> None:
         self._rows = rows
+        self._blocks: dict[bytes, bytes | None] = {}  # those of `changes`: many names may be looked for in them
         self.changes: dict[bytes, bytes | None] = {}
+
+    def put_block(self, key: bytes, value: bytes | None) -> None:
+        self.changes[key] = self._blocks[key] = value
 
     def get(self, key: bytes) -> bytes | None:
         return self.changes[key] if key in self.changes else self._rows.get(key)
 
-    def keys(self, first: bytes, end: bytes) -> Iterator[bytes]:
-        """Keys with `first <= key < end`, in no order."""
-        for key, _ in self._rows.scan(first, end):
-            if self.changes.get(key, b"") is not None:
-                yield key
-        yield from [key for key, value in self.changes.items() if first <= key < end and value is not None]
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        changes = self._blocks if first[:1] == _BLOCKS == end[:1] else self.changes
+        some = sorted(key for key in changes if first <= key < end)
+        if not some:
+            return self._rows.scan(first, end)
+        under = ((key, value) for key, value in self._rows.scan(first, end) if key not in changes)
+        over = ((key, value) for key in some if (value := changes[key]) is not None)
+        return merge(under, over, key=lambda row: row[0])
 
 
 class _Step:
@@ -70,7 +89,7 @@ class _Step:
             case events.TopicsCreated():
                 self._create(event)
             case events.NameChanged(namespace, name, value, pending):
-                self._set_name(name_key(namespace, name), namespace, value)
+                self._set_name(namespace, name, value)
                 self.changes[pending_key(namespace, name)] = pending
             case events.TopicPlaced():
                 self._place(event)
@@ -79,8 +98,7 @@ class _Step:
             case events.NamespaceDropped(namespace):
                 self.changes[dropped_key(namespace)] = b""
             case events.NamesRemoved(namespace, last):
-                for key in list(self._rows.keys(name_key(namespace, b""), name_key(namespace, last) + b"\x00")):
-                    self._set_name(key, namespace, None)
+                self._remove_names(namespace, last)
             case events.NamespaceSwept(namespace):
                 self.changes[namespace_key(namespace)] = None
                 self.changes[policies_key(NAMESPACE, number=namespace)] = None
@@ -93,19 +111,45 @@ class _Step:
                 self._take_of_directory(event)
 
     def _create(self, event: events.TopicsCreated) -> None:
-        names, first, prefix = unpack_names(event.body), event.first, name_key(event.namespace, b"")
-        values = _sequence_values(first, len(names))
-        self.changes.update(zip(map(prefix.__add__, names), values, strict=True))
-        last = first + len(names) - 1
-        self.changes[body_key(last)] = body_value(event.namespace, len(names), event.body)
+        names, first, namespace = unpack_names(event.body), event.first, event.namespace
+        last, body = first + len(names) - 1, event.body
+        if event.alone:
+            block = Block(first, len(names), body)
+            self._rows.put_block(block_key(namespace, names[-1]), block_value(block))
+            body = block_reference(names[-1])
+        else:
+            values = _sequence_values(first, len(names))
+            self.changes.update(zip(map(name_key(namespace, b"").__add__, names), values, strict=True))
+        self.changes[body_key(last)] = body_value(namespace, len(names), body)
         self.changes[NEXT_KEY] = (last + 1).to_bytes(SEQUENCE_BYTES, "big")
-        self._count(event.namespace, len(names))
+        self._count(namespace, len(names))
 
-    def _set_name(self, key: bytes, namespace: int, value: bytes | None) -> None:
-        more = _is_topic(value) - _is_topic(self._rows.get(key))
-        self.changes[key] = value
+    def _set_name(self, namespace: int, name: bytes, value: bytes | None) -> None:
+        key = name_key(namespace, name)
+        own = self._rows.get(key)
+        # Where a row of its own is there its block counts only once that is removed.
+        block = in_block(self._rows, namespace, name) if own is None or value is None else None
+        before = own if own is not None else block
+        self.changes[key] = GONE if value is None and block is not None else value
+        more = _is_topic(value) - _is_topic(before)
         if more:
             self._count(namespace, more)
+
+    def _remove_names(self, namespace: int, last: bytes) -> None:
+        """Remove what names up to this one have; in a block that goes on behind it they are gone."""
+        end, first = last + b"\x00", b""
+        names = list(values_by_name(self._rows, namespace, first, end))
+        self._count(namespace, -sum(_is_topic(value) for _, value in names))
+        for key, _ in list(self._rows.scan(name_key(namespace, first), name_key(namespace, end))):
+            self.changes[key] = None
+        for behind, block in list(name_blocks(self._rows, namespace, first)):
+            if behind <= last:
+                self._rows.put_block(block_key(namespace, behind), None)
+                continue
+            for name in unpack_names(block.body):
+                if name <= last:
+                    self.changes[name_key(namespace, name)] = GONE
+            break
 
     def _count(self, namespace: int, more: int) -> None:
         for key in (count_key(namespace), count_key(TOTAL)):
@@ -116,7 +160,7 @@ class _Step:
         if event.name is None:
             self.changes[place_key(event.sequence)] = place_value(0, b"")
             self.changes[topic_policies_key(event.sequence)] = None
-            for key in list(self._rows.keys(alias_key(event.sequence), alias_end(event.sequence))):
+            for key, _ in list(self._rows.scan(alias_key(event.sequence), alias_end(event.sequence))):
                 self.changes[key] = None
             return
         self.changes[place_key(event.sequence)] = place_value(event.namespace, event.name)
@@ -146,7 +190,7 @@ class _Step:
 
 
 def _is_topic(value: bytes | None) -> bool:
-    return value is not None and (len(value) == SEQUENCE_BYTES or not value[0] & ALIAS)
+    return value is not None and value != GONE and (len(value) == SEQUENCE_BYTES or not value[0] & ALIAS)
 
 
 def changes(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, bytes | None]:

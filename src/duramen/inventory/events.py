@@ -4,15 +4,12 @@ Shard 0 has the events of tenants and namespaces. A topic's names are events of 
 where the topic is now is an event of the shard that made it. Events say what becomes of rows.
 """
 
-from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
 from duramen.base.errors import BatchCorrupt
 from duramen.codec.batch import DecodedRecord
-from duramen.codec.compression import compress
-from duramen.codec.exports import PACKED, RAW, ZSTD, joined_names
 from duramen.inventory.ids import TopicKey
 
 __all__ = [
@@ -37,12 +34,7 @@ __all__ = [
     "decode_pending",
     "encode_event",
     "encode_pending",
-    "pack_names",
-    "unpack_names",
 ]
-
-_ZSTD_LEVEL: Final = 1
-_LEAST_PACKED: Final = 4
 
 Labels: TypeAlias = dict[str, str]
 Policies: TypeAlias = dict[str, bool | int | str]
@@ -96,12 +88,16 @@ class NamespaceSwept(_Event, frozen=True, tag=5):
 
 
 class TopicsCreated(_Event, frozen=True, tag=6):
-    """Topics are made: `body` has their names in order, the first of which gets the sequence `first`."""
+    """Topics are made: `body` has their names in order, the first of which gets the sequence `first`.
+
+    `alone`: before, no name between the first and the last was there.
+    """
 
     namespace: int
     first: int
     count: int
     body: bytes
+    alone: bool = False
 
 
 class NameChanged(_Event, frozen=True, tag=7):
@@ -232,16 +228,3 @@ def encode_pending(change: PendingChange) -> bytes:
 def decode_pending(value: bytes) -> PendingChange:
     """The change that a row's value is."""
     return _PENDING.decode(value)
-
-
-def pack_names(names: Sequence[bytes]) -> bytes:
-    """Names, in order and without line ends, as the body of an event and of a row."""
-    joined = b"\n".join(names)
-    if len(names) < _LEAST_PACKED:
-        return RAW + joined
-    return PACKED + compress(ZSTD, joined, _ZSTD_LEVEL)
-
-
-def unpack_names(body: bytes) -> list[bytes]:
-    """The names of a body. Raises BatchCorrupt."""
-    return joined_names(body).split(b"\n")

@@ -6,7 +6,7 @@ from duramen.base.ports import StateRows
 from duramen.codec.exports import TopicsPage
 from duramen.inventory.directory import Directory
 from duramen.inventory.events import NamespacePut, TenantPut
-from duramen.inventory.rows import NEXT_KEY, body_key, body_row, place_key, place_of
+from duramen.inventory.rows import NEXT_KEY, body_key, body_row, names_of_body, place_key, place_of
 
 __all__ = ["DirectoryExport", "directory_export", "next_sequence", "topics_page"]
 
@@ -36,8 +36,9 @@ def topics_page(rows: StateRows, first: int, end: int, max_bytes: int, *, names:
         page.namespaces.append(namespace)
         page.counts.append(count)
         if names:
-            page.bodies.append(body)
-            size += len(body)
+            packed = names_of_body(rows, namespace, count, body)
+            page.bodies.append(packed)
+            size += len(packed)
         size += len(key)
         topics += count
     if page.lasts:

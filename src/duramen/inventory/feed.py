@@ -12,8 +12,9 @@ from duramen.base import catalogue_inventory as levels
 from duramen.base.catalogue_inventory import ACCOUNT, NAMESPACE, TENANT, TOPIC
 from duramen.inventory import events
 from duramen.inventory.directory import Directory
-from duramen.inventory.events import InventoryEvent, Policies, unpack_names
+from duramen.inventory.events import InventoryEvent, Policies
 from duramen.inventory.ids import TopicKey, topic_id
+from duramen.inventory.packing import unpack_names
 
 __all__ = ["FeedKey", "FeedScope", "InventoryChange", "NamedTopic", "change_of", "event_keys", "scope_keys"]
 

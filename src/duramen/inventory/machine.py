@@ -13,6 +13,8 @@ from zlib import crc32
 
 from duramen.base.catalogue_inventory import TOPIC
 from duramen.base.errors import (
+    CoordinatorLoading,
+    DuramenError,
     NamespaceNotFound,
     TopicBusy,
     TopicExists,
@@ -32,11 +34,13 @@ from duramen.inventory.events import (
     TopicPoliciesPut,
     TopicsCreated,
     encode_pending,
-    pack_names,
 )
+from duramen.inventory.name_rows import name_blocks, own_name_rows, value_of_name, values_by_name, values_of_names
+from duramen.inventory.packing import NAMES_OF_A_BLOCK, NameBlock, pack_names, unpack_names
 from duramen.inventory.policies import PolicyChange, changed_policies, check_policies, read_policies
 from duramen.inventory.rows import (
     ALIAS,
+    BEHIND_NAMES,
     LEAVING,
     NEXT_KEY,
     NameRow,
@@ -45,8 +49,6 @@ from duramen.inventory.rows import (
     alias_key,
     current_place,
     dropped_key,
-    name_end,
-    name_key,
     name_row,
     name_value,
     pending_key,
@@ -66,9 +68,11 @@ __all__ = [
     "RemoveAlias",
     "RemoveTopic",
     "SetTopicPolicies",
+    "StepsTogether",
     "SweepNamespace",
     "TopicCommand",
     "TopicShardState",
+    "subject_of",
     "topic_keys",
 ]
 
@@ -77,24 +81,29 @@ MOST_NAMES: Final = 5000
 
 _SCANNED_AT_ONCE: Final = 2
 _LEAST_SCANNED: Final = 16
-_NAMES_OF_AN_EVENT: Final = 1000  # who asks for an id has the names of its event unpacked
+_LEAST_OF_A_BLOCK: Final = 16  # fewer have rows of their own, which are found sooner
 _LOCKS: Final = 64  # for the names of a namespace
 _SWEPT_AT_ONCE: Final = 2000
 
 
 class CreateTopics(NamedTuple):
-    """New topics in a namespace: names of this shard, sorted. Those that are there stay. The response is `Created`."""
+    """New topics in a namespace: names of this shard, in order. Those that are there stay. The answer is `Created`."""
 
     namespace: int
-    names: Sequence[bytes]
+    blocks: Sequence[NameBlock]
+
+    @property
+    def total(self) -> int:
+        """How many names that are."""
+        return sum(block.size for block in self.blocks)
 
 
 class Created(NamedTuple):
-    """Which names are new, and the sequence of the first of them; `existing` were there already."""
+    """How many names are new, and the sequence of the first of them; `existing` were there already."""
 
-    new: Sequence[bytes]
+    new: int
     first: int
-    existing: Sequence[bytes]
+    existing: int
 
 
 class BeginChange(NamedTuple):
@@ -177,24 +186,40 @@ class SweepNamespace(NamedTuple):
     namespace: int
 
 
-TopicCommand: TypeAlias = (
-    CreateTopics | BeginChange | BindName | EndChange | PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
-    | DropNamespace | SweepNamespace | SetTopicPolicies
-)  # fmt: skip
+_Step: TypeAlias = BeginChange | BindName | EndChange | PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
+
+
+class StepsTogether(NamedTuple):
+    """Steps of changes, each of another name or topic: the response has that of each, or why it is refused."""
+
+    steps: Sequence[_Step]
+
+
+_OneCommand: TypeAlias = CreateTopics | _Step | DropNamespace | SweepNamespace | SetTopicPolicies
+TopicCommand: TypeAlias = _OneCommand | StepsTogether
 _Decided: TypeAlias = tuple[Sequence[InventoryEvent], object]
 
 
 def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
     """Commands that share one of these are decided one after the other."""
+    if isinstance(command, StepsTogether):
+        return tuple({key for step in command.steps for key in topic_keys(step)})
     if isinstance(command, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias | SetTopicPolicies):
         return ((command.sequence, "id"),)
     # Changes of other names of the namespace do not wait for one another.
     if isinstance(command, BeginChange | BindName | EndChange):
         return ((command.namespace, crc32(command.name) % _LOCKS, "names"),)
     locks: Iterable[int] = range(_LOCKS)
-    if isinstance(command, CreateTopics) and len(command.names) < _LOCKS:
-        locks = {crc32(name) % _LOCKS for name in command.names}
+    if isinstance(command, CreateTopics) and command.total < _LOCKS:
+        locks = {crc32(name) % _LOCKS for block in command.blocks for name in unpack_names(block.body)}
     return tuple((command.namespace, lock, "names") for lock in locks)
+
+
+def subject_of(command: object) -> Hashable | None:
+    """The name or the topic of a step, which others of `StepsTogether` must not have; None: it is no step."""
+    if isinstance(command, BeginChange | BindName | EndChange):
+        return command.namespace, command.name
+    return command.sequence if isinstance(command, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias) else None
 
 
 class TopicShardState:
@@ -210,6 +235,11 @@ class TopicShardState:
 
     def decide(self, command: TopicCommand, rows: StateRows) -> _Decided:
         """The events of a command, and its response. Raises what it is refused with."""
+        if isinstance(command, StepsTogether):
+            return self._together(command, rows)
+        return self._decide(command, rows)
+
+    def _decide(self, command: _OneCommand, rows: StateRows) -> _Decided:
         match command:
             case CreateTopics():
                 return self._create(command, rows)
@@ -233,6 +263,20 @@ class TopicShardState:
             case SweepNamespace(namespace):
                 return self._sweep(namespace, rows)
 
+    def _together(self, command: StepsTogether, rows: StateRows) -> _Decided:
+        made, responses = list[InventoryEvent](), list[object]()
+        for step in command.steps:
+            try:
+                events, response = self._decide(step, rows)
+            except CoordinatorLoading:
+                raise  # the rows cannot be read: no step is taken
+            except DuramenError as error:
+                responses.append(error)
+            else:
+                made += events
+                responses.append(response)
+        return made, responses
+
     # -- names --------------------------------------------------------------------------------------
 
     def _check_namespace(self, namespace: int, rows: StateRows) -> None:
@@ -241,18 +285,27 @@ class TopicShardState:
 
     def _create(self, command: CreateTopics, rows: StateRows) -> _Decided:
         self._check_namespace(command.namespace, rows)
-        existing = _existing(command.namespace, command.names, rows)
-        new = [name for name in command.names if name not in existing] if existing else command.names
-        first = self._next
-        self._next += len(new)
-        made = list[TopicsCreated]()
-        for at in range(0, len(new), _NAMES_OF_AN_EVENT):
-            some = new[at : at + _NAMES_OF_AN_EVENT]
-            made.append(TopicsCreated(command.namespace, first + at, len(some), pack_names(some)))
-        return made, Created(new, first, sorted(existing))
+        namespace, blocks = command
+        first, made, existing = self._next, list[TopicsCreated](), 0
+        alone = _is_free(namespace, blocks[0].first, blocks[-1].last, rows) if blocks else True
+        for block in blocks:
+            if alone or _is_free(namespace, block.first, block.last, rows):
+                self._make(made, namespace, block.size, block.body, alone=block.size >= _LEAST_OF_A_BLOCK)
+                continue
+            names = unpack_names(block.body)
+            there = _existing(namespace, names, rows)
+            existing += len(there)
+            new = [name for name in names if name not in there] if there else names
+            if new:
+                self._make(made, namespace, len(new), pack_names(new), alone=False)
+        return made, Created(self._next - first, first, existing)
+
+    def _make(self, made: list[TopicsCreated], namespace: int, count: int, body: bytes, *, alone: bool) -> None:
+        made.append(TopicsCreated(namespace, self._next, count, body, alone))
+        self._next += count
 
     def _row(self, namespace: int, name: bytes, rows: StateRows) -> NameRow:
-        value = rows.get(name_key(namespace, name))
+        value = value_of_name(rows, namespace, name)
         if value is None:
             raise TopicNotFound(f"there is no topic {name.decode()} in the namespace")
         return name_row(value, self._shard)
@@ -282,7 +335,7 @@ class TopicShardState:
     def _bind(self, command: BindName, rows: StateRows) -> _Decided:
         namespace, name, row, pending = command
         self._check_namespace(namespace, rows)
-        value = rows.get(name_key(namespace, name))
+        value = value_of_name(rows, namespace, name)
         if value is not None:
             there = name_row(value, self._shard)
             if rows.get(pending_key(namespace, name)) == encode_pending(pending) or there == row:
@@ -297,7 +350,7 @@ class TopicShardState:
         namespace, name, row, pending = command
         if rows.get(pending_key(namespace, name)) != encode_pending(pending):
             return (), None
-        if rows.get(name_key(namespace, name)) is None:
+        if value_of_name(rows, namespace, name) is None:
             row = None  # the namespace was dropped, and this name swept
         return [self._changed(namespace, name, row, None)], None
 
@@ -351,22 +404,31 @@ class TopicShardState:
 
     def _sweep(self, namespace: int, rows: StateRows) -> _Decided:
         last, count = b"", 0
-        for key, _ in rows.scan(name_key(namespace, b""), name_end(namespace)):
-            last, count = key[5:], count + 1
+        for name, _ in values_by_name(rows, namespace, b""):
+            last, count = name, count + 1
             if count == _SWEPT_AT_ONCE:
-                break
-        return ([NamesRemoved(namespace, last)] if count else []), count == _SWEPT_AT_ONCE
+                return [NamesRemoved(namespace, last)], True
+        some = (*own_name_rows(rows, namespace, b""), *name_blocks(rows, namespace, b""))
+        return ([NamesRemoved(namespace, BEHIND_NAMES)] if some else []), False
+
+
+def _is_free(namespace: int, first: bytes, last: bytes, rows: StateRows) -> bool:
+    """Whether no name between these has a row, nor is one in a block."""
+    if next(own_name_rows(rows, namespace, first, last + b"\x00"), None) is not None:
+        return False
+    block = next(name_blocks(rows, namespace, first), None)
+    return block is None or unpack_names(block[1].body)[0] > last
 
 
 def _existing(namespace: int, names: Sequence[bytes], rows: StateRows) -> set[bytes]:
-    """Which of these sorted names are there: by a scan of what is between them, or by gets where that is much."""
+    """Which of these names, which are in order, are there: by a scan, or by gets where much is between them."""
     if len(names) >= _LEAST_SCANNED:
-        there, skipped = set[bytes](), len(name_key(namespace, b""))
-        for key, _ in rows.scan(name_key(namespace, names[0]), name_key(namespace, names[-1]) + b"\x00"):
-            there.add(key[skipped:])
-            if len(there) > _SCANNED_AT_ONCE * len(names):
+        there = set[bytes]()
+        for name, _ in values_by_name(rows, namespace, names[0], names[-1] + b"\x00"):
+            there.add(name)
+            if len(there) > _SCANNED_AT_ONCE * max(len(names), NAMES_OF_A_BLOCK):
                 break
         else:
             return there.intersection(names) if there else there
-    values = rows.get_many([*map(name_key(namespace, b"").__add__, names)])
+    values = values_of_names(rows, namespace, names)
     return {name for name, value in zip(names, values, strict=True) if value is not None}

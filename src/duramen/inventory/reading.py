@@ -7,6 +7,7 @@ from typing import NamedTuple
 from duramen.base.ports import StateRows
 from duramen.inventory.events import Policies
 from duramen.inventory.ids import TopicKey
+from duramen.inventory.name_rows import value_of_name, values_by_name, values_of_names
 from duramen.inventory.names import shard_of
 from duramen.inventory.policies import read_policies
 from duramen.inventory.rows import (
@@ -18,8 +19,6 @@ from duramen.inventory.rows import (
     alias_key,
     count_key,
     current_place,
-    name_end,
-    name_key,
     name_row,
     topic_policies_key,
 )
@@ -47,17 +46,17 @@ class InventoryRows:
     def find(self, namespace: int, name: bytes) -> TopicName | None:
         """What a name leads to; None: nothing."""
         shard = shard_of(namespace, name, len(self._shards))
-        value = self._shards[shard].get(name_key(namespace, name))
+        value = value_of_name(self._shards[shard], namespace, name)
         return None if value is None else self._counted(namespace, name, name_row(value, shard))
 
     def find_many(self, namespace: int, names: Sequence[bytes]) -> list[TopicName | None]:
         """What names lead to, in their order; None: nothing."""
         found: list[TopicName | None] = [None] * len(names)
-        prefix, by_shard = name_key(namespace, b""), [list[int]() for _ in self._shards]
+        by_shard = [list[int]() for _ in self._shards]
         for at, name in enumerate(names):
             by_shard[shard_of(namespace, name, len(self._shards))].append(at)
         for shard, places in enumerate(by_shard):
-            values = self._shards[shard].get_many([prefix + names[at] for at in places]) if places else ()
+            values = values_of_names(self._shards[shard], namespace, [names[at] for at in places])
             for at, value in zip(places, values, strict=True):
                 if value is not None:
                     found[at] = self._counted(namespace, names[at], name_row(value, shard))
@@ -77,19 +76,10 @@ class InventoryRows:
 
     def names(self, namespace: int, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes, int]]:
         """The names with `first <= name < end` in order, each with its row and the shard of that: see `counted`."""
-        last = name_end(namespace) if end is None else name_key(namespace, end)
         found = [
-            self._names(namespace, shard, rows.scan(name_key(namespace, first), last))
-            for shard, rows in enumerate(self._shards)
+            _with_shard(shard, values_by_name(rows, namespace, first, end)) for shard, rows in enumerate(self._shards)
         ]
         return found[0] if len(found) == 1 else merge(*found)
-
-    def _names(
-        self, namespace: int, shard: int, rows: Iterator[tuple[bytes, bytes]]
-    ) -> Iterator[tuple[bytes, bytes, int]]:
-        skipped = len(name_key(namespace, b""))
-        for key, value in rows:
-            yield key[skipped:], value, shard
 
     def counted(self, namespace: int, name: bytes, value: bytes, shard: int) -> TopicName | None:
         """What the row of a name leads to; None where it does not count now."""
@@ -118,3 +108,8 @@ class InventoryRows:
             if len(found) == most:
                 break
         return found
+
+
+def _with_shard(shard: int, rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes, int]]:
+    for name, value in rows:
+        yield name, value, shard

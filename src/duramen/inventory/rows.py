@@ -1,7 +1,8 @@
 """The rows of a shard's view. Pure.
 
-    n, uint32 namespace, name       uint40 sequence; or uint8 flags, uint24 shard, uint40 sequence
-    i, uint40 last sequence         uint32 namespace, uint32 count, body: the names of topics that were made together
+    n, uint32 namespace, name       uint40 sequence; or uint8 flags, uint24 shard, uint40 sequence; or none: it is gone
+    b, uint32 namespace, last name  uint40 first sequence, uint32 count, body: names of topics that were made together
+    i, uint40 last sequence         uint32 namespace, uint32 count, body: the same by sequence; or 0x02, the last name
     m, uint40 sequence              uint32 namespace, name: where a topic is now that is not where it was made; 0: gone
     a, uint40 sequence, uint32 namespace, name   nothing: an alias of a topic
     p, uint32 namespace, name       what is under way with the name (`PendingChange`)
@@ -13,7 +14,9 @@
     u, level, account or uint32     policies of an account, a tenant or a namespace, as their event; in shard 0
     k                               uint32, uint32: the next tenant and the next namespace; in shard 0
 
-Keys are big-endian. Topics that were made together have the last sequence for a key, so that one seek finds any.
+Keys are big-endian. Topics that were made together have the last sequence for a key, so that one seek finds any. So
+have blocks of names the last of them. No two blocks of a namespace overlap, and a name with a row of its own is what
+that says, also where it is in a block (`name_rows`).
 """
 
 import struct
@@ -21,12 +24,13 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import TopicNotFound
 from duramen.base.ports import StateRows
-from duramen.inventory.events import unpack_names
 from duramen.inventory.ids import LARGEST_SEQUENCE, TopicKey
+from duramen.inventory.packing import empty_names, unpack_names
 
 __all__ = [
     "ALIAS",
     "ARRIVED",
+    "BEHIND_NAMES",
     "LEAVING",
     "NEXT_IDS_KEY",
     "NEXT_KEY",
@@ -34,11 +38,16 @@ __all__ = [
     "POLICIES_FIRST",
     "SEQUENCE_BYTES",
     "TOTAL",
+    "Block",
     "CreatedTogether",
     "NameRow",
     "Place",
     "alias_end",
     "alias_key",
+    "block_end",
+    "block_key",
+    "block_reference",
+    "block_value",
     "body_key",
     "body_row",
     "body_value",
@@ -49,6 +58,7 @@ __all__ = [
     "name_key",
     "name_row",
     "name_value",
+    "names_of_body",
     "namespace_key",
     "next_ids_value",
     "pending_key",
@@ -56,6 +66,7 @@ __all__ = [
     "place_of",
     "place_value",
     "policies_key",
+    "read_block",
     "read_next_ids",
     "split_name",
     "tenant_key",
@@ -70,6 +81,8 @@ ARRIVED: Final = 4
 """The topic was made under another name: its own shard says whether it has this one now."""
 
 SEQUENCE_BYTES: Final = 5
+BEHIND_NAMES: Final = b"\xff"
+"""Behind the names of all topics, which are UTF-8."""
 TOTAL: Final = 0
 POLICIES_FIRST: Final = b"u"
 POLICIES_END: Final = b"v"
@@ -77,6 +90,7 @@ NEXT_KEY: Final = b"q"
 NEXT_IDS_KEY: Final = b"k"
 _U32: Final = struct.Struct(">I")
 _BODY: Final = struct.Struct(">II")
+_IN_BLOCK: Final = b"\x02"
 _IDS: Final = struct.Struct(">II")
 
 
@@ -133,6 +147,39 @@ def name_row(value: bytes, shard: int) -> NameRow:
     return NameRow(value[0], TopicKey(int.from_bytes(value[1:4], "big"), int.from_bytes(value[4:], "big")))
 
 
+class Block(NamedTuple):
+    """Topics that were made together: the sequence of the first of them, and their names."""
+
+    first: int
+    size: int
+    body: bytes
+
+
+def block_key(namespace: int, last: bytes) -> bytes:
+    """The key of a block of names; without one, before all those of a namespace."""
+    return b"b" + _U32.pack(namespace) + last
+
+
+def block_end(namespace: int) -> bytes:
+    """Behind all blocks of a namespace."""
+    return b"b" + _U32.pack(namespace + 1)
+
+
+def block_value(block: Block) -> bytes:
+    """A block of names."""
+    return block.first.to_bytes(SEQUENCE_BYTES, "big") + _U32.pack(block.size) + block.body
+
+
+def read_block(value: bytes) -> Block:
+    """A block of names."""
+    return Block(int.from_bytes(value[:SEQUENCE_BYTES], "big"), _U32.unpack_from(value, SEQUENCE_BYTES)[0], value[9:])
+
+
+def block_reference(last: bytes) -> bytes:
+    """In place of names those of the block that ends with this one."""
+    return _IN_BLOCK + last
+
+
 def body_key(last: int) -> bytes:
     """The key of topics that were made together."""
     return b"i" + last.to_bytes(SEQUENCE_BYTES, "big")
@@ -164,6 +211,14 @@ def place_of(value: bytes) -> Place:
     return Place(_U32.unpack_from(value)[0], value[4:])
 
 
+def names_of_body(rows: StateRows, namespace: int, count: int, body: bytes) -> bytes:
+    """The names of topics that were made together, packed; empty ones where their namespace was dropped."""
+    if body[:1] != _IN_BLOCK:
+        return body
+    block = rows.get(block_key(namespace, body[1:]))
+    return empty_names(count) if block is None else read_block(block).body
+
+
 def current_place(rows: StateRows, sequence: int) -> Place:
     """Where a topic is now, in the rows of the shard that made it. Raises TopicNotFound where it made none."""
     value = rows.get(place_key(sequence))
@@ -174,6 +229,7 @@ def current_place(rows: StateRows, sequence: int) -> Place:
         last, namespace, count, body = body_row(*found)
         at = sequence - (last - count + 1)
         if at >= 0:
+            body = names_of_body(rows, namespace, count, body)
             return Place(namespace, unpack_names(body)[at])
     raise TopicNotFound("there is no topic with this id")
 

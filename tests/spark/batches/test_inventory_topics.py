@@ -10,9 +10,10 @@ from tests.examples import examples
 from duramen.codec.batch import DecodedRecord
 from duramen.codec.exports import encode_topics_page, read_topics_page
 from duramen.inventory.changes import changes
-from duramen.inventory.events import InventoryEvent, TopicPlaced, TopicsCreated, encode_event, pack_names
+from duramen.inventory.events import InventoryEvent, TopicPlaced, TopicsCreated, encode_event
 from duramen.inventory.exporting import next_sequence, topics_page
 from duramen.inventory.ids import TopicKey, topic_id
+from duramen.inventory.packing import pack_names
 from duramen.inventory.rows import current_place
 from duramen.sim.machine.views import MemoryViewStore
 from duramen.spark.batches.inventory_topics import Namespaces, topics_of
@@ -31,8 +32,10 @@ def shard(seed: int, events: int) -> MemoryViewStore:
         known = next_sequence(rows)
         event: InventoryEvent
         if not known or chance.random() < 0.5:
-            names = sorted({f"töpic-{chance.randrange(10**6)}".encode() for _ in range(chance.choice((1, 2, 5, 40)))})
-            event = TopicsCreated(chance.randint(1, 5), known, len(names), pack_names(names))
+            some = {f"töpic-{offset}-{chance.randrange(10**6)}" for _ in range(chance.choice((1, 2, 5, 40)))}
+            names = sorted(name.encode() for name in some)
+            alone = chance.random() < 0.5
+            event = TopicsCreated(chance.randint(1, 5), known, len(names), pack_names(names), alone)
         else:
             name = None if chance.random() < 0.3 else b"moved-%d" % offset
             event = TopicPlaced(chance.randrange(known), chance.randint(1, 5), name)

@@ -26,7 +26,8 @@ from duramen.inventory.machine import (
     RemoveTopic,
     TopicCommand,
 )
-from duramen.inventory.rows import ALIAS, ARRIVED, LEAVING, NameRow, Place, name_key, name_row, split_name
+from duramen.inventory.name_rows import value_of_name
+from duramen.inventory.rows import ALIAS, ARRIVED, LEAVING, NameRow, Place, name_row, split_name
 
 __all__ = ["Changes"]
 
@@ -84,7 +85,7 @@ class Changes:
                 place, pending = Place(*split_name(key)), decode_pending(value)
                 if place in self._active or pending.kind == "arrive":
                     continue
-                found = rows.get(name_key(*place))
+                found = value_of_name(rows, *place)
                 row = NameRow(0, pending.key) if found is None else name_row(found, shard)
                 self._active.add(place)
                 ended = partial(self._ended, place, lambda _: None)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from duramen.base.errors import (
     DuramenError,
+    StorageFailed,
     TenantNotFound,
     TopicAliasCycle,
     TopicHasAliases,
@@ -43,7 +44,8 @@ from duramen.inventory.machine import (
     RemoveAlias,
     SweepNamespace,
 )
-from duramen.inventory.names import NamedProblem, TopicPath, by_shard, check_topic_name, sorted_names
+from duramen.inventory.names import NamedProblem, TopicPath, check_topic_name
+from duramen.inventory.packing import NAMES_OF_A_BLOCK, SortedNames, sort_names, unpack_names
 from duramen.inventory.reading import InventoryRows
 from duramen.inventory.rows import Place
 from duramen.inventory.search import PageToken, TopicQuery, after
@@ -52,6 +54,8 @@ from duramen.storage.store import Store
 __all__ = ["BoundNamespace", "CreatedNames", "FoundTopic", "Inventory", "TopicMove", "TopicPage"]
 
 _KAFKA_PARTS: Final = 3
+_BLOCKS_AT_ONCE: Final = MOST_NAMES // NAMES_OF_A_BLOCK
+_SORTED_AT_ONCE: Final = 1_000  # more are sorted beside the event loop
 _RESUME_MS: Final = 5_000
 _SCANNED: Final = 2_000
 _NAMESPACE_COST: Final = 20  # names that cost as much as beginning with a namespace
@@ -289,15 +293,28 @@ class Inventory:
         self.quotas.create(namespace.id, names, partial(self._create_topics, namespace), done)
 
     def _create_topics(self, namespace: NamespacePut, names: Sequence[str], done: Done) -> None:
-        good, problems = sorted_names(names)
-        commands = [
-            (shard, CreateTopics(namespace.id, of_shard[at : at + MOST_NAMES]))
-            for shard, of_shard in enumerate(by_shard(namespace.id, good, self._shards.count))
-            for at in range(0, len(of_shard), MOST_NAMES)
-        ]
-        gathered = _Gathered(len(commands), done, problems, len(names) - len(good) - len(problems))
-        for shard, command in commands:
-            self._shards.submit(shard, command, partial(gathered.several, command.names))
+        def sort() -> SortedNames:
+            return sort_names(names, namespace.id, shards)
+
+        def create(found: SortedNames | BaseException) -> None:
+            if isinstance(found, BaseException):
+                done(StorageFailed(f"the names cannot be sorted: {found!r}"))
+                return
+            commands = [
+                (shard, CreateTopics(namespace.id, blocks[at : at + _BLOCKS_AT_ONCE]))
+                for shard, blocks in enumerate(found.blocks)
+                for at in range(0, len(blocks), _BLOCKS_AT_ONCE)
+            ]
+            existing = len(names) - found.total - len(found.problems)
+            gathered = _Gathered(len(commands), done, found.problems, existing)
+            for shard, command in commands:
+                self._shards.submit(shard, command, partial(gathered.several, command))
+
+        shards = self._shards.count
+        if len(names) < _SORTED_AT_ONCE:
+            create(sort())
+        else:
+            self._shards.beside(sort, create)
 
     def find(self, account: str, path: TopicPath) -> FoundTopic:
         """What a name leads to. Raises TenantNotFound, NamespaceNotFound, TopicNotFound, CoordinatorLoading."""
@@ -311,7 +328,8 @@ class Inventory:
         """What names of a namespace lead to. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
         where, rows = self.namespace(account, tenant, namespace), self._shards.rows()
         inventory_id = self._shards.inventory_id
-        found = rows.find_many(where.id, [name.encode(errors="replace") for name in names])
+        encoded = [name.encode(errors="replace") for name in names]
+        found = rows.find_many(where.id, encoded) if len(names) > 1 else [rows.find(where.id, *encoded)]
         return [
             None if one is None
             else FoundTopic(TopicPath(tenant, namespace, name), topic_id(inventory_id, one.key), one.alias)
@@ -546,13 +564,14 @@ class _Gathered:
             self._existing += 1
         self._answered()
 
-    def several(self, names: Sequence[bytes], answer: Created | DuramenError) -> None:
+    def several(self, command: CreateTopics, answer: Created | DuramenError) -> None:
         """The answer about names of a shard."""
         if isinstance(answer, DuramenError):
+            names = (name for block in command.blocks for name in unpack_names(block.body))
             self._problems += [NamedProblem(name.decode(), answer) for name in names]
         else:
-            self._created += len(answer.new)
-            self._existing += len(answer.existing)
+            self._created += answer.new
+            self._existing += answer.existing
         self._answered()
 
     def _answered(self) -> None:

@@ -179,25 +179,29 @@ class InventoryQuotas:
 
         Where others are under way, which may come to less than they have room for, it waits for them first.
         """
-
-        def found(answer: tuple[_Chain, list[_Bound]] | DuramenError, *, fresh: bool = False) -> None:
-            if isinstance(answer, DuramenError):
-                done(answer)
-                return
-            scopes, bounds = answer
-            bounded = {bound.limit.scope for bound in bounds}
-            for scope, _ in scopes:
-                if scope not in bounded:
-                    self._most.pop(scope, None)  # what is made there now is not counted
-            self._most |= {bound.limit.scope: bound.used for bound in bounds}
-            if fresh or not bounds or more <= _room(bounds):
-                then(bounds)
-            elif any(self._under_way.get(scope) for scope in bounded):
-                self._shards.later(_AGAIN_MS, partial(self._count, chain, more, then, done))
-            else:
-                self._shards.read(partial(self._bounds, chain, fresh=True), partial(found, fresh=True))
-
+        found = partial(self._found, chain, more, then, done, fresh=False)
         self._shards.read(partial(self._bounds, chain, fresh=False), found)
+
+    def _found(
+        self, chain: Callable[[], _Chain], more: int, then: Callable[[list[_Bound]], None], done: Done,
+        answer: tuple[_Chain, list[_Bound]] | DuramenError, *, fresh: bool,
+    ) -> None:  # fmt: skip
+        if isinstance(answer, DuramenError):
+            done(answer)
+            return
+        scopes, bounds = answer
+        bounded = {bound.limit.scope for bound in bounds}
+        for scope, _ in scopes:
+            if scope not in bounded:
+                self._most.pop(scope, None)  # what is made there now is not counted
+        self._most |= {bound.limit.scope: bound.used for bound in bounds}
+        if fresh or not bounds or more <= _room(bounds):
+            then(bounds)
+        elif any(self._under_way.get(scope) for scope in bounded):
+            self._shards.later(_AGAIN_MS, partial(self._count, chain, more, then, done))
+        else:
+            found = partial(self._found, chain, more, then, done, fresh=True)
+            self._shards.read(partial(self._bounds, chain, fresh=True), found)
 
     def _bounds(self, chain: Callable[[], _Chain], *, fresh: bool) -> tuple[_Chain, list[_Bound]]:
         """A query: the quotas of a chain, with what is used of each."""

@@ -1,8 +1,10 @@
 """The shards of the inventory on this node: commands to them, their rows, and how far they are."""
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from itertools import repeat
+from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from duramen.base.deadlines import Deadlines
@@ -19,6 +21,7 @@ from duramen.coordinators.inventory.shard import (
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
+from duramen.inventory.machine import StepsTogether, subject_of
 from duramen.inventory.names import shard_of
 from duramen.inventory.reading import InventoryRows
 from duramen.storage.log.log import Log
@@ -30,6 +33,8 @@ T = TypeVar("T")
 Done = Callable[[Any], None]
 """Gets the response, or why there is none."""
 
+_WaitingStep = tuple[Hashable, Any, Done]
+_STEPS_AT_ONCE: Final = 200  # before others get their turn: some milliseconds
 _PATIENCE_MS: Final = 5_000
 _AGAIN_MS: Final = 20
 
@@ -46,6 +51,31 @@ class InventoryQueues:
         return self._streams.find(INVENTORY_QUEUES) is not None
 
 
+class _Patient(Generic[T]):
+    """Takes an answer; asks again a little later where that is that a shard is being loaded."""
+
+    # Not a function that knows itself: such a cycle would wait for the garbage collection, of each command.
+    __slots__ = ("_ask", "_done", "_shards", "_until_ms")
+
+    def __init__(
+        self, shards: "InventoryShards", ask: Callable[[Callable[[T], None]], None], done: Callable[[T], None],
+        until_ms: int,
+    ) -> None:  # fmt: skip
+        self._shards = shards
+        self._ask = ask
+        self._done = done
+        self._until_ms = until_ms
+
+    def __call__(self, answer: T) -> None:
+        if isinstance(answer, CoordinatorLoading) and self._shards.goes_on(self._until_ms):
+            self._shards.later(_AGAIN_MS, self._again)
+        else:
+            self._done(answer)
+
+    def _again(self) -> None:
+        self._ask(self)
+
+
 class InventoryShards:
     """All shards there are. Until the first tenant is made there are none, and nothing is in them."""
 
@@ -55,6 +85,8 @@ class InventoryShards:
         self._runtime = runtime
         self._clock = clock
         self._deadlines = deadlines
+        self._steps: defaultdict[int, list[_WaitingStep]] = defaultdict(list)
+        self._busy = set[int]()
 
     @property
     def ready(self) -> bool:
@@ -81,15 +113,49 @@ class InventoryShards:
 
         Asked again while the shard is being loaded: what is refused with that was not done.
         """
+        subject = subject_of(command)
+        if subject is None:
+            self._submit(shard, command, done)
+        else:
+            self._steps[shard].append((subject, command, done))
+            if shard not in self._busy:
+                self._take_steps(shard)
 
+    def _submit(self, shard: int, command: ShardCommand, done: Done) -> None:
         def answered(answer: ShardAnswer | DuramenError) -> None:
             done(answer.response if isinstance(answer, ShardAnswer) else answer)
 
         self._patiently(partial(self._runtime.submit, INVENTORY_STREAM, shard, command), answered)
 
+    def _take_steps(self, shard: int) -> None:
+        """Take the steps that have come to a shard while it took those before, together."""
+        waiting, self._steps[shard] = self._steps[shard], []
+        taken, subjects = list[_WaitingStep](), set[Hashable]()
+        for one in waiting:
+            if one[0] in subjects or len(taken) == _STEPS_AT_ONCE:
+                self._steps[shard].append(one)
+            else:
+                subjects.add(one[0])
+                taken.append(one)
+        self._busy.add(shard)
+
+        def answered(answer: Sequence[object] | DuramenError) -> None:
+            answers = repeat(answer) if isinstance(answer, DuramenError) else answer
+            for (_, _, done), response in zip(taken, answers, strict=False):
+                done(response)  # which may have taken its next step
+            self._busy.discard(shard)
+            if self._steps[shard]:
+                self._take_steps(shard)
+
+        self._submit(shard, StepsTogether([command for _, command, _ in taken]), answered)
+
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Do something after so many milliseconds."""
         self._deadlines.at(self._clock.monotonic_ms() + delay_ms, action)
+
+    def beside(self, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Have a job done beside the event loop."""
+        self._runtime.beside(job, done)
 
     def read(self, query: Callable[[], T], done: Callable[[T | DuramenError], None]) -> None:
         """`done` gets what `query` finds; asked again while shards are being loaded."""
@@ -104,15 +170,11 @@ class InventoryShards:
         self._patiently(ask, done)
 
     def _patiently(self, ask: Callable[[Callable[[T], None]], None], done: Callable[[T], None]) -> None:
-        until_ms = self._clock.monotonic_ms() + _PATIENCE_MS
+        ask(_Patient(self, ask, done, self._clock.monotonic_ms() + _PATIENCE_MS))
 
-        def answered(answer: T) -> None:
-            if isinstance(answer, CoordinatorLoading) and self._clock.monotonic_ms() < until_ms:
-                self.later(_AGAIN_MS, lambda: ask(answered))
-            else:
-                done(answer)
-
-        ask(answered)
+    def goes_on(self, until_ms: int) -> bool:
+        """Whether it is not that late yet."""
+        return self._clock.monotonic_ms() < until_ms
 
     # -- what is there ------------------------------------------------------------------------------
 

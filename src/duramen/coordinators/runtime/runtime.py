@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader, RequestInvalid
@@ -29,6 +29,8 @@ from duramen.storage.scan import OnDamage
 from duramen.storage.store import Store
 
 __all__ = ["Runtime", "RuntimeParts"]
+
+T = TypeVar("T")
 
 _READ_MS: Final = 10_000
 """A checkpoint is kept for so long after somebody has read of it."""
@@ -363,6 +365,10 @@ class Runtime:
             done(error)
         else:
             (active.begin if early else active.submit)(command, done)
+
+    def beside(self, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Have a job done beside the event loop, which reads nothing of the states."""
+        self._kit.store.run(job, done)
 
     def leader_epoch(self, stream: str, partition: int) -> int | None:
         """The epoch in which this node leads a partition, as far as it knows; None: it does not."""

@@ -50,7 +50,7 @@ __all__ = ["ROUTES"]
 T = TypeVar("T")
 
 _LARGEST_BODY_BYTES: Final = 8 << 20
-_NAMES_AT_ONCE: Final = 10_000  # before others get their turn: some milliseconds
+_NAMES_AT_ONCE: Final = 20_000  # before others get their turn: some milliseconds
 _SCANS: Final = 5  # of a few thousand names each, for one page
 
 

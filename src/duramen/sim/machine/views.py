@@ -1,6 +1,7 @@
 """The ports ViewStore and StateStore in memory: a sorted map that a crash takes back to what was flushed, or later."""
 
 import random
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from duramen.base.errors import StorageFailed
@@ -13,6 +14,7 @@ class MemoryViewStore:
 
     def __init__(self) -> None:
         self._states: list[dict[bytes, bytes]] = [{}]
+        self._ordered: tuple[dict[bytes, bytes], list[bytes]] = ({}, [])  # a state and its keys: states are not changed
         self._opening = 0  # counts clears and closes, which end the scans begun before
 
     def get(self, key: bytes) -> bytes | None:
@@ -22,7 +24,11 @@ class MemoryViewStore:
         return [self.get(key) for key in keys]
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        rows = sorted((key, value) for key, value in self._states[-1].items() if first <= key < end)
+        state = self._states[-1]
+        if self._ordered[0] is not state:
+            self._ordered = state, sorted(state)
+        keys = self._ordered[1]
+        rows = [(key, state[key]) for key in keys[bisect_left(keys, first) : bisect_left(keys, end)]]
         return self._read(rows, self._opening)
 
     def _read(self, rows: list[tuple[bytes, bytes]], opening: int) -> Iterator[tuple[bytes, bytes]]:

@@ -1,0 +1,103 @@
+"""Commands on topics of a shard, decided one by one and together."""
+
+import pytest
+
+from duramen.base.errors import TopicExists, TopicNotFound
+from duramen.codec.batch import DecodedRecord
+from duramen.inventory.changes import changes
+from duramen.inventory.events import encode_event
+from duramen.inventory.machine import (
+    BeginChange,
+    BindName,
+    CreateTopics,
+    StepsTogether,
+    TopicCommand,
+    TopicShardState,
+    subject_of,
+    topic_keys,
+)
+from duramen.inventory.name_rows import value_of_name, values_by_name, values_of_names
+from duramen.inventory.packing import plain_sort_names
+from duramen.inventory.rows import ARRIVED, NameRow, name_row
+from duramen.sim.machine.views import MemoryViewStore
+
+NAMESPACE = 7
+
+
+class Shard:
+    """A shard alone with its rows."""
+
+    def __init__(self) -> None:
+        self.rows = MemoryViewStore()
+        self.state = TopicShardState(0)
+        self.records = 0
+
+    def do(self, command: TopicCommand) -> object:
+        events, response = self.state.decide(command, self.rows)
+        self.records += len(events)
+        found = changes([DecodedRecord(0, 0, None, encode_event(event), ()) for event in events], self.rows)
+        puts = [(key, value) for key, value in found.items() if value is not None]
+        self.rows.write(puts, [key for key, value in found.items() if value is None])
+        return response
+
+    def create(self, *names: str) -> object:
+        return self.do(CreateTopics(NAMESPACE, plain_sort_names(names, NAMESPACE, 1).blocks[0]))
+
+    def sequence(self, name: str) -> int:
+        value = value_of_name(self.rows, NAMESPACE, name.encode())
+        assert value is not None
+        return name_row(value, 0).key.sequence
+
+
+def test_steps_together_come_to_what_each_comes_to_alone() -> None:
+    names = [f"topic-{number:03}" for number in range(300)]
+    together, alone = Shard(), Shard()
+    steps = [BeginChange(NAMESPACE, name.encode(), "move", NAMESPACE, b"new-" + name.encode()) for name in names]
+    steps.insert(7, BeginChange(NAMESPACE, b"nothing", "delete"))
+    for shard in (together, alone):
+        shard.create(*names)
+    command = StepsTogether(steps)
+    assert set(topic_keys(command)) == {key for step in steps for key in topic_keys(step)}
+    responses = together.do(command)
+    assert isinstance(responses, list)
+    assert isinstance(responses.pop(7), TopicNotFound)
+    del steps[7]
+    assert responses == [alone.do(step) for step in steps]
+    everything = [*together.rows.scan(b"", b"\xff")]
+    assert everything == [*alone.rows.scan(b"", b"\xff")]
+    assert together.records == alone.records
+    assert len({subject_of(step) for step in steps}) == len(steps)
+
+
+def test_names_of_blocks_and_rows_of_their_own_are_found_and_listed_in_order() -> None:
+    shard = Shard()
+    shard.create(*(f"topic-{number:04}" for number in range(0, 1000, 2)))
+    shard.create(*(f"topic-{number:04}" for number in range(1000)))  # every second one is between two of a block
+    shard.create(*(f"zebra-{number:04}" for number in range(200)))
+    blocks = sum(1 for _ in shard.rows.scan(b"b", b"c"))
+    own = sum(1 for _ in shard.rows.scan(b"n", b"o"))
+    assert (blocks, own) == (4 + 2, 500)  # of 128 names at most
+    expected = sorted(
+        [f"topic-{number:04}" for number in range(1000)] + [f"zebra-{number:04}" for number in range(200)]
+    )
+    encoded = [name.encode() for name in expected]
+    assert [name for name, _ in values_by_name(shard.rows, NAMESPACE, b"")] == encoded
+    assert [name for name, _ in values_by_name(shard.rows, NAMESPACE, encoded[33], encoded[777])] == encoded[33:777]
+    values = values_of_names(shard.rows, NAMESPACE, [*encoded, b"topic-0000x", b"a", b"zz"])
+    assert None not in values[:-3]
+    assert values[-3:] == [None, None, None]
+    assert len(set(values[:-3])) == 1200  # a sequence each
+
+
+def test_a_name_of_a_block_is_taken_until_it_is_gone() -> None:
+    shard = Shard()
+    shard.create(*(f"topic-{number:04}" for number in range(100)))
+    key = name_row(value_of_name(shard.rows, NAMESPACE, b"topic-0050") or b"", 0).key
+    response = shard.do(BeginChange(NAMESPACE, b"topic-0050", "delete"))
+    assert isinstance(response, tuple)
+    row, pending = response
+    bind = BindName(NAMESPACE, b"topic-0051", NameRow(ARRIVED, key), pending)
+    with pytest.raises(TopicExists):
+        shard.do(bind)
+    assert row.key == key
+    assert shard.sequence("topic-0051") == shard.sequence("topic-0050") + 1
