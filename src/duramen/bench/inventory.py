@@ -1,157 +1,184 @@
-"""The inventory of a node: load of many topics, bytes a topic, lookups, pages, and a restart.
+"""The inventory of a node: many topics loaded, bytes a topic, lookups, pages, changes, topics in use, and a restart.
 
-Names have 48 random bits, 10,000 of them in a namespace. Two clients load them through the bulk path, each request
-durable and in the view before its answer; the time to make the names up counts too. Lookups draw from all names.
+Names have 48 random bits, 10,000 of them in a namespace. Clients in processes of their own load them through the bulk
+path, each request durable and in the view before its answer. Lookups draw from all names. On a machine that others use
+too the processor's time says more than the clock: both are told.
 """
 
-import random
+import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from typing import Final
 
 import psutil
+from rich.console import Console
 
+from duramen.bench.bare import write_throughput
 from duramen.bench.commands import console_for, show
+from duramen.bench.load.inventory import IN_NAMESPACE, TENANT, load_topics, topic_names
 from duramen.bench.report.documents import targets_document, write_document
 from duramen.bench.report.tables import targets_table
 from duramen.bench.report.targets import TargetOutcome, at_most, told
+from duramen.bench.scenarios.inventory_reads import NAMES, Timed, read_inventory, read_view
+from duramen.bench.scenarios.inventory_use import first_records, use_topics
 from duramen.client.api.client import Client, connect
 from duramen.node.process import NodeProcess
 
 __all__ = ["measure_inventory"]
 
-_IN_NAMESPACE: Final = 10_000
-_CLIENTS: Final = 2
-_TENANT: Final = "bench"
-_LOOKED_UP: Final = 50
-_DRAWN: Final = 500
 _CONNECTIONS: Final = 64
 _CHANGED: Final = 50
 _BATCHES: Final = 5
+_FIRSTS: Final = 300
+_BARE_WRITES: Final = 200
+_SAMPLE_S: Final = 0.1
+_MIB: Final = 1 << 20
+
 _CHANGE_HZ: Final = 15_000
-_MEASURE_S: Final = 5.0
 _LOAD_HZ: Final = 500_000
 _VIEW_BYTES: Final = 40.0
 _LOG_BYTES: Final = 8.0
+_VIEW_HZ: Final = 50_000
+_VIEW_MS: Final = 1.0
 _LOOKUP_MS: Final = 10.0
 _LOOKUP_HZ: Final = 20_000
 _PAGE_MS: Final = 10.0
+_FIRST_MS: Final = 20.0
+_IN_USE_MIB: Final = 500.0
+_IDLE_PERCENT: Final = 2.0
 _RESTART_S: Final = 1.5
 _MEMORY_MIB: Final = 512.0
-_MIB: Final = 1 << 20
 
 
-def _names(namespace: int) -> list[str]:
-    digits = random.Random(namespace).randbytes(6 * _IN_NAMESPACE).hex()
-    return [f"device-{digits[at : at + 12]}/telemetry" for at in range(0, len(digits), 12)]
-
-
-def measure_inventory(output: Path, *, topics: int, as_json: bool = False) -> None:
-    """Load so many topics, and measure; prints a table, or JSON, writes inventory.json."""
-    console = console_for(as_json=as_json)
-    namespaces = max(1, topics // _IN_NAMESPACE)
+def measure_inventory(output: Path, *, topics: int, used: int = 0, as_json: bool = False) -> None:
+    """Load so many topics, write to `used` of them, and measure; prints a table, or JSON, writes inventory.json."""
+    console, began_s = console_for(as_json=as_json), time.time()
+    namespaces = max(1, topics // IN_NAMESPACE)
     with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
-        outcomes = _Measured(Path(directory).absolute() / "node", namespaces).outcomes()
+        measured = _Measured(Path(directory).absolute() / "node", namespaces, used, console)
+        outcomes = measured.outcomes()
     document = output / "inventory.json"
-    settings = {"topics": namespaces * _IN_NAMESPACE, "namespaces": namespaces, "clients": _CLIENTS}
-    write_document(document, {"settings": settings, "targets": targets_document(outcomes)})
+    settings = {"topics": namespaces * IN_NAMESPACE, "namespaces": namespaces, "used": used}
+    machine = {"load_average": os.getloadavg(), "took_s": time.time() - began_s}
+    write_document(document, {"settings": settings, **machine, "targets": targets_document(outcomes)})
     show(console, targets_table(outcomes), document, as_json=as_json)
 
 
 class _Measured:
-    def __init__(self, directory: Path, namespaces: int) -> None:
+    def __init__(self, directory: Path, namespaces: int, used: int, console: Console) -> None:
         self._directory = directory
         self._namespaces = namespaces
-        self._topics = namespaces * _IN_NAMESPACE
+        self._topics = namespaces * IN_NAMESPACE
+        self._used = used
+        self._console = console
         self._node = NodeProcess(directory)
         self._largest_bytes = 0
 
     def outcomes(self) -> list[TargetOutcome]:
-        with self._node, connect(self._node.http) as client:
-            client.inventory.create_tenants([_TENANT])
-            client.inventory.create_namespaces(_TENANT, [f"n{number}" for number in range(self._namespaces)])
-            found = self._load()
-            found += self._read(client)
-            found += self._change()
-            found.append(self._restart())
-        found += self._sizes()
+        found = list[TargetOutcome]()
+        with self._node, self._memory_seen(), connect(self._node.http) as client:
+            for step in self._steps(client):
+                for one in step():
+                    # Told at once: a large inventory takes long.
+                    load = os.getloadavg()[0]
+                    self._console.print(f"{one.target}: {one.measured} (load average {load:.1f})", soft_wrap=True)
+                    found.append(one)
         memory_mib = self._largest_bytes / _MIB
         return [*found, at_most("memory of the node in all of this", memory_mib, _MEMORY_MIB, "MiB")]
 
-    def _see_memory(self) -> None:
-        self._largest_bytes = max(self._largest_bytes, psutil.Process(self._node.pid).memory_info().rss)
+    def _steps(self, client: Client) -> list[Callable[[], Iterator[TargetOutcome]]]:
+        reads = [lambda: self._read(client), self._first]
+        return [lambda: self._load(client), *reads, self._restart, self._change, self._use, self._view]
 
-    def _load(self) -> list[TargetOutcome]:
-        def load(first: int) -> None:
-            with connect(self._node.http) as client:
-                for number in range(first, self._namespaces, _CLIENTS):
-                    client.inventory.create_topics(f"{_TENANT}/n{number}", _names(number))
-                    self._see_memory()
+    @contextmanager
+    def _memory_seen(self) -> Iterator[None]:
+        def see() -> None:
+            while not over.wait(_SAMPLE_S):
+                try:
+                    resident = psutil.Process(self._node.pid).memory_info().rss
+                except psutil.Error:
+                    continue  # it is restarted
+                self._largest_bytes = max(self._largest_bytes, resident)
 
+        over, thread = Event(), Thread(target=see)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    # -- load ---------------------------------------------------------------------------------------
+
+    def _load(self, client: Client) -> Iterator[TargetOutcome]:
+        client.inventory.create_tenants([TENANT])
+        client.inventory.create_namespaces(TENANT, [f"n{number}" for number in range(self._namespaces)])
         process = psutil.Process(self._node.pid)
-        before, began_s = process.cpu_times(), time.perf_counter()
-        clients = [Thread(target=load, args=(first,)) for first in range(_CLIENTS)]
-        for one in clients:
-            one.start()
-        for one in clients:
-            one.join()
-        took_s, after = time.perf_counter() - began_s, process.cpu_times()
+        before = process.cpu_times()
+
+        def tell(loaded: int, after_s: float) -> None:
+            hz, mib = loaded / after_s, process.memory_info().rss / _MIB
+            text = f"{loaded:,} of {self._topics:,} topics, {hz:,.0f} each second, memory of the node {mib:.0f} MiB"
+            self._console.print(text, soft_wrap=True)
+
+        took_s = load_topics(self._node.http, self._namespaces, tell)
+        after = process.cpu_times()
         cpu_us = 1e6 * (after.user + after.system - before.user - before.system) / self._topics
-        return [
-            _at_least(f"load of {self._topics:,} topics", self._topics / took_s, _LOAD_HZ, "topics/s"),
-            told("the same, processor time of the node", f"{cpu_us:.2f} µs a topic"),
-        ]
+        yield _at_least(f"load of {self._topics:,} topics", self._topics / took_s, _LOAD_HZ, "topics/s")
+        yield told("the same, processor time of the node", f"{cpu_us:.2f} µs a topic")
+        logged, writes = int(_LOG_BYTES * IN_NAMESPACE), min(_BARE_WRITES, self._namespaces)
+        bare_s = write_throughput(self._directory, logged, writes, sync=True) / writes
+        ratio = took_s / (bare_s * self._namespaces)
+        yield told(f"the load over bare writes of {_LOG_BYTES:.0f} B a topic, each request synced", f"{ratio:.1f} x")
 
-    def _read(self, client: Client) -> list[TargetOutcome]:
-        chance, inventory = random.Random(7), client.inventory
+    def _bytes(self, name: str) -> int:
+        # Checkpoints are links to the same files: each counts once. Of a segment that is written only what it has.
+        found = [file.stat() for file in (self._directory / name).rglob("*") if file.is_file()]
+        return sum({one.st_ino: min(one.st_size, 512 * one.st_blocks) for one in found}.values())
 
-        def drawn() -> tuple[int, list[str]]:
-            number = chance.randrange(self._namespaces)
-            return number, chance.sample(_names(number), _LOOKED_UP)
+    # -- reads --------------------------------------------------------------------------------------
 
-        def look_up() -> None:
-            number, names = chance.choice(known)
-            if None in inventory.lookup(f"{_TENANT}/n{number}", names):
-                raise AssertionError("a topic that was made is not found")
+    def _read(self, client: Client) -> Iterator[TargetOutcome]:
+        looked_up, metadata, page, search = read_inventory(client, self._node, self._namespaces)
+        for one, wanted_ms in ((looked_up, _LOOKUP_MS), (metadata, _LOOKUP_MS), (page, _PAGE_MS), (search, None)):
+            yield from _latency(one, wanted_ms)
+        for one in (looked_up, metadata):
+            yield _at_least(f"{one.what}, one client", NAMES * one.each_second, _LOOKUP_HZ, "names/s")
 
-        def page() -> None:
-            prefix = f"device-{chance.randrange(16):x}"
-            inventory.search_page(f"{_TENANT}/n{chance.randrange(self._namespaces)}", prefix=prefix, limit=100)
+    def _view(self) -> Iterator[TargetOutcome]:
+        self._node.stop()
+        for what, name, wanted in (("views", "coordinators", _VIEW_BYTES), ("event log", "logs", _LOG_BYTES)):
+            yield at_most(f"{what} on disk, a topic", self._bytes(name) / self._topics, wanted, "B")
+        found = read_view(self._directory, self._namespaces)
+        yield _at_least(f"{found.what}, uniformly, warm", found.each_second, _VIEW_HZ, "names/s")
+        yield told("the same, processor time", f"{found.cpu_us:.1f} µs a name")
+        yield at_most("the same, p99", found.percentile_ms(0.99), _VIEW_MS, "ms")
 
-        known = [drawn() for _ in range(_DRAWN)]
-        looked_up = _timed(look_up)
-        pages = _timed(page)
-        self._see_memory()
-        return [
-            at_most(f"{_LOOKED_UP} names looked up over HTTP, p99", _p99_ms(looked_up), _LOOKUP_MS, "ms"),
-            _at_least("names looked up by one client", _LOOKED_UP * len(looked_up) / _MEASURE_S, _LOOKUP_HZ, "names/s"),
-            at_most("a page of 100 names over HTTP, p99", _p99_ms(pages), _PAGE_MS, "ms"),
-        ]
+    # -- use ----------------------------------------------------------------------------------------
 
-    def _change(self) -> list[TargetOutcome]:
+    def _first(self) -> Iterator[TargetOutcome]:
+        found = Timed("first acknowledged record of a producer on an idle topic", first_records(
+            self._node, self._namespaces, _FIRSTS), 0.0)  # fmt: skip
+        yield at_most(f"{found.what}, p50", found.percentile_ms(0.5), _FIRST_MS, "ms")
+        yield told("the same, p99", f"{found.percentile_ms(0.99):.1f} ms")
+
+    def _use(self) -> Iterator[TargetOutcome]:
+        if not self._used:
+            return
+        found = use_topics(self._node, self._namespaces, self._used)
+        yield at_most(f"memory with {found.topics:,} topics in use", found.memory_bytes / _MIB, _IN_USE_MIB, "MiB")
+        yield at_most("the same, processor while idle", 100 * found.idle_share, _IDLE_PERCENT, "%")
+        records = f"{found.produced_hz:,.0f}/s, {found.cpu_us:.0f} µs of the node each"
+        yield told("the same, first records of their topics", records)
+
+    # -- changes ------------------------------------------------------------------------------------
+
+    def _change(self) -> Iterator[TargetOutcome]:
         """Topics made, renamed and moved in batches, each durable and checked, from many connections."""
-
-        def each(act: Callable[[Client, str, str, int], None]) -> float:
-            def run(number: int) -> None:
-                here, there = (f"{_TENANT}/n{at % self._namespaces}" for at in (number, number + 1))
-                with connect(self._node.http) as client:
-                    client.node()
-                    begin.wait()
-                    for batch in range(_BATCHES):
-                        act(client, here, there, _BATCHES * number + batch)
-
-            begin = Barrier(_CONNECTIONS + 1)
-            threads = [Thread(target=run, args=(number,)) for number in range(_CONNECTIONS)]
-            for one in threads:
-                one.start()
-            begin.wait()
-            began_s = time.perf_counter()
-            for one in threads:
-                one.join()
-            return _CONNECTIONS * _BATCHES * _CHANGED / (time.perf_counter() - began_s)
 
         def create(client: Client, here: str, there: str, batch: int) -> None:
             del there
@@ -165,34 +192,55 @@ class _Measured:
             _check(client.inventory.move_topics(here, _moves("named", there, "moved", batch)).moved)
 
         what = f"in batches of {_CHANGED} from {_CONNECTIONS} connections"
-        return [
-            _at_least(f"topics {done} {what}", each(act), _CHANGE_HZ, "topics/s")
-            for done, act in (("created", create), ("renamed", rename), ("moved", move))
-        ]
+        for done, act in (("created", create), ("renamed", rename), ("moved", move)):
+            hz, cpu_us = self._changed(act)
+            yield _at_least(f"topics {done} {what}", hz, _CHANGE_HZ, "topics/s")
+            yield told("the same, processor time of the node", f"{cpu_us:.0f} µs a topic")
 
-    def _restart(self) -> TargetOutcome:
+    def _changed(self, act: Callable[[Client, str, str, int], None]) -> tuple[float, float]:
+        def run(number: int) -> None:
+            here, there = (f"{TENANT}/n{at % self._namespaces}" for at in (number, number + 1))
+            with connect(self._node.http) as client:
+                client.node()
+                begin.wait()
+                for batch in range(_BATCHES):
+                    act(client, here, there, _BATCHES * number + batch)
+
+        begin, process = Barrier(_CONNECTIONS + 1), psutil.Process(self._node.pid)
+        threads = [Thread(target=run, args=(number,)) for number in range(_CONNECTIONS)]
+        for one in threads:
+            one.start()
+        begin.wait()
+        before, began_s = process.cpu_times(), time.perf_counter()
+        for one in threads:
+            one.join()
+        took_s, after = time.perf_counter() - began_s, process.cpu_times()
+        count = _CONNECTIONS * _BATCHES * _CHANGED
+        return count / took_s, 1e6 * (after.user + after.system - before.user - before.system) / count
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def _restart(self) -> Iterator[TargetOutcome]:
         self._node.kill()
         began_s = time.perf_counter()
         self._node.start()
+        ready_s = time.perf_counter() - began_s
         with connect(self._node.http) as client:
-            name = _names(0)[0]
-            if client.inventory.lookup(f"{_TENANT}/n0", [name]) == [None]:
+            if client.inventory.lookup(f"{TENANT}/n0", [topic_names(0)[0]]) == [None]:
                 raise AssertionError("a topic that was made is gone after kill -9")
         took_s = time.perf_counter() - began_s
-        self._see_memory()
-        return at_most("restart after kill -9, up to the first lookup", took_s, _RESTART_S, "s")
+        used = psutil.Process(self._node.pid).cpu_times()
+        figures = f"ready after {ready_s:.2f} s, {used.user + used.system:.2f} s of the processor"
+        yield at_most("restart after kill -9, up to the first lookup", took_s, _RESTART_S, "s", figures)
 
-    def _sizes(self) -> list[TargetOutcome]:
-        views, logs = (self._bytes(self._directory / name) for name in ("coordinators", "logs"))
-        return [
-            at_most("views on disk, a topic", views / self._topics, _VIEW_BYTES, "B"),
-            at_most("event log on disk, a topic", logs / self._topics, _LOG_BYTES, "B"),
-        ]
 
-    def _bytes(self, directory: Path) -> int:
-        # Checkpoints are links to the same files: each counts once.
-        files = {file.stat().st_ino: file.stat().st_size for file in directory.rglob("*") if file.is_file()}
-        return sum(files.values())
+def _latency(one: Timed, wanted_ms: float | None) -> Iterator[TargetOutcome]:
+    p99_ms = one.percentile_ms(0.99)
+    if wanted_ms is None:
+        yield told(f"{one.what}, p99", f"{p99_ms:.1f} ms")
+    else:
+        yield at_most(f"{one.what}, p99", p99_ms, wanted_ms, "ms")
+    yield told("the same, p50", f"{one.percentile_ms(0.5):.2f} ms, {one.cpu_us:,.0f} µs of the node")
 
 
 def _changed_names(kind: str, batch: int) -> list[str]:
@@ -207,19 +255,6 @@ def _moves(kind: str, namespace: str, to: str, batch: int) -> dict[str, str]:
 def _check(changed: int) -> None:
     if changed != _CHANGED:
         raise AssertionError(f"{_CHANGED - changed} topics of a batch were not changed")
-
-
-def _timed(act: Callable[[], None]) -> list[float]:
-    """How long each of many took, in a time that is long enough."""
-    taken_s, end_s = list[float](), time.perf_counter() + _MEASURE_S
-    while (began_s := time.perf_counter()) < end_s:
-        act()
-        taken_s.append(time.perf_counter() - began_s)
-    return taken_s
-
-
-def _p99_ms(taken_s: Sequence[float]) -> float:
-    return 1000 * sorted(taken_s)[int(0.99 * (len(taken_s) - 1))]
 
 
 def _at_least(what: str, value: float, wanted: float, unit: str) -> TargetOutcome:

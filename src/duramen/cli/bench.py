@@ -342,15 +342,17 @@ def _keyed(output: Path, rounds: int, scale: float, quick: bool, keys: int, form
 
 @command.command("inventory", short_help="An inventory of many topics.")
 @click.option("--topics", type=click.IntRange(10_000), default=1_000_000, show_default=True,
-              help="How many topics are loaded; 100 million take about 6 GB of disk.")  # fmt: skip
+              help="How many topics are loaded; 100 million take about 2 GB of disk.")  # fmt: skip
+@click.option("--used", type=click.IntRange(0), default=0, show_default=True,
+              help="How many of them get a record each from Kafka producers, for memory and idle time.")  # fmt: skip
 @_output
 @format_option
-def _inventory(output: Path, topics: int, format_: str) -> None:
-    """An inventory on one node: load, bytes a topic, lookups, pages, and a restart after kill -9."""
+def _inventory(output: Path, topics: int, used: int, format_: str) -> None:
+    """An inventory on one node: load, bytes a topic, lookups, pages, changes, and a restart after kill -9."""
     _check(output)
     from duramen.bench.inventory import measure_inventory
 
-    measure_inventory(output, topics=topics, as_json=format_ == JSON)
+    measure_inventory(output, topics=topics, used=used, as_json=format_ == JSON)
 
 
 @command.command("queues", short_help="Light queues.")
