@@ -27,6 +27,7 @@ from duramen.metadata.events import (
     StreamConfigured,
     StreamCreated,
     StreamDeleted,
+    TenantNameReserved,
 )
 from duramen.metadata.snapshot import decode_snapshot, encode_snapshot
 from duramen.metadata.state import ControllerState
@@ -60,6 +61,9 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(NodeConfigured, st.one_of(st.none(), st.integers(1, 2)), CONFIG),
     st.builds(QuotasChanged, st.just((("user", None),)), st.dictionaries(st.just("rate"), st.just(1.5))),
     st.builds(
+        TenantNameReserved, st.just("a"), st.sampled_from("tu"), st.integers(1, 50), st.booleans()
+    ),
+    st.builds(
         NatsGapRecorded, st.just(1), st.integers(0, 100), st.integers(0, 200), st.just("why"),
         st.one_of(st.just(""), IDS),
     ),
@@ -74,6 +78,7 @@ def test_a_state_goes_on_from_its_snapshot(before: list[Event], after: list[Even
     image = encode_snapshot(state)
     again = decode_snapshot(image)
     assert encode_snapshot(again) == image
+    assert encode_snapshot(state.copy()) == image
     for event in after:
         state.apply(event)
         again.apply(event)
@@ -86,6 +91,7 @@ def test_a_state_goes_on_from_its_snapshot(before: list[Event], after: list[Even
     assert (again.cluster_id, again.feature_level) == (state.cluster_id, state.feature_level)
     assert (dict(again.nodes), dict(again.groups)) == (dict(state.nodes), dict(state.groups))
     assert (dict(again.node_configs), dict(again.quotas)) == (dict(state.node_configs), dict(state.quotas))
+    assert (dict(again.tenant_names), again.next_reservation) == (dict(state.tenant_names), state.next_reservation)
 
 
 @pytest.mark.parametrize("data", [b"", b"[", b"{}", b'[{"event":"what"}]', b'[{"event":"stream-deleted","id":"x"}]'])

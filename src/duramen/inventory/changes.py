@@ -16,6 +16,7 @@ from duramen.inventory.name_rows import GONE, in_block, name_blocks, values_by_n
 from duramen.inventory.packing import unpack_names
 from duramen.inventory.rows import (
     ALIAS,
+    FENCE_KEY,
     NEXT_IDS_KEY,
     NEXT_KEY,
     SEQUENCE_BYTES,
@@ -99,6 +100,8 @@ class _Step:
                 self.changes[dropped_key(namespace)] = b""
             case events.NamesRemoved(namespace, last):
                 self._remove_names(namespace, last)
+            case events.ChangesFenced(token):
+                self.changes[FENCE_KEY] = token.to_bytes(8, "big")
             case events.NamespaceSwept(namespace):
                 self.changes[namespace_key(namespace)] = None
                 self.changes[policies_key(NAMESPACE, number=namespace)] = None

@@ -244,6 +244,16 @@ class Directory:
         """Namespaces with subjects."""
         return (one for one in self._bound.values() if one.tenant in self._tenants)
 
+    def has_tenant(self, account: str, name: str) -> bool:
+        """Whether an account has a tenant of that name."""
+        return (account, name) in self._tenant_ids
+
+    def every(self) -> Iterator[TenantPut | NamespacePut]:
+        """All there are, each tenant before its namespaces."""
+        for tenant in self._tenants.values():
+            yield tenant
+            yield from self.namespaces(tenant.id)
+
     # -- deciding -----------------------------------------------------------------------------------
 
     def decide(self, command: DirectoryCommand) -> tuple[Sequence[InventoryEvent], object]:

@@ -14,6 +14,8 @@ from duramen.inventory.ids import TopicKey
 
 __all__ = [
     "AliasChanged",
+    "ChangesFenced",
+    "DirectoryEvent",
     "InventoryEvent",
     "NameChanged",
     "NamesRemoved",
@@ -174,10 +176,19 @@ class Renamed(_Event, frozen=True, tag=22):
     name: str
 
 
+class ChangesFenced(_Event, frozen=True, tag=32):
+    """Steps of changes count from here on only where they come with this token or a higher one."""
+
+    token: int
+
+
+DirectoryEvent: TypeAlias = TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept
+"""What happens to tenants and namespaces."""
+
 InventoryEvent: TypeAlias = (
     TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept | TopicsCreated | NameChanged
     | TopicPlaced | AliasChanged | NamespaceDropped | NamesRemoved | PoliciesPut | TopicPoliciesPut
-    | Renamed
+    | Renamed | ChangesFenced
 )  # fmt: skip
 
 

@@ -5,6 +5,10 @@ What concerns one shard is one event. A change of several is a chain of commands
 `RemoveTopic`, `AddAlias`, `RemoveAlias`); and it ends at the name (`EndChange`). Whoever reads a marked name asks the
 shard of the topic: so at each time one name counts. Each command may be repeated, and a change that was interrupted is
 taken up again at any time.
+
+On a cluster the node that leads the directory takes these steps, with a token (`Fenced`). Before it takes up what
+another has left, or what got no answer, it has all shards refuse steps of lower tokens (`Fence`): none that is still
+on its way comes to pass later.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -25,6 +29,7 @@ from duramen.base.errors import (
 from duramen.base.ports import StateRows
 from duramen.inventory.events import (
     AliasChanged,
+    ChangesFenced,
     InventoryEvent,
     NameChanged,
     NamespaceDropped,
@@ -41,6 +46,7 @@ from duramen.inventory.policies import PolicyChange, changed_policies, check_pol
 from duramen.inventory.rows import (
     ALIAS,
     BEHIND_NAMES,
+    FENCE_KEY,
     LEAVING,
     NEXT_KEY,
     NameRow,
@@ -60,10 +66,13 @@ __all__ = [
     "AddAlias",
     "BeginChange",
     "BindName",
+    "ChangeStep",
     "CreateTopics",
     "Created",
     "DropNamespace",
     "EndChange",
+    "Fence",
+    "Fenced",
     "PlaceTopic",
     "RemoveAlias",
     "RemoveTopic",
@@ -186,17 +195,32 @@ class SweepNamespace(NamedTuple):
     namespace: int
 
 
-_Step: TypeAlias = BeginChange | BindName | EndChange | PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
+ChangeStep: TypeAlias = BeginChange | BindName | EndChange | PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
 
 
 class StepsTogether(NamedTuple):
     """Steps of changes, each of another name or topic: the response has that of each, or why it is refused."""
 
-    steps: Sequence[_Step]
+    steps: Sequence[ChangeStep]
 
 
-_OneCommand: TypeAlias = CreateTopics | _Step | DropNamespace | SweepNamespace | SetTopicPolicies
-TopicCommand: TypeAlias = _OneCommand | StepsTogether
+_OneCommand: TypeAlias = CreateTopics | ChangeStep | DropNamespace | SweepNamespace | SetTopicPolicies
+
+
+class Fence(NamedTuple):
+    """Refuse steps of changes that come with a lower token from here on. Refused where a higher one is known."""
+
+    token: int
+
+
+class Fenced(NamedTuple):
+    """A step of a change, by the token of the node that takes it."""
+
+    token: int
+    step: ChangeStep
+
+
+TopicCommand: TypeAlias = _OneCommand | StepsTogether | Fence | Fenced
 _Decided: TypeAlias = tuple[Sequence[InventoryEvent], object]
 
 
@@ -204,6 +228,10 @@ def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
     """Commands that share one of these are decided one after the other."""
     if isinstance(command, StepsTogether):
         return tuple({key for step in command.steps for key in topic_keys(step)})
+    if isinstance(command, Fenced):
+        return topic_keys(command.step)
+    if isinstance(command, Fence):
+        return ("fence",)
     if isinstance(command, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias | SetTopicPolicies):
         return ((command.sequence, "id"),)
     # Changes of other names of the namespace do not wait for one another.
@@ -223,20 +251,29 @@ def subject_of(command: object) -> Hashable | None:
 
 
 class TopicShardState:
-    """What a shard has in memory beside its rows: the sequence that the next topic gets."""
+    """What a shard has in memory beside its rows: the sequence that the next topic gets, and the token of changes."""
 
     def __init__(self, shard: int) -> None:
         self._shard = shard
         self._next = 0
+        self._token = 0
 
     def load(self, rows: StateRows) -> None:
         """Begin where the rows end."""
         self._next = int.from_bytes(rows.get(NEXT_KEY) or b"", "big")
+        self._token = int.from_bytes(rows.get(FENCE_KEY) or b"", "big")
 
     def decide(self, command: TopicCommand, rows: StateRows) -> _Decided:
         """The events of a command, and its response. Raises what it is refused with."""
         if isinstance(command, StepsTogether):
             return self._together(command, rows)
+        if isinstance(command, Fence | Fenced):
+            if command.token < self._token:
+                raise CoordinatorLoading("another node has taken up what this one began")
+            if isinstance(command, Fenced):
+                return self._decide(command.step, rows)
+            self._token = command.token
+            return [ChangesFenced(command.token)], None
         return self._decide(command, rows)
 
     def _decide(self, command: _OneCommand, rows: StateRows) -> _Decided:

@@ -9,6 +9,7 @@
     c, uint32 namespace             uint64: how many topics have a name in this shard; of namespace 0: in all namespaces
     d, uint32 namespace             nothing: it is dropped
     o, uint40 sequence              the topic's own policies, where it has some
+    f                               uint64: what steps of changes have to come with (`ChangesFenced`); on clusters
     q                               uint40: the next sequence
     t, uint32 tenant                a tenant, and s, uint32 namespace: a namespace, as their events; in shard 0
     u, level, account or uint32     policies of an account, a tenant or a namespace, as their event; in shard 0
@@ -31,6 +32,7 @@ __all__ = [
     "ALIAS",
     "ARRIVED",
     "BEHIND_NAMES",
+    "FENCE_KEY",
     "LEAVING",
     "NEXT_IDS_KEY",
     "NEXT_KEY",
@@ -87,6 +89,7 @@ TOTAL: Final = 0
 POLICIES_FIRST: Final = b"u"
 POLICIES_END: Final = b"v"
 NEXT_KEY: Final = b"q"
+FENCE_KEY: Final = b"f"
 NEXT_IDS_KEY: Final = b"k"
 _U32: Final = struct.Struct(">I")
 _BODY: Final = struct.Struct(">II")

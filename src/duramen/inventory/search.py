@@ -5,7 +5,7 @@ shift nothing.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -51,11 +51,16 @@ class TopicQuery(NamedTuple):
 
 
 class PageToken(NamedTuple):
-    """Behind which name, in which namespace of which tenant, the next page begins."""
+    """Behind which name, in which namespace of which tenant, the next page begins.
+
+    On a cluster `positions` are those of the shards that were read, by epoch and offset: whoever answers next reads no
+    older state of any.
+    """
 
     tenant: str = ""
     namespace: str = ""
     topic: str = ""
+    positions: Sequence[tuple[int, int]] = ()
 
 
 def _literal_of_glob(glob: str) -> str:
@@ -124,12 +129,14 @@ def read_token(text: str, scope: str, query: TopicQuery) -> PageToken:
         return PageToken()
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        digest, *place = msgspec.msgpack.decode(urlsafe_b64decode(padded), type=tuple[int, str, str, str])
+        digest, tenant, namespace, topic, positions = msgspec.msgpack.decode(
+            urlsafe_b64decode(padded), type=tuple[int, str, str, str, tuple[tuple[int, int], ...]]
+        )
     except (ValueError, UnicodeError, msgspec.MsgspecError):
         raise PageTokenInvalid("that is no page token: `after` takes the `next` of the page before") from None
     if digest != _digest(scope, query):
         raise PageTokenInvalid("the page token is of another query: ask what was asked for the page before")
-    return PageToken(*place)
+    return PageToken(tenant, namespace, topic, positions)
 
 
 def check_query(query: TopicQuery) -> None:

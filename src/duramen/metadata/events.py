@@ -29,6 +29,7 @@ __all__ = [
     "StreamConfigured",
     "StreamCreated",
     "StreamDeleted",
+    "TenantNameReserved",
     "decode_event",
     "decode_events",
     "encode_event",
@@ -210,6 +211,15 @@ class QuotasChanged(_Event, frozen=True, tag="quotas-changed"):
     values: dict[str, float]
 
 
+class TenantNameReserved(_Event, frozen=True, tag="tenant-name-reserved"):
+    """A tenant's name begins names of the inventory's topics, or is free again; `number` is used up in any case."""
+
+    account: str
+    name: str
+    number: int
+    reserved: bool = True
+
+
 class NatsGapRecorded(_Event, frozen=True, omit_defaults=True, tag="nats-gap-recorded"):
     """From `start_ms` to `end_ms` (since 1970) nobody was subscribed to what streams are bound to, as the node knows.
 
@@ -253,6 +263,7 @@ Event = (
     | StreamDeleted
     | ProducerIdsAllocated
     | QuotasChanged
+    | TenantNameReserved
     | NatsGapRecorded
     | NatsGapsSummed
     | GroupConfigured

@@ -27,6 +27,9 @@ class MetadataFeature(IntEnum):
     KEYED_TRANSACTIONS = 6
     """Keyed streams take transactions: every node cuts snapshots between them (docs/adr/keyed-views.md)."""
 
+    INVENTORY = 7
+    """The cluster may have an inventory: names of tenants are reserved in the metadata (docs/adr/inventory.md)."""
+
     SPACE_NUMBERS = 8
     """Queue spaces have numbers, and operations of queues trim them (docs/adr/light-queues.md)."""
 

@@ -22,6 +22,7 @@ from duramen.metadata.events import (
     ProducerIdsAllocated,
     QuotasChanged,
     StreamCreated,
+    TenantNameReserved,
 )
 from duramen.metadata.partitions import PartitionId, difference
 from duramen.metadata.state import ControllerState, StreamGaps
@@ -30,7 +31,7 @@ __all__ = ["decode_snapshot", "encode_snapshot", "standalone_events"]
 
 _OF_CLUSTERS: Final = (
     ClusterFormed, FeatureLevelChanged, NodeDraining, NodeFenced, NodeRegistered, NodeUnfenced, NodeUnregistered,
-    PartitionChanged,
+    PartitionChanged, TenantNameReserved,
 )  # fmt: skip
 
 _decoder = msgspec.json.Decoder(list[Event])
@@ -71,6 +72,10 @@ def _events(state: ControllerState) -> Iterator[Event]:
         yield GroupConfigured(group, dict(config))
     for entity, values in state.quotas.items():
         yield QuotasChanged(entity, dict(values))
+    for (account, tenant), number in state.tenant_names.items():
+        yield TenantNameReserved(account, tenant, number)
+    if state.next_reservation > 1:
+        yield TenantNameReserved("", "", state.next_reservation - 1, reserved=False)
     for stream in state.streams.values():
         yield StreamCreated(
             stream.name,

@@ -25,6 +25,7 @@ from duramen.metadata.events import (
     StreamConfigured,
     StreamCreated,
     StreamDeleted,
+    TenantNameReserved,
 )
 from duramen.metadata.nodes import Nodes
 from duramen.metadata.partitions import Partitions
@@ -89,6 +90,9 @@ class ControllerState:
         self._by_flat_name: dict[str, StreamState] = {}
         self._by_live_topic: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
+        self._tenants: dict[tuple[str, str], int] = {}
+        self._tenant_accounts: dict[str, int] = {}
+        self.next_reservation = 1
         self._gaps: dict[StreamId, StreamGaps] = {}
         self._groups: dict[str, Mapping[str, str]] = {}
         self._node_configs: dict[int | None, Mapping[str, str]] = {}
@@ -120,6 +124,15 @@ class ControllerState:
         if following < _SPACE_NUMBERS:
             return following
         return next((number for number in range(1, _SPACE_NUMBERS) if number not in taken), 0)
+
+    @property
+    def tenant_names(self) -> Mapping[tuple[str, str], int]:
+        """Names of tenants that are reserved, by account and name, with the numbers of their reservations."""
+        return MappingProxyType(self._tenants)
+
+    def is_tenant(self, name: str) -> bool:
+        """Whether a tenant of any account has that name reserved."""
+        return name in self._tenant_accounts
 
     @property
     def nodes(self) -> Mapping[int, str]:
@@ -179,7 +192,8 @@ class ControllerState:
         other._groups = dict(self._groups)
         other._node_configs = dict(self._node_configs)
         other._quotas = dict(self._quotas)
-        other.next_producer_id = self.next_producer_id
+        other._tenants, other._tenant_accounts = dict(self._tenants), dict(self._tenant_accounts)
+        other.next_producer_id, other.next_reservation = self.next_producer_id, self.next_reservation
         other._deleted, other._any_deleted_ms = dict(self._deleted), self._any_deleted_ms
         for stream in self._by_name.values():
             other._put(stream)
@@ -226,12 +240,24 @@ class ControllerState:
                 self._gaps[stream_id_of(event.id)] = StreamGaps(event.gaps, event.total_ms, recent)
             case QuotasChanged():
                 _put(self._quotas, event.entity, event.values)
-            case GroupConfigured() | NodeConfigured():
+            case GroupConfigured() | NodeConfigured() | TenantNameReserved():
                 self._configure(event)
             case ClusterFormed() | FeatureLevelChanged():
                 self._apply_of_cluster(event)
             case _:
                 self.registrations.apply(event)
+
+    def _reserve(self, event: TenantNameReserved) -> None:
+        key = event.account, event.name
+        accounts = self._tenant_accounts.get(event.name, 0) - (self._tenants.pop(key, None) is not None)
+        self.next_reservation = max(self.next_reservation, event.number + 1)
+        if event.reserved:
+            self._tenants[key] = event.number
+            accounts += 1
+        if accounts:
+            self._tenant_accounts[event.name] = accounts
+        else:
+            self._tenant_accounts.pop(event.name, None)
 
     def _note_deleted(self, event: StreamDeleted) -> None:
         """Remember the name as long as producers may go on in it; of very many, those that were deleted last."""
@@ -267,8 +293,10 @@ class ControllerState:
         else:
             self.feature_level = event.level
 
-    def _configure(self, event: GroupConfigured | NodeConfigured) -> None:
-        if isinstance(event, GroupConfigured):
+    def _configure(self, event: GroupConfigured | NodeConfigured | TenantNameReserved) -> None:
+        if isinstance(event, TenantNameReserved):
+            self._reserve(event)
+        elif isinstance(event, GroupConfigured):
             _put(self._groups, event.group, event.config)
         else:
             _put(self._node_configs, event.node_id, event.config)

@@ -6,6 +6,7 @@ from duramen.base.catalogue_keyed import LIVE_TOPIC
 from duramen.base.catalogue_queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, NameInvalid
 from duramen.metadata.state import ControllerState
+from duramen.metadata.tenant_names import check_tenants
 
 __all__ = ["check_prefixes"]
 
@@ -15,6 +16,7 @@ def check_prefixes(state: ControllerState, name: str, config: Mapping[str, str])
 
     The stream of that name is to have that config.
     """
+    check_tenants(state, name, config)
     prefix = config.get(TOPIC_PREFIX, "")
     for other, space in state.topic_prefixes.items():
         if space == name:

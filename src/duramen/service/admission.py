@@ -13,6 +13,7 @@ from duramen.base.errors import DuramenError, NameNotResolved
 from duramen.base.principal import Principal
 from duramen.service.authorize import CLUSTER_NAME, Access, Authorizer, Gate, Operation, ResourceType
 from duramen.service.broker import Broker
+from duramen.service.cluster_topics import ClusterTopicResolver
 from duramen.service.queue_topics import QueueTopics
 from duramen.service.resolve import Found, ResolvedTopics, Resolver, TopicKey, TopicResolver
 
@@ -165,6 +166,10 @@ class _Resolution(Generic[S]):
             self._done(self._service.judge(self._principal, self._rules, self._source, found, errors))
 
 
+def _resolver_of(broker: Broker, topics: QueueTopics) -> Resolver:
+    return TopicResolver(broker.streams, topics) if broker.alone else ClusterTopicResolver(broker, topics)
+
+
 class Service:
     """What the doors ask before they handle a request."""
 
@@ -174,15 +179,25 @@ class Service:
         """Without a resolver names are those of streams and of queues, without an authorizer all is allowed."""
         queues = QueueTopics(broker)
         self.light_names = queues.names
-        self.resolver = resolver or TopicResolver(broker.streams, queues)
+        self.resolver = resolver or _resolver_of(broker, queues)
         self._later = broker.later
         self._gate = Gate(authorizer)
         all_known = self.resolver.all_known if self._gate.open else None
         self._read_only = broker.streams.read_only
-        self.for_all: Final = None if all_known is None else Admitted(all_known, self._read_only, _NO_VERDICTS)
+        self._for_all: Final = None if all_known is None else Admitted(all_known, self._read_only, _NO_VERDICTS)
+        self._for_readers: Final = None if all_known is None else Admitted(all_known, _NONE, _NO_VERDICTS)
+        self.known_streams: Found = broker.streams.by_key if self._for_all is not None else {}
+        """The streams that every request may name; none where requests are judged one by one."""
+
+    @property
+    def for_all(self) -> Admitted | None:
         """What every request is admitted with where nothing is refused and no name has to be waited for; else None."""
-        self.for_readers: Final = None if all_known is None else Admitted(all_known, _NONE, _NO_VERDICTS)
+        return None if self.resolver.all_known is None else self._for_all
+
+    @property
+    def for_readers(self) -> Admitted | None:
         """The same for requests that only read: live topics are there too."""
+        return None if self.resolver.all_known is None else self._for_readers
 
     def _refused(
         self, rules: AdmissionRules[S], errors: Mapping[TopicKey, DuramenError]

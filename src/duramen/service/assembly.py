@@ -6,11 +6,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.base.errors import DuramenError
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness, StateStore, Worker
 from duramen.base.settings import Settings
+from duramen.broker.control.requests import ReleaseTenant, ReserveTenant
 from duramen.broker.fetch import FetchCoordinator
 from duramen.broker.gaps import NatsGapLog
 from duramen.broker.late_records import LateDeletions
@@ -35,6 +36,8 @@ from duramen.coordinators.group.listing import Listing
 from duramen.coordinators.group.offset_resets import Resets
 from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.group.remote_lag import Elsewhere
+from duramen.coordinators.inventory.cluster.inventory import ClusterInventory, TenantNames
+from duramen.coordinators.inventory.cluster.shards import RoutedShards
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.shard import inventory_kind
 from duramen.coordinators.inventory.shards import InventoryShards
@@ -73,6 +76,7 @@ from duramen.storage.store import Store
 __all__ = ["BrokerParts", "Ports"]
 
 Done = Callable[[DuramenError | None], None]
+Answered = Callable[[Any], None]
 
 _VIEW_LIMITS: Final = ViewLimits()
 
@@ -133,14 +137,7 @@ class BrokerParts(ABC):
         self.live = LiveTopics(store, ports.clock)
         self.views = self._keyed_views(view_limits)
         self.transaction_log = TransactionLog()
-        shards = InventoryShards(self.streams, self.coordinators, ports.clock, deadlines)
-        self.internal_streams = self._internal_streams(shards)
-        ensure = self.internal_streams.ensure_inventory if self.alone else _no_inventory
-        self.inventory = Inventory(
-            shards, ports.clock, ensure, partial(tenant_problem, self.streams),
-            partial(drop_topic, self.streams, self.coordinators, self.groups), rates=RateTable(settings),
-            node_id=self.node_id, store=store, metrics=metrics,
-        )  # fmt: skip
+        self.inventory = self._make_inventory()
         self.retention = self._queue_retention()
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         if not self.alone:
@@ -250,6 +247,32 @@ class BrokerParts(ABC):
             self.leases, shards, self.coordinators.when_loaded if self.alone else lambda _, done: done(None),
         )  # fmt: skip
 
+    def _make_inventory(self) -> Inventory:
+        parts = self.streams, self.coordinators, self.clock, self.deadlines
+        if self.alone:
+            shards = InventoryShards(*parts)
+            self.internal_streams = self._internal_streams(shards)
+            return Inventory(
+                shards, self.clock, self.internal_streams.ensure_inventory, partial(tenant_problem, self.streams),
+                partial(drop_topic, self.streams, self.coordinators, self.groups), rates=RateTable(self.settings),
+                node_id=self.node_id, store=self.store, metrics=self.metrics,
+            )  # fmt: skip
+        routed = RoutedShards(*parts, self.caller, self._leader)
+        self.internal_streams = self._internal_streams(routed)
+        return ClusterInventory(
+            routed, self.clock, self.internal_streams.ensure_inventory, self._tenant_names(),
+            rates=RateTable(self.settings), node_id=self.node_id, store=self.store, metrics=self.metrics,
+        )  # fmt: skip
+
+    def _tenant_names(self) -> TenantNames:
+        def reserve(account: str, tenant: str, done: Answered) -> None:
+            self.membership.ask(ReserveTenant(account, tenant), done)
+
+        def release(account: str, tenant: str, number: int, done: Answered) -> None:
+            self.membership.ask(ReleaseTenant(account, tenant, number), done)
+
+        return TenantNames(lambda: self.metadata_state.tenant_names, reserve, release)
+
     def _lags(self) -> Lags:
         self.metrics.most_series = self.settings.integer("metrics.partitions.max")
         return Lags(
@@ -280,10 +303,6 @@ class BrokerParts(ABC):
             self.sharing, self.share_nodes.inventory, self.streams, self.clock, self.deadlines, self.settings,
             self.groups.room, self.groups.kinds,
         )  # fmt: skip
-
-
-def _no_inventory(done: Done) -> None:
-    done(RequestInvalid("the inventory of topics is for standalone nodes so far: this one is part of a cluster"))
 
 
 def _report_from(store: Store, streams: BrokerStreams, report: Callable[[str], None]) -> None:

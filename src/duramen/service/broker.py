@@ -218,7 +218,7 @@ class Broker(BrokerParts):
 
     def _check_wish(self, wish: Definition) -> None:
         self.views.check_config(wish.config)
-        if not wish.internal:
+        if self.alone and not wish.internal:  # on a cluster the controller does it
             check_wish(self.inventory, self.settings.text("inventory.account"), wish)
         too_old = not self.alone and self.metadata_state.feature_level < MetadataFeature.QUEUES
         if wish.config.get(KIND) == QUEUES and too_old:
@@ -280,7 +280,8 @@ class Broker(BrokerParts):
         """Change a stream's config; None sets a name back to its default, `whole` all that are not named."""
         try:
             self.views.check_config(changes)
-            check_config(self.inventory, self.settings.text("inventory.account"), changes)
+            if self.alone:
+                check_config(self.inventory, self.settings.text("inventory.account"), changes)
         except DuramenError as error:
             done(error)
             return

@@ -19,6 +19,7 @@ __all__ = [
     "CHANGE_QUEUES",
     "DELETE_ALL_RECORDS",
     "DELETE_RECORDS",
+    "FIND_TOPIC_NAMES",
     "KNOW_TOPIC",
     "MOST_BATCHES",
     "READ",
@@ -33,12 +34,14 @@ __all__ = [
     "Bytes",
     "Delete",
     "DeleteRecordsResponse",
+    "FindTopicNames",
     "KnowTopic",
     "Manage",
     "Managed",
     "Read",
     "Request",
     "TopicKnown",
+    "TopicNamesFound",
     "Where",
     "method_of",
     "position_of",
@@ -127,6 +130,18 @@ class AskSnapshot(msgspec.Struct, frozen=True, array_like=True):
     wish: bytes
 
 
+class FindTopicNames(msgspec.Struct, frozen=True, array_like=True):
+    """Which names have topics with these ids, as far as this node has told clients?"""
+
+    ids: list[bytes]
+
+
+class TopicNamesFound(msgspec.Struct, frozen=True, array_like=True):
+    """The names in the order of the ids; empty: not known here."""
+
+    names: list[str]
+
+
 Request = AppendRequest | Read | Delete | Manage
 
 
@@ -190,6 +205,8 @@ READ_QUEUES: Final = Method("read-queues", AskQueues, Managed, idempotent=True, 
 CHANGE_QUEUES: Final = Method("change-queues", AskQueues, Managed, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
 KNOW_TOPIC: Final = Method("know-topic", KnowTopic, TopicKnown, idempotent=True)
 SNAPSHOT: Final = Method("snapshot", AskSnapshot, Managed, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
+
+FIND_TOPIC_NAMES: Final = Method("find-topic-names", FindTopicNames, TopicNamesFound, idempotent=True)
 
 
 def method_of(request: AppendRequest | Read | Delete | Manage) -> Method[Any, Any]:

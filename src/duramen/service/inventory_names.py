@@ -7,6 +7,7 @@ from uuid import UUID
 from duramen.base.catalogue_keyed import LIVE_TOPIC
 from duramen.base.catalogue_queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid
+from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.group.coordinator import Coordinator
@@ -17,10 +18,18 @@ from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import hash_of
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.metadata.decisions import Definition, check_name
-from duramen.queues.machine import Empty
+from duramen.queues.machine import Empty, QueueCommand
 from duramen.queues.names import Queue
 
-__all__ = ["auto_creates", "check_config", "check_wish", "create_topic", "drop_topic", "tenant_problem"]
+__all__ = [
+    "auto_creates",
+    "check_config",
+    "check_wish",
+    "create_topic",
+    "drop_records_anywhere",
+    "drop_topic",
+    "tenant_problem",
+]
 
 
 def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
@@ -124,3 +133,17 @@ def create_topic(
             done(answer.problems[0].error if answer.problems else None)
 
     inventory.read(lambda: inventory.namespace(account, tenant, namespace), found)
+
+
+def drop_records_anywhere(
+    streams: BrokerStreams, submit: Callable[[Partition, QueueCommand, Callable[[object], None]], None],
+    lasting_id: UUID, done: Callable[[], None],
+) -> None:  # fmt: skip
+    """The same on a cluster, where `submit` brings a command to the leader of a shard of queues."""
+    space = streams.find(INVENTORY_QUEUES)
+    if space is None:
+        done()
+    else:
+        name = lasting_id.hex.encode()
+        command = Empty(Queue(name, hash_of(space.id)(name)), "drop")
+        submit(space.partition(partition_of(name, space.shards)), command, lambda _: done())

@@ -144,8 +144,8 @@ class QueueTopics:
 
     def _of_inventory(self, name: str) -> "QueueTopic | None":
         inventory, space = self.broker.inventory, self.broker.streams.find(INVENTORY_QUEUES)
-        if space is None:
-            return None
+        if space is None or not self.broker.alone:
+            return None  # on a cluster the shards are asked first
         position = inventory.position
         if position != self._position:
             self._position = position
@@ -153,26 +153,35 @@ class QueueTopics:
         known = self._found.get(name)
         if known is not None:
             return known
-        found = self._look_up(name, inventory, space)
+        found = self._look_up(name, inventory)
         if found is not None:
             if len(self._found) >= _FOUND:
                 self._found.clear()
             self._found[name] = found
         return found
 
-    def _look_up(self, name: str, inventory: Inventory, space: Stream) -> "QueueTopic | None":
+    def _look_up(self, name: str, inventory: Inventory) -> "QueueTopic | None":
         tenant, namespace, topic = name.split(".", 2)
         try:
             check_name(name)
             (found,) = inventory.lookup(self.account, tenant, namespace, [topic])
         except DuramenError:
             return None
-        if found is None:
+        return None if found is None else self.topic_of(name, found)
+
+    def topic_of(self, name: str, found: FoundTopic) -> "QueueTopic | None":
+        """The topic of the inventory that has a name now; None where its records have no place yet."""
+        inventory, space = self.broker.inventory, self.broker.streams.find(INVENTORY_QUEUES)
+        if space is None:
             return None
         digest = blake2b(found.id.bytes + name.encode(), digest_size=16, key=inventory.id.bytes).digest()
         of_inventory = self._topic(name, space, found.id.hex.encode(), UUID(bytes=digest))
         of_inventory.entry = found
         return of_inventory
+
+    def name_of(self, id_: UUID) -> str | None:
+        """The name of a topic with that id that was found here before, which may have another id now."""
+        return self._ids.get(id_)
 
     def _topic(self, name: str, space: Stream, queue: bytes, id_: UUID | None = None) -> "QueueTopic":
         found = QueueTopic(self, name, space, Queue(queue, hash_of(space.id)(queue)), id_)

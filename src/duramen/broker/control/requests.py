@@ -43,11 +43,13 @@ __all__ = [
     "RebalanceLeaders",
     "RecordGap",
     "Register",
+    "ReleaseTenant",
     "RemoveVoter",
     "Report",
     "ReportDamage",
     "ReportLeaders",
     "Request",
+    "ReserveTenant",
     "SetFeatureLevel",
     "UnregisterNode",
 ]
@@ -168,6 +170,21 @@ class AlterQuotas(_Request, frozen=True):
 
     entity: tuple[tuple[str, str | None], ...]
     changes: Sequence[tuple[str, float | None]]
+
+
+class ReserveTenant(_Request, frozen=True):
+    """Reserve the name of a tenant of the inventory: no stream may be called as its topics are."""
+
+    account: str
+    tenant: str
+
+
+class ReleaseTenant(_Request, frozen=True):
+    """A tenant is gone: its name is free again, unless it was reserved under another number since."""
+
+    account: str
+    tenant: str
+    number: int
 
 
 class RecordGap(_Request, frozen=True):
@@ -296,6 +313,8 @@ Request = (
     | ConfigureNode
     | ConfigureGroup
     | AlterQuotas
+    | ReserveTenant
+    | ReleaseTenant
     | RecordGap
     | ElectLeader
     | MoveLeader

@@ -21,6 +21,7 @@ from duramen.metadata.rebalance import begin_moves, cancel_moves, plan, progress
 from duramen.metadata.registration import unregister
 from duramen.metadata.state import ControllerState
 from duramen.metadata.streams import configure_cluster, configure_replicated, create_replicated, grow_replicated
+from duramen.metadata.tenant_names import release_tenant, reserve_tenant
 
 __all__ = ["create_stream", "delete_stream", "grant"]
 
@@ -95,6 +96,8 @@ _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = 
         requests.ConfigureNode: _configure_node,
         requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
         requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),
+        requests.ReserveTenant: lambda state, wish: reserve_tenant(state, wish.account, wish.tenant),
+        requests.ReleaseTenant: lambda state, wish: release_tenant(state, wish.account, wish.tenant, wish.number),
         requests.RecordGap: lambda state, gap: record_gap(
             state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause, gap.stream_id
         ),

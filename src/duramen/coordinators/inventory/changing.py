@@ -1,8 +1,8 @@
 """Changes of several shards, step by step: topics moved, deleted and aliased; and what an interruption left of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from duramen.base.errors import (
     CoordinatorLoading,
@@ -20,18 +20,18 @@ from duramen.inventory.machine import (
     AddAlias,
     BeginChange,
     BindName,
+    ChangeStep,
     EndChange,
     PlaceTopic,
     RemoveAlias,
     RemoveTopic,
-    TopicCommand,
 )
 from duramen.inventory.name_rows import value_of_name
 from duramen.inventory.rows import ALIAS, ARRIVED, LEAVING, NameRow, Place, name_row, split_name
 
-__all__ = ["Changes"]
+__all__ = ["UNKNOWN", "Change", "Changes", "Ended", "LeftChange", "Steps", "changes_left"]
 
-_UNKNOWN: Final = (CoordinatorLoading, NotCoordinator, NotEnoughReplicasAfterAppend, StorageFailed)
+UNKNOWN: Final = (CoordinatorLoading, NotCoordinator, NotEnoughReplicasAfterAppend, StorageFailed)
 """Whether a step was done is not known: the change is taken up again later."""
 _AT_ONCE: Final = 100
 
@@ -56,7 +56,11 @@ class Changes:
         self._begin(place, BindName(*place, row, pending), lambda _: (row, pending), done)
 
     def _begin(
-        self, place: Place, command: TopicCommand, found: Callable[[Any], tuple[NameRow, PendingChange]], done: Ended
+        self,
+        place: Place,
+        command: BeginChange | BindName,
+        found: Callable[[Any], tuple[NameRow, PendingChange]],
+        done: Ended,
     ) -> None:
         if place in self._active:
             done(TopicBusy(f"a change of {place.name.decode()} is under way"))
@@ -69,7 +73,7 @@ class Changes:
                 ended(answer)
                 return
             row, pending = found(answer)
-            _Change(self._shards, place, row, pending, ended).run()
+            Change(self._shards, place, row, pending, ended).run()
 
         self._shards.submit(self._shards.shard_of(*place), command, marked)
 
@@ -79,29 +83,56 @@ class Changes:
 
     def resume(self) -> None:
         """Take up what was interrupted, some of it. Raises CoordinatorLoading, NotCoordinator."""
-        left = _AT_ONCE
-        for shard, rows in enumerate(self._shards.each_rows()):
-            for key, value in rows.scan(b"p", b"q"):
-                place, pending = Place(*split_name(key)), decode_pending(value)
-                if place in self._active or pending.kind == "arrive":
-                    continue
-                found = value_of_name(rows, *place)
-                row = NameRow(0, pending.key) if found is None else name_row(found, shard)
-                self._active.add(place)
-                ended = partial(self._ended, place, lambda _: None)
-                _Change(self._shards, place, row._replace(flags=row.flags & ~LEAVING), pending, ended).resume()
-                left -= 1
-                if not left:
-                    return
+        for place, row, pending, passed in changes_left(self._shards, _AT_ONCE, self._active):
+            self._active.add(place)
+            ended = partial(self._ended, place, lambda _: None)
+            Change(self._shards, place, row, pending, ended).resume(passed=passed)
 
 
-class _Change:
+class LeftChange(NamedTuple):
+    """A change that is under way; `passed`: it has come to pass, and is to be ended."""
+
+    place: Place
+    row: NameRow
+    pending: PendingChange
+    passed: bool
+
+
+def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ()) -> list[LeftChange]:
+    """Changes that are under way, by their rows, `but` those at some places. Raises as `InventoryShards.rows`."""
+    found, all_rows = list[LeftChange](), shards.rows()
+    for shard, rows in enumerate(shards.each_rows()):
+        for key, value in rows.scan(b"p", b"q"):
+            place, pending = Place(*split_name(key)), decode_pending(value)
+            if place in but or pending.kind == "arrive":
+                continue
+            there = value_of_name(rows, *place)
+            row = NameRow(0, pending.key) if there is None else name_row(there, shard)
+            # A topic that was moved or deleted is not where it was.
+            passed = pending.kind in ("move", "delete") and all_rows.place(pending.key) != place
+            found.append(LeftChange(place, row._replace(flags=row.flags & ~LEAVING), pending, passed))
+            if len(found) == most:
+                return found
+    return found
+
+
+class Steps(Protocol):
+    """Has steps of changes taken, as `InventoryShards` does."""
+
+    def shard_of(self, namespace: int, name: bytes) -> int:
+        """The shard of a name."""
+
+    def submit(self, shard: int, command: ChangeStep, done: Callable[[Any], None]) -> None:
+        """`done` gets the response, or an error."""
+
+
+class Change:
     """One change whose name is marked; `row` is that of the name before."""
 
-    def __init__(
-        self, shards: InventoryShards, origin: Place, row: NameRow, pending: PendingChange, done: Ended
-    ) -> None:
+    def __init__(self, shards: Steps, origin: Place, row: NameRow, pending: PendingChange, done: Ended) -> None:
         self._shards = shards
+        self.ends: tuple[DuramenError | None] | None = None
+        """How it ends, once that is known."""
         self._origin = origin
         self._row = row
         self._pending = pending
@@ -124,24 +155,14 @@ class _Change:
             case _:
                 self._submit(home, RemoveAlias(sequence, *self._origin), partial(self._end, None), self._back)
 
-    def resume(self) -> None:
+    def resume(self, *, passed: bool) -> None:
         """Take the steps that are left."""
-        try:
-            passed = self._passed()
-        except DuramenError as error:
-            self._done(error)
-            return
         if not passed:
             self.run()
         elif self._pending.kind == "move":
             self._arrive()
         else:
             self._end(None)
-
-    def _passed(self) -> bool:
-        """Whether it has come to pass: then the topic is not where it was."""
-        moves = self._pending.kind in ("move", "delete")
-        return moves and self._shards.rows().place(self._pending.key) != self._origin
 
     def _place(self) -> None:
         home, sequence = self._pending.key
@@ -158,10 +179,12 @@ class _Change:
         self._end_at(self._target, None, self._arriving, partial(self._back, error))
 
     def _end(self, row: NameRow | None) -> None:
+        self.ends = (None,)
         self._end_at(self._origin, row, self._pending, partial(self._done, None))
 
     def _back(self, error: DuramenError) -> None:
         """It is refused: the name is what it was before."""
+        self.ends = (error,)
         row = None if self._pending.kind == "alias" else self._row
         self._end_at(self._origin, row, self._pending, partial(self._done, error))
 
@@ -169,10 +192,10 @@ class _Change:
         self._submit(self._shards.shard_of(*place), EndChange(*place, row, pending), then, self._done)
 
     def _submit(
-        self, shard: int, command: TopicCommand, then: Callable[[], None], refused: Callable[[DuramenError], None]
+        self, shard: int, command: ChangeStep, then: Callable[[], None], refused: Callable[[DuramenError], None]
     ) -> None:
         def answered(answer: object) -> None:
-            if isinstance(answer, _UNKNOWN):
+            if isinstance(answer, UNKNOWN):
                 self._done(OutcomeUnknown(f"the change is under way, and goes on when that is possible: {answer}"))
             elif isinstance(answer, DuramenError):
                 refused(answer)

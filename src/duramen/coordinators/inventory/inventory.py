@@ -145,6 +145,10 @@ class Inventory:
         """How far the rows are that are read from here on."""
         return self._shards.position()
 
+    def see(self, position: str) -> None:
+        """Answer from here on by rows that are no older than those at a `position`, of any node of the cluster."""
+        self._shards.see(position)
+
     def read(self, query: Callable[[], Any], done: Done) -> None:
         """`done` gets what `query` finds with the methods below; it is asked again while shards are being loaded."""
         self._shards.read(query, done)
@@ -397,20 +401,19 @@ class Inventory:
 
     def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
         """Remove a topic, or an alias. Raises TopicHasAliases where it has some."""
-        try:
-            there = self.find(account, path)
-        except DuramenError:
-            there = None  # an alias that leads to nothing, too
 
-        def ended(error: DuramenError | None) -> None:
-            if isinstance(error, TopicHasAliases):
-                self._forget_aliases(account, path, error, done)
-            elif error is None and there is not None and not there.alias:
-                self._deleted(there.id, lambda: done(None))
-            else:
-                done(error)
+        def found(there: FoundTopic | DuramenError) -> None:
+            def ended(error: DuramenError | None) -> None:
+                if isinstance(error, TopicHasAliases):
+                    self._forget_aliases(account, path, error, done)
+                elif error is None and not isinstance(there, DuramenError) and not there.alias:
+                    self._deleted(there.id, lambda: done(None))
+                else:
+                    done(error)
 
-        self._delete(account, path, ended)
+            self._delete(account, path, ended)  # an alias that leads to nothing, too
+
+        self.read(lambda: self.find(account, path), found)
 
     def scope(self, account: str, path: Sequence[str], prefix: str = "") -> FeedScope:
         """What is followed by the parts of its path; a prefix is of names in a namespace. Raises TenantNotFound …"""
@@ -439,26 +442,32 @@ class Inventory:
 
     def _forget_aliases(self, account: str, path: TopicPath, error: DuramenError, done: Done) -> None:
         """Delete a topic of which all aliases were in namespaces that are gone: nothing has told its shard so."""
-        try:
+
+        def lost() -> tuple[TopicKey, list[Place]]:
             key = self._key(self.find(account, path))
             places = self._shards.rows().aliases(key, _ALIASES_FORGOTTEN)
-            lost = [place for place in places if self._path(place) is None]
-        except DuramenError as failed:
-            done(failed)
-            return
-        if len(lost) < len(places) or not lost:
-            done(error)
-            return
-        left = len(lost)
+            gone = [place for place in places if self._path(place) is None]
+            if len(gone) < len(places) or not gone:
+                raise error
+            return key, gone
 
-        def forgotten(_: object) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                self._delete(account, path, done)
+        def forget(answer: tuple[TopicKey, list[Place]] | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+                return
+            key, places = answer
+            left = len(places)
 
-        for place in lost:
-            self._shards.submit(key.shard, RemoveAlias(key.sequence, *place), forgotten)
+            def forgotten(_: object) -> None:
+                nonlocal left
+                left -= 1
+                if not left:
+                    self._delete(account, path, done)
+
+            for place in places:
+                self._shards.submit(key.shard, RemoveAlias(key.sequence, *place), forgotten)
+
+        self.read(lost, forget)
 
     def alias(self, account: str, path: TopicPath, target: TopicPath, done: Done) -> None:
         """Let a name lead to the topic that another leads to. Raises TopicAliasCycle."""

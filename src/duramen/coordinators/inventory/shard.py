@@ -8,7 +8,8 @@ from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardKind
 from duramen.inventory.changes import changes
 from duramen.inventory.directory import Directory, DirectoryCommand, directory_keys
-from duramen.inventory.events import InventoryEvent, decode_event, encode_event
+from duramen.inventory.directory_history import DirectoryHistory
+from duramen.inventory.events import DirectoryEvent, InventoryEvent, decode_event, encode_event
 from duramen.inventory.machine import TopicCommand, TopicShardState, topic_keys
 
 __all__ = [
@@ -45,6 +46,9 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
         self.loads = 0
         """How many times it was made anew of its rows: what was applied to these meanwhile is not told."""
 
+        self.history = DirectoryHistory()
+        """What other nodes are told of it."""
+
     def keys_of(self, command: ShardCommand) -> Collection[Hashable]:
         if isinstance(command, DirectoryCommand):
             return directory_keys(command)
@@ -64,6 +68,8 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
         event = decode_event(record)
         if self._index == DIRECTORY_SHARD:
             self.directory.apply(event)
+            if isinstance(event, DirectoryEvent):
+                self.history.add(record.value or b"")
         if self.told is not None:
             self.told(self._index, record.offset, event)
 
@@ -73,6 +79,7 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
         self.directory = Directory()
         if self._index == DIRECTORY_SHARD:
             self.directory.load(rows)
+            self.history.loaded()
         return iter(())
 
 

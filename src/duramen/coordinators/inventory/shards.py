@@ -23,6 +23,7 @@ from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
 from duramen.inventory.machine import StepsTogether, subject_of
 from duramen.inventory.names import shard_of
+from duramen.inventory.positions import split_position
 from duramen.inventory.reading import InventoryRows
 from duramen.storage.log.log import Log
 
@@ -211,6 +212,13 @@ class InventoryShards:
     def position(self) -> str:
         """How far the rows of each shard are: the first offsets that they do not have."""
         return ",".join(str(self._runtime.applied_offset(INVENTORY_STREAM, shard)) for shard in range(self.count))
+
+    def see(self, position: str) -> None:
+        """Read no older state from here on than one that an answer came with. Raises RequestInvalid.
+
+        On a node that is alone there is none.
+        """
+        split_position(position)
 
     def each_rows(self) -> list[StateRows]:
         """The rows of each shard by itself. Raises as `rows`."""

@@ -61,6 +61,7 @@ def _inventory(call: Call) -> Inventory:
 
 
 def _account(call: Call, query: AccountQuery | PartsQuery | TopicsQuery) -> str:
+    _inventory(call).see(query.position)
     return query.account or call.broker.settings.text("inventory.account")
 
 
@@ -315,13 +316,14 @@ async def _search(call: Call, query: TopicsQuery) -> TopicList:
 
 _READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.RequestInvalid)
 _WRITING: Final = (
-    *_READING, errors.NodeStopping, errors.StorageFailed, errors.StorageFull,
+    *_READING, errors.NodeStopping, errors.StorageFailed, errors.StorageFull, errors.OutcomeUnknown,
+    errors.NotEnoughReplicas, errors.NotEnoughReplicasAfterAppend,
 )  # fmt: skip
 _TENANT: Final = (errors.TenantNotFound,)
 _NAMESPACE: Final = (*_TENANT, errors.NamespaceNotFound)
 _TOPIC: Final = (*_NAMESPACE, errors.TopicNotFound)
 _NAMING: Final = (errors.InventoryNameInvalid,)
-_CHANGING: Final = (*_WRITING, *_TOPIC, errors.TopicBusy, errors.OutcomeUnknown)
+_CHANGING: Final = (*_WRITING, *_TOPIC, errors.TopicBusy)
 
 _SHOWN: Final = on_cluster(Operation.DESCRIBE)
 _MADE: Final = on_cluster(Operation.CREATE)

@@ -8,6 +8,7 @@ from duramen.base.errors import DuramenError, NodeStopping
 from duramen.base.ports import Buffer
 from duramen.base.positions import Position
 from duramen.broker.partition import Partition
+from duramen.coordinators.inventory.cluster.inventory import ClusterInventory
 from duramen.rpc.caller import Way
 from duramen.rpc.retry import Retrying
 from duramen.rpc.server import Handler
@@ -28,6 +29,7 @@ from duramen.service.forwarding.memory import Room
 from duramen.service.forwarding.partition_requests import Deleting, Managing, ReadRequest, Snapshotting
 from duramen.service.forwarding.queues import RoutedShards
 from duramen.service.forwarding.router import Router
+from duramen.service.inventory_names import drop_records_anywhere
 from duramen.service.queues import LocalShards, QueueRequests
 
 __all__ = ["WITHIN_MS", "Forwarding", "Nowhere"]
@@ -57,8 +59,11 @@ class Forwarding:
         self._serving = ForwardedRequestHandlers(self._ways)
         self._open: dict[Delivery | Retrying[Any], None] = {}
         local = LocalShards(broker)
-        self.queues = QueueRequests(local if broker.alone else RoutedShards(local, self._ask))
+        routed = RoutedShards(local, self._ask)
+        self.queues = QueueRequests(local if broker.alone else routed)
         """The queues of spaces."""
+        if isinstance(broker.inventory, ClusterInventory):
+            broker.inventory.delete_records_by(partial(drop_records_anywhere, broker.streams, routed.submit))
 
     def append(
         self, batches: Sequence[PartitionBatch], within_ms: int, done: Callable[[list[AppendResult]], None]

@@ -76,6 +76,7 @@ _QUORUMS: Final = (
 )
 _OPTIONS: Final = {
     "offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2,
+    "inventory.shards": 3, "inventory.queue.shards": 2,
     "group.initial.rebalance.delay.ms": 100, "group.min.session.timeout.ms": 500,
 }  # fmt: skip
 _VIEWS: Final = ViewLimits(page_records=16, read_bytes=2 << 10, pause_ms=2, sample_ms=200, save_ms=2_000)

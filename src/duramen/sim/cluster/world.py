@@ -30,6 +30,7 @@ from duramen.sim.cluster.faults.isolation import Isolated
 from duramen.sim.cluster.faults.slowness import SlowLeader
 from duramen.sim.cluster.faults.trial import DiskTrial
 from duramen.sim.cluster.faults.unclean import UncleanElection
+from duramen.sim.cluster.inventory import InventoryBook
 from duramen.sim.cluster.join import address_of
 from duramen.sim.cluster.keyed import KeyedBook
 from duramen.sim.cluster.keyed_transactions import JointBook
@@ -81,11 +82,12 @@ class ClusterWorld:
     def __init__(
         self, seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = (), *,
         shards: bool = False, queues: bool = False, keyed: bool = False, keyed_transactions: bool = False,
+        inventory: bool = False,
     ) -> None:  # fmt: skip
         """`write` gets each line of the trace; `faults` are the kinds that come, where the seed does not draw them.
 
         With `shards` two kinds of coordinators run beside the broker's own; with `queues` clients use queues, with
-        `keyed` a keyed stream, with `keyed_transactions` two, also in transactions.
+        `inventory` the inventory, with `keyed` a keyed stream, with `keyed_transactions` two, also in transactions.
         """
         self.seed = seed
         self.true = VirtualClock()
@@ -110,7 +112,10 @@ class ClusterWorld:
         self._group = GroupModel(MEMBERS_GROUP)
         self._membership = random.Random(f"{seed}/membership")
         self.changes = self._membership.random() < _CHANGING
-        self.shards = QueueBook(self) if queues else ShardBook(self) if shards else None
+        self.shards: ShardBook | None = None
+        for wanted, book in ((queues, QueueBook), (inventory, InventoryBook), (shards, ShardBook)):
+            if wanted and self.shards is None:
+                self.shards = book(self)
         self.keyed = JointBook(self) if keyed_transactions else KeyedBook(self, seed) if keyed else None
         others = self._chance.choice((0, 0, 1, 2))
         self._make_nodes(3, max(others, self._membership.choice((1, 2))) if self.changes else others)

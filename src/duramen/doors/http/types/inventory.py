@@ -43,6 +43,9 @@ _LARGEST_PAGE: Final = 1000
 _LONGEST_PATTERN: Final = 1000
 
 _Account = Annotated[str, Meta(description="The account; without it the node's `inventory.account`")]
+_Position = Annotated[
+    str, Meta(description="The `position` of an earlier response, of any node: the answer is at least as new")
+]
 _Labels = dict[str, str]
 _Names = Annotated[list[str], Meta(min_length=1, max_length=MOST_NAMES)]
 
@@ -51,12 +54,14 @@ class AccountQuery(msgspec.Struct):
     """Whose tenants are meant."""
 
     account: _Account = ""
+    position: _Position = ""
 
 
 class PartsQuery(msgspec.Struct):
     """Which tenants or namespaces are listed."""
 
     account: _Account = ""
+    position: _Position = ""
     prefix: Annotated[str, Meta(description="Only those whose names begin like this")] = ""
     after: Annotated[str, Meta(description="The `next` of the page before; it is of the same query")] = ""
     limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most of one page")] = _LARGEST_PAGE
@@ -173,6 +178,7 @@ class TopicsQuery(msgspec.Struct):
     """Which topics are found: of a namespace, of a tenant or of the account."""
 
     account: _Account = ""
+    position: _Position = ""
     tenant: Annotated[str, Meta(description="Only those of this tenant")] = ""
     namespace: Annotated[str, Meta(description="Only those of this namespace of the tenant")] = ""
     prefix: Annotated[str, Meta(min_length=1, description="Only those whose names begin like this")] = ""

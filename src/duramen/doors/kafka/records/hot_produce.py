@@ -19,7 +19,7 @@ from duramen.doors.kafka.request.exchange import Exchange, HotChannel
 from duramen.doors.kafka.request.metrics import RequestMetrics
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
-from duramen.service.resolve import Found, stream_in
+from duramen.service.resolve import stream_in
 
 __all__ = ["HotPath"]
 
@@ -75,8 +75,7 @@ class HotPath:
         """`largest_request` in bytes."""
         self._broker = broker
         self._clock = broker.clock
-        known = service.resolver.all_known if service.for_all is not None else None
-        self._topics: Found = {} if known is None else known
+        self._topics = service.known_streams
         self._memory = memory
         self._measuring = measuring
         self._requests = measuring.requests(ApiKey.PRODUCE)

@@ -1,0 +1,282 @@
+"""The inventory of a cluster as the doors of any node ask it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock
+from duramen.broker.quotas import RateTable
+from duramen.coordinators.inventory.cluster.absent import STANDALONE, NoFeed, NoPolicies, NoQuotas
+from duramen.coordinators.inventory.cluster.changes import FencedChanges
+from duramen.coordinators.inventory.cluster.requests import CHANGE_TOPICS, ChangeTopics, TopicChange, TopicsChanged
+from duramen.coordinators.inventory.cluster.serving import serve_inventory
+from duramen.coordinators.inventory.cluster.shards import RoutedShards
+from duramen.coordinators.inventory.inventory import BoundNamespace, Inventory, TopicMove, TopicPage
+from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
+from duramen.coordinators.inventory.shards import Done
+from duramen.inventory.directory import CreateTenant, DirectoryCommand, UpdateNamespace, UpdateTenant
+from duramen.inventory.events import Labels, NamespacePut
+from duramen.inventory.names import NamedProblem, TopicPath
+from duramen.inventory.search import PageToken, TopicQuery
+from duramen.storage.store import Store
+
+__all__ = ["ClusterInventory", "TenantNames"]
+
+_KAFKA_PARTS: Final = 3
+_LOOKED_AFTER_MS: Final = 5_000
+_FREE_AFTER_MS: Final = 60_000
+"""A name is reserved for so long before a tenant of that name is made, at most."""
+_AT_ONCE: Final = 100
+
+
+class TenantNames(NamedTuple):
+    """The names of tenants that are reserved in the metadata, with their numbers; how one is reserved, and released."""
+
+    reserved: Callable[[], Mapping[tuple[str, str], int]]
+    reserve: Callable[[str, str, Done], None]
+    release: Callable[[str, str, int, Done], None]
+
+
+class ClusterInventory(Inventory):
+    """Names of tenants are reserved in the metadata. Changes of topics run where the directory is led."""
+
+    def __init__(
+        self, shards: RoutedShards, clock: Clock, ensure: Callable[[Done], None], names: TenantNames, *,
+        rates: RateTable, node_id: int, store: Store, metrics: Metrics,
+    ) -> None:  # fmt: skip
+        super().__init__(shards, clock, ensure, rates=rates, node_id=node_id, store=store, metrics=metrics)
+        self.quotas = NoQuotas(shards, clock, rates, metrics)
+        self.policies = NoPolicies(shards, clock, self.quotas, ensure, node_id)
+        self.feed = NoFeed(shards, store)
+        self._routed = shards
+        self._names = names
+        self._changes = FencedChanges(shards, clock)
+        self._unused: dict[tuple[str, str, int], int] = {}  # since when reservations are seen that no tenant has
+        shards.when_made(self.start)
+        serve_inventory(shards.caller.server, shards, self._run)
+
+    def delete_records_by(self, deleted: Callable[[UUID, Callable[[], None]], None]) -> None:
+        """`deleted` is told the id of a topic that is gone, as that of `Inventory`."""
+        self._deleted = deleted
+
+    # -- what is looked after -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """From now on look from time to time whether this node leads the directory, and what is left to do there."""
+        if self._shards.ready and not self._ticks:
+            self._ticks = True
+            self._look_after()
+
+    def _look_after(self) -> None:
+        self._shards.later(_LOOKED_AFTER_MS, self._look_after)
+        self.resume()
+        if self._routed.directory_epoch is not None:
+            self._compare_names()
+
+    def resume(self) -> None:
+        """Take up what was interrupted, where this node leads the directory."""
+        if self._routed.directory_epoch is None:
+            return
+        try:
+            self._changes.resume()
+            self._sweep()
+        except DuramenError:
+            return  # it leads no more
+
+    def _compare_names(self) -> None:
+        """Reserve what tenants of a node that came to the cluster are called, and release what no tenant has."""
+        tenants = {(one.account, one.name) for one in self._shards.directory().every_tenant()}
+        reserved, now_ms = self._names.reserved(), self._clock.monotonic_ms()
+        for account, name in sorted(tenants - reserved.keys())[:_AT_ONCE]:
+            self._names.reserve(account, name, _nobody)
+        unused = {(*key, number) for key, number in reserved.items() if key not in tenants}
+        self._unused = {one: self._unused.get(one, now_ms) for one in sorted(unused)}
+        due = [one for one, since_ms in self._unused.items() if now_ms - since_ms >= _FREE_AFTER_MS]
+        for account, name, number in due[:_AT_ONCE]:
+            self._names.release(account, name, number, _nobody)
+
+    # -- tenants ------------------------------------------------------------------------------------
+
+    def create_tenants(self, account: str, names: Sequence[str], labels: Labels, done: Done) -> None:
+        """As of `Inventory`: each is made once its name is reserved."""
+        now_ms = self._clock.wall_ms()
+
+        def known(there: set[str] | DuramenError) -> None:
+            if isinstance(there, DuramenError):
+                done(there)
+                return
+            new = [CreateTenant(account, name, labels, now_ms) for name in names]
+            reserving = _Reserving(len(new), partial(self._create, done=done))
+            for command in new:
+                if command.name in there:
+                    reserving.one(command, None)
+                else:
+                    self._names.reserve(account, command.name, partial(reserving.one, command))
+
+        def ensured(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self.read(lambda: self._there(account, names), known)
+
+        def reserved(error: object) -> None:
+            # Where the first name cannot be reserved there need not be an inventory yet.
+            if isinstance(error, DuramenError):
+                done(error)
+            else:
+                self._ensure(ensured)
+
+        if self._shards.ready or not names:
+            self._ensure(ensured)
+        else:
+            self._names.reserve(account, names[0], reserved)
+
+    def _there(self, account: str, names: Sequence[str]) -> set[str]:
+        directory = self._shards.directory()
+        return {name for name in names if directory.has_tenant(account, name)}
+
+    def change(self, command: DirectoryCommand, done: Done) -> None:
+        """As of `Inventory`: a new name of a tenant is reserved first."""
+
+        def reserved(error: object) -> None:
+            if isinstance(error, DuramenError):
+                done(error)
+            else:
+                self._shards.submit(DIRECTORY_SHARD, command, done)
+
+        if isinstance(command, UpdateNamespace) and command.subjects:
+            done(RequestInvalid(f"NATS subjects of namespaces {STANDALONE}"))
+        elif isinstance(command, UpdateTenant) and command.name:
+            self._names.reserve(command.account, command.name, reserved)
+        else:
+            reserved(None)
+
+    def bound(self, account: str) -> list[BoundNamespace]:
+        """As of `Inventory`: there are none."""
+        del account
+        return []
+
+    def may_name(self, account: str, name: str) -> bool:
+        """As of `Inventory`, by what is reserved."""
+        parts = name.split(".", 2)
+        return len(parts) == _KAFKA_PARTS and (account, parts[0]) in self._names.reserved()
+
+    def create_topics(self, namespace: NamespacePut, names: Sequence[str], done: Done) -> None:
+        """As of `Inventory`, without policies."""
+        self._create_topics(namespace, names, done)
+
+    # -- topics -------------------------------------------------------------------------------------
+
+    def move_topic(self, account: str, path: TopicPath, to: TopicPath, done: Done, *, keep_alias: bool) -> None:
+        """As of `Inventory`."""
+        self._change(account, [TopicChange("move", path, to, keep_alias)], _first_to(done))
+
+    def move_topics(self, account: str, moves: Sequence[TopicMove], done: Done) -> None:
+        """As of `Inventory`."""
+
+        def ended(problems: list[DuramenError | None] | DuramenError) -> None:
+            if isinstance(problems, DuramenError):
+                done([NamedProblem(move.path.topic, problems) for move in moves])
+                return
+            pairs = zip(moves, problems, strict=True)
+            done([NamedProblem(move.path.topic, problem) for move, problem in pairs if problem is not None])
+
+        self._change(account, [TopicChange("move", *move) for move in moves], ended)
+
+    def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
+        """As of `Inventory`."""
+        self._change(account, [TopicChange("delete", path)], _first_to(done))
+
+    def alias(self, account: str, path: TopicPath, target: TopicPath, done: Done) -> None:
+        """As of `Inventory`."""
+        self._change(account, [TopicChange("alias", path, target)], _first_to(done))
+
+    def _change(self, account: str, changes: list[TopicChange], done: Done) -> None:
+        request = ChangeTopics(account, changes)
+
+        def told(outcome: Any) -> None:
+            if isinstance(outcome, TopicsChanged):
+                done([None if problem is None else problem.error() for problem in outcome.problems])
+            else:
+                done(outcome)
+
+        self._routed.ask_leader(
+            DIRECTORY_SHARD, CHANGE_TOPICS, request, partial(self._run, request), told, idempotent=False
+        )
+
+    def _run(self, request: ChangeTopics, done: Done) -> None:
+        """See to changes of topics, where the directory is led; `done` gets what became of each."""
+        problems: list[DuramenError | None] = [None] * len(request.changes)
+        left = len(problems)
+
+        def ended(at: int, error: DuramenError | None) -> None:
+            nonlocal left
+            left -= 1
+            problems[at] = error
+            if not left:
+                done(problems)
+
+        if not problems:
+            done(problems)
+        for at, (kind, path, to, keep_alias) in enumerate(request.changes):
+            if kind == "move":
+                super().move_topic(request.account, path, to, partial(ended, at), keep_alias=keep_alias)
+            elif kind == "delete":
+                super().delete_topic(request.account, path, partial(ended, at))
+            else:
+                super().alias(request.account, path, to, partial(ended, at))
+
+    # -- pages --------------------------------------------------------------------------------------
+
+    def search(
+        self, account: str, tenant: str, namespace: str, query: TopicQuery, token: PageToken, limit: int
+    ) -> TopicPage:
+        """As of `Inventory`; the token has the positions of the shards, which are not older in later pages."""
+        for shard, (epoch, offset) in enumerate(token.positions[: self._shards.count]):
+            self._routed.saw(shard, epoch, offset)
+        page = super().search(account, tenant, namespace, query, token, limit)
+        if page.token is None:
+            return page
+        return TopicPage(page.topics, page.token._replace(positions=tuple(self._routed.positions())))
+
+
+class _Reserving:
+    """Tenants whose names are being reserved: those that are, are made."""
+
+    def __init__(self, left: int, create: Callable[..., None]) -> None:
+        self._left = left
+        self._create = create
+        self._good = list[CreateTenant]()
+        self._problems = list[NamedProblem]()
+        if not left:
+            self._end()
+
+    def one(self, command: CreateTenant, answer: object) -> None:
+        """What became of the name of one."""
+        if isinstance(answer, DuramenError):
+            self._problems.append(NamedProblem(command.name, answer))
+        else:
+            self._good.append(command)
+        self._left -= 1
+        if not self._left:
+            self._end()
+
+    def _end(self) -> None:
+        self._create(self._good, problems=self._problems)
+
+
+def _first_to(done: Done) -> Done:
+    def told(outcome: list[DuramenError | None] | DuramenError) -> None:
+        if isinstance(outcome, DuramenError):
+            done(outcome)
+        else:
+            done(outcome[0] if outcome else OutcomeUnknown("nothing was answered"))
+
+    return told
+
+
+def _nobody(_: object) -> None:
+    """Nobody waits for it."""

@@ -1,0 +1,169 @@
+"""What nodes ask each other about shards of the inventory, and how commands and answers travel."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from duramen.base.errors import OutcomeUnknown, RequestInvalid
+from duramen.coordinators.inventory.shard import ShardCommand
+from duramen.inventory import directory, machine
+from duramen.inventory.directory_history import DirectoryPage, DirectoryState
+from duramen.inventory.events import NamespacePut, PendingChange, TenantPut
+from duramen.inventory.machine import BeginChange, BindName, Created, CreateTopics, Fenced, SweepNamespace
+from duramen.inventory.names import TopicPath
+from duramen.inventory.rows import NameRow
+from duramen.rpc.errors import Refused
+from duramen.rpc.methods import UNREADABLE, Method
+
+__all__ = [
+    "CHANGE_INVENTORY",
+    "CHANGE_TOPICS",
+    "READ_INVENTORY",
+    "ChangeInventory",
+    "ChangeTopics",
+    "Changed",
+    "ReadInventory",
+    "RowsRead",
+    "TopicChange",
+    "TopicsChanged",
+    "decode_command",
+    "decode_response",
+    "encode_command",
+    "may_be_repeated",
+]
+
+_DEADLINE_MS: Final = 10_000
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+class ReadInventory(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of a shard is to read rows, once it has what is below `at_least`, which was led in `epoch`.
+
+    `scans` are first keys, ends, and how many rows at most. `directory` is what is known of it; None: it is not asked.
+    """
+
+    shard: int
+    epoch: int
+    at_least: int
+    keys: list[bytes]
+    scans: list[tuple[bytes, bytes, int]]
+    directory: DirectoryState | None = None
+
+
+class RowsRead(msgspec.Struct, frozen=True, array_like=True):
+    """Values by the keys that were asked; rows of each scan, and whether more follow."""
+
+    epoch: int
+    offset: int
+    values: list[bytes | None]
+    scans: list[tuple[list[tuple[bytes, bytes]], bool]]
+    directory: DirectoryPage | None = None
+
+
+# -- changing ---------------------------------------------------------------------------------------
+
+
+class ChangeInventory(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of a shard is to carry out a command."""
+
+    shard: int
+    command: bytes
+
+
+class Changed(msgspec.Struct, frozen=True, array_like=True):
+    """The response to a command, and where the shard has it."""
+
+    epoch: int
+    offset: int
+    response: bytes
+
+
+class TopicChange(NamedTuple):
+    """A topic is to be moved to another path, deleted, or to get an alias, whose path comes first."""
+
+    kind: Literal["move", "delete", "alias"]
+    path: TopicPath
+    to: TopicPath = TopicPath("", "", "")
+    keep_alias: bool = False
+
+
+class ChangeTopics(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of the directory is to see to changes of topics, each by itself."""
+
+    account: str
+    changes: list[TopicChange]
+
+
+class TopicsChanged(msgspec.Struct, frozen=True, array_like=True):
+    """Why each change did not come to pass, or None."""
+
+    problems: list[Refused | None]
+
+
+READ_INVENTORY: Final = Method("read-inventory", ReadInventory, RowsRead, idempotent=True, deadline_ms=_DEADLINE_MS)
+CHANGE_INVENTORY: Final = Method(
+    "change-inventory", ChangeInventory, Changed, idempotent=False, deadline_ms=_DEADLINE_MS
+)
+CHANGE_TOPICS: Final = Method(
+    "change-topics", ChangeTopics, TopicsChanged, idempotent=False, deadline_ms=3 * _DEADLINE_MS
+)
+
+# -- commands as bytes ------------------------------------------------------------------------------
+
+_STEPS: Final[tuple[type[Any], ...]] = (
+    machine.BeginChange, machine.BindName, machine.EndChange, machine.PlaceTopic, machine.RemoveTopic, machine.AddAlias,
+    machine.RemoveAlias,
+)  # fmt: skip
+_COMMANDS: Final[Mapping[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        *_STEPS, machine.CreateTopics, machine.DropNamespace, machine.SweepNamespace, machine.Fence,
+        directory.CreateTenant, directory.UpdateTenant, directory.DeleteTenant, directory.CreateNamespace,
+        directory.UpdateNamespace, directory.DeleteNamespace, directory.NamespaceIsSwept,
+    )
+}  # fmt: skip
+_RESPONSES: Final[Mapping[type[Any], Any]] = {
+    CreateTopics: Created,
+    BeginChange: tuple[NameRow, PendingChange],
+    SweepNamespace: bool,
+    directory.CreateTenant: tuple[TenantPut, bool],
+    directory.UpdateTenant: TenantPut,
+    directory.CreateNamespace: tuple[NamespacePut, bool],
+    directory.UpdateNamespace: NamespacePut,
+}
+_NOT_FENCED: Final = -1
+
+
+def may_be_repeated(command: ShardCommand) -> bool:
+    """Whether a command that got no answer is sent again: a step of a change may come late, and do harm then."""
+    return not isinstance(command, Fenced | BeginChange | BindName)
+
+
+def encode_command(command: ShardCommand) -> bytes:
+    """A command as another node is told of it."""
+    token, step = (command.token, command.step) if isinstance(command, Fenced) else (_NOT_FENCED, command)
+    return msgspec.msgpack.encode((token, type(step).__name__, step))
+
+
+def decode_command(content: bytes) -> ShardCommand:
+    """The command that another node sends. Raises RequestInvalid."""
+    try:
+        token, name, wish = msgspec.msgpack.decode(content, type=tuple[int, str, msgspec.Raw])
+        kind = _COMMANDS.get(name)
+        if kind is None:
+            raise RequestInvalid(f"a command {name[:40]!r} of the inventory is not known here")
+        step: Any = msgspec.msgpack.decode(wish, type=kind)
+    except UNREADABLE as error:
+        raise RequestInvalid(f"a command of the inventory cannot be read: {error}") from None
+    return step if token == _NOT_FENCED else Fenced(token, step)
+
+
+def decode_response(command: ShardCommand, content: bytes) -> Any:
+    """The response to a command. Raises OutcomeUnknown."""
+    kind = type(command.step) if isinstance(command, Fenced) else type(command)
+    try:
+        return msgspec.msgpack.decode(content, type=_RESPONSES.get(kind, None | bool))
+    except UNREADABLE as error:
+        raise OutcomeUnknown(f"the leader of a shard has answered what cannot be read: {error}") from None

@@ -1,0 +1,43 @@
+"""What other nodes ask about the inventory: answered by what is led here, and never asked on."""
+
+from collections.abc import Callable
+from typing import Any
+
+from duramen.base.errors import DuramenError
+from duramen.coordinators.inventory.cluster.requests import (
+    CHANGE_INVENTORY,
+    CHANGE_TOPICS,
+    READ_INVENTORY,
+    Changed,
+    ChangeInventory,
+    ChangeTopics,
+    TopicsChanged,
+    decode_command,
+)
+from duramen.coordinators.inventory.cluster.shards import RoutedShards
+from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
+from duramen.rpc.errors import Refused
+from duramen.rpc.server import Done, RpcServer
+
+__all__ = ["serve_inventory"]
+
+RunChanges = Callable[[ChangeTopics, Callable[[Any], None]], None]
+"""Sees to changes of topics here; the callback gets what became of each."""
+
+
+def serve_inventory(server: RpcServer, shards: RoutedShards, run: RunChanges) -> None:
+    """From here on this node answers other nodes."""
+
+    def change(request: ChangeInventory, done: Done[Changed]) -> None:
+        shards.serve_command(request.shard, decode_command(request.command), done)
+
+    def change_topics(request: ChangeTopics, done: Done[TopicsChanged]) -> None:
+        def ended(problems: list[DuramenError | None]) -> None:
+            done(TopicsChanged([Refused.of_any(problem) for problem in problems]))
+
+        shards.check_led(DIRECTORY_SHARD)
+        run(request, ended)
+
+    server.handle(READ_INVENTORY, shards.serve_read)
+    server.handle(CHANGE_INVENTORY, change)
+    server.handle(CHANGE_TOPICS, change_topics)

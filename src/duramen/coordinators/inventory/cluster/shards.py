@@ -1,0 +1,311 @@
+"""The shards of the inventory on all nodes: commands and reads go to their leaders, and again where that is safe."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader
+from duramen.base.ports import Clock, StateRows
+from duramen.broker.streams import BrokerStreams, Stream
+from duramen.coordinators.inventory.cluster.reading import RoundOfReads
+from duramen.coordinators.inventory.cluster.requests import (
+    CHANGE_INVENTORY,
+    READ_INVENTORY,
+    Changed,
+    ChangeInventory,
+    ReadInventory,
+    RowsRead,
+    decode_response,
+    encode_command,
+    may_be_repeated,
+)
+from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM, ShardCommand
+from duramen.coordinators.inventory.shards import Done, InventoryShards
+from duramen.coordinators.runtime.runtime import Runtime
+from duramen.coordinators.runtime.shard import ShardAnswer
+from duramen.inventory.directory import Directory
+from duramen.inventory.directory_history import DirectoryCopy
+from duramen.inventory.positions import split_position
+from duramen.metadata.partitions import PartitionId
+from duramen.rpc.caller import Caller
+from duramen.rpc.methods import Method
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, unasked_as
+
+__all__ = ["RoutedShards"]
+
+T = TypeVar("T")
+
+_PACE: Final = RetryPace(10_000, 20, 500)
+_MOST_ROUNDS: Final = 200
+_PAGE_BYTES: Final = 512 << 10
+_NOTHING: Final = (-1, 0)
+
+
+class RoutedShards(InventoryShards):
+    """The shards of all nodes. A query (`read`) sees what was fetched for it."""
+
+    def __init__(
+        self, streams: BrokerStreams, runtime: Runtime, clock: Clock, deadlines: Deadlines, caller: Caller,
+        leader: Callable[[PartitionId], KnownLeader],
+    ) -> None:  # fmt: skip
+        super().__init__(streams, runtime, clock, deadlines)
+        self.caller = caller
+        self._leader = leader
+        self._copy = DirectoryCopy()
+        self._seen: dict[int, tuple[int, int]] = {}
+        self._round: RoundOfReads | None = None
+
+    def when_made(self, act: Callable[[], None]) -> None:
+        """Do `act` whenever the stream of the inventory is there, or another."""
+
+        def changed(stream: Stream) -> None:
+            if stream.name == INVENTORY_STREAM and not stream.deleted:
+                act()
+
+        self._streams.listeners.append(changed)
+
+    # -- who leads ----------------------------------------------------------------------------------
+
+    def leader(self, shard: int) -> KnownLeader:
+        """Who leads a shard, as far as is known here."""
+        if not self.ready:
+            return KnownLeader(None, -1)
+        return self._leader(PartitionId(self._streams.get(INVENTORY_STREAM).id, shard))
+
+    @property
+    def directory_epoch(self) -> int | None:
+        """The epoch in which this node leads the directory, which is loaded; None: it does not."""
+        if not self.ready or not self._is_led(DIRECTORY_SHARD):
+            return None
+        return self._runtime.leader_epoch(INVENTORY_STREAM, DIRECTORY_SHARD)
+
+    def ask_leader(
+        self, shard: int, method: Method[Any, T], request: Any, here: Callable[[Done], None], done: Done,
+        *, idempotent: bool,
+    ) -> None:  # fmt: skip
+        """Have a request answered where a shard is led: `here` does it on this node.
+
+        `done` gets the response, or the error: NotCoordinator where nobody led for too long.
+        """
+
+        def attempt(known: KnownLeader, left_ms: int, answered: Done) -> Underway:
+            if known.node_id is None:
+                raise NotLeader("nobody leads this part of the inventory now: ask again")
+            if known.node_id == self.caller.node_id:
+                self.check_led(shard)
+                here(answered)
+                return Underway(None)
+            self.caller.call(known.node_id, method, request, answered, left_ms)
+            return Underway(known.node_id)
+
+        Retrying(
+            attempt, partial(self.leader, shard), _PACE, self._clock, self._deadlines,
+            lambda outcome: done(unasked_as(NotCoordinator, outcome)), idempotent=idempotent,
+        ).begin()  # fmt: skip
+
+    def check_led(self, shard: int) -> None:
+        """Raise NotLeader unless this node leads a shard, and has loaded it: then nothing was done."""
+        try:
+            self._runtime.check(INVENTORY_STREAM, shard)
+        except (NotCoordinator, CoordinatorLoading) as error:
+            raise NotLeader(f"part {shard} of the inventory: {error}") from None
+
+    # -- commands -----------------------------------------------------------------------------------
+
+    def submit(self, shard: int, command: ShardCommand, done: Done) -> None:
+        """As of `InventoryShards`; what came to no answer may have been done."""
+
+        def here(answered: Done) -> None:
+            self._runtime.submit(INVENTORY_STREAM, shard, command, partial(self._answer, shard, answered))
+
+        def told(outcome: Any) -> None:
+            if isinstance(outcome, Changed):
+                self.saw(shard, outcome.epoch, outcome.offset)
+                try:
+                    outcome = decode_response(command, outcome.response)
+                except DuramenError as error:
+                    outcome = error
+            done(outcome.response if isinstance(outcome, ShardAnswer) else outcome)
+
+        request = ChangeInventory(shard, encode_command(command))
+        self.ask_leader(shard, CHANGE_INVENTORY, request, here, told, idempotent=may_be_repeated(command))
+
+    def _answer(self, shard: int, answered: Done, answer: ShardAnswer | DuramenError) -> None:
+        if isinstance(answer, ShardAnswer):
+            self.saw(shard, self._runtime.leader_epoch(INVENTORY_STREAM, shard) or 0, answer.end_offset)
+        answered(answer)
+
+    def serve_command(self, shard: int, command: ShardCommand, done: Done) -> None:
+        """Carry out a command of another node. Raises NotLeader."""
+        self.check_led(shard)
+        epoch = self._runtime.leader_epoch(INVENTORY_STREAM, shard) or 0
+
+        def answered(answer: ShardAnswer | DuramenError) -> None:
+            if isinstance(answer, ShardAnswer):
+                done(Changed(epoch, answer.end_offset, msgspec.msgpack.encode(answer.response)))
+            else:
+                done(answer)
+
+        self._runtime.submit(INVENTORY_STREAM, shard, command, answered)
+
+    # -- reads --------------------------------------------------------------------------------------
+
+    def read(self, query: Callable[[], T], done: Callable[[T | DuramenError], None]) -> None:
+        """As of `InventoryShards`: `query` is called until all is there that it asks for, and may do nothing else."""
+        _Reading(self, query, done).go_on()
+
+    def evaluate(self, query: Callable[[], T], fetched: RoundOfReads) -> T | DuramenError:
+        """What a query finds in what was fetched, and in the shards that are led here."""
+        before, self._round = self._round, fetched
+        try:
+            return query()
+        except DuramenError as error:
+            return error
+        finally:
+            self._round = before
+
+    def directory(self) -> Directory:
+        """As of `InventoryShards`, for a query. Raises CoordinatorLoading outside of one."""
+        if not self.ready or self._is_led(DIRECTORY_SHARD):
+            return super().directory()
+        if self._round is None:
+            raise CoordinatorLoading("tenants have to be asked for first")
+        self._round.wants_directory = True
+        return self._copy.directory
+
+    def each_rows(self) -> list[StateRows]:
+        """As of `InventoryShards`, for a query. Raises CoordinatorLoading outside of one."""
+        return [self._rows_of(shard) for shard in range(self.count)]
+
+    def _rows_of(self, shard: int) -> StateRows:
+        if self._is_led(shard):
+            return self._runtime.rows(INVENTORY_STREAM, shard)
+        if self._round is None:
+            raise CoordinatorLoading("rows of other nodes have to be asked for first")
+        return self._round.rows(shard)
+
+    def _is_led(self, shard: int) -> bool:
+        """Whether this node leads a shard, and has what was seen of it."""
+        try:
+            self.check_led(shard)
+        except DuramenError:
+            return False
+        return self._here(shard) >= self._seen.get(shard, _NOTHING)
+
+    def _here(self, shard: int) -> tuple[int, int]:
+        epoch = self._runtime.leader_epoch(INVENTORY_STREAM, shard)
+        return -1 if epoch is None else epoch, self._runtime.applied_offset(INVENTORY_STREAM, shard)
+
+    def fetch(self, fetched: RoundOfReads, done: Callable[[DuramenError | None], None]) -> None:
+        """Fetch what a query lacks."""
+        asked, failed = self._copy.state, list[DuramenError]()
+        requests = fetched.requests(DIRECTORY_SHARD, asked)
+        left = len(requests)
+
+        def answered(request: ReadInventory, answer: RowsRead | DuramenError) -> None:
+            nonlocal left
+            left -= 1
+            try:
+                if isinstance(answer, DuramenError):
+                    raise answer
+                self.saw(request.shard, answer.epoch, answer.offset)
+                fetched.take(request, answer)
+                if answer.directory is not None:
+                    fetched.has_directory = self._copy.take(asked, answer.directory)
+            except DuramenError as error:
+                failed.append(error)
+            if not left:
+                done(failed[0] if failed else None)
+
+        for lacking in requests:
+            epoch, at_least = self._seen.get(lacking.shard, _NOTHING)
+            request = msgspec.structs.replace(lacking, epoch=epoch, at_least=at_least)
+            here = partial(self.serve_read, request)
+            self.ask_leader(
+                request.shard, READ_INVENTORY, request, here, partial(answered, request), idempotent=True
+            )  # fmt: skip
+
+    def serve_read(self, request: ReadInventory, done: Done) -> None:
+        """Read rows for another node. Raises NotLeader."""
+        shard = request.shard
+        self.check_led(shard)
+        epoch = self._runtime.leader_epoch(INVENTORY_STREAM, shard) or 0
+        if epoch < request.epoch:
+            raise NotLeader(f"a newer leader of part {shard} of the inventory is known elsewhere")
+        at_least = request.at_least if epoch == request.epoch else 0  # a newer leader has all that was acknowledged
+
+        def query(state: Any, rows: StateRows) -> RowsRead:
+            directory = None
+            if request.directory is not None:
+                directory = state.history.page(epoch, state.directory, request.directory)
+            scans = [_page(rows, *scan) for scan in request.scans]
+            applied = self._runtime.applied_offset(INVENTORY_STREAM, shard)
+            return RowsRead(epoch, applied, list(rows.get_many(request.keys)), scans, directory)
+
+        self._runtime.read(INVENTORY_STREAM, shard, query, done, at_least=at_least)
+
+    # -- positions ----------------------------------------------------------------------------------
+
+    def saw(self, shard: int, epoch: int, offset: int) -> None:
+        """No older state of a shard is read here from here on."""
+        self._seen[shard] = max(self._seen.get(shard, _NOTHING), (epoch, offset))
+
+    def positions(self) -> Sequence[tuple[int, int]]:
+        """How far each shard is of which something was read here."""
+        return [self._position(shard) for shard in range(self.count)]
+
+    def _position(self, shard: int) -> tuple[int, int]:
+        if self._is_led(shard):
+            self.saw(shard, *self._here(shard))
+        return self._seen.get(shard, _NOTHING)
+
+    def position(self) -> str:
+        """As of `InventoryShards`."""
+        return ",".join(f"{epoch}.{offset}" for epoch, offset in self.positions())
+
+    def see(self, position: str) -> None:
+        """As of `InventoryShards`."""
+        for shard, part in enumerate(split_position(position)[: self.count]):
+            self.saw(shard, *part)
+
+
+class _Reading:
+    """One query until it lacks nothing."""
+
+    def __init__(self, shards: RoutedShards, query: Callable[[], Any], done: Done) -> None:
+        self._shards = shards
+        self._query = query
+        self._done = done
+        self._fetched = RoundOfReads()
+        self._rounds = 0
+
+    def go_on(self) -> None:
+        """Call the query, and fetch what it lacks."""
+        found = self._shards.evaluate(self._query, self._fetched)
+        if self._fetched.is_whole:
+            self._done(found)
+            return
+        self._rounds += 1
+        if self._rounds > _MOST_ROUNDS:
+            self._done(CoordinatorLoading("the inventory changes too fast to be read: ask again"))
+            return
+        self._shards.fetch(self._fetched, self._got)
+
+    def _got(self, error: DuramenError | None) -> None:
+        if error is None:
+            self.go_on()
+        else:
+            self._done(error)
+
+
+def _page(rows: StateRows, first: bytes, end: bytes, most: int) -> tuple[list[tuple[bytes, bytes]], bool]:
+    found, size = list[tuple[bytes, bytes]](), 0
+    for row in rows.scan(first, end):
+        if len(found) == most or size > _PAGE_BYTES:
+            return found, True
+        found.append(row)
+        size += len(row[0]) + len(row[1])
+    return found, False

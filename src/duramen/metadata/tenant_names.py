@@ -1,0 +1,93 @@
+"""Names of the inventory's tenants: reserved here, so that no stream and no queue is called as their topics are. Pure.
+
+A topic of the inventory is called `tenant.namespace.topic` in Kafka. A tenant is made once its name is reserved.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from duramen.base.catalogue_keyed import LIVE_TOPIC
+from duramen.base.catalogue_queues import TOPIC_PREFIX
+from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid, RequestInvalid
+from duramen.metadata.events import TenantNameReserved
+from duramen.metadata.features import MetadataFeature
+from duramen.metadata.state import ControllerState
+
+__all__ = ["check_tenants", "name_problem", "prefix_problem", "release_tenant", "reserve_tenant"]
+
+_DOTS: Final = 2
+"""In the Kafka name of a topic of the inventory, at least."""
+
+
+def reserve_tenant(state: ControllerState, account: str, tenant: str) -> list[TenantNameReserved]:
+    """Reserve the name of a tenant; each time under a number of its own, so that a release of before does nothing.
+
+    Raises InventoryNameInvalid where streams, live topics or topics of queues are called as its topics would be, and
+    RequestInvalid where the cluster is not upgraded.
+    """
+    if state.feature_level < MetadataFeature.INVENTORY:
+        raise RequestInvalid(
+            "the inventory of topics needs all nodes of the cluster to be of this version, and the cluster to be"
+            " upgraded (duramen cluster upgrade)"
+        )
+    shown = (
+        (name, stream.name)
+        for stream in state.streams.values()
+        for name in (stream.name, stream.config.get(LIVE_TOPIC, ""))
+    )
+    for name, stream in shown:
+        problem = name_problem(tenant, name, stream)
+        if problem is not None:
+            raise problem
+    for prefix, space in state.topic_prefixes.items():
+        problem = prefix_problem(tenant, prefix, space)
+        if problem is not None:
+            raise problem
+    return [TenantNameReserved(account, tenant, state.next_reservation)]
+
+
+def release_tenant(state: ControllerState, account: str, tenant: str, number: int) -> list[TenantNameReserved]:
+    """The name of a tenant that is gone is free again, unless it was reserved anew since."""
+    known = state.tenant_names.get((account, tenant))
+    return [TenantNameReserved(account, tenant, number, reserved=False)] if known == number else []
+
+
+def name_problem(tenant: str, name: str, stream: str) -> DuramenError | None:
+    """Why a tenant cannot be called that: a topic of a stream has a name that one of its topics could have."""
+    if not name.startswith(f"{tenant}.") or name.count(".") < _DOTS:
+        return None
+    what = f"the stream {name}" if name == stream else f"the topic {name} of the stream {stream}"
+    return InventoryNameInvalid(f"{tenant} cannot be the name of a tenant: {what} would be one of its topics")
+
+
+def prefix_problem(tenant: str, prefix: str, space: str) -> DuramenError | None:
+    """Why a tenant cannot be called that: topics of a queue space would have names that its topics could have."""
+    if not prefix or not _meet(prefix, tenant):
+        return None
+    return InventoryNameInvalid(
+        f"{tenant} cannot be the name of a tenant: topics of the queue space {space} begin with {prefix}"
+    )
+
+
+def _meet(prefix: str, tenant: str) -> bool:
+    first = f"{tenant}."
+    return prefix.startswith(first) or first.startswith(prefix)
+
+
+def check_tenants(state: ControllerState, name: str, config: Mapping[str, str]) -> None:
+    """Raise NameInvalid or ConfigInvalid where a stream with that config would have names of a tenant's topics."""
+    for what, shown in _names(name, config):
+        tenant = shown.partition(".")[0]
+        if shown.count(".") >= _DOTS and state.is_tenant(tenant):
+            kind = NameInvalid if shown == name else ConfigInvalid
+            raise kind(f"{what} names one of the inventory's topics, since {tenant} is a tenant")
+    prefix = config.get(TOPIC_PREFIX, "")
+    for _, tenant in state.tenant_names if prefix else ():
+        if _meet(prefix, tenant):
+            raise ConfigInvalid(f"{TOPIC_PREFIX}={prefix} would name topics of the tenant {tenant}")
+
+
+def _names(name: str, config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    yield f"the name {name}", name
+    if config.get(LIVE_TOPIC):
+        yield f"{LIVE_TOPIC}={config[LIVE_TOPIC]}", config[LIVE_TOPIC]

@@ -1,0 +1,146 @@
+"""Names of the inventory's topics on a cluster: leaders of its shards are asked for them before a request goes on."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from duramen.base.errors import DuramenError, NameInvalid, NamespaceNotFound, TenantNotFound
+from duramen.coordinators.inventory.inventory import FoundTopic
+from duramen.metadata.decisions import check_name
+from duramen.rpc.caller import Gathered
+from duramen.rpc.server import Done
+from duramen.service.broker import Broker
+from duramen.service.forwarded_requests import FIND_TOPIC_NAMES, FindTopicNames, TopicNamesFound
+from duramen.service.light_topics import LightTopic
+from duramen.service.queue_topics import QueueTopics
+from duramen.service.resolve import Found, Resolver, Topic, TopicKey, TopicResolver
+
+__all__ = ["ClusterTopicResolver"]
+
+_PARTS: Final = 3
+
+
+class ClusterTopicResolver(Resolver):
+    """The Resolver of a node of a cluster: streams and queues are known, topics of the inventory are asked for."""
+
+    def __init__(self, broker: Broker, topics: QueueTopics) -> None:
+        self._all = TopicResolver(broker.streams, topics)
+        self._broker = broker
+        self._topics = topics
+        self._account = broker.settings.text("inventory.account")
+        broker.caller.server.handle(FIND_TOPIC_NAMES, self._find_names)
+
+    @property
+    def all_known(self) -> Found | None:
+        """All there are, until there is an inventory."""
+        return None if self._broker.inventory.is_made else self._all.all_known
+
+    def known(self, keys: Collection[TopicKey]) -> Found | None:
+        """Those that exist; None where one may be a topic of the inventory."""
+        found: dict[TopicKey, Topic | LightTopic] = {}
+        for key in keys:
+            topic = self._here(key)
+            if topic is not None:
+                found[key] = topic
+            elif self._may_be_asked(key):
+                return None
+        return found
+
+    def _here(self, key: TopicKey) -> Topic | LightTopic | None:
+        return self._all.all_known.get(key)
+
+    def _may_be_asked(self, key: TopicKey) -> bool:
+        if isinstance(key, UUID):
+            return self._broker.inventory.is_made and key.int != 0
+        return self._broker.names_inventory(key)
+
+    def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
+        """Ask for topics of the inventory, all together; where that fails nobody is told, and the request is late."""
+        found: dict[TopicKey, Topic | LightTopic] = {}
+        names, ids = dict[str, TopicKey](), list[UUID]()
+        for key in keys:
+            topic = self._here(key)
+            if topic is not None:
+                found[key] = topic
+            elif not self._may_be_asked(key):
+                continue
+            elif isinstance(key, str):
+                names[key] = key
+            elif (name := self._topics.name_of(key)) is not None:
+                names[name] = key
+            else:
+                ids.append(key)
+        look_up = partial(self._look_up, found, names, done)
+        if ids:
+            self._ask_for_names(ids, names, look_up)
+        else:
+            look_up()
+
+    def every(self) -> Iterable[Topic]:
+        """Every stream."""
+        return self._all.every()
+
+    def from_name(self, first: str) -> Iterator[Topic]:
+        """The streams from a name on."""
+        return self._all.from_name(first)
+
+    # -- ids ----------------------------------------------------------------------------------------
+
+    def _ask_for_names(self, ids: Sequence[UUID], names: dict[str, TopicKey], then: Callable[[], None]) -> None:
+        """Ask the other nodes, one of which has told the client of these ids."""
+
+        def gathered(answer: Gathered[TopicNamesFound]) -> None:
+            for one in answer.answers.values():
+                names.update({name: id_ for id_, name in zip(ids, one.names, strict=False) if name})
+            then()
+
+        request = FindTopicNames([id_.bytes for id_ in ids])
+        nodes = {node.id for node in self._broker.membership.nodes if node.holds_partitions} - {self._broker.node_id}
+        self._broker.caller.gather(FIND_TOPIC_NAMES, dict.fromkeys(sorted(nodes), request), gathered)
+
+    def _find_names(self, request: FindTopicNames, done: Done[TopicNamesFound]) -> None:
+        done(TopicNamesFound([self._topics.name_of(UUID(bytes=id_)) or "" for id_ in request.ids]))
+
+    # -- names --------------------------------------------------------------------------------------
+
+    def _look_up(
+        self, found: dict[TopicKey, Topic | LightTopic], names: dict[str, TopicKey], done: Callable[[Found], None]
+    ) -> None:  # fmt: skip
+        by_namespace: dict[tuple[str, str], list[str]] = {}
+        for name in names:
+            tenant, namespace, topic = name.split(".", _PARTS - 1)
+            by_namespace.setdefault((tenant, namespace), []).append(topic)
+        inventory = self._broker.inventory
+
+        def query() -> list[FoundTopic]:
+            there = list[FoundTopic]()
+            for (tenant, namespace), topics in by_namespace.items():
+                try:
+                    there += filter(None, inventory.lookup(self._account, tenant, namespace, topics))
+                except (TenantNotFound, NamespaceNotFound):
+                    continue
+            return there
+
+        def looked_up(answer: list[FoundTopic] | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                return  # whether there is such a topic cannot be told: the request is answered so when it is late
+            for one in answer:
+                name = ".".join(one.path)
+                key, topic = names[name], self._topics.topic_of(name, one)
+                if topic is not None and key in (name, topic.id) and _is_name(name):
+                    found[key] = topic
+            done(found)
+
+        if by_namespace:
+            inventory.read(query, looked_up)
+        else:
+            done(found)
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_name(name)
+    except NameInvalid:
+        return False
+    return True

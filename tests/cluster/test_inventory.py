@@ -1,0 +1,101 @@
+"""The inventory of a cluster of three real nodes: any of them takes requests, and a killed node loses nothing."""
+
+from pathlib import Path
+
+import pytest
+from tests.clients import CONFLUENT, LIBRARIES, Record, until
+
+import duramen
+from duramen.base.errors import DuramenError
+from duramen.client.api.client import Client, connect
+from duramen.node.processes import NodeProcesses
+
+WAIT_S = 60.0
+SETTINGS = {"inventory.shards": 3, "inventory.queue.shards": 3}
+
+
+def found(client: Client, path: str) -> str:
+    """The lasting id of a topic, once those who lead the shards are asked; empty: there is none."""
+    ids = list[str]()
+
+    def look() -> bool:
+        try:
+            ids.append(str(client.inventory.topic(path).id))
+        except duramen.errors.TopicNotFound:
+            ids.append("")
+        except DuramenError:
+            return False
+        return True
+
+    until(look, WAIT_S)
+    return ids[-1]
+
+
+def test_any_node_takes_topics_and_kafka_clients_find_their_records(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        clients = [connect(node.http) for node in nodes.nodes.values()]
+        one, two, three = (client.inventory for client in clients)
+        assert one.create_tenants(["shop"]).created == 1
+        until(lambda: two.create_namespaces("shop", ["prod", "dev"]).created == 2, WAIT_S)
+        names = [f"orders-{number}" for number in range(60)]
+        assert three.create_topics("shop/prod", names).created == 60
+        assert one.create_topics("shop/prod", [*names, "last"]).existing == 60
+        assert [topic.name for topic in two.search("shop/prod")] == sorted([*names, "last"])
+        before = two.topic("shop/prod/orders-7").id
+        CONFLUENT.produce(nodes.bootstrap_servers, "shop.prod.orders-7", [Record(b"1", b"key")])
+        assert one.move_topic("shop/prod/orders-7", "shop/dev/new", keep_alias=False).id == before
+        assert three.topic("shop/dev/new").id == before
+        assert found(clients[1], "shop/prod/orders-7") == ""
+        reads = CONFLUENT.consume(nodes.bootstrap_servers, "shop.dev.new", 1, 1)
+        assert [read.value for read in reads] == [b"1"]
+        for client in clients:
+            client.close()
+
+
+@pytest.mark.long
+def test_a_node_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        clients = [connect(node.http) for node in nodes.nodes.values()]
+        one, two, three = (client.inventory for client in clients)
+        one.create_tenants(["shop"])
+        until(lambda: two.create_namespaces("shop", ["prod", "dev"]).created == 2, WAIT_S)
+        names = [f"orders-{number}" for number in range(200)]
+        assert three.create_topics("shop/prod", names).created == 200
+        topics = one.lookup("shop/prod", names)
+        ids = {name: topic.id for name, topic in zip(names, topics, strict=True) if topic is not None}
+        for library in LIBRARIES:
+            library.produce(nodes.bootstrap_servers, "shop.prod.orders-1", [Record(b"1", b"key")])
+        with pytest.raises(DuramenError):
+            clients[0].streams.create("shop.prod.plain")
+        nodes.nodes[3].kill()
+        for number, name in enumerate(names[:20]):
+            path, to = f"shop/prod/{name}", f"shop/dev/{name}"
+            assert found(clients[number % 2], path) == str(ids[name])
+            until(lambda path=path, to=to: moved(clients[0], path, to), WAIT_S)  # type: ignore[misc]
+            assert (found(clients[1], path), found(clients[1], to)) == ("", str(ids[name]))
+        for library in LIBRARIES:
+            library.produce(nodes.bootstrap_servers, "shop.dev.orders-1", [Record(b"2", b"key")])
+            reads = library.consume(nodes.bootstrap_servers, "shop.dev.orders-1", 1, len(LIBRARIES) + 1)
+            assert {read.value for read in reads} == {b"1", b"2"}
+        with pytest.raises(duramen.errors.RequestInvalid):
+            one.policies.set("shop", {"quota.topics": 1000})
+        two.update_tenant("shop", name="store")
+        two.alias("store/prod/old", "store/dev/orders-1")
+        assert found(clients[0], "store/prod/old") == str(ids["orders-1"])
+        two.delete_namespace("store/prod")
+        with pytest.raises(duramen.errors.NamespaceNotFound):
+            one.topic("store/prod/old")
+        nodes.nodes[3].start()
+        with connect(nodes.nodes[3].http) as again:
+            until(lambda: found(again, "store/dev/orders-1") == str(ids["orders-1"]), WAIT_S)
+        for client in clients:
+            client.close()
+
+
+def moved(client: Client, path: str, to: str) -> bool:
+    """Move a topic; whether it is there now."""
+    try:
+        client.inventory.move_topic(path, to)
+    except DuramenError:
+        return found(client, to) != ""
+    return True

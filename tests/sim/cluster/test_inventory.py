@@ -1,0 +1,79 @@
+"""The inventory of simulated clusters keeps its promises, and the clients find planted bugs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import pytest
+from tests.sim.planted import Bug, Place, planted
+
+from duramen.base.ports import StateRows
+from duramen.coordinators.inventory import changing, inventory
+from duramen.inventory import machine
+from duramen.inventory.rows import ARRIVED, NameRow
+from duramen.sim.cluster.world import ClusterWorld
+
+Original = Callable[..., Any]
+
+SEEDS: Final = (1,)
+LONG_SEEDS: Final = range(1, 201)
+NEARBY: Final = range(1, 41)
+
+
+def _keep_old_name(_: Original) -> Original:
+    def _arrive(self: Any) -> None:
+        row = NameRow(ARRIVED, self._pending.key)
+        self._end_at(self._target, row, self._arriving, lambda: self._end(self._row))
+
+    return _arrive
+
+
+def _create_again(_: Original) -> Original:
+    def _existing(namespace: int, names: Sequence[bytes], rows: StateRows) -> set[bytes]:
+        del namespace, names, rows
+        return set()
+
+    return _existing
+
+
+def _skip_longer_names(_: Original) -> Original:
+    def after(name: bytes) -> bytes:
+        return name[:-1] + bytes((name[-1] + 1,))
+
+    return after
+
+
+BUGS: Final = (
+    Bug("old-name", "", (Place(changing.Change, "_arrive", _keep_old_name),), "a moved topic is found where it was"),
+    Bug("create-again", "", (Place(machine, "_existing", _create_again),), "a bulk event comes again with new ids"),
+    Bug("skip-names", "", (Place(inventory, "after", _skip_longer_names),), "a page skips a name"),
+)
+
+FOUND_BY: Final = {"old-name": 1, "create-again": 1, "skip-names": 3}
+
+
+def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
+    """The first seed with which the inventory is not what it should be."""
+    with planted(bug):
+        for seed in seeds:
+            if ClusterWorld(seed, inventory=True).run().broken:
+                return seed
+    return None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_inventory_keeps_its_promises(seed: int) -> None:
+    outcome = ClusterWorld(seed, inventory=True).run()
+    assert not outcome.broken, outcome.trace
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
+    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY)) is not None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_the_inventory_of_many_clusters_keeps_its_promises(seed: int) -> None:
+    test_the_inventory_keeps_its_promises(seed)
