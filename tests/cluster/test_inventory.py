@@ -77,8 +77,6 @@ def test_a_node_that_is_killed_loses_nothing(tmp_path: Path) -> None:
             library.produce(nodes.bootstrap_servers, "shop.dev.orders-1", [Record(b"2", b"key")])
             reads = library.consume(nodes.bootstrap_servers, "shop.dev.orders-1", 1, len(LIBRARIES) + 1)
             assert {read.value for read in reads} == {b"1", b"2"}
-        with pytest.raises(duramen.errors.RequestInvalid):
-            one.policies.set("shop", {"quota.topics": 1000})
         two.update_tenant("shop", name="store")
         two.alias("store/prod/old", "store/dev/orders-1")
         assert found(clients[0], "store/prod/old") == str(ids["orders-1"])

@@ -248,11 +248,12 @@ class Directory:
         """Whether an account has a tenant of that name."""
         return (account, name) in self._tenant_ids
 
-    def every(self) -> Iterator[TenantPut | NamespacePut]:
-        """All there are, each tenant before its namespaces."""
+    def every(self) -> Iterator[TenantPut | NamespacePut | PoliciesPut]:
+        """All there are, each tenant before its namespaces, and their policies."""
         for tenant in self._tenants.values():
             yield tenant
             yield from self.namespaces(tenant.id)
+        yield from self.policies.every()
 
     # -- deciding -----------------------------------------------------------------------------------
 

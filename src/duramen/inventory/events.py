@@ -145,6 +145,12 @@ class NamesRemoved(_Event, frozen=True, tag=11):
     last: bytes
 
 
+class ChangesFenced(_Event, frozen=True, tag=32):
+    """Steps of changes count from here on only where they come with this token or a higher one."""
+
+    token: int
+
+
 class PoliciesPut(_Event, frozen=True, tag=20):
     """An account, a tenant or a namespace has these policies of its own from here on.
 
@@ -176,14 +182,8 @@ class Renamed(_Event, frozen=True, tag=22):
     name: str
 
 
-class ChangesFenced(_Event, frozen=True, tag=32):
-    """Steps of changes count from here on only where they come with this token or a higher one."""
-
-    token: int
-
-
-DirectoryEvent: TypeAlias = TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept
-"""What happens to tenants and namespaces."""
+DirectoryEvent: TypeAlias = TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept | PoliciesPut
+"""What happens to tenants and namespaces, and to their policies."""
 
 InventoryEvent: TypeAlias = (
     TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept | TopicsCreated | NameChanged

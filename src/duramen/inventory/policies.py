@@ -126,6 +126,11 @@ class PolicyTable:
         """What is set on this itself."""
         return self._own.get(scope, {})
 
+    def every(self) -> Iterator[PoliciesPut]:
+        """All that is set, as events."""
+        for (level, account, number, _), policies in self._own.items():
+            yield PoliciesPut(level, account, number, policies)
+
     def chain(self, namespace: int, tenant: int, account: str) -> list[tuple[PolicyScope, Policies]]:
         """What is set on a namespace, its tenant and its account, in this order."""
         of_tenant, of_account = PolicyScope(TENANT, id=tenant), PolicyScope(ACCOUNT, account)

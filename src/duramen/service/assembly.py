@@ -38,7 +38,7 @@ from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.group.remote_lag import Elsewhere
 from duramen.coordinators.inventory.cluster.inventory import ClusterInventory, TenantNames
 from duramen.coordinators.inventory.cluster.shards import RoutedShards
-from duramen.coordinators.inventory.inventory import Inventory
+from duramen.coordinators.inventory.inventory import Inventory, InventoryKit
 from duramen.coordinators.inventory.shard import inventory_kind
 from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.coordinators.lease.coordinator import LeaseCoordinator
@@ -249,19 +249,19 @@ class BrokerParts(ABC):
 
     def _make_inventory(self) -> Inventory:
         parts = self.streams, self.coordinators, self.clock, self.deadlines
+        kit = InventoryKit(RateTable(self.settings), self.metrics, self.store, self.node_id)
         if self.alone:
             shards = InventoryShards(*parts)
             self.internal_streams = self._internal_streams(shards)
             return Inventory(
                 shards, self.clock, self.internal_streams.ensure_inventory, partial(tenant_problem, self.streams),
-                partial(drop_topic, self.streams, self.coordinators, self.groups), rates=RateTable(self.settings),
-                node_id=self.node_id, store=self.store, metrics=self.metrics,
+                partial(drop_topic, self.streams, self.coordinators, self.groups), kit=kit,
             )  # fmt: skip
         routed = RoutedShards(*parts, self.caller, self._leader)
         self.internal_streams = self._internal_streams(routed)
+        ensure = self.internal_streams.ensure_inventory
         return ClusterInventory(
-            routed, self.clock, self.internal_streams.ensure_inventory, self._tenant_names(),
-            rates=RateTable(self.settings), node_id=self.node_id, store=self.store, metrics=self.metrics,
+            routed, self.clock, ensure, self._tenant_names(), lambda: self.metadata_state.nodes, kit
         )  # fmt: skip
 
     def _tenant_names(self) -> TenantNames:

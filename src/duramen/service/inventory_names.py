@@ -6,7 +6,7 @@ from uuid import UUID
 
 from duramen.base.catalogue_keyed import LIVE_TOPIC
 from duramen.base.catalogue_queues import TOPIC_PREFIX
-from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid
+from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid, StreamNotFound
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams
 from duramen.codec.partitioner import partition_of
@@ -21,15 +21,7 @@ from duramen.metadata.decisions import Definition, check_name
 from duramen.queues.machine import Empty, QueueCommand
 from duramen.queues.names import Queue
 
-__all__ = [
-    "auto_creates",
-    "check_config",
-    "check_wish",
-    "create_topic",
-    "drop_records_anywhere",
-    "drop_topic",
-    "tenant_problem",
-]
+__all__ = ["auto_create", "check_config", "check_wish", "drop_records_anywhere", "drop_topic", "tenant_problem"]
 
 
 def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
@@ -104,37 +96,6 @@ def drop_topic(
         runtime.submit(space.name, partition_of(name, space.shards), command, lambda _: done())
 
 
-def auto_creates(inventory: Inventory, account: str, name: str) -> bool:
-    """Whether the policy of a namespace has its topic `name` made where a Kafka client asks for it."""
-    tenant, namespace, _ = name.split(".", 2)
-    try:
-        check_name(name)
-    except NameInvalid:
-        return False
-    return inventory.policies.creates_topics(account, tenant, namespace)
-
-
-def create_topic(
-    inventory: Inventory, account: str, name: str, done: Callable[[DuramenError | None], None]
-) -> None:  # fmt: skip
-    """Make the topic that has a Kafka name; one that is there is as good."""
-    tenant, namespace, topic = name.split(".", 2)
-
-    def found(answer: Any) -> None:
-        if isinstance(answer, DuramenError):
-            done(answer)
-        else:
-            inventory.create_topics(answer, [topic], created)
-
-    def created(answer: CreatedNames | DuramenError) -> None:
-        if isinstance(answer, DuramenError):
-            done(answer)
-        else:
-            done(answer.problems[0].error if answer.problems else None)
-
-    inventory.read(lambda: inventory.namespace(account, tenant, namespace), found)
-
-
 def drop_records_anywhere(
     streams: BrokerStreams, submit: Callable[[Partition, QueueCommand, Callable[[object], None]], None],
     lasting_id: UUID, done: Callable[[], None],
@@ -147,3 +108,38 @@ def drop_records_anywhere(
         name = lasting_id.hex.encode()
         command = Empty(Queue(name, hash_of(space.id)(name)), "drop")
         submit(space.partition(partition_of(name, space.shards)), command, lambda _: done())
+
+
+def auto_create(
+    inventory: Inventory, account: str, name: str, done: Callable[[DuramenError | None], None]
+) -> None:  # fmt: skip
+    """Make the topic that has a Kafka name where the policy of its namespace says so; one that is there is as good.
+
+    `done` gets StreamNotFound where it does not.
+    """
+    tenant, namespace, topic = name.split(".", 2)
+
+    def found(answer: Any) -> None:
+        if isinstance(answer, DuramenError):
+            done(answer)
+        elif answer is None:
+            done(StreamNotFound(f"there is no topic {name}"))
+        else:
+            inventory.create_topics(answer, [topic], created)
+
+    def created(answer: CreatedNames | DuramenError) -> None:
+        if isinstance(answer, DuramenError):
+            done(answer)
+        else:
+            done(answer.problems[0].error if answer.problems else None)
+
+    def query() -> Any:
+        creates = inventory.policies.creates_topics(account, tenant, namespace)
+        return inventory.namespace(account, tenant, namespace) if creates else None
+
+    try:
+        check_name(name)
+    except NameInvalid as error:
+        done(error)
+    else:
+        inventory.read(query, found)

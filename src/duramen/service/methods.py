@@ -9,7 +9,12 @@ from duramen.broker.views.keys import FIND_UNKEYED
 from duramen.controller.admin.completeness import SURVEY_REPLICAS
 from duramen.controller.membership.repairs import FETCH_RANGE
 from duramen.coordinators.group.listing import LIST_GROUPS
-from duramen.coordinators.inventory.cluster.requests import CHANGE_INVENTORY, CHANGE_TOPICS, READ_INVENTORY
+from duramen.coordinators.inventory.cluster.requests import (
+    CHANGE_INVENTORY,
+    CHANGE_TOPICS,
+    FOLLOW_INVENTORY,
+    READ_INVENTORY,
+)
 from duramen.coordinators.lease.requests import ASK_LEASE, FIND_HELD, HOLD_SNAPSHOT
 from duramen.coordinators.runtime.transfer import FETCH_ROWS
 from duramen.coordinators.share.requests import CHANGE_STATES, DROP, LOCATE, READ_STATE, WRITE_STATE
@@ -50,7 +55,7 @@ TABLE: Final = MethodTable(
         READ_STATE, WRITE_STATE, CHANGE_STATES, LOCATE, DROP,
         FETCH_ROWS,
         READ_QUEUES, CHANGE_QUEUES, KNOW_TOPIC,
-        READ_INVENTORY, CHANGE_INVENTORY, CHANGE_TOPICS, FIND_TOPIC_NAMES,
+        READ_INVENTORY, CHANGE_INVENTORY, CHANGE_TOPICS, FOLLOW_INVENTORY, FIND_TOPIC_NAMES,
         FIND_UNKEYED,
         SNAPSHOT, ASK_LEASE, FIND_HELD, HOLD_SNAPSHOT,
         *CONTROL,

@@ -48,9 +48,8 @@ class InventoryNode:
     def move(self, path: str, to: str) -> None:
         self.do(self.inventory.move_topic, ACCOUNT, at(path), at(to), keep_alias=False)
 
-    def set(self, path: str, changes: Any) -> tuple[int, int]:
-        place: tuple[int, int] = self.do(self.inventory.policies.change, ACCOUNT, parts(path), changes)
-        return place
+    def set(self, path: str, changes: Any) -> Any:
+        return self.do(self.inventory.policies.change, ACCOUNT, parts(path), changes)
 
     def policies(self, path: str) -> Any:
         return self.inventory.policies.find(ACCOUNT, parts(path))

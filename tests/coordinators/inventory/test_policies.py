@@ -166,10 +166,10 @@ def test_policies_follow_names_and_go_with_what_they_are_set_on() -> None:
 
 def test_a_change_is_effective_once_the_node_has_it() -> None:
     node = InventoryNode()
-    shard, offset = node.set("acme", {"quota.topics": 10})
-    assert node.do(node.inventory.policies.when_effective, shard, offset, 1000) == [1]
+    shard, place = node.set("acme", {"quota.topics": 10})
+    assert node.do(node.inventory.policies.when_effective, shard, place, 1000) == [1]
     answer: CallbackResult[Any] = CallbackResult()
-    node.inventory.policies.when_effective(shard, offset + 1, 1000, answer)
+    node.inventory.policies.when_effective(shard, (place[0], place[1] + 1), 1000, answer)
     node.hand.advance(2000)
     assert isinstance(answer.error, PolicyNotEffective)
     assert "node 1" in str(answer.error)

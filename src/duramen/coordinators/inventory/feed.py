@@ -103,6 +103,8 @@ class Poll:
 
     def prepare(self, scope: Callable[[], FeedScope], position: str) -> None:
         """Find what is followed, and where. Raises InventoryPositionLost, RequestInvalid."""
+        if not self._shards.alone:
+            raise RequestInvalid("only standalone nodes tell changes of the inventory so far")
         self._scope = scope()
         self._keys = scope_keys(self._scope)
         self._shards.rows()  # all shards are loaded

@@ -94,14 +94,22 @@ class TopicPage(NamedTuple):
     token: PageToken | None
 
 
+class InventoryKit(NamedTuple):
+    """What policies, quotas and subscriptions work with."""
+
+    rates: RateTable
+    metrics: Metrics
+    store: Store
+    node_id: int
+
+
 class Inventory:
     """The inventory of a node. `ensure` makes its stream."""
 
     def __init__(
         self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None],
         hidden_by: Callable[[str], DuramenError | None] = lambda _: None,
-        deleted: Callable[[UUID, Callable[[], None]], None] = lambda _, then: then(), *,
-        rates: RateTable, node_id: int, store: Store, metrics: Metrics,
+        deleted: Callable[[UUID, Callable[[], None]], None] = lambda _, then: then(), *, kit: InventoryKit,
     ) -> None:  # fmt: skip
         """`hidden_by` says why a tenant cannot be called that: its topics would have the names of others.
 
@@ -113,9 +121,9 @@ class Inventory:
         self._clock = clock
         self._ensure = ensure
         self._changes = Changes(shards)
-        self.quotas = InventoryQuotas(shards, clock, rates, metrics)
-        self.feed = InventoryFeed(shards, store)
-        self.policies = InventoryPolicies(shards, clock, self.quotas, ensure, node_id)
+        self.quotas = InventoryQuotas(shards, clock, kit.rates, kit.metrics)
+        self.feed = InventoryFeed(shards, kit.store)
+        self.policies = InventoryPolicies(shards, clock, self.quotas, ensure, kit.node_id)
         self._sweeping = False
         self._ticks = False
         self.when_bound: Callable[[Callable[[], None]], None] | None = None
@@ -253,11 +261,14 @@ class Inventory:
             if isinstance(command, DeleteTenant | DeleteNamespace):
                 self.resume()
 
+        self._submit_change(command, answered)
+
+    def _submit_change(self, command: DirectoryCommand, done: Done) -> None:
         go = partial(self._shards.submit, DIRECTORY_SHARD, command)
         if isinstance(command, UpdateNamespace):
-            self.quotas.move_namespace(command.namespace, command.to_tenant, go, answered)
+            self.quotas.move_namespace(command.namespace, command.to_tenant, go, done)
         else:
-            go(answered)
+            go(done)
 
     def count(self, namespace: NamespacePut) -> int:
         """How many topics are in a namespace. Raises CoordinatorLoading."""

@@ -5,7 +5,13 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.catalogue_inventory import ACCOUNT, AUTO_CREATION, NAMESPACE, POLICIES, TENANT, TOPIC
-from duramen.base.errors import DuramenError, PolicyNotEffective, TopicNotFound
+from duramen.base.errors import (
+    DuramenError,
+    NamespaceNotFound,
+    PolicyNotEffective,
+    TenantNotFound,
+    TopicNotFound,
+)
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.quotas import InventoryQuotas, TopicOwner
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
@@ -23,7 +29,7 @@ from duramen.inventory.policies import (
     limits,
 )
 
-__all__ = ["InventoryPolicies", "PoliciesFound", "UsedQuota"]
+__all__ = ["InventoryPolicies", "PoliciesFound", "UsedQuota", "not_effective"]
 
 _LOOK_MS: Final = 20
 
@@ -75,10 +81,14 @@ class InventoryPolicies:
         return PoliciesFound(scope.level, own, effective(scope.level, named), quotas)
 
     def creates_topics(self, account: str, tenant: str, namespace: str) -> bool:
-        """Whether Kafka clients create topics of a namespace by asking for them; False where there is none."""
+        """Whether Kafka clients create topics of a namespace by asking for them; False where there is none.
+
+        Raises CoordinatorLoading.
+        """
+        directory = self._shards.directory()
         try:
-            chain = self._chain(account, (tenant, namespace))
-        except DuramenError:
+            chain = directory.policies_of(directory.namespace(account, tenant, namespace).id)
+        except (TenantNotFound, NamespaceNotFound):
             return False
         return bool(effective(NAMESPACE, [(scope.level, own) for scope, own in chain])[AUTO_CREATION].value)
 
@@ -106,7 +116,7 @@ class InventoryPolicies:
     # -- changes ------------------------------------------------------------------------------------
 
     def change(self, account: str, path: Sequence[str], changes: PolicyChange, done: Done) -> None:
-        """Set policies, None removes one. `done` gets the shard and the offset at which they count, or an error."""
+        """Set policies, None removes one. `done` gets the shard and the place from which on they count."""
 
         def found(answer: PolicyScope | DuramenError) -> None:
             if isinstance(answer, DuramenError):
@@ -134,7 +144,7 @@ class InventoryPolicies:
 
     def _submit(self, shard: int, command: SetPolicies | SetTopicPolicies, done: Done) -> None:
         def answered(answer: object) -> None:
-            done(answer if isinstance(answer, DuramenError) else (shard, self._shards.applied_offset(shard)))
+            done(answer if isinstance(answer, DuramenError) else (shard, self._shards.place(shard)))
 
         self._shards.submit(shard, command, answered)
 
@@ -149,19 +159,25 @@ class InventoryPolicies:
         key: TopicKey = self.owner(account, path).key
         return PolicyScope(TOPIC, topic=key)
 
-    def when_effective(self, shard: int, offset: int, wait_ms: int, done: Done) -> None:
-        """`done` gets the nodes that follow the shard, once each has confirmed to have all below an offset.
+    def when_effective(self, shard: int, place: tuple[int, int], wait_ms: int, done: Done) -> None:
+        """`done` gets the nodes that follow the shard, once each has confirmed to have all below a place.
 
         Or PolicyNotEffective, which names those that have not in time. The node that is alone follows itself.
         """
         until_ms = self._clock.monotonic_ms() + wait_ms
 
         def look() -> None:
-            if self._shards.applied_offset(shard) >= offset:
+            if self._shards.place(shard) >= place:
                 done([self._node_id])
             elif self._clock.monotonic_ms() >= until_ms:
-                done(PolicyNotEffective(f"the change is stored, but node {self._node_id} has not confirmed it"))
+                done(not_effective([self._node_id]))
             else:
                 self._shards.later(_LOOK_MS, look)
 
         look()
+
+
+def not_effective(nodes: Sequence[int]) -> PolicyNotEffective:
+    """Nodes have not confirmed a change."""
+    named = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(map(str, nodes))}"
+    return PolicyNotEffective(f"the change is stored, but not confirmed by {named}")

@@ -1,6 +1,6 @@
 """Quotas of the inventory: how many topics there may be, and how fast they may be written and read."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
@@ -28,6 +28,7 @@ __all__ = ["CreatedNames", "InventoryQuotas", "TopicOwner"]
 
 _AGAIN_MS: Final = 20
 _LOOKED_UP_AT_ONCE: Final = 1000
+_MOST_CHAINS: Final = 10_000
 
 Make = Callable[[Sequence[str], Done], None]
 """Creates topics by their names; the other gets `CreatedNames`."""
@@ -85,6 +86,9 @@ class InventoryQuotas:
         self._refused = metrics.counter("duramen_inventory_topics_refused_total")
         self._most: dict[PolicyScope, int] = {}  # no more topics are there or under way; fewer where some were deleted
         self._under_way: dict[PolicyScope, int] = {}
+        self._chains: dict[Hashable, _Chain] = {}  # as they were when others were asked for them
+        self._asking: set[Hashable] = set()
+        self._forgotten = 0
 
     # -- how many topics ----------------------------------------------------------------------------
 
@@ -272,14 +276,40 @@ class InventoryQuotas:
 
     def _count_bytes(self, name: str, account: str, topic: EntryName, size: int) -> int:
         now_ms = self._clock.monotonic_ms()
-        try:
-            chain = self.chain(self.owner(account, topic))
-        except DuramenError:
-            return 0  # it is gone, or the policies are being read
+        chain = self._known(account, topic)
         waits_ms = [self._rates.record((name, limit.scope), limit.value, size, now_ms) for limit in limits(name, chain)]
         wait_ms = max(waits_ms, default=0)
         self._throttled[name].value += wait_ms > 0
         return wait_ms
+
+    def _known(self, account: str, topic: EntryName) -> _Chain:
+        """What is set on a topic and what it is in; as it was asked last where others have to be asked."""
+        key = account, topic.path, topic.id
+
+        def query() -> _Chain:
+            return self.chain(self.owner(account, topic))
+
+        try:
+            return query()
+        except DuramenError:
+            pass
+        if key not in self._asking:
+            self._asking.add(key)
+            self._shards.read(query, partial(self._asked, key, self._forgotten))
+        return self._chains.get(key, [])  # of one that is gone, or is asked for the first time, nothing is known
+
+    def _asked(self, key: Hashable, forgotten: int, answer: _Chain | DuramenError) -> None:
+        self._asking.discard(key)
+        self._chains.pop(key, None)
+        if not isinstance(answer, DuramenError) and forgotten == self._forgotten:
+            if len(self._chains) >= _MOST_CHAINS:
+                del self._chains[next(iter(self._chains))]
+            self._chains[key] = answer
+
+    def forget(self) -> None:
+        """What was asked for before does not count any more."""
+        self._forgotten += 1
+        self._chains.clear()
 
     def owner(self, account: str, topic: EntryName) -> TopicOwner:
         """A topic by a name of it that was found. Raises TopicNotFound, CoordinatorLoading."""

@@ -78,7 +78,7 @@ class _Patient(Generic[T]):
 
 
 class InventoryShards:
-    """All shards there are. Until the first tenant is made there are none, and nothing is in them."""
+    """All shards there are, here. Until the first tenant is made there are none, and nothing is in them."""
 
     def __init__(self, streams: BrokerStreams, runtime: Runtime, clock: Clock, deadlines: Deadlines) -> None:
         self._streams = streams
@@ -88,6 +88,9 @@ class InventoryShards:
         self._deadlines = deadlines
         self._steps: defaultdict[int, list[_WaitingStep]] = defaultdict(list)
         self._busy = set[int]()
+
+    alone = True
+    """Whether no other node has any."""
 
     @property
     def ready(self) -> bool:
@@ -193,6 +196,10 @@ class InventoryShards:
         if shard is None:
             raise CoordinatorLoading("tenants are still being read")
         return shard.directory
+
+    def place(self, shard: int) -> tuple[int, int]:
+        """How far a shard is, as far as is known: the epoch in which it is led, and the first offset that it lacks."""
+        return 0, self.applied_offset(shard)
 
     def loaded(self) -> Iterator[InventoryShard]:
         """The shards that this node has loaded."""

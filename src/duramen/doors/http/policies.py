@@ -55,10 +55,10 @@ async def _show(call: Call, query: PolicyQuery) -> PoliciesInfo:
 
 async def _set(call: Call, query: SetPoliciesQuery, body: PoliciesWish) -> PoliciesInfo:
     policies, account = call.broker.inventory.policies, _account(call, query)
-    place: tuple[int, int] = await call_back(partial(policies.change, account, _path(call), body.policies))
+    shard, place = await call_back(partial(policies.change, account, _path(call), body.policies))
     confirmed: list[int] | msgspec.UnsetType = msgspec.UNSET
     if query.wait:
-        confirmed = await call_back(partial(policies.when_effective, *place, query.wait_ms))
+        confirmed = await call_back(partial(policies.when_effective, shard, place, query.wait_ms))
     info = await _found(call, query)
     info.confirmed = confirmed
     return info

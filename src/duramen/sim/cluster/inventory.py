@@ -24,6 +24,7 @@ from duramen.service.broker import Broker
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply
 from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.cluster.clients.coordinators import AGAIN
+from duramen.sim.cluster.inventory_policies import PolicyClient
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.shards import ShardBook
 from duramen.sim.machine.trace import BrokenPromise
@@ -377,7 +378,7 @@ class InventoryBook(ShardBook):
     def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
         """Those who use the inventory."""
         self._all = [_InventoryClient(self, calls, seed("inventory"), think_us, number) for number in range(_CLIENTS)]
-        return [*self._all]
+        return [*self._all, PolicyClient(calls, seed("inventory policies"), think_us)]
 
     def use(self, id_: UUID, topic: _Topic) -> None:
         """A topic has that id, which no other may have."""

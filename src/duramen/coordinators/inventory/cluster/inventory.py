@@ -1,27 +1,24 @@
 """The inventory of a cluster as the doors of any node ask it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid
-from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
-from duramen.broker.quotas import RateTable
-from duramen.coordinators.inventory.cluster.absent import STANDALONE, NoFeed, NoPolicies, NoQuotas
 from duramen.coordinators.inventory.cluster.changes import FencedChanges
+from duramen.coordinators.inventory.cluster.policies import ClusterPolicies
 from duramen.coordinators.inventory.cluster.requests import CHANGE_TOPICS, ChangeTopics, TopicChange, TopicsChanged
 from duramen.coordinators.inventory.cluster.serving import serve_inventory
 from duramen.coordinators.inventory.cluster.shards import RoutedShards
-from duramen.coordinators.inventory.inventory import BoundNamespace, Inventory, TopicMove, TopicPage
+from duramen.coordinators.inventory.inventory import BoundNamespace, Inventory, InventoryKit, TopicMove, TopicPage
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.inventory.shards import Done
 from duramen.inventory.directory import CreateTenant, DirectoryCommand, UpdateNamespace, UpdateTenant
-from duramen.inventory.events import Labels, NamespacePut
+from duramen.inventory.events import Labels
 from duramen.inventory.names import NamedProblem, TopicPath
 from duramen.inventory.search import PageToken, TopicQuery
-from duramen.storage.store import Store
 
 __all__ = ["ClusterInventory", "TenantNames"]
 
@@ -44,19 +41,19 @@ class ClusterInventory(Inventory):
     """Names of tenants are reserved in the metadata. Changes of topics run where the directory is led."""
 
     def __init__(
-        self, shards: RoutedShards, clock: Clock, ensure: Callable[[Done], None], names: TenantNames, *,
-        rates: RateTable, node_id: int, store: Store, metrics: Metrics,
+        self, shards: RoutedShards, clock: Clock, ensure: Callable[[Done], None], names: TenantNames,
+        nodes: Callable[[], Iterable[int]], kit: InventoryKit,
     ) -> None:  # fmt: skip
-        super().__init__(shards, clock, ensure, rates=rates, node_id=node_id, store=store, metrics=metrics)
-        self.quotas = NoQuotas(shards, clock, rates, metrics)
-        self.policies = NoPolicies(shards, clock, self.quotas, ensure, node_id)
-        self.feed = NoFeed(shards, store)
+        """`nodes` are all that are registered in the cluster."""
+        super().__init__(shards, clock, ensure, kit=kit)
+        policies = ClusterPolicies(shards, clock, self.quotas, ensure, kit.node_id, nodes)
+        self.policies = policies
         self._routed = shards
         self._names = names
         self._changes = FencedChanges(shards, clock)
         self._unused: dict[tuple[str, str, int], int] = {}  # since when reservations are seen that no tenant has
         shards.when_made(self.start)
-        serve_inventory(shards.caller.server, shards, self._run)
+        serve_inventory(shards.caller.server, shards, self._run, policies.follow)
 
     def delete_records_by(self, deleted: Callable[[UUID, Callable[[], None]], None]) -> None:
         """`deleted` is told the id of a topic that is gone, as that of `Inventory`."""
@@ -145,10 +142,10 @@ class ClusterInventory(Inventory):
             if isinstance(error, DuramenError):
                 done(error)
             else:
-                self._shards.submit(DIRECTORY_SHARD, command, done)
+                self._submit_change(command, done)
 
         if isinstance(command, UpdateNamespace) and command.subjects:
-            done(RequestInvalid(f"NATS subjects of namespaces {STANDALONE}"))
+            done(RequestInvalid("NATS subjects of namespaces are for standalone nodes: this node is part of a cluster"))
         elif isinstance(command, UpdateTenant) and command.name:
             self._names.reserve(command.account, command.name, reserved)
         else:
@@ -163,10 +160,6 @@ class ClusterInventory(Inventory):
         """As of `Inventory`, by what is reserved."""
         parts = name.split(".", 2)
         return len(parts) == _KAFKA_PARTS and (account, parts[0]) in self._names.reserved()
-
-    def create_topics(self, namespace: NamespacePut, names: Sequence[str], done: Done) -> None:
-        """As of `Inventory`, without policies."""
-        self._create_topics(namespace, names, done)
 
     # -- topics -------------------------------------------------------------------------------------
 

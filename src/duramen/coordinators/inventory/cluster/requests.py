@@ -9,8 +9,16 @@ from duramen.base.errors import OutcomeUnknown, RequestInvalid
 from duramen.coordinators.inventory.shard import ShardCommand
 from duramen.inventory import directory, machine
 from duramen.inventory.directory_history import DirectoryPage, DirectoryState
-from duramen.inventory.events import NamespacePut, PendingChange, TenantPut
-from duramen.inventory.machine import BeginChange, BindName, Created, CreateTopics, Fenced, SweepNamespace
+from duramen.inventory.events import NamespacePut, PendingChange, Policies, TenantPut
+from duramen.inventory.machine import (
+    BeginChange,
+    BindName,
+    Created,
+    CreateTopics,
+    Fenced,
+    SetTopicPolicies,
+    SweepNamespace,
+)
 from duramen.inventory.names import TopicPath
 from duramen.inventory.rows import NameRow
 from duramen.rpc.errors import Refused
@@ -19,10 +27,13 @@ from duramen.rpc.methods import UNREADABLE, Method
 __all__ = [
     "CHANGE_INVENTORY",
     "CHANGE_TOPICS",
+    "FOLLOW_INVENTORY",
     "READ_INVENTORY",
     "ChangeInventory",
     "ChangeTopics",
     "Changed",
+    "FollowInventory",
+    "Followed",
     "ReadInventory",
     "RowsRead",
     "TopicChange",
@@ -110,6 +121,23 @@ CHANGE_TOPICS: Final = Method(
     "change-topics", ChangeTopics, TopicsChanged, idempotent=False, deadline_ms=3 * _DEADLINE_MS
 )
 
+
+class FollowInventory(msgspec.Struct, frozen=True, array_like=True):
+    """A node is to confirm that it follows a shard up to an offset, which was led in `epoch`: nothing older counts."""
+
+    shard: int
+    epoch: int
+    offset: int
+
+
+class Followed(msgspec.Struct, frozen=True, array_like=True):
+    """It does."""
+
+
+FOLLOW_INVENTORY: Final = Method(
+    "follow-inventory", FollowInventory, Followed, idempotent=True, deadline_ms=_DEADLINE_MS
+)
+
 # -- commands as bytes ------------------------------------------------------------------------------
 
 _STEPS: Final[tuple[type[Any], ...]] = (
@@ -120,6 +148,7 @@ _COMMANDS: Final[Mapping[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
         *_STEPS, machine.CreateTopics, machine.DropNamespace, machine.SweepNamespace, machine.Fence,
+        machine.SetTopicPolicies, directory.SetPolicies,
         directory.CreateTenant, directory.UpdateTenant, directory.DeleteTenant, directory.CreateNamespace,
         directory.UpdateNamespace, directory.DeleteNamespace, directory.NamespaceIsSwept,
     )
@@ -132,6 +161,8 @@ _RESPONSES: Final[Mapping[type[Any], Any]] = {
     directory.UpdateTenant: TenantPut,
     directory.CreateNamespace: tuple[NamespacePut, bool],
     directory.UpdateNamespace: NamespacePut,
+    directory.SetPolicies: Policies,
+    SetTopicPolicies: Policies,
 }
 _NOT_FENCED: Final = -1
 

@@ -7,10 +7,13 @@ from duramen.base.errors import DuramenError
 from duramen.coordinators.inventory.cluster.requests import (
     CHANGE_INVENTORY,
     CHANGE_TOPICS,
+    FOLLOW_INVENTORY,
     READ_INVENTORY,
     Changed,
     ChangeInventory,
     ChangeTopics,
+    Followed,
+    FollowInventory,
     TopicsChanged,
     decode_command,
 )
@@ -25,7 +28,11 @@ RunChanges = Callable[[ChangeTopics, Callable[[Any], None]], None]
 """Sees to changes of topics here; the callback gets what became of each."""
 
 
-def serve_inventory(server: RpcServer, shards: RoutedShards, run: RunChanges) -> None:
+Follow = Callable[[FollowInventory, Callable[[Any], None]], None]
+"""Sees to it that nothing older counts on this node; the callback gets None, or an error."""
+
+
+def serve_inventory(server: RpcServer, shards: RoutedShards, run: RunChanges, follow: Follow) -> None:
     """From here on this node answers other nodes."""
 
     def change(request: ChangeInventory, done: Done[Changed]) -> None:
@@ -38,6 +45,10 @@ def serve_inventory(server: RpcServer, shards: RoutedShards, run: RunChanges) ->
         shards.check_led(DIRECTORY_SHARD)
         run(request, ended)
 
+    def followed(request: FollowInventory, done: Done[Followed]) -> None:
+        follow(request, lambda error: done(Followed() if error is None else error))
+
+    server.handle(FOLLOW_INVENTORY, followed)
     server.handle(READ_INVENTORY, shards.serve_read)
     server.handle(CHANGE_INVENTORY, change)
     server.handle(CHANGE_TOPICS, change_topics)

@@ -47,6 +47,8 @@ _NOTHING: Final = (-1, 0)
 class RoutedShards(InventoryShards):
     """The shards of all nodes. A query (`read`) sees what was fetched for it."""
 
+    alone = False
+
     def __init__(
         self, streams: BrokerStreams, runtime: Runtime, clock: Clock, deadlines: Deadlines, caller: Caller,
         leader: Callable[[PartitionId], KnownLeader],
@@ -261,6 +263,10 @@ class RoutedShards(InventoryShards):
         if self._is_led(shard):
             self.saw(shard, *self._here(shard))
         return self._seen.get(shard, _NOTHING)
+
+    def place(self, shard: int) -> tuple[int, int]:
+        """As of `InventoryShards`."""
+        return self._position(shard)
 
     def position(self) -> str:
         """As of `InventoryShards`."""

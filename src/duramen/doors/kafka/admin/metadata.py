@@ -26,7 +26,7 @@ from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.metadata.decisions import Definition, check_name
 from duramen.metadata.partitions import PartitionId
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
-from duramen.service.inventory_names import auto_creates, create_topic
+from duramen.service.inventory_names import auto_create
 from duramen.service.light_topics import LightTopic
 from duramen.service.resolve import Found, ResolvedTopics, TopicKey, stream_in
 
@@ -233,11 +233,9 @@ def _by_name(
 
 
 def _creates(context: Context, name: str) -> bool:
-    """Whether a topic is made where it is asked for: as the node says, or the policy of the inventory's namespace."""
+    """Whether a topic may be made where it is asked for: of the inventory's the policy of the namespace says so."""
     broker = context.broker
-    if broker.names_inventory(name):
-        return auto_creates(broker.inventory, broker.settings.text("inventory.account"), name)
-    return broker.settings.flag("auto.create.topics.enable")
+    return broker.names_inventory(name) or broker.settings.flag("auto.create.topics.enable")
 
 
 def absence(topics: ResolvedTopics, key: TopicKey, missing: ErrorCode) -> ErrorCode:
@@ -276,7 +274,7 @@ def _create(context: Context, name: str, put: Callable[[Message], None]) -> None
             put(_missing(name, _NULL_ID, error_code(error)))
 
     if broker.names_inventory(name):
-        create_topic(broker.inventory, broker.settings.text("inventory.account"), name, created)
+        auto_create(broker.inventory, broker.settings.text("inventory.account"), name, created)
         return
     broker.create_stream(Definition(name, broker.settings.integer("num.partitions")), created, idempotent=True)
 
@@ -300,7 +298,6 @@ def _topic(context: Context, stream: Stream) -> Message:
 
 def _light_topic(context: Context, topic: LightTopic) -> Message:
     place = PartitionId(topic.partition.log.key.stream_id, topic.partition.index)
-    topic.shown()
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,

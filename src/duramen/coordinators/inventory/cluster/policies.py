@@ -1,0 +1,96 @@
+"""Policies on a cluster: a change is effective once every node has confirmed that it follows the metadata up to it."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from duramen.base.errors import DuramenError
+from duramen.base.ports import Clock
+from duramen.coordinators.inventory.cluster.requests import FOLLOW_INVENTORY, Followed, FollowInventory
+from duramen.coordinators.inventory.cluster.shards import RoutedShards
+from duramen.coordinators.inventory.policies import InventoryPolicies, not_effective
+from duramen.coordinators.inventory.quotas import InventoryQuotas
+from duramen.coordinators.inventory.shards import Done
+
+__all__ = ["ClusterPolicies"]
+
+_AGAIN_MS = 200
+
+
+class ClusterPolicies(InventoryPolicies):
+    """`nodes` are all that are registered: one that is cut off may serve clients still."""
+
+    def __init__(
+        self, shards: RoutedShards, clock: Clock, quotas: InventoryQuotas, ensure: Callable[[Done], None],
+        node_id: int, nodes: Callable[[], Iterable[int]],
+    ) -> None:  # fmt: skip
+        super().__init__(shards, clock, quotas, ensure, node_id)
+        self._routed = shards
+        self._nodes = nodes
+
+    def follow(self, request: FollowInventory, done: Done) -> None:
+        """See to it that nothing older counts on this node; `done` gets None, or an error."""
+        self._routed.saw(request.shard, request.epoch, request.offset)
+        self._quotas.forget()
+        self._shards.read(
+            self._shards.directory, lambda found: done(found if isinstance(found, DuramenError) else None)
+        )
+
+    def when_effective(self, shard: int, place: tuple[int, int], wait_ms: int, done: Done) -> None:
+        """As of `InventoryPolicies`."""
+        _Confirmations(self, self._routed, self._clock, FollowInventory(shard, *place), wait_ms, done).ask(
+            sorted({self._node_id, *self._nodes()})
+        )
+
+
+class _Confirmations:
+    """What nodes answer; those that do not are asked again until it is late."""
+
+    def __init__(
+        self, policies: ClusterPolicies, shards: RoutedShards, clock: Clock, request: FollowInventory, wait_ms: int,
+        done: Done,
+    ) -> None:  # fmt: skip
+        self._policies = policies
+        self._shards = shards
+        self._clock = clock
+        self._request = request
+        self._until_ms = clock.monotonic_ms() + wait_ms
+        self._left = set[int]()
+        self._nodes = list[int]()
+        self._done: Done | None = done
+
+    def ask(self, nodes: list[int]) -> None:
+        """Ask all of them."""
+        self._nodes, self._left = nodes, set(nodes)
+        self._shards.later(max(0, self._until_ms - self._clock.monotonic_ms()), self._late)
+        for node in nodes:
+            self._ask(node)
+
+    def _ask(self, node: int) -> None:
+        if self._done is None:
+            return
+        answered = partial(self._answered, node)
+        if node == self._shards.caller.node_id:
+            self._policies.follow(self._request, answered)
+        else:
+            left_ms = max(1, self._until_ms - self._clock.monotonic_ms())
+            self._shards.caller.call(node, FOLLOW_INVENTORY, self._request, answered, left_ms)
+
+    def _answered(self, node: int, answer: Any) -> None:
+        if self._done is None:
+            return
+        if answer is None or isinstance(answer, Followed):
+            self._left.discard(node)
+            if not self._left:
+                self._end(self._nodes)
+        else:
+            self._shards.later(_AGAIN_MS, partial(self._ask, node))
+
+    def _late(self) -> None:
+        if self._left:
+            self._end(not_effective(sorted(self._left)))
+
+    def _end(self, outcome: object) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(outcome)

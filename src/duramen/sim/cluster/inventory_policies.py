@@ -1,0 +1,103 @@
+"""What policies of the inventory promise: one that was told to be effective counts on every node from then on."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from duramen.base.errors import DuramenError, NotCoordinator
+from duramen.coordinators.inventory.quotas import CreatedNames
+from duramen.service.broker import Broker
+from duramen.sim.cluster.clients.calls import ClientCalls, Reply
+from duramen.sim.cluster.clients.client import ClusterClient
+from duramen.sim.machine.trace import BrokenPromise
+
+__all__ = ["PolicyClient"]
+
+_ACCOUNT: Final = "default"
+_TENANT: Final = "policies"
+_POLICY: Final = "quota.topics"
+_WAIT_MS: Final = 3_000
+
+
+class PolicyClient(ClusterClient):
+    """Sets a policy to higher and higher values, and asks any node which one counts."""
+
+    def __init__(self, calls: ClientCalls, seed: str, think_us: int) -> None:
+        super().__init__(calls, seed, think_us)
+        self._is_set_up = False
+        self._value = 0
+        self._effective = 0
+        self._unanswered = set[int]()
+        self.told = self.read = 0
+
+    def step(self) -> None:
+        """Do one thing, of any node."""
+        if not self._is_set_up:
+            self._set_up()
+        elif self.chance.random() < 0.4:
+            self._set()
+        else:
+            self._read(self._effective)
+
+    def _ask(self, ask: Callable[[Broker, Reply], None], then: Callable[[Any], None]) -> None:
+        def asked(broker: Broker, reply: Reply) -> None:
+            if broker.inventory.is_made:
+                ask(broker, reply)
+            else:
+                reply(NotCoordinator("the inventory is not known here yet"))
+
+        self.calls.ask(self.calls.any_node(), asked, then)
+
+    def _set_up(self) -> None:
+        def ask(broker: Broker, reply: Reply) -> None:
+            broker.inventory.create_tenants(_ACCOUNT, [_TENANT], {}, reply)
+
+        def answered(answer: CreatedNames | DuramenError) -> None:
+            self._is_set_up = not isinstance(answer, DuramenError) and not answer.problems
+            self.next(20_000)
+
+        self.calls.ask(self.calls.any_node(), ask, answered)
+
+    def _set(self) -> None:
+        self._value += 1
+        value = self._value
+
+        def ask(broker: Broker, reply: Reply) -> None:
+            policies = broker.inventory.policies
+
+            def changed(answer: Any) -> None:
+                if isinstance(answer, DuramenError):
+                    reply(answer)
+                else:
+                    shard, place = answer
+                    policies.when_effective(shard, place, _WAIT_MS, reply)
+
+            policies.change(_ACCOUNT, [_TENANT], {_POLICY: value}, changed)
+
+        def answered(answer: list[int] | DuramenError) -> None:
+            self.calls.trace("policy %d: %s", value, answer)
+            if isinstance(answer, DuramenError):
+                self._unanswered.add(value)  # it may count at any time
+            else:
+                self._effective = value
+                self.told += 1
+            self.next()
+
+        self._ask(ask, answered)
+
+    def _read(self, effective: int) -> None:
+        def ask(broker: Broker, reply: Reply) -> None:
+            inventory = broker.inventory
+            inventory.read(lambda: inventory.policies.find(_ACCOUNT, [_TENANT]).own, reply)
+
+        def answered(answer: dict[str, Any] | DuramenError) -> None:
+            self.calls.trace("policies: %s", answer)
+            if not isinstance(answer, DuramenError):
+                found = answer.get(_POLICY, 0)
+                self.read += 1
+                if found < effective and found not in self._unanswered:
+                    raise BrokenPromise(
+                        f"the policy is {found}, and {effective} was told to be effective on every node"
+                    )
+            self.next()
+
+        self._ask(ask, answered)
