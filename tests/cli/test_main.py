@@ -26,6 +26,7 @@ def test_help_names_every_command(duramen_alone: Run) -> None:
 
 def test_version(duramen_alone: Run) -> None:
     assert duramen_alone("version").out.startswith(f"duramen {version('duramen')}")
+    assert duramen_alone("--version").out == duramen_alone("version").out
     assert json.loads(duramen_alone("version", "--format", "json").out)["version"] == version("duramen")
 
 

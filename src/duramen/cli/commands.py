@@ -89,7 +89,18 @@ class _Commands(click.Group):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in _COMMANDS.items()])
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Do what `duramen version` does."""
+    if wanted:
+        command = importlib.import_module(_COMMANDS["version"][0]).command
+        ctx.invoke(command)
+        ctx.exit()
+
+
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
 def cli() -> None:
     """Duramen: a durable log for people who work in Python. NATS subjects and Kafka topics in one log."""
 
