@@ -21,11 +21,11 @@ from duramen.client.api import http as asking
 from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.asking import AsyncDoor as Door
+from duramen.client.api.async_inventory import AsyncInventory as Inventory
 from duramen.client.api.async_queues import AsyncQueues as Queues
 from duramen.client.api.group_snapshots import AsyncGroupSnapshot as GroupSnapshot
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets
 from duramen.client.api.http import Config, Program, Question
-from duramen.client.api.inventory import AsyncInventory as Inventory
 from duramen.client.api.joint_snapshots import AsyncJointSnapshot as JointSnapshot
 from duramen.client.api.joint_snapshots import joint_positions
 from duramen.client.api.leases import find_lease

@@ -1,6 +1,5 @@
 """One partition as its leader sees it: checking and appending batches, and what can be asked about its log."""
 
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -21,6 +20,7 @@ from duramen.base.errors import (
 from duramen.base.ids import Position
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
+from duramen.broker.local_state import LocalState
 from duramen.broker.offset_search import OffsetFound, TimeSearch
 from duramen.broker.queue_entries import check_entries
 from duramen.broker.recompression import Recompressing
@@ -52,7 +52,6 @@ __all__ = [
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
     "Admission",
-    "LocalState",
     "Partition",
     "Role",
     "StreamRules",
@@ -84,46 +83,6 @@ class Writer(NamedTuple):
     last_sequence: int
     last_ms: int
     transaction_offset: int
-
-
-class LocalState:
-    """The state that this node keeps beside a partition's log, which may be cut below it.
-
-    Whoever keeps it sets the offsets and calls `moved`; the replica of the partition says what to do then, and what
-    the lowest of the older checkpoints of all replicas in sync is: -1 where it does not lead or one is not known.
-    """
-
-    __slots__ = ("_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "replicated")
-
-    def __init__(self) -> None:
-        self.applied_offset = 0
-        """The state has what is below."""
-        self.floor_offset = 0
-        """What the log has from here on is kept: the older checkpoint has what is below."""
-        self.moved: Callable[[], None] = _nothing
-        self.replicated: Callable[[], None] = _nothing
-        """Called when the partition gets a replica: what is committed is known from then on."""
-        self.lowest_checkpoint: Callable[[], int] = lambda: self.floor_offset
-        self._unapplied: deque[tuple[int, Callable[[DuramenError | None], None]]] = deque()
-
-    def once_applied(self, records: int, done: AppendDone) -> AppendDone:
-        """What a batch of so many records is stored with, so that `done` is told once the state has it.
-
-        So those who write go no faster than it is applied.
-        """
-
-        def stored(base_offset: int, error: DuramenError | None) -> None:
-            if error is not None or base_offset + records <= self.applied_offset:
-                done(base_offset, error)
-            else:
-                self._unapplied.append((base_offset + records, partial(done, base_offset)))
-
-        return stored
-
-    def acknowledge(self, error: DuramenError | None = None) -> None:
-        """Tell those whose batches are applied, and with an error all others too."""
-        while self._unapplied and (error is not None or self._unapplied[0][0] <= self.applied_offset):
-            self._unapplied.popleft()[1](error)
 
 
 class StreamRules(Protocol):
@@ -593,10 +552,6 @@ def _apart(ahead_ms: int) -> str:
 
 def _count(wrong: Sequence[tuple[int, str]]) -> str:
     return f" ({len(wrong)} record{'s' if len(wrong) > 1 else ''})"
-
-
-def _nothing() -> None:
-    """Nobody has to know."""
 
 
 def _nobody(_: int, __: DuramenError | None) -> None:

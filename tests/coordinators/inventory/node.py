@@ -45,8 +45,8 @@ class InventoryNode:
         created: CreatedNames = self.do(self.inventory.create_topics, self.namespace(namespace), names)
         return created
 
-    def move(self, path: str, to: str) -> None:
-        self.do(self.inventory.move_topic, ACCOUNT, at(path), at(to), keep_alias=False)
+    def move(self, path: str, to: str, *, keep_alias: bool = False) -> None:
+        self.do(self.inventory.move_topic, ACCOUNT, at(path), at(to), keep_alias=keep_alias)
 
     def set(self, path: str, changes: Any) -> Any:
         return self.do(self.inventory.policies.change, ACCOUNT, parts(path), changes)

@@ -2,11 +2,12 @@
 
 import gc
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.coordinators.inventory.node import ACCOUNT, InventoryNode, at
 
 from duramen.base.errors import (
     DuramenError,
@@ -24,9 +25,8 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
-from duramen.coordinators.inventory.inventory import FoundTopic, Inventory, TopicMove
-from duramen.coordinators.inventory.quotas import CreatedNames
-from duramen.coordinators.inventory.shard import INVENTORY_STREAM, inventory_kind
+from duramen.coordinators.inventory.inventory import FoundTopic, TopicMove
+from duramen.coordinators.inventory.shard import INVENTORY_STREAM
 from duramen.inventory.changes import changes
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
 from duramen.inventory.machine import (
@@ -39,48 +39,22 @@ from duramen.inventory.machine import (
     TopicShardState,
     topic_keys,
 )
-from duramen.inventory.names import TopicPath
 from duramen.inventory.packing import plain_sort_names
 from duramen.inventory.rows import SEQUENCE_BYTES, NameRow
 from duramen.inventory.search import PageToken, TopicQuery, page_token, read_token
 from duramen.sim.broker import CallbackResult, ManualBroker
 
-ACCOUNT = "default"
 ALL = TopicQuery()
 
 
-class Node:
-    """A node with an inventory of so many shards."""
+class Node(InventoryNode):
+    """A node whose log is cut only where a test asks for it."""
 
     def __init__(self, seed: int = 0, shards: int = 3, checkpoint_records: int = 100_000) -> None:
-        kinds = (inventory_kind(checkpoint_records),)
-        self.hand = ManualBroker({"inventory.shards": shards}, seed=seed, kinds=kinds)
-        self.do(self.inventory.create_tenants, ACCOUNT, ["acme", "bolt"], {})
-        for tenant in ("acme", "bolt"):
-            self.do(self.inventory.create_namespaces, ACCOUNT, tenant, ["dev", "prod"], {})
-
-    @property
-    def inventory(self) -> Inventory:
-        return self.hand.broker.inventory
-
-    def do(self, ask: Callable[..., object], *what: Any, **more: Any) -> Any:
-        answer: CallbackResult[Any] = CallbackResult()
-        ask(*what, answer, **more)
-        self.hand.settle()
-        return answer.value
-
-    def create(self, namespace: str, *names: str) -> CreatedNames:
-        created: CreatedNames = self.do(self.inventory.create_topics, self.namespace(namespace), names)
-        return created
-
-    def namespace(self, path: str) -> Any:
-        return self.inventory.namespace(ACCOUNT, *path.split("/"))
+        super().__init__(seed, shards, checkpoint_records)
 
     def find(self, path: str) -> FoundTopic:
         return self.inventory.find(ACCOUNT, at(path))
-
-    def move(self, path: str, to: str, *, keep_alias: bool = False) -> None:
-        self.do(self.inventory.move_topic, ACCOUNT, at(path), at(to), keep_alias=keep_alias)
 
     def delete(self, path: str) -> None:
         self.do(self.inventory.delete_topic, ACCOUNT, at(path))
@@ -106,11 +80,6 @@ class Node:
 
     def names(self, **where: Any) -> list[str]:
         return [str(one.path) for one in self.all(**where)]
-
-
-def at(path: str) -> TopicPath:
-    tenant, namespace, topic = path.split("/", 2)
-    return TopicPath(tenant, namespace, topic)
 
 
 @pytest.fixture

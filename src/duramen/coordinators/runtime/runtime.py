@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader, RequestInvalid
 from duramen.base.ports import Clock, StateRows
+from duramen.broker.local_state import LocalState
 from duramen.broker.membership import NodeMembership
-from duramen.broker.partition import LocalState, Partition
+from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.active import ActiveShard, AnswerDone

@@ -22,14 +22,13 @@ from duramen.base.principal import ANONYMOUS
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.builder import RECORD_OVERHEAD_BYTES, encode_headers
-from duramen.codec.jetstream import encode_error
 from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.codec.partitioner import partition_of
 from duramen.doors.nats.actions import PUBLISH
+from duramen.doors.nats.answers import Answers
 from duramen.doors.nats.bound import BoundStream, MessageBatch, StoredMessageId
 from duramen.doors.nats.duplicates import Allowance, fingerprint
 from duramen.doors.nats.headers import SUBJECT_HEADER, Headers, special, text
-from duramen.doors.nats.refusals import api_error
 from duramen.doors.nats.subjects import SubjectTree
 from duramen.service.admission import Admitted, Service
 from duramen.service.broker import Broker
@@ -81,8 +80,8 @@ class Capture:
         self._limit_bytes = limit_bytes
         self._message_bytes = limit_bytes // 2  # while one is taken there are several copies of it
         self.largest_message = 0  # the most bytes of one that any stream could take
-        self._soon = soon
-        self._send = send
+        self._answers = Answers(soon, send)
+        self.flush = self._answers.flush
         self._on_room = on_room
         # Those that are led, and whether they are ready. None: the node is alone, and takes whatever comes.
         self._led: dict[Partition, bool] | None = None if broker.membership.first_role is None else {}
@@ -95,7 +94,6 @@ class Capture:
         self._under_way: dict[MessageBatch, None] = {}
         self._held_bytes = 0
         self.full = False  # whether what is under way takes all the memory there is for it
-        self._answers: list[bytes] = []
         self._gauge = broker.metrics.counter("duramen_nats_inflight_bytes")
         self.on_idle: Callable[[], None] | None = None
         self._held: list[Message] | None = None  # what came since the streams of a subject are being resolved
@@ -387,7 +385,7 @@ class Capture:
         if known is not None:
             partition, offset = known
             bound.acked.value += 1
-            self._answer(encode_pub(reply, bound.ack_encoders[partition].encode_duplicate(offset)))
+            self._answers.add(encode_pub(reply, bound.ack_encoders[partition].encode_duplicate(offset)))
         elif first is not None:
             taken, index = first
             taken.repeated.append((index, reply))
@@ -411,7 +409,7 @@ class Capture:
             bound.settle(print_)
             bound.acked.value += 1
             ack = bound.ack_encoders[appended.partition.index].encode_duplicate(appended.offset)
-            self._answer(encode_pub(reply, ack))
+            self._answers.add(encode_pub(reply, ack))
 
         self._hold(size)
         try:
@@ -455,7 +453,7 @@ class Capture:
             answers = taken.answers(base_offset)
             bound.acked.value += len(answers)
             if answers:
-                self._answer(b"".join(answers))
+                self._answers.add(b"".join(answers))
         else:
             self._refuse(bound, [*taken.replies, *(reply for _, reply in taken.repeated)], error)
         self._hold(-taken.size)
@@ -468,17 +466,4 @@ class Capture:
 
     def _refuse(self, bound: BoundStream, replies: Sequence[bytes | None], error: DuramenError) -> None:
         bound.count_refused(error, len(replies))
-        answer = encode_error(bound.name, api_error(error), str(error))
-        for reply in replies:
-            if reply is not None:
-                self._answer(encode_pub(reply, answer))
-
-    def _answer(self, command: bytes) -> None:
-        if not self._answers:
-            self._soon(self.flush)
-        self._answers.append(command)
-
-    def flush(self) -> None:
-        """Send the answers there are."""
-        answers, self._answers = self._answers, []
-        self._send(b"".join(answers))
+        self._answers.refuse(bound.name, replies, error)

@@ -20,13 +20,13 @@ from duramen.base.errors import (
 from duramen.base.principal import ANONYMOUS
 from duramen.codec.batch import HEADER_BYTES
 from duramen.codec.builder import RECORD_OVERHEAD_BYTES, BatchBuilder, encode_headers
-from duramen.codec.jetstream import AckEncoder, encode_error
+from duramen.codec.jetstream import AckEncoder
 from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.coordinators.inventory.inventory import BoundNamespace
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.doors.nats.actions import PUBLISH
+from duramen.doors.nats.answers import Answers
 from duramen.doors.nats.headers import MESSAGE_ID_HEADER, SUBJECT_HEADER, special, text
-from duramen.doors.nats.refusals import api_error
 from duramen.doors.nats.subjects import SubjectTree
 from duramen.service.admission import Admitted, Service
 from duramen.service.broker import Broker
@@ -72,10 +72,9 @@ class NamespaceCapture:
         self._broker = broker
         self._service = service
         self._limit_bytes = limit_bytes
-        self._soon = soon
-        self._send = send
+        self._answers = Answers(soon, send)
+        self.flush = self._answers.flush
         self._tree: SubjectTree[_Binding] = SubjectTree()
-        self._answers: list[bytes] = []
         self._held_bytes = 0
         self.subjects: tuple[bytes, ...] = ()
         """All that are bound."""
@@ -158,27 +157,14 @@ class NamespaceCapture:
             for at, reply in enumerate(batch.replies):
                 if reply is not None:
                     count += 1
-                    self._answer(encode_pub(reply, encoder.encode(base_offset + at)))
+                    self._answers.add(encode_pub(reply, encoder.encode(base_offset + at)))
             self._broker.metrics.counter("duramen_nats_acks_total", batch.binding.label).value += count
         if self.on_idle is not None and self.idle:
             self.on_idle()
 
     def _refuse(self, binding: _Binding, replies: Sequence[bytes | None], topic: str, error: DuramenError) -> None:
         self._broker.metrics.counter("duramen_nats_refused_total", binding.label, error.id).value += len(replies)
-        answer = encode_error(topic, api_error(error), str(error))
-        for reply in replies:
-            if reply is not None:
-                self._answer(encode_pub(reply, answer))
-
-    def _answer(self, command: bytes) -> None:
-        if not self._answers:
-            self._soon(self.flush)
-        self._answers.append(command)
-
-    def flush(self) -> None:
-        """Send the answers there are."""
-        answers, self._answers = self._answers, []
-        self._send(b"".join(answers))
+        self._answers.refuse(topic, replies, error)
 
 
 def _headers(topic: str, subject: bytes, block: bytes | None) -> tuple[bytes | None, bytes]:

@@ -1,0 +1,54 @@
+"""The state that a node keeps beside a partition's log: how far it is applied, and what of the log it needs."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from duramen.base.errors import DuramenError
+from duramen.storage.store import AppendDone
+
+__all__ = ["LocalState"]
+
+
+class LocalState:
+    """The state that this node keeps beside a partition's log, which may be cut below it.
+
+    Whoever keeps it sets the offsets and calls `moved`; the replica of the partition says what to do then, and what
+    the lowest of the older checkpoints of all replicas in sync is: -1 where it does not lead or one is not known.
+    """
+
+    __slots__ = ("_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "replicated")
+
+    def __init__(self) -> None:
+        self.applied_offset = 0
+        """The state has what is below."""
+        self.floor_offset = 0
+        """What the log has from here on is kept: the older checkpoint has what is below."""
+        self.moved: Callable[[], None] = _nothing
+        self.replicated: Callable[[], None] = _nothing
+        """Called when the partition gets a replica: what is committed is known from then on."""
+        self.lowest_checkpoint: Callable[[], int] = lambda: self.floor_offset
+        self._unapplied: deque[tuple[int, Callable[[DuramenError | None], None]]] = deque()
+
+    def once_applied(self, records: int, done: AppendDone) -> AppendDone:
+        """What a batch of so many records is stored with, so that `done` is told once the state has it.
+
+        So those who write go no faster than it is applied.
+        """
+
+        def stored(base_offset: int, error: DuramenError | None) -> None:
+            if error is not None or base_offset + records <= self.applied_offset:
+                done(base_offset, error)
+            else:
+                self._unapplied.append((base_offset + records, partial(done, base_offset)))
+
+        return stored
+
+    def acknowledge(self, error: DuramenError | None = None) -> None:
+        """Tell those whose batches are applied, and with an error all others too."""
+        while self._unapplied and (error is not None or self._unapplied[0][0] <= self.applied_offset):
+            self._unapplied.popleft()[1](error)
+
+
+def _nothing() -> None:
+    """Nobody is told."""

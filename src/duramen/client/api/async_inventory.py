@@ -1,0 +1,326 @@
+"""The inventory of topics over HTTP, for asyncio."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from duramen.client.api.http import Program
+from duramen.client.api.inventory_changes import AsyncSubscription
+from duramen.client.api.inventory_requests import (
+    MOST_TOPICS,
+    TENANTS,
+    CreatedNames,
+    MovedTopics,
+    NamespaceInfo,
+    TenantInfo,
+    TopicInfo,
+    TopicPage,
+    create_names,
+    delete_path,
+    get_namespace,
+    get_tenant,
+    get_topic,
+    get_topic_by_id,
+    list_namespaces,
+    list_tenants,
+    lookup,
+    make_alias,
+    move_topic,
+    move_topics,
+    namespace_path,
+    query,
+    search,
+    tenant_path,
+    topic_path,
+    update_namespace,
+    update_tenant,
+)
+from duramen.client.api.policies import AsyncPolicies
+
+__all__ = ["AsyncInventory"]
+
+_T = TypeVar("_T")
+
+
+class _RunAsync(Protocol):
+    def __call__(self, program: Program[_T]) -> Awaitable[_T]: ...
+
+
+class AsyncInventory:
+    """The inventory of topics: `client.inventory`. Topics are TENANT/NAMESPACE/TOPIC, namespaces TENANT/NAMESPACE.
+
+    Each method has its tenants in the node's account, or in the `account` that is given.
+
+    More in `duramen.client.api.inventory.Inventory`.
+
+    >>> [topic async for topic in client.inventory.search(prefix="there-is-none-like-this")]
+    []
+    """
+
+    def __init__(self, run: _RunAsync) -> None:
+        self._run = run
+        self.policies = AsyncPolicies(run)
+        """Policies of the account, of tenants, namespaces and topics: describe, set."""
+
+    async def create_tenants(
+        self, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""
+    ) -> CreatedNames:
+        """Make tenants; those that are there stay as they are, and those that fail are named.
+
+        >>> (await client.inventory.create_tenants(["aio-t1", "aio-t2"])).created
+        2
+        """
+        return await self._run(create_names(TENANTS + query(account), names, labels, None))
+
+    async def tenants(self, *, prefix: str = "", account: str = "") -> list[TenantInfo]:
+        """Tenants by name.
+
+        >>> await client.inventory.tenants(prefix="there-is-none-like-this")
+        []
+        """
+        return await self._run(list_tenants(account, prefix))
+
+    async def tenant(self, tenant: str, *, account: str = "") -> TenantInfo:
+        """A tenant. Raises TenantNotFound.
+
+        >>> await client.inventory.tenant("nobody")
+        Traceback (most recent call last):
+        duramen.base.errors.TenantNotFound: there is no tenant nobody
+        """
+        return await self._run(get_tenant(account, tenant))
+
+    async def update_tenant(
+        self, tenant: str, *, name: str | None = None, labels: Mapping[str, str] | None = None, account: str = ""
+    ) -> TenantInfo:
+        """Give a tenant another name, or other labels. Raises TenantNotFound, TenantExists, InventoryNameInvalid.
+
+        >>> await client.inventory.create_tenants(["aio-t3"])
+        CreatedNames(...)
+        >>> (await client.inventory.update_tenant("aio-t3", name="aio-t4")).name
+        'aio-t4'
+        """
+        return await self._run(update_tenant(account, tenant, name, labels))
+
+    async def delete_tenant(self, tenant: str, *, account: str = "") -> None:
+        """Remove a tenant with all namespaces and topics that it has. Raises TenantNotFound.
+
+        >>> await client.inventory.create_tenants(["aio-t5"])
+        CreatedNames(...)
+        >>> await client.inventory.delete_tenant("aio-t5")
+        """
+        await self._run(delete_path(account, tenant_path(tenant)))
+
+    async def create_namespaces(
+        self, tenant: str, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""
+    ) -> CreatedNames:
+        """Make namespaces of a tenant; those that are there stay as they are, and those that fail are named.
+
+        >>> await client.inventory.create_tenants(["aio-t6"])
+        CreatedNames(...)
+        >>> (await client.inventory.create_namespaces("aio-t6", ["a", "b"])).created
+        2
+        """
+        return await self._run(create_names(f"{tenant_path(tenant)}/namespaces{query(account)}", names, labels, None))
+
+    async def namespaces(self, tenant: str, *, prefix: str = "", account: str = "") -> list[NamespaceInfo]:
+        """Namespaces of a tenant by name. Raises TenantNotFound.
+
+        >>> await client.inventory.create_tenants(["aio-t7"])
+        CreatedNames(...)
+        >>> await client.inventory.namespaces("aio-t7")
+        []
+        """
+        return await self._run(list_namespaces(account, tenant, prefix))
+
+    async def namespace(self, namespace: str, *, account: str = "") -> NamespaceInfo:
+        """The namespace TENANT/NAMESPACE. Raises TenantNotFound, NamespaceNotFound.
+
+        >>> await client.inventory.namespace("nobody/nothing")
+        Traceback (most recent call last):
+        duramen.base.errors.TenantNotFound: there is no tenant nobody
+        """
+        return await self._run(get_namespace(account, namespace))
+
+    async def update_namespace(
+        self, namespace: str, *, to: str | None = None, labels: Mapping[str, str] | None = None,
+        subjects: Iterable[str] | None = None, account: str = "",
+    ) -> NamespaceInfo:  # fmt: skip
+        """Move a namespace `to` TENANT/NAMESPACE with all its topics, or give it other labels or NATS subjects.
+
+        Raises NamespaceNotFound, NamespaceExists, TenantNotFound, InventoryNameInvalid, SubjectInvalid.
+
+        >>> await client.inventory.create_tenants(["aio-t8", "aio-t9"])
+        CreatedNames(...)
+        >>> await client.inventory.create_namespaces("aio-t8", ["a"])
+        CreatedNames(...)
+        >>> (await client.inventory.update_namespace("aio-t8/a", to="aio-t9/b")).tenant
+        'aio-t9'
+        """
+        return await self._run(update_namespace(account, namespace, to, labels, subjects))
+
+    async def delete_namespace(self, namespace: str, *, account: str = "") -> None:
+        """Remove a namespace with all topics that it has. Raises TenantNotFound, NamespaceNotFound.
+
+        >>> await client.inventory.create_tenants(["aio-t10"])
+        CreatedNames(...)
+        >>> await client.inventory.create_namespaces("aio-t10", ["a"])
+        CreatedNames(...)
+        >>> await client.inventory.delete_namespace("aio-t10/a")
+        """
+        await self._run(delete_path(account, namespace_path(namespace)))
+
+    async def create_topics(
+        self, namespace: str, names: Iterable[str], *, progress: Callable[[int], object] | None = None,
+        account: str = "",
+    ) -> CreatedNames:  # fmt: skip
+        """Make topics of a namespace, any number; those that are there stay, and those that fail are named.
+
+        They are made some thousands at a time, each time all or none; `progress` is told how many were asked for. To
+        repeat it is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable …
+
+        >>> await client.inventory.create_tenants(["aio-t11"])
+        CreatedNames(...)
+        >>> await client.inventory.create_namespaces("aio-t11", ["a"])
+        CreatedNames(...)
+        >>> (await client.inventory.create_topics("aio-t11/a", ["one", "two"])).created
+        2
+        """
+        return await self._run(
+            create_names(f"{namespace_path(namespace)}/topics{query(account)}", names, None, progress)
+        )
+
+    async def topic(self, topic: str, *, account: str = "") -> TopicInfo:
+        """The topic TENANT/NAMESPACE/TOPIC, or what an alias leads to. Raises TopicNotFound, NamespaceNotFound …
+
+        >>> await client.inventory.topic("nobody/nothing/none")
+        Traceback (most recent call last):
+        duramen.base.errors.TenantNotFound: there is no tenant nobody
+        """
+        return await self._run(get_topic(account, topic))
+
+    async def topic_by_id(self, topic_id: str) -> TopicInfo:
+        """The topic that has an id, under the name that it has now. Raises TopicNotFound.
+
+        >>> await client.inventory.topic_by_id("00000000-0000-0000-0000-000000000000")
+        Traceback (most recent call last):
+        duramen.base.errors.TopicNotFound: there is no topic with the id 00000000-0000-0000-0000-000000000000
+        """
+        return await self._run(get_topic_by_id(topic_id))
+
+    async def lookup(self, namespace: str, names: Iterable[str], *, account: str = "") -> list[TopicInfo | None]:
+        """What names of a namespace lead to, in their order; None: to nothing.
+
+        >>> await client.inventory.create_tenants(["aio-t12"])
+        CreatedNames(...)
+        >>> await client.inventory.create_namespaces("aio-t12", ["a"])
+        CreatedNames(...)
+        >>> await client.inventory.lookup("aio-t12/a", ["nothing"])
+        [None]
+        """
+        return await self._run(lookup(account, namespace, names))
+
+    async def move_topic(self, topic: str, to: str, *, keep_alias: bool = False, account: str = "") -> TopicInfo:
+        """Rename a topic, or move it to another namespace: its id stays. With `keep_alias` the old name leads to it.
+
+        Raises TopicNotFound, TopicExists, TopicIsAlias, TopicBusy, InventoryNameInvalid …
+
+        >>> await client.inventory.create_tenants(["aio-t13"])
+        CreatedNames(...)
+        >>> await client.inventory.create_namespaces("aio-t13", ["a", "b"])
+        CreatedNames(...)
+        >>> await client.inventory.create_topics("aio-t13/a", ["old"])
+        CreatedNames(...)
+        >>> (await client.inventory.move_topic("aio-t13/a/old", "aio-t13/b/new", keep_alias=True)).aliases
+        [{'tenant': 'aio-t13', 'namespace': 'a', 'name': 'old'}]
+        """
+        return await self._run(move_topic(account, topic, to, keep_alias=keep_alias))
+
+    async def move_topics(
+        self, namespace: str, moves: Mapping[str, str], *, keep_alias: bool = False, account: str = ""
+    ) -> MovedTopics:
+        """Rename topics of a namespace, or move them, each by itself: `moves` has TENANT/NAMESPACE/TOPIC by the name.
+
+        Those that fail are named. Much faster than `move_topic` for each. Raises TenantNotFound, NamespaceNotFound.
+
+        >>> await client.inventory.create_tenants(["aio-t16"])
+        CreatedNames(...)
+        >>> await client.inventory.create_namespaces("aio-t16", ["a"])
+        CreatedNames(...)
+        >>> await client.inventory.create_topics("aio-t16/a", ["one", "two"])
+        CreatedNames(...)
+        >>> (await client.inventory.move_topics("aio-t16/a", {"one": "aio-t16/a/1", "two": "aio-t16/a/2"})).moved
+        2
+        """
+        return await self._run(move_topics(account, namespace, moves, keep_alias=keep_alias))
+
+    async def alias(self, alias: str, topic: str, *, account: str = "") -> TopicInfo:
+        """Let the name `alias` lead to a topic. Raises TopicNotFound, TopicExists, TopicAliasCycle …
+
+        >>> await client.inventory.create_tenants(["aio-t14"])
+        CreatedNames(...)
+        >>> await client.inventory.create_namespaces("aio-t14", ["a"])
+        CreatedNames(...)
+        >>> await client.inventory.create_topics("aio-t14/a", ["topic"])
+        CreatedNames(...)
+        >>> (await client.inventory.alias("aio-t14/a/other", "aio-t14/a/topic")).alias
+        True
+        """
+        return await self._run(make_alias(account, alias, topic))
+
+    async def delete_topic(self, topic: str, *, account: str = "") -> None:
+        """Remove a topic that has no aliases, or an alias. Raises TopicNotFound, TopicHasAliases, TopicBusy.
+
+        >>> await client.inventory.create_tenants(["aio-t15"])
+        CreatedNames(...)
+        >>> await client.inventory.create_namespaces("aio-t15", ["a"])
+        CreatedNames(...)
+        >>> await client.inventory.create_topics("aio-t15/a", ["topic"])
+        CreatedNames(...)
+        >>> await client.inventory.delete_topic("aio-t15/a/topic")
+        """
+        await self._run(delete_path(account, topic_path(topic)))
+
+    def subscribe(
+        self, path: str = "", *, prefix: str = "", position: str = "", account: str = ""
+    ) -> AsyncSubscription:  # fmt: skip
+        """Follow the account, TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC; or names of a namespace by a prefix.
+
+        What happens from a `position` on, which is that of any answer or change; without one, from the first request
+        on. It goes on behind a restart of the node. Raises InventoryPositionLost where the log was cut behind the
+        position, TenantNotFound, NamespaceNotFound, TopicNotFound, as soon as it is read.
+
+        >>> await client.inventory.subscribe("nobody").poll()
+        Traceback (most recent call last):
+        duramen.base.errors.TenantNotFound: there is no tenant nobody
+        """
+        return AsyncSubscription(self._run, path, prefix, position, account)
+
+    async def search(
+        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", account: str = ""
+    ) -> AsyncIterator[TopicInfo]:
+        """Topics and aliases of TENANT/NAMESPACE, of TENANT or of all, in the order of their names.
+
+        By `prefix`, by `glob` (`*`, `?`, `[abc]`) or by an RE2 `pattern` for whole names. Raises PatternInvalid,
+        TenantNotFound, NamespaceNotFound.
+
+        >>> [topic async for topic in client.inventory.search(prefix="there-is-none-like-this")]
+        []
+        """
+        after: str | None = ""
+        while after is not None:
+            page = await self.search_page(
+                scope, prefix=prefix, glob=glob, pattern=pattern, after=after, account=account
+            )
+            for topic in page.topics:
+                yield topic
+            after = page.next
+
+    async def search_page(
+        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", after: str = "",
+        limit: int = MOST_TOPICS, account: str = "",
+    ) -> TopicPage:  # fmt: skip
+        """One page of a search: it may have fewer than `limit` although others follow. More in `search`.
+
+        >>> (await client.inventory.search_page(glob="there-is-none-like-this*")).topics
+        []
+        """
+        return await self._run(search(account, scope, prefix, glob, pattern, after, limit))
