@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import DuramenError, NodeStopping, StorageFailed, StreamNotFound
+from duramen.base.errors import DuramenError, LogDamaged, NodeStopping, StorageFailed, StreamNotFound
 from duramen.broker.partition import Partition
 from duramen.metadata.decisions import Definition
 from duramen.sim.checkers.checker import StreamModel, facts
@@ -109,6 +109,10 @@ class Owners:
         clients.broker.configure_stream(name, config, clients.answer(partial(self._configured, histories[0])))
 
     def _changed_keyed(self, histories: list[KeyedHistory], error: DuramenError | None, *, wanted: bool) -> None:
+        if isinstance(error, LogDamaged) and (
+            any(one.damaged for one in histories) or self._clients.faults.failed_syncs
+        ):
+            return  # nobody can say whether what is damaged has keys
         if error is not None:
             self._configured(histories[0], error)
             return
