@@ -1,6 +1,6 @@
-"""Every setting there is, as data. The options, environment variables, checks, DescribeConfigs and docs come from it.
+"""All settings, as data. The options, environment variables, checks, DescribeConfigs and docs are generated from it.
 
-Where a name is Kafka's, so are its meaning and its default. Names of ours end in their unit.
+A setting with a name of Kafka has Kafka's meaning and default. Other names end in their unit.
 """
 
 from collections.abc import Mapping
@@ -109,8 +109,8 @@ BROKER = _by_name(
             "`wal.max.bytes`.",
             unit="bytes", minimum=1 * MIB, maximum=1024 * MIB),
     Setting("wal.copy.bytes", "integer", 8 * MIB,
-            "Batches in memory are copied into segments when their total reaches this size. At most half of their "
-            "share of `memory.limit.bytes` applies, which is an eighth or less.",
+            "Batches in memory are copied into segments when their total reaches this size. It is limited to half of "
+            "their share of `memory.limit.bytes`, which is an eighth of the limit or less.",
             unit="bytes", minimum=64 * KIB),
     Setting("wal.copy.interval.ms", "integer", 5000,
             "Batches in memory are copied into segments after this time at the latest.",
@@ -129,8 +129,8 @@ BROKER = _by_name(
             "quarter of `memory.limit.bytes`.",
             kafka=True, unit="bytes", minimum=1024, maximum=_INT32_MAX),
     Setting("fetch.cold.share", "number", 0.1,
-            "The share of time that all consumers' reads from disk may use together while there are writes; 1 is no "
-            "limit, and less than 0.01 is 0.01.",
+            "The share of time that all consumers' reads from disk may use together while there are writes; 1 means "
+            "no limit, and values below 0.01 mean 0.01.",
             minimum=0, maximum=1),
     Setting("fetch.max.bytes", "integer", 57_671_680,
             "The maximum record bytes in one fetch response.",
@@ -176,7 +176,7 @@ BROKER = _by_name(
             "Default of `flush.ms`.",
             kafka=True, dynamic=True, unit="ms", minimum=0,
             kafka_default="null: log.flush.scheduler.interval.ms (9223372036854775807) applies",
-            deviation="the same: no bound; there is no scheduler, each sync runs when it is due"),
+            deviation="the same: no bound; each sync runs when it is due, without a scheduler"),
     Setting("log.retention.check.interval.ms", "integer", 300_000,
             "How often logs are checked for segments to delete by retention.",
             kafka=True, unit="ms", minimum=1),
@@ -193,12 +193,12 @@ BROKER = _by_name(
             kafka=True, unit="bytes", minimum=64 * KIB, kafka_default="134217728",
             deviation="it is part of memory.limit.bytes"),
     Setting("log.cleaner.io.buffer.load.factor", "number", 0.9,
-            "The maximum load factor of the table of keys; a higher one holds more keys, and each takes more time. "
-            "Less than 0.1 is 0.1.",
+            "The maximum load factor of the table of keys. With a higher one the table holds more keys, and each key "
+            "takes more time. Values below 0.1 mean 0.1.",
             kafka=True, minimum=0, maximum=1),
     Setting("log.cleaner.io.max.bytes.per.second", "integer", 4 * MIB,
-            "The maximum bytes that compaction reads and writes in a second; with a bound it also uses at most a "
-            "tenth of a processor, so that acknowledgements do not wait for it. 0 means no bound.",
+            "The maximum bytes that compaction reads and writes in a second. With a bound, compaction also uses at "
+            "most a tenth of a processor, so that acknowledgements do not wait for it. 0 means no bound.",
             kafka=True, unit="bytes", minimum=0, kafka_default="1.7976931348623157E308",
             deviation="compaction shares one interpreter with everything else"),
     Setting("log.cleaner.delete.retention.ms", "integer", _DAY_MS,
@@ -248,7 +248,7 @@ BROKER = _by_name(
             "The default number of replicas of a new stream, and of internal streams; fewer if the cluster has fewer "
             "nodes.",
             kafka=True, reload=True, minimum=1, maximum=32767, kafka_default="1",
-            deviation="a cluster exists to lose nothing, so three replicas are the default"),
+            deviation="with one replica, the loss of a disk loses records, so three are the default"),
     Setting("min.insync.replicas", "integer", 1,
             "Default of the stream setting of the same name, if it is set for the whole cluster (Kafka's "
             "IncrementalAlterConfigs of all brokers). In a cluster the value of a single node has no effect.",
@@ -261,7 +261,7 @@ BROKER = _by_name(
             "The number of windows over which a client's rate is measured.",
             kafka=True, minimum=1, maximum=1000),
     Setting("quota.window.size.seconds", "integer", 1,
-            "The length of such a window, in seconds.",
+            "The length of each of the `quota.window.num` windows, in seconds.",
             kafka=True, minimum=1, maximum=86_400),
     Setting("group.initial.rebalance.delay.ms", "integer", 3000,
             "The time that an empty group waits for more members before its first rebalance.",
@@ -335,7 +335,7 @@ STREAM = _by_name(
             broker_default="log.cleanup.policy"),
     Setting("retention.ms", "integer", 7 * _DAY_MS,
             "Segments whose newest record is older than this are deleted; -1 means no bound. Of a queue space: entries "
-            "older than this are removed from their queues, by default none.",
+            "older than this are removed from their queues; the default removes none.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=-1, broker_default="log.retention.ms"),
     Setting("retention.bytes", "integer", -1,
             "The oldest segments of a partition are deleted as long as the rest has at least this size; -1 means no "
@@ -344,7 +344,7 @@ STREAM = _by_name(
             scope="stream", kafka=True, dynamic=True, unit="bytes", minimum=-1, broker_default="log.retention.bytes"),
     Setting("retention.records", "integer", -1,
             "The oldest segments of a partition are deleted as long as the rest has at least this many records; -1 "
-            "means no bound. Of a queue space: the most entries of a queue; the oldest are removed first.",
+            "means no bound. Of a queue space: the maximum number of entries of a queue; the oldest are removed first.",
             scope="stream", dynamic=True, unit="records", minimum=-1),
     Setting("memory.max.bytes", "integer", 16 * MIB,
             "With durability=memory: the maximum size of a partition; the oldest segments are deleted first. A "

@@ -1,4 +1,4 @@
-"""The settings of nodes for the silence and slowness of others, as data; `catalogue` has them with all others."""
+"""The settings of a cluster: heartbeats, sessions, leaderships and catch-up; `catalogue` includes them."""
 
 from typing import Final
 
@@ -36,14 +36,14 @@ NODE_SETTINGS: Final = (
             kafka=True, unit="ms", minimum=1, maximum=_INT64_MAX),
     Setting("leader.replication.throttled.rate", "integer", _INT64_MAX,
             "The maximum bytes a second that a node sends to all replicas that are not in sync: those that catch up, "
-            "are being added, or only serve consumers. Below the write rate they never become in sync. Without it "
-            "the rate is adjusted so that producers are hardly affected, with a pause of two seconds in twenty to "
-            "measure that.",
+            "are being added, or only serve consumers. If it is below the write rate, they never become in sync. By "
+            "default the node adjusts the rate so that producers are hardly affected, and pauses for two seconds in "
+            "twenty to measure that.",
             kafka=True, unit="bytes", minimum=1, maximum=_INT64_MAX),
     Setting("replica.eject.latency.ms", "integer", 1000,
-            "A replica leaves the in-sync set if its time to sync records exceeds that of the others by more than "
-            "this at the 99th percentile for three seconds in a row, until it is fast again. One replica of a "
-            "partition leaves at a time, and never below `min.insync.replicas`. A leader that is as slow gives up "
+            "A replica leaves the in-sync set if the 99th percentile of its time to sync records exceeds that of the "
+            "others by more than this for three seconds in a row. It returns when it is fast again. One replica of "
+            "a partition leaves at a time, and never below `min.insync.replicas`. A leader that is as slow gives up "
             "its leadership. 0 turns this off. The leader's value applies.",
             unit="ms", minimum=0, maximum=_INT32_MAX),
 )

@@ -41,8 +41,8 @@ AUTO_CREATION: Final = "auto.create.topics.enable"
 class Policy(NamedTuple):
     """A policy: its name, values and default, and where it may be set.
 
-    A quota is a bound on all that is in what it is set on, together: those of each level count. Of other policies the
-    value of the nearest level counts.
+    A quota limits the total of everything below the entity on which it is set, and the quotas of all levels apply. Of
+    other policies the value of the nearest level applies.
     """
 
     setting: Setting
@@ -53,31 +53,31 @@ class Policy(NamedTuple):
 # fmt: off
 NODE_SETTINGS: Final = (
     Setting("inventory.account", "text", DEFAULT_ACCOUNT,
-            "The account whose tenants are meant where a request names none."),
+            "The account of requests that name none, and of the topics that Kafka clients name."),
     Setting("inventory.metadata.namespace", "text", "",
-            "TENANT/NAMESPACE of which Kafka's Metadata lists the first 10,000 topics beside the streams, so that "
-            "consumers that match a pattern themselves see them. Empty: none."),
+            "TENANT/NAMESPACE: Kafka's Metadata lists the first 10,000 topics of this namespace beside the streams, so "
+            "that consumers that match patterns themselves see them. Empty: none."),
     Setting("inventory.shards", "integer", 4,
-            "How many shards the inventory of topics has. It counts when the first tenant is made; the number stays.",
+            "The number of shards of the inventory of topics; fixed when the first tenant is created.",
             minimum=1, maximum=_MOST_SHARDS),
     Setting("inventory.queue.shards", "integer", 16,
-            "How many shards hold the records of the inventory's topics. It counts when the first tenant is made; the "
-            "number stays.",
+            "The number of shards that hold the records of the inventory's topics; fixed when the first tenant is "
+            "created.",
             minimum=1, maximum=_MOST_SHARDS),
 )
 
 _POLICIES: Final = (
     Policy(Setting(AUTO_CREATION, "flag", False,
-                   "Whether Kafka clients create a topic of the namespace by asking for it.", scope="stream"),
+                   "Whether Kafka clients create a topic of the namespace by requesting its metadata.", scope="stream"),
            _NOT_TOPIC),
     Policy(Setting(CONSUMER_RATE, "integer", _NO_BOUND,
-                   "How many bytes a second Kafka clients may fetch, on average over the quota windows.",
+                   "The bytes a second that Kafka clients may fetch, on average over the quota windows.",
                    scope="stream", minimum=1), quota=True),
     Policy(Setting(PRODUCER_RATE, "integer", _NO_BOUND,
-                   "How many bytes a second Kafka clients may produce, on average over the quota windows.",
+                   "The bytes a second that Kafka clients may produce, on average over the quota windows.",
                    scope="stream", minimum=1), quota=True),
     Policy(Setting(TOPIC_QUOTA, "integer", _NO_BOUND,
-                   "How many topics there may be; aliases do not count.", scope="stream", minimum=0),
+                   "The maximum number of topics; aliases do not count.", scope="stream", minimum=0),
            _NOT_TOPIC, quota=True),
 )
 # fmt: on

@@ -34,7 +34,7 @@ QUEUE_VALUES: Final[Mapping[str, Value]] = {
 }  # fmt: skip
 """What these configs are for every queue space."""
 QUEUE_RETENTION: Final = ("retention.ms", "retention.bytes", "retention.records")
-"""Of a queue space: how much of each queue is kept, by default everything; its log is cut below what its view has."""
+"""The configs of a queue space that limit each queue; the defaults keep everything."""
 
 # fmt: off
 STREAM_SETTINGS: Final = (
@@ -47,15 +47,15 @@ STREAM_SETTINGS: Final = (
             "entries of queues.",
             scope="stream", dynamic=True, unit="ms", minimum=0),
     Setting(DEAD_LETTER_QUEUE, "text", "",
-            "The queue of the space to which entries are moved that were delivered "
-            "`queue.delivery.count.limit` times and never acknowledged. Empty: they are delivered again and again.",
+            "The queue of the space for dead letters: an entry that was delivered `queue.delivery.count.limit` times "
+            "without an acknowledgement moves there. Empty: such entries are delivered without limit.",
             scope="stream", dynamic=True),
     Setting(DELIVERY_COUNT_LIMIT, "integer", 5,
-            "How many times an entry of a queue is delivered before it is moved to `queue.dead.letter.queue`.",
+            "The number of deliveries after which an entry of a queue moves to `queue.dead.letter.queue`.",
             scope="stream", dynamic=True, minimum=1, maximum=1000),
     Setting(TOPIC_PREFIX, "text", "",
-            "What the Kafka topics of a queue space's queues begin with: with `mail.` the queue `alice` is the topic "
-            "`mail.alice`. Without it queues are no topics. No stream may have a name that begins so.",
+            "The prefix of the Kafka topics of a queue space's queues: with `mail.` the queue `alice` is the topic "
+            "`mail.alice`. Without a prefix queues have no topics. The name of a stream may not begin with it.",
             scope="stream", dynamic=True),
 )
 # fmt: on

@@ -20,8 +20,8 @@ NODE_SETTINGS: Final = (
             "The maximum of `share.delivery.count.limit` of a group.",
             kafka=True, minimum=1, maximum=0x7FFF),
     Setting("group.share.record.lock.duration.ms", "integer", 30_000,
-            "The time that a consumer of a share group has for a record before it is delivered to another one; "
-            "default of `share.record.lock.duration.ms`.",
+            "The time for which a consumer of a share group locks a record; then the record may be delivered to "
+            "another consumer. Default of `share.record.lock.duration.ms`.",
             kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
     Setting("group.share.min.record.lock.duration.ms", "integer", 15_000,
             "The minimum of `share.record.lock.duration.ms` of a group.",
@@ -30,8 +30,8 @@ NODE_SETTINGS: Final = (
             "The maximum of `share.record.lock.duration.ms` of a group.",
             kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
     Setting("group.share.partition.max.record.locks", "integer", 2000,
-            "The maximum number of records of a partition in flight in a share group, from the first unfinished "
-            "record on; default of `share.partition.max.record.locks`.",
+            "The maximum number of in-flight records of a partition in a share group, counted from the oldest "
+            "unfinished one; default of `share.partition.max.record.locks`.",
             kafka=True, minimum=1, maximum=_INT32_MAX),
     Setting("group.share.min.partition.max.record.locks", "integer", 100,
             "The minimum of `share.partition.max.record.locks` of a group.",
@@ -84,7 +84,7 @@ GROUP_SETTINGS: Final = (
             "transactions.",
             scope="group", kafka=True, dynamic=True, choices=("read_committed", "read_uncommitted")),
     Setting("share.record.lock.duration.ms", "integer", 30_000,
-            "The time that a consumer has for a record before it is delivered to another one.",
+            "The time for which a consumer locks a record; then the record may be delivered to another consumer.",
             scope="group", kafka=True, dynamic=True, unit="ms", minimum=1, maximum=_INT32_MAX,
             broker_default="group.share.record.lock.duration.ms"),
     Setting("share.delivery.count.limit", "integer", 5,
@@ -92,7 +92,7 @@ GROUP_SETTINGS: Final = (
             scope="group", kafka=True, dynamic=True, minimum=1, maximum=0x7FFF,
             broker_default="group.share.delivery.count.limit"),
     Setting("share.partition.max.record.locks", "integer", 2000,
-            "The maximum number of records of a partition in flight, from the first unfinished record on.",
+            "The maximum number of in-flight records of a partition, counted from the oldest unfinished one.",
             scope="group", kafka=True, dynamic=True, minimum=1, maximum=_INT32_MAX,
             broker_default="group.share.partition.max.record.locks"),
     Setting("share.heartbeat.interval.ms", "integer", 5000,

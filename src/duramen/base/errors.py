@@ -1,8 +1,8 @@
-"""Everything that can go wrong and that a caller may have to tell apart.
+"""The errors that callers can distinguish.
 
-One class a situation; `id` is stable and is what the doors, the docs and the command line name. The doors
-map these to numbers of their own protocol. Each class describes the error in its docstring, in `safe` what happened to
-the data and whether a retry is safe, and in `remedy` what to do.
+One class for each error; `id` is stable, and the doors, the docs and the command line use it. The doors map the
+classes to the numbers of their protocols. Each class describes the error in its docstring. `safe` says what happened to
+the data and whether a retry is safe, and `remedy` what to do.
 """
 
 from collections.abc import Sequence
@@ -459,8 +459,8 @@ class SnapshotNotReached(DuramenError):
     id = "snapshot-not-reached"
     safe = "Nothing was read; a retry is safe."
     remedy = (
-        "Read the newest snapshot, or repeat in a moment where the view is behind; where the message says that the"
-        " partition ends before the offset, only new records make a retry succeed."
+        "Read the newest snapshot, or retry in a moment if the view is behind. If the message says that the"
+        " partition ends before the offset, a retry succeeds only after new records."
     )
 
 
@@ -469,7 +469,7 @@ class SnapshotStartOver(DuramenError):
 
     id = "snapshot-start-over"
     safe = "Nothing was read; a retry gives the same answer."
-    remedy = "Drop the state and read a whole snapshot; `delete.retention.ms` says how long deletions are kept."
+    remedy = "Drop the state and read a whole snapshot; `delete.retention.ms` is how long deletions are kept."
 
 
 class SnapshotTooOld(DuramenError):
@@ -579,9 +579,9 @@ class QueueVersionStale(DuramenError):
 
 
 class QueueHistoryRewritten(DuramenError):
-    """A replace has taken back entries, and the position is among them; the message names the start and the reason.
+    """The position is in a range of entries that a replace has revoked; the message names its start and the reason.
 
-    Attributes: `start`, the first position that was taken back; `by` and `reason` of the replace.
+    Attributes: `start`, the first revoked position; `by` and `reason` of the replace.
     """
 
     start: str = ""
@@ -594,19 +594,19 @@ class QueueHistoryRewritten(DuramenError):
 
 
 class QueueLeaseExpired(DuramenError):
-    """A lease on an entry has expired, was given back, or another client has leased the entry since."""
+    """A lease on an entry has expired or was returned, or another client has leased the entry since."""
 
     id = "queue-lease-expired"
-    safe = "Nothing was done with this entry; the entries of the request that the answer does not name are done."
-    remedy = "Drop what came of the entry: it is delivered again. Lease for longer, or extend leases in time."
+    safe = "This entry was not changed; the request was executed for all entries that the response does not name."
+    remedy = "Discard the result: the entry is delivered again. Use longer leases, or extend them in time."
 
 
 class QueueRequestReused(DuramenError):
-    """A request id was used for a request with another content in the last minutes."""
+    """A request with other content has used this request id in the last minutes."""
 
     id = "queue-request-reused"
-    safe = "Nothing was done in this shard; repeating gives the same answer as long as the id is known."
-    remedy = "Give each request an id of its own, such as a random UUID; use it again only to repeat the same request."
+    safe = "Nothing was done in this shard; a retry gives the same answer while the node remembers the id."
+    remedy = "Use a new id for each request, such as a random UUID; reuse it only to repeat the same request."
 
 
 class QueueBatchTooLarge(DuramenError):
@@ -626,11 +626,11 @@ class KeyedTransactionRefused(DuramenError):
 
 
 class QueueTopicRefused(DuramenError):
-    """A request is not supported on the topic of a queue, which is no stream."""
+    """A request is not supported on the topic of a queue, because a queue is not a stream."""
 
     id = "queue-topic-refused"
     safe = "Nothing was done; a retry gives the same answer."
-    remedy = "Change the queue space, or the queue through the API of queues; transactions need a stream."
+    remedy = "Change the queue space, or change the queue through the API of queues; transactions need a stream."
 
 
 class QueueTransactionRefused(DuramenError):
@@ -767,7 +767,7 @@ class ConcurrentTransactions(DuramenError):
     """The previous transaction of this producer is still being completed or aborted."""
 
     id = "concurrent-transactions"
-    safe = "Nothing was changed; asking again is safe."
+    safe = "Nothing was changed; a retry is safe."
     remedy = "Retry a little later; clients do so automatically."
 
 
@@ -836,7 +836,7 @@ class BatchDiffers(DuramenError):
 
 
 class AttemptLost(DuramenError):
-    """The transaction of a Spark task is not open any more when it should be committed, usually after a timeout."""
+    """The transaction of a Spark task ended before its batch was committed, usually by a timeout."""
 
     id = "attempt-lost"
     safe = "The batch is not visible; it is written again when the query continues."
@@ -848,7 +848,7 @@ class FencedLeaderEpoch(DuramenError):
 
     id = "fenced-leader-epoch"
     safe = "Nothing was done; a retry with new metadata is safe."
-    remedy = "Ask for metadata again; clients do so automatically."
+    remedy = "Refresh the metadata; clients do so automatically."
 
 
 class UnknownLeaderEpoch(DuramenError):
@@ -1155,128 +1155,128 @@ class InventoryNameInvalid(DuramenError):
     """A tenant, a namespace or a topic of the inventory cannot have this name, or these labels."""
 
     id = "inventory-name-invalid"
-    safe = "Nothing came of the name; of a bulk request the other names were taken; repeating gives the same answer."
+    safe = "Nothing was created for this name; a bulk request created the other names. A retry gives the same answer."
     remedy = "Correct the name as the message says."
 
 
 class InventoryPositionLost(DuramenError):
-    """A subscription to the inventory is to begin at a position that the log no longer has, or never had."""
+    """A subscription to the inventory starts at a position that the log no longer has, or never had."""
 
     id = "inventory-position-lost"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Read what is there with a search, and subscribe from the position of its answer."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Search for the existing topics, and subscribe from the position of that response."
 
 
 class NamespaceExists(DuramenError):
-    """A namespace is to be renamed or moved, and its tenant has one of that name."""
+    """A namespace cannot get this name: its tenant has another namespace with it."""
 
     id = "namespace-exists"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Choose another name, or delete the namespace that has it."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Choose another name, or delete the other namespace."
 
 
 class NamespaceNotFound(DuramenError):
-    """The tenant has no namespace of that name: it was never made, was renamed, moved or deleted."""
+    """The tenant has no namespace with that name: it was never created, or was renamed, moved or deleted."""
 
     id = "namespace-not-found"
-    safe = "Nothing was done; repeating gives the same answer."
-    remedy = "Make one with `duramen namespace create`; `duramen namespace list` shows those there are."
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Create one with `duramen namespace create`; `duramen namespace list` lists existing ones."
 
 
 class PageTokenInvalid(DuramenError):
-    """A page token is none, or was answered to another query."""
+    """A page token is malformed, or belongs to another query."""
 
     id = "page-token-invalid"
-    safe = "Nothing was done; repeating gives the same answer."
-    remedy = "Ask for the next page with the query of the page before, or begin with the first page."
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Request the next page with the query of the previous page, or start with the first page."
 
 
 class PolicyInvalid(DuramenError):
-    """A policy has no such name, value or level: an account, a tenant, a namespace or a topic cannot have it."""
+    """A policy has an unknown name or an invalid value, or cannot be set at this level."""
 
     id = "policy-invalid"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Correct the policy that the message names; `duramen policy describe` shows the names and their values."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Correct the policy that the message names; `duramen policy describe` shows names and values."
 
 
 class PolicyNotEffective(DuramenError):
-    """A change of policies is stored, but a node has not confirmed in time that it follows them."""
+    """A change of policies is stored, but a node has not confirmed in time that it applies the change."""
 
     id = "policy-not-effective"
-    safe = "The change is stored and takes effect on the nodes named as soon as they can be reached; repeating is safe."
-    remedy = "See why the nodes that the message names do not answer, then repeat the change to wait again."
+    safe = "The change is stored. The named nodes apply it as soon as they can be reached. A retry is safe."
+    remedy = "Find out why the named nodes do not answer, then repeat the change to wait again."
 
 
 class TenantExists(DuramenError):
-    """A tenant is to be renamed, and the account has one of that name."""
+    """A tenant cannot get this name: the account has another tenant with it."""
 
     id = "tenant-exists"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Choose another name, or delete the tenant that has it."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Choose another name, or delete the other tenant."
 
 
 class TenantNotFound(DuramenError):
-    """The account has no tenant of that name: it was never made, was renamed or deleted."""
+    """The account has no tenant with that name: it was never created, or was renamed or deleted."""
 
     id = "tenant-not-found"
-    safe = "Nothing was done; repeating gives the same answer."
-    remedy = "Make one with `duramen tenant create`; `duramen tenant list` shows those there are."
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Create one with `duramen tenant create`; `duramen tenant list` lists existing ones."
 
 
 class TopicAliasCycle(DuramenError):
-    """An alias would lead to itself."""
+    """An alias would refer to itself."""
 
     id = "topic-alias-cycle"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Give the alias a name of its own, or let it lead to a topic."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Give the alias another name, or let it refer to a topic."
 
 
 class TopicBusy(DuramenError):
-    """The topic's name is being changed by another request."""
+    """Another request is changing the topic's name."""
 
     id = "topic-busy"
-    safe = "Nothing was changed by this request; repeating is safe."
-    remedy = "Repeat in a moment."
+    safe = "This request changed nothing; a retry is safe."
+    remedy = "Retry in a moment."
 
 
 class TopicExists(DuramenError):
-    """The name that a topic or an alias is to get is taken."""
+    """A topic or an alias cannot get this name: another topic or alias has it."""
 
     id = "topic-exists"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Choose another name, or delete the topic that has it."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Choose another name, or delete the other topic or alias."
 
 
 class TopicHasAliases(DuramenError):
-    """A topic that is to be deleted has aliases."""
+    """The topic cannot be deleted, because it has aliases."""
 
     id = "topic-has-aliases"
-    safe = "Nothing was changed; repeating gives the same answer until the aliases are deleted."
+    safe = "Nothing was changed; a retry gives the same answer until the aliases are deleted."
     remedy = "Delete the aliases first: the topic's description lists them."
 
 
 class TopicIsAlias(DuramenError):
-    """An alias is to be changed in a way that only topics can be."""
+    """The request is supported for topics only, and the name is an alias."""
 
     id = "topic-is-alias"
-    safe = "Nothing was changed; repeating gives the same answer."
-    remedy = "Change the topic that the alias leads to, or delete the alias and make another."
+    safe = "Nothing was changed; a retry gives the same answer."
+    remedy = "Change the topic that the alias refers to, or delete the alias and create another."
 
 
 class TopicNotFound(DuramenError):
-    """The inventory has no topic of that name or id: it was never made, was renamed, moved or deleted."""
+    """The inventory has no topic with that name or id: it was never created, or was renamed, moved or deleted."""
 
     id = "topic-not-found"
-    safe = "Nothing was done; repeating gives the same answer."
-    remedy = "Search the namespace with `duramen topic search`, or ask by the topic's id."
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Search the namespace with `duramen topic search`, or look the topic up by its id."
 
 
 class TopicQuotaExceeded(DuramenError):
     """A namespace, its tenant or its account has as many topics as its policy `quota.topics` allows."""
 
     id = "topic-quota-exceeded"
-    safe = "The topic was not created or moved; of a bulk request the others were; a retry is safe."
-    remedy = "Delete topics, or raise `quota.topics` of what the message names with `duramen policy set`."
+    safe = "The topic was not created or moved; a bulk request created or moved the others. A retry is safe."
+    remedy = "Delete topics, or raise `quota.topics` of the entity that the message names with `duramen policy set`."
 
 
 class NotLeader(DuramenError):
@@ -1311,7 +1311,7 @@ class OutcomeUnknown(DuramenError):
 
     id = "outcome-unknown"
     safe = (
-        "It is unknown whether the change was made: it is made as a whole or not at all, and can be looked up. "
+        "It is unknown whether the change was made. It is made as a whole or not at all. "
         "Each batch of records is stored as a whole or not at all."
     )
     remedy = "Check whether the change was made, or the records are stored, before you retry."
@@ -1406,7 +1406,7 @@ class NodeDuplicate(DuramenError):
 
 
 class DirectoryRolledBack(DuramenError):
-    """A node's data directory is an older copy, without the newest state with which the node was in the cluster."""
+    """A node's data directory is an older copy: the cluster knows a newer state of it."""
 
     id = "directory-rolled-back"
     safe = "The node did not join, and its data is not used; the others continue."
@@ -1414,7 +1414,7 @@ class DirectoryRolledBack(DuramenError):
 
 
 class NodeEpochStale(DuramenError):
-    """A request of a node has an old registration."""
+    """A node's request belongs to an earlier registration of that node."""
 
     id = "node-epoch-stale"
     safe = "Nothing was changed."
