@@ -691,8 +691,8 @@ class ExportExpired(DuramenError):
     id = "export-expired"
     safe = "Nothing was read; a retry fails."
     remedy = (
-        "Open another export, or run the query again: a node keeps an export for ten minutes after the last read, and"
-        " none over a restart; of more than 32 it keeps those that were read last."
+        "Open another export, or run the query again. A node keeps at most 32 exports, each for ten minutes after its"
+        " last read, and deletes all of them at a restart."
     )
 
 
