@@ -691,8 +691,8 @@ class ExportExpired(DuramenError):
     id = "export-expired"
     safe = "Nothing was read; a retry fails."
     remedy = (
-        "Open another export, or run the query again. A node keeps at most 32 exports, each for ten minutes after its"
-        " last read, and deletes all of them at a restart."
+        "Open another export, or run the query again. A node keeps the 32 exports that were read last, each for ten"
+        " minutes after its last read, and deletes all of them at a restart."
     )
 
 
