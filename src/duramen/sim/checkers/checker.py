@@ -43,6 +43,7 @@ class CommittedModel:
         self.known: set[int | None] = {None}  # any of these may be stored
         self.asked: list[int] = []  # commits that were not answered, in their order
         self.asks = 0  # how many there were
+        self._committed = -1  # the highest that a transaction has stored
 
     def ask(self, offset: int) -> None:
         """A commit is sent."""
@@ -53,6 +54,17 @@ class CommittedModel:
     def acknowledged(self, offset: int) -> None:
         """The oldest commit under way was stored; those before it are no matter any more."""
         self.known = {offset}
+        self.unsure = False
+        self.asked.remove(offset)
+
+    def committed(self, offset: int) -> None:
+        """The transaction that holds the commit is committed; of two, the one asked for later counts, in any order.
+
+        Its record is further on in the log, and its offset is higher: transactions use each number once.
+        """
+        newest = max(self._committed, offset)
+        self.known = {newest, *(one for one in self.known if one is not None and one > newest)}
+        self._committed = newest
         self.unsure = False
         self.asked.remove(offset)
 

@@ -245,7 +245,7 @@ class Transactors:
         self._clients.trace("%s: transaction %d is %s", one.id, transaction.number, transaction.fate)
         for model, offset in one.offsets:
             if commit:
-                model.acknowledged(offset)
+                model.committed(offset)
             else:
                 model.refused(offset)
         one.transaction, one.offsets, one.has_group, one.histories = None, [], False, []
