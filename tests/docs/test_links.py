@@ -1,6 +1,8 @@
 """No link between pages is dead, and neither is the heading that it names."""
 
+import functools
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,16 @@ def without_code(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
     """What the headings of a page are called in links, as GitHub and the site make it."""
     found: set[str] = set()
+    times = Counter[str]()
     for heading in re.findall(r"^#{1,6} +(.+)$", without_code(page.read_text(encoding="utf-8")), re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         slug = re.sub(r"[^\w\- ]", "", plain).strip().replace(" ", "-")
-        again = sum(1 for one in found if re.fullmatch(rf"{re.escape(slug)}(-\d+)?", one))
-        found.add(f"{slug}-{again}" if again else slug)
+        found.add(f"{slug}-{times[slug]}" if times[slug] else slug)
+        times[slug] += 1
     return found
 
 
