@@ -103,6 +103,7 @@ def _let_lead_all(stream: _Stream, nodes: NodeProcesses) -> None:
         nodes.start([2])
 
 
+@pytest.mark.long
 def test_a_damaged_node_takes_its_records_from_the_other_replicas(tmp_path: Path) -> None:
     with NodeProcesses(tmp_path) as nodes:
         stream = _Stream(nodes)

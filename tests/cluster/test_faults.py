@@ -171,6 +171,7 @@ def test_a_rolling_restart_disturbs_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.long
 def test_other_libraries(tmp_path: Path) -> None:
     clients = (KafkaPythonSender, KafkaPythonReader, AiokafkaSender, AiokafkaReader)
     _through(tmp_path, clients, [_kill_leader])

@@ -145,6 +145,7 @@ def pushdown(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[bo
 
 
 class TestFilters:
+    @pytest.mark.variants(1)
     def test_leave_the_same_records_and_spare_tasks(
         self, cluster: BrokerCluster, read: Read, stream: str, *, pushdown: bool
     ) -> None:

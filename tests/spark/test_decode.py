@@ -43,6 +43,7 @@ def test_json_with_a_schema_without_one_and_into_one_column(spark: SparkSession)
     assert decode.json(text, "a INT", column="text").where("a = 1").count() == 1
 
 
+@pytest.mark.long
 def test_types_of_spark_are_read_as_from_json_reads_them(spark: SparkSession) -> None:
     value = (
         b'{"day": "2020-01-01", "at": "2020-01-01T00:00:00.123456789Z", "seen": 1577836800, "counts": {"x": 1}, '

@@ -100,6 +100,7 @@ def transactions(cluster: BrokerCluster) -> list[str]:
 # -- batches ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_batch_is_there_at_once_and_nothing_is_left_open(
     spark: SparkSession, node: NodeProcess, cluster: BrokerCluster, target: str
 ) -> None:

@@ -94,6 +94,7 @@ class TestBatch:
         duramen.spark.write_parquet(reader.option("columns", "offset,value"), f"file://{tmp_path}/two%20words")
         assert spark.read.parquet(str(tmp_path / "two words")).columns == ["offset", "value"]
 
+    @pytest.mark.long
     def test_of_nothing_says_which_columns_there_would_be(
         self, spark: SparkSession, reader: DataFrameReader, tmp_path: Path
     ) -> None:
@@ -101,6 +102,7 @@ class TestBatch:
         found = spark.read.parquet(str(tmp_path / "there"))
         assert (found.count(), found.schema) == (0, reader.load().schema)
 
+    @pytest.mark.long
     def test_modes(
         self, spark: SparkSession, cluster: BrokerCluster, stream: str, reader: DataFrameReader, tmp_path: Path
     ) -> None:

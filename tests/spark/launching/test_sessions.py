@@ -56,6 +56,7 @@ def test_the_tuning_is_there_and_ours_goes_before(spark: SparkSession) -> None:
     assert duramen.spark.session(tuned=False) is spark.active()
 
 
+@pytest.mark.long
 def test_files_have_no_checksums_beside_them_and_old_ones_go(spark: SparkSession, tmp_path: Path) -> None:
     made = tmp_path / "made"
     files = local_files(spark)

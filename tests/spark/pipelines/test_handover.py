@@ -39,6 +39,7 @@ def of(spark: SparkSession, rows: int, size: str) -> DataFrame:
     )
 
 
+@pytest.mark.long
 def test_small_rows_come_by_their_number_and_the_settings_are_put_back(spark: SparkSession) -> None:
     before = [spark.conf.get(name) for name in SETTINGS]
     work = Work()

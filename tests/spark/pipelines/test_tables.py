@@ -66,6 +66,7 @@ def test_a_delta_table(spark: SparkSession, tmp_path: Path, partition_by: list[s
     assert frame.where("name = 'plain' AND day = '2024-01-01'").count() == 1
 
 
+@pytest.mark.long
 def test_an_iceberg_table(spark: SparkSession, tmp_path: Path) -> None:
     catalog = load_catalog(
         "duramen", type="sql", uri=f"sqlite:///{tmp_path}/duramen-catalog.db", warehouse=str(tmp_path)

@@ -129,6 +129,7 @@ def run(declaration: Declaration, program: Sequence[tuple[str, int, Any]]) -> No
 @pytest.mark.parametrize("upsert", [False, True])
 @given(programs)
 @settings(max_examples=examples(40))
+@pytest.mark.variants(1)
 def test_delta(upsert: bool, program: Sequence[tuple[str, int, Any]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         declaration = Declaration(
