@@ -1,11 +1,16 @@
-"""The rows of the coordinators that run on a node: under the data directory, once there are any."""
+"""The rows of the coordinators that run on a node: under the data directory, once there are any.
+
+RocksDB is imported with the first rows: a node without them saves 8 MiB and a part of its start.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from duramen.base.errors import StorageFailed
-from duramen.host.rocksdb import RocksStateStore
+
+if TYPE_CHECKING:
+    from duramen.host.rocksdb import RocksStateStore
 
 __all__ = ["CoordinatorRows"]
 
@@ -23,8 +28,10 @@ class CoordinatorRows:
         self._cache_bytes = cache_bytes
         self._rows: RocksStateStore | None = None
 
-    def open(self) -> RocksStateStore:
+    def open(self) -> "RocksStateStore":
         """Blocking: rows that cannot be opened are removed, and come again from a checkpoint or their logs."""
+        from duramen.host.rocksdb import RocksStateStore
+
         self._directory.mkdir(exist_ok=True)
         path = str(self._directory / _ROWS)
         try:
