@@ -22,6 +22,7 @@ __all__ = [
     "check_namespace_name",
     "check_tenant_name",
     "check_topic_name",
+    "kafka_path",
     "shard_of",
     "sorted_names",
 ]
@@ -40,6 +41,17 @@ class TopicPath(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.tenant}/{self.namespace}/{self.topic}"
+
+    @property
+    def kafka_name(self) -> str:
+        """What Kafka calls it, if Kafka can carry the name."""
+        return ".".join(self)
+
+
+def kafka_path(name: str) -> TopicPath | None:
+    """The topic that Kafka calls `tenant.namespace.topic`; None where a name has fewer parts. A topic may have dots."""
+    parts = name.split(".", 2)
+    return TopicPath(*parts) if len(parts) == len(TopicPath._fields) else None
 
 
 class NamedProblem(NamedTuple):

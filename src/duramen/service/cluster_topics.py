@@ -2,23 +2,21 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, NameInvalid, NamespaceNotFound, TenantNotFound
+from duramen.base.errors import DuramenError, NamespaceNotFound, TenantNotFound
 from duramen.coordinators.inventory.inventory import FoundTopic
-from duramen.metadata.decisions import check_name
+from duramen.inventory.names import kafka_path
 from duramen.rpc.caller import Gathered
 from duramen.rpc.server import Done
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import FIND_TOPIC_NAMES, FindTopicNames, TopicNamesFound
+from duramen.service.light_names import kafka_names
 from duramen.service.light_topics import LightTopic
 from duramen.service.queue_topics import QueueTopics
 from duramen.service.resolve import Found, Resolver, Topic, TopicKey, TopicResolver
 
 __all__ = ["ClusterTopicResolver"]
-
-_PARTS: Final = 3
 
 
 class ClusterTopicResolver(Resolver):
@@ -108,9 +106,8 @@ class ClusterTopicResolver(Resolver):
         self, found: dict[TopicKey, Topic | LightTopic], names: dict[str, TopicKey], done: Callable[[Found], None]
     ) -> None:  # fmt: skip
         by_namespace: dict[tuple[str, str], list[str]] = {}
-        for name in names:
-            tenant, namespace, topic = name.split(".", _PARTS - 1)
-            by_namespace.setdefault((tenant, namespace), []).append(topic)
+        for path in filter(None, map(kafka_path, names)):
+            by_namespace.setdefault((path.tenant, path.namespace), []).append(path.topic)
         inventory = self._broker.inventory
 
         def query() -> list[FoundTopic]:
@@ -126,9 +123,9 @@ class ClusterTopicResolver(Resolver):
             if isinstance(answer, DuramenError):
                 return  # whether there is such a topic cannot be told: the request is answered so when it is late
             for one in answer:
-                name = ".".join(one.path)
+                name = one.path.kafka_name
                 key, topic = names[name], self._topics.topic_of(name, one)
-                if topic is not None and key in (name, topic.id) and _is_name(name):
+                if topic is not None and key in (name, topic.id) and any(kafka_names([one.path])):
                     found[key] = topic
             done(found)
 
@@ -136,11 +133,3 @@ class ClusterTopicResolver(Resolver):
             inventory.read(query, looked_up)
         else:
             done(found)
-
-
-def _is_name(name: str) -> bool:
-    try:
-        check_name(name)
-    except NameInvalid:
-        return False
-    return True

@@ -17,11 +17,12 @@ from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import hash_of
 from duramen.coordinators.runtime.runtime import Runtime
+from duramen.inventory.names import kafka_path
 from duramen.metadata.decisions import Definition, check_name
 from duramen.queues.machine import Empty, QueueCommand
 from duramen.queues.names import Queue
 
-__all__ = ["auto_create", "check_config", "check_wish", "drop_records_anywhere", "drop_topic", "tenant_problem"]
+__all__ = ["auto_create", "check_config", "check_wish", "drop_records", "drop_topic", "tenant_problem"]
 
 
 def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
@@ -87,20 +88,18 @@ def drop_topic(
 ) -> None:
     """The records of a topic that is gone go too, and so do offsets of groups. What stays is not reached any more."""
     groups.forget_light_topic(LASTING + lasting_id.hex)
-    space = streams.find(INVENTORY_QUEUES)
-    if space is None:
-        done()
-    else:
-        name = lasting_id.hex.encode()
-        command = Empty(Queue(name, hash_of(space.id)(name)), "drop")
-        runtime.submit(space.name, partition_of(name, space.shards), command, lambda _: done())
+
+    def submit(partition: Partition, command: QueueCommand, told: Callable[[object], None]) -> None:
+        runtime.submit(INVENTORY_QUEUES, partition.index, command, told)
+
+    drop_records(streams, submit, lasting_id, done)
 
 
-def drop_records_anywhere(
+def drop_records(
     streams: BrokerStreams, submit: Callable[[Partition, QueueCommand, Callable[[object], None]], None],
     lasting_id: UUID, done: Callable[[], None],
 ) -> None:  # fmt: skip
-    """The same on a cluster, where `submit` brings a command to the leader of a shard of queues."""
+    """Drop the records of a topic; `submit` brings a command to the leader of a shard of queues."""
     space = streams.find(INVENTORY_QUEUES)
     if space is None:
         done()
@@ -117,7 +116,11 @@ def auto_create(
 
     `done` gets StreamNotFound where it does not.
     """
-    tenant, namespace, topic = name.split(".", 2)
+    path = kafka_path(name)
+    if path is None:
+        done(StreamNotFound(f"there is no topic {name}"))
+        return
+    tenant, namespace, topic = path
 
     def found(answer: Any) -> None:
         if isinstance(answer, DuramenError):

@@ -10,18 +10,17 @@ from duramen.base.patterns import literal_prefix
 from duramen.coordinators.group.topics import LASTING, LightLag
 from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.groups.topics import GroupTopic
-from duramen.inventory.names import TopicPath
+from duramen.inventory.names import TopicPath, kafka_path
 from duramen.inventory.search import PageToken, TopicQuery
 from duramen.metadata.decisions import check_name
 from duramen.service.broker import Broker
 
-__all__ = ["MOST_LISTED", "InventoryTopicNames"]
+__all__ = ["MOST_LISTED", "InventoryTopicNames", "kafka_names"]
 
 MOST_LISTED: Final = 10_000
 """Names of a namespace that are listed for a pattern or for Metadata."""
 _KNOWN: Final = 100_000
 _PAGE: Final = 1000
-_PARTS: Final = 3
 
 
 class _FoundTopic(Protocol):
@@ -57,11 +56,11 @@ class InventoryTopicNames:
 
     def stored_as(self, name: str) -> str | None:
         """As of `LightTopicNames`."""
-        parts = name.split(".", _PARTS - 1)
-        if len(parts) < _PARTS or not self._inventory.is_made:
+        path = kafka_path(name)
+        if path is None or not self._inventory.is_made:
             return None
         try:
-            (found,) = self._inventory.lookup(self._account, parts[0], parts[1], [parts[2]])
+            (found,) = self._inventory.lookup(self._account, path.tenant, path.namespace, [path.topic])
         except DuramenError:
             return None
         if found is None:
@@ -94,7 +93,7 @@ class InventoryTopicNames:
             aliases = self._inventory.aliases(found)
         except DuramenError:
             aliases = []
-        return [*_kafka_names([found.path, *aliases])]
+        return [*kafka_names([found.path, *aliases])]
 
     def is_gone(self, stored: str) -> bool:
         """As of `LightTopicNames`."""
@@ -140,7 +139,7 @@ class InventoryTopicNames:
                 page = self._inventory.search(self._account, tenant, namespace, TopicQuery(), token, _PAGE)
             except DuramenError:
                 return found  # there is none, or it is still being read
-            found += _kafka_names(one.path for one in page.topics)
+            found += kafka_names(one.path for one in page.topics)
             if page.token is None:
                 break
             token = page.token
@@ -152,15 +151,15 @@ class InventoryTopicNames:
 
     def may_mean(self, names: Iterable[str], patterns: Iterable[str]) -> bool:
         """As of `LightTopicNames`."""
-        if any(name.count(".") >= _PARTS - 1 for name in names):
+        if any(map(kafka_path, names)):
             return True
         return any(self._shown or _namespace_of(pattern) for pattern in patterns)
 
 
-def _kafka_names(paths: Iterable[TopicPath]) -> Iterator[str]:
+def kafka_names(paths: Iterable[TopicPath]) -> Iterator[str]:
     """Names of topics as Kafka has them, without those that it cannot carry."""
     for path in paths:
-        name = ".".join(path)
+        name = path.kafka_name
         try:
             check_name(name)
         except NameInvalid:
@@ -170,5 +169,5 @@ def _kafka_names(paths: Iterable[TopicPath]) -> Iterator[str]:
 
 def _namespace_of(pattern: str) -> tuple[str, str] | None:
     """The tenant and the namespace that every name begins with which a pattern matches."""
-    parts = literal_prefix(pattern).split(".", _PARTS - 1)
-    return (parts[0], parts[1]) if len(parts) == _PARTS else None
+    path = kafka_path(literal_prefix(pattern))
+    return None if path is None else (path.tenant, path.namespace)

@@ -33,6 +33,7 @@ from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, RESERVED
 from duramen.coordinators.inventory.inventory import FoundTopic, Inventory
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import QueueShard, hash_of
+from duramen.inventory.names import TopicPath, kafka_path
 from duramen.metadata.decisions import check_name
 from duramen.metadata.partitions import PartitionId
 from duramen.queues.names import Queue
@@ -140,9 +141,10 @@ class QueueTopics:
             queue = name[length:].encode()
             if 1 <= len(queue) <= LONGEST_NAME_BYTES:
                 return self._topic(name, space, queue)
-        return self._of_inventory(name) if name.count(".") > 1 else None
+        path = kafka_path(name)
+        return None if path is None else self._of_inventory(name, path)
 
-    def _of_inventory(self, name: str) -> "QueueTopic | None":
+    def _of_inventory(self, name: str, path: TopicPath) -> "QueueTopic | None":
         inventory, space = self.broker.inventory, self.broker.streams.find(INVENTORY_QUEUES)
         if space is None or not self.broker.alone:
             return None  # on a cluster the shards are asked first
@@ -153,18 +155,17 @@ class QueueTopics:
         known = self._found.get(name)
         if known is not None:
             return known
-        found = self._look_up(name, inventory)
+        found = self._look_up(name, path, inventory)
         if found is not None:
             if len(self._found) >= _FOUND:
                 self._found.clear()
             self._found[name] = found
         return found
 
-    def _look_up(self, name: str, inventory: Inventory) -> "QueueTopic | None":
-        tenant, namespace, topic = name.split(".", 2)
+    def _look_up(self, name: str, path: TopicPath, inventory: Inventory) -> "QueueTopic | None":
         try:
             check_name(name)
-            (found,) = inventory.lookup(self.account, tenant, namespace, [topic])
+            (found,) = inventory.lookup(self.account, path.tenant, path.namespace, [path.topic])
         except DuramenError:
             return None
         return None if found is None else self.topic_of(name, found)

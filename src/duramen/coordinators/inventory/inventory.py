@@ -44,7 +44,7 @@ from duramen.inventory.machine import (
     RemoveAlias,
     SweepNamespace,
 )
-from duramen.inventory.names import NamedProblem, TopicPath, check_topic_name
+from duramen.inventory.names import NamedProblem, TopicPath, check_topic_name, kafka_path
 from duramen.inventory.packing import NAMES_OF_A_BLOCK, SortedNames, sort_names, unpack_names
 from duramen.inventory.reading import InventoryRows
 from duramen.inventory.rows import Place
@@ -53,7 +53,6 @@ from duramen.storage.store import Store
 
 __all__ = ["BoundNamespace", "CreatedNames", "FoundTopic", "Inventory", "TopicMove", "TopicPage"]
 
-_KAFKA_PARTS: Final = 3
 _BLOCKS_AT_ONCE: Final = MOST_NAMES // NAMES_OF_A_BLOCK
 _SORTED_AT_ONCE: Final = 1_000  # more are sorted beside the event loop
 _RESUME_MS: Final = 5_000
@@ -204,11 +203,11 @@ class Inventory:
 
     def may_name(self, account: str, name: str) -> bool:
         """Whether `tenant.namespace.topic` is the name of a topic of the inventory, there or not, and of no stream."""
-        parts = name.split(".", 2)
-        if len(parts) < _KAFKA_PARTS or not self._shards.ready:
+        path = kafka_path(name)
+        if path is None or not self._shards.ready:
             return False
         try:
-            self.tenant(account, parts[0])
+            self.tenant(account, path.tenant)
         except TenantNotFound:
             return False
         except DuramenError:

@@ -29,7 +29,7 @@ from duramen.service.forwarding.memory import Room
 from duramen.service.forwarding.partition_requests import Deleting, Managing, ReadRequest, Snapshotting
 from duramen.service.forwarding.queues import RoutedShards
 from duramen.service.forwarding.router import Router
-from duramen.service.inventory_names import drop_records_anywhere
+from duramen.service.inventory_names import drop_records
 from duramen.service.queues import LocalShards, QueueRequests
 
 __all__ = ["WITHIN_MS", "Forwarding", "Nowhere"]
@@ -63,7 +63,7 @@ class Forwarding:
         self.queues = QueueRequests(local if broker.alone else routed)
         """The queues of spaces."""
         if isinstance(broker.inventory, ClusterInventory):
-            broker.inventory.delete_records_by(partial(drop_records_anywhere, broker.streams, routed.submit))
+            broker.inventory.delete_records_by(partial(drop_records, broker.streams, routed.submit))
 
     def append(
         self, batches: Sequence[PartitionBatch], within_ms: int, done: Callable[[list[AppendResult]], None]

@@ -17,12 +17,11 @@ from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.inventory.shards import Done
 from duramen.inventory.directory import CreateTenant, DirectoryCommand, UpdateNamespace, UpdateTenant
 from duramen.inventory.events import Labels
-from duramen.inventory.names import NamedProblem, TopicPath
+from duramen.inventory.names import NamedProblem, TopicPath, kafka_path
 from duramen.inventory.search import PageToken, TopicQuery
 
 __all__ = ["ClusterInventory", "TenantNames"]
 
-_KAFKA_PARTS: Final = 3
 _LOOKED_AFTER_MS: Final = 5_000
 _FREE_AFTER_MS: Final = 60_000
 """A name is reserved for so long before a tenant of that name is made, at most."""
@@ -158,8 +157,8 @@ class ClusterInventory(Inventory):
 
     def may_name(self, account: str, name: str) -> bool:
         """As of `Inventory`, by what is reserved."""
-        parts = name.split(".", 2)
-        return len(parts) == _KAFKA_PARTS and (account, parts[0]) in self._names.reserved()
+        path = kafka_path(name)
+        return path is not None and (account, path.tenant) in self._names.reserved()
 
     # -- topics -------------------------------------------------------------------------------------
 

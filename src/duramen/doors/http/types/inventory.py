@@ -40,7 +40,6 @@ MOST_NAMES: Final = 100_000
 """Names of one request."""
 
 _LARGEST_PAGE: Final = 1000
-_LONGEST_PATTERN: Final = 1000
 
 _Account = Annotated[str, Meta(description="The account; without it the node's `inventory.account`")]
 _Position = Annotated[

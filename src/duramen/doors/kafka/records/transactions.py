@@ -42,7 +42,6 @@ __all__ = [
     "idempotent_only",
     "initialised_ids",
     "listed_ids",
-    "producer_names",
 ]
 
 _DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
@@ -233,11 +232,6 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
 
 
 # -- looking ------------------------------------------------------------------------------------------
-
-
-def producer_names(asked: ApiNeeds) -> Sequence[str]:
-    """The topics whose producers are asked for."""
-    return [topic["name"] for topic in asked.request["topics"]]
 
 
 def described_ids(asked: ApiNeeds) -> Sequence[str]:
