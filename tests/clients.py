@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from duramen.node.process import NodeProcess
@@ -24,6 +24,7 @@ __all__ = [
     "Place",
     "Read",
     "Record",
+    "again",
     "metric",
     "metrics",
     "open_logs",
@@ -85,6 +86,18 @@ class Library(Protocol):
 
     def consume(self, address: str, stream: str, partitions: int, count: int) -> list[Read]:
         """The first `count` records of a stream, all partitions together, without a group."""
+
+
+def again(call: Callable[[], object], tries: int = 30) -> None:
+    """Call, and again where the client says that this may help."""
+    for left in reversed(range(tries)):
+        try:
+            call()
+        except KafkaException as error:
+            if not left or not error.args[0].retriable():
+                raise
+        else:
+            return
 
 
 def until(condition: Callable[[], T], timeout_s: float = 60.0) -> T:

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.cli.command import run
-from tests.clients import until
+from tests.clients import again, until
 from tests.cluster import live_topics
 from tests.doors.http.conftest import asking
 
@@ -38,7 +38,6 @@ from duramen.spark.read.snapshot_stream import SnapshotStreamReader
 from duramen.spark.read.snapshots import SnapshotReader
 
 _WAIT_S = 60.0
-_PATIENCE = 30
 _PASSING = (CoordinatorLoading, NodeBusy, NotCoordinator, NotLeader, ServerUnreachable, SnapshotNotReached)
 _QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 500}
 _LEASES = "/v1/streams/alone/snapshot/leases"
@@ -95,18 +94,6 @@ def test_nodes_without_a_replica_find_read_and_hold_snapshots(nodes: NodeProcess
     for command in (("read", "alone", "--lease", lease), ("list", "alone"), ("describe", "alone"), ("open", "alone")):
         answered = run("snapshot", *command, server=nodes.nodes[1].http)
         assert answered.code == 0, answered.err
-
-
-def again(call: Callable[[], object]) -> None:
-    """Call, and again where the client says that this may help."""
-    for left in reversed(range(_PATIENCE)):
-        try:
-            call()
-        except KafkaException as error:
-            if not left or not error.args[0].retriable():
-                raise
-        else:
-            return
 
 
 class Transfers(threading.Thread):

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.clients import until
+from tests.clients import again, until
 from tests.cluster.judged import running, world
 from tests.consistency.clients import Transactions
 
@@ -24,7 +24,6 @@ _STREAM: Final = "written"
 _STREAMS: Final = (_STREAM, "in", "out")
 _OFFSETS_S: Final = 20.0
 _WAIT_S: Final = 60.0
-_PATIENCE: Final = 30
 _QUICK_ROUNDS: Final = 3
 _SETTLED: Final = 100  # so many more, and clients have heard of a node that is back
 _QUIET: Final[Mapping[str, str | int | bool]] = {
@@ -32,18 +31,6 @@ _QUIET: Final[Mapping[str, str | int | bool]] = {
     "reconnect.backoff.max.ms": 500,
     "topic.metadata.refresh.interval.ms": 500,
 }
-
-
-def _again(call: Callable[[], object]) -> None:
-    """Call, and again where the client says that this may help."""
-    for left in reversed(range(_PATIENCE)):
-        try:
-            call()
-        except KafkaException as error:
-            if not left or not error.args[0].retriable():
-                raise
-        else:
-            return
 
 
 class Worker(threading.Thread):
@@ -74,7 +61,7 @@ class Worker(threading.Thread):
             "metadata.recovery.strategy": "none",
         }  # fmt: skip
         producer = Producer(config)
-        _again(lambda: producer.init_transactions(_WAIT_S))
+        again(lambda: producer.init_transactions(_WAIT_S))
         return producer
 
     def transaction(self, producer: Producer, fill: Callable[[], None], *, commit: bool) -> bool:
@@ -83,12 +70,12 @@ class Worker(threading.Thread):
         try:
             fill()
             if commit:
-                _again(producer.commit_transaction)
+                again(producer.commit_transaction)
                 return True
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
-        _again(producer.abort_transaction)
+        again(producer.abort_transaction)
         return False
 
 
@@ -158,7 +145,7 @@ class Mover(Worker):
                     producer.produce("out", message.value(), partition=partition)
                 offsets = [TopicPartition("in", partition, end) for partition, end in ends.items()]
                 member = consumer.consumer_group_metadata()
-                _again(lambda: producer.send_offsets_to_transaction(offsets, member, _OFFSETS_S))
+                again(lambda: producer.send_offsets_to_transaction(offsets, member, _OFFSETS_S))
 
             if self.transaction(producer, fill, commit=True):
                 self.done += len(found)

@@ -8,13 +8,13 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from tests.clients import until
+from tests.clients import again, until
 from tests.consistency.history import Outcome, Poll, Recorder, Send
 
 __all__ = [
@@ -38,6 +38,7 @@ _COPIERS: Final = "copiers"
 _POLL_S: Final = 0.1
 _STEP_S: Final = 0.02
 _END_S: Final = 60.0
+_TRIES: Final = 20
 _QUICK: Final[Mapping[str, str | int | bool]] = {
     "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "log_level": 0,
     "socket.timeout.ms": 10_000, "topic.metadata.refresh.interval.ms": 5000,
@@ -265,21 +266,21 @@ class Transactions(Client):
             fill()
             if not commit:
                 producer.flush(_END_S)
-                _again(producer.abort_transaction)
+                again(producer.abort_transaction, _TRIES)
                 return "fail"
-            _again(producer.commit_transaction)
+            again(producer.commit_transaction, _TRIES)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 return "info"
             try:
-                _again(producer.abort_transaction)
+                again(producer.abort_transaction, _TRIES)
             except KafkaException:
                 return "info"
             return "fail"
         return "info" if deliveries.errors or deliveries.left else "ok"
 
     def _producer(self) -> Producer:
-        for _ in _tries():
+        for _ in range(_TRIES):
             producer = Producer(
                 {
                     **self.settings, "transactional.id": f"judged-{self.process}", "linger.ms": 0,
@@ -287,7 +288,7 @@ class Transactions(Client):
                 }
             )  # fmt: skip
             try:
-                _again(partial(producer.init_transactions, _END_S))
+                again(partial(producer.init_transactions, _END_S), _TRIES)
             except KafkaException as error:
                 self.problem = f"{self.name}: {error}"
             else:
@@ -328,7 +329,7 @@ class Copier(Transactions):
         def fill() -> None:
             deliveries.produce(producer)
             member = consumer.consumer_group_metadata()
-            _again(lambda: producer.send_offsets_to_transaction(offsets, member, _END_S))
+            again(lambda: producer.send_offsets_to_transaction(offsets, member, _END_S), _TRIES)
 
         return self._end_with(producer, fill, deliveries, commit=True)
 
@@ -356,25 +357,9 @@ def _difference(wanted: Sequence[int], copied: Sequence[int]) -> str:
     return f"more: {sorted(more.elements())[:10]}, missing: {sorted(less.elements())[:10]}"
 
 
-def _tries() -> Iterator[int]:
-    return iter(range(20))
-
-
-def _again(call: Callable[[], object]) -> None:
-    """Call, and again where the client says that this may help."""
-    for left in reversed(range(20)):
-        try:
-            call()
-        except KafkaException as error:
-            if not left or not error.args[0].retriable():
-                raise
-        else:
-            return
-
-
 def _answered(call: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
     """The answer, once there is one."""
-    for _ in _tries():
+    for _ in range(_TRIES):
         with suppress(KafkaException):
             return call()
     return call()

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from tests.clients import LIBRARIES, Library
 
+import duramen
 from duramen.client.connection import BrokerConnection
 from duramen.node.process import NodeProcess
 
@@ -60,3 +61,13 @@ def raw(node: NodeProcess) -> Iterator[BrokerConnection]:
     connection = BrokerConnection(host, int(port), client_id="raw", timeout_s=60)
     yield connection
     connection.close()
+
+
+@pytest.fixture
+def tenant(node: NodeProcess, stream_name: str) -> str:
+    """A tenant of the test's own, with the namespaces prod and dev."""
+    name = "t" + stream_name[-60:].strip("-")
+    with duramen.connect(node.http) as client:
+        client.inventory.create_tenants([name])
+        client.inventory.create_namespaces(name, ["prod", "dev"])
+    return name

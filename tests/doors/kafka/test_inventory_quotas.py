@@ -3,7 +3,6 @@
 import struct
 from typing import Any
 
-import pytest
 from tests.clients import Library, Record
 from tests.doors.kafka.asking import Asking
 from tests.doors.kafka.by_hand import ByHand, ManualConnection
@@ -23,15 +22,6 @@ from duramen.sim.broker import CallbackResult
 ACCOUNT = "default"
 PRODUCE, FETCH = 9, 13
 SIZE = 10_000
-
-
-@pytest.fixture
-def tenant(node: NodeProcess, stream_name: str) -> str:
-    name = "t" + stream_name[-60:].strip("-")
-    with duramen.connect(node.http) as client:
-        client.inventory.create_tenants([name])
-        client.inventory.create_namespaces(name, ["prod", "dev"])
-    return name
 
 
 def metadata(asking: Asking, *names: str) -> list[int]:

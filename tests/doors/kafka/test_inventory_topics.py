@@ -52,15 +52,6 @@ class JavaProducer:
         self._answer()
 
 
-@pytest.fixture
-def tenant(node: NodeProcess, stream_name: str) -> str:
-    name = "t" + stream_name[-60:].strip("-")
-    with duramen.connect(node.http) as client:
-        client.inventory.create_tenants([name])
-        client.inventory.create_namespaces(name, ["prod", "dev"])
-    return name
-
-
 def test_a_topic_keeps_its_records_under_each_name(node: NodeProcess, tenant: str, library: Library) -> None:
     topic = f"{tenant}.prod.orders.eu"
     with duramen.connect(node.http) as client:

@@ -1,17 +1,17 @@
 """The inventory of simulated clusters keeps its promises, and the clients find planted bugs."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final
 
 import pytest
-from tests.sim.planted import Bug, Place, planted
+from tests.sim.cluster.modes import hunt, keeps_promises
+from tests.sim.planted import Bug, Place
 
 from duramen.base.ports import StateRows
 from duramen.coordinators.inventory import changing, inventory
 from duramen.inventory import machine
 from duramen.inventory.rows import ARRIVED, NameRow
-from duramen.sim.cluster.world import ClusterWorld
 
 Original = Callable[..., Any]
 
@@ -52,25 +52,15 @@ BUGS: Final = (
 FOUND_BY: Final = {"old-name": 1, "create-again": 2, "skip-names": 3}
 
 
-def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
-    """The first seed with which the inventory is not what it should be."""
-    with planted(bug):
-        for seed in seeds:
-            if ClusterWorld(seed, inventory=True).run().broken:
-                return seed
-    return None
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_inventory_keeps_its_promises(seed: int) -> None:
-    outcome = ClusterWorld(seed, inventory=True).run()
-    assert not outcome.broken, outcome.trace
+    keeps_promises(seed, inventory=True)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
-    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY)) is not None
+    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY), inventory=True) is not None
 
 
 @pytest.mark.long

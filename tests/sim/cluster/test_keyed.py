@@ -1,11 +1,12 @@
 """Simulated clusters with a keyed stream: snapshots of all replicas are states, and planted bugs are found."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final
 
 import pytest
-from tests.sim.planted import Bug, Place, planted
+from tests.sim.cluster.modes import hunt, keeps_promises
+from tests.sim.planted import Bug, Place
 
 from duramen.base.ids import StreamId
 from duramen.broker.views import applier, live
@@ -21,7 +22,6 @@ from duramen.keyed.leases import Lease
 from duramen.keyed.live_passes import LiveWindow
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.rpc.server import Done
-from duramen.sim.cluster.world import ClusterWorld
 from duramen.storage.log.log import Log
 from duramen.storage.scan import read_slice
 from duramen.storage.segment.reader import Blocked
@@ -119,20 +119,9 @@ FOUND_BY: Final = {
 }  # fmt: skip
 
 
-def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
-    """The first seed that breaks a promise with the bug."""
-    with planted(bug):
-        for seed in seeds:
-            outcome = ClusterWorld(seed, keyed=True).run()
-            if outcome.broken and not outcome.stuck:
-                return seed
-    return None
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_snapshots_of_all_replicas_are_states(seed: int) -> None:
-    outcome = ClusterWorld(seed, keyed=True).run()
-    assert not outcome.broken, outcome.trace
+    keeps_promises(seed, keyed=True)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +129,7 @@ def test_snapshots_of_all_replicas_are_states(seed: int) -> None:
     ids=[bug.name for bug in BUGS],
 )  # fmt: skip
 def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
-    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY)) is not None
+    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY), stuck=False, keyed=True) is not None
 
 
 @pytest.mark.long

@@ -1,16 +1,16 @@
 """Simulated clusters with transactions on keyed streams: snapshots have each wholly or not, planted bugs are found."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any, Final
 
 import pytest
-from tests.sim.planted import Bug, Place, planted
+from tests.sim.cluster.modes import hunt, keeps_promises
+from tests.sim.planted import Bug, Place
 
 from duramen.coordinators.transaction.cluster import vectors
 from duramen.coordinators.transaction.cluster.holds import CommitHolds
 from duramen.keyed.cuts import Commits
-from duramen.sim.cluster.world import ClusterWorld
 
 Original = Callable[..., Any]
 
@@ -58,26 +58,15 @@ BUGS: Final = (
 FOUND_BY: Final = {"cut-in-two": 3, "markers-under-way": 3}
 
 
-def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
-    """The first seed that breaks a promise with the bug."""
-    with planted(bug):
-        for seed in seeds:
-            outcome = ClusterWorld(seed, keyed_transactions=True).run()
-            if outcome.broken and not outcome.stuck:
-                return seed
-    return None
-
-
 @pytest.mark.parametrize(
     "bug", [pytest.param(bug, marks=pytest.mark.long) if bug.name in SLOW else bug for bug in BUGS],
     ids=[bug.name for bug in BUGS],
 )  # fmt: skip
 def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
-    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY)) is not None
+    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY), stuck=False, keyed_transactions=True) is not None
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", LONG_SEEDS)
 def test_snapshots_in_many_clusters_have_each_transaction_wholly_or_not(seed: int) -> None:
-    outcome = ClusterWorld(seed, keyed_transactions=True).run()
-    assert not outcome.broken, outcome.trace
+    keeps_promises(seed, keyed_transactions=True)

@@ -1,11 +1,12 @@
 """Queues of simulated clusters keep their promises, and the clients find planted bugs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, Final
 
 import pytest
-from tests.sim.planted import Bug, Place, planted
+from tests.sim.cluster.modes import hunt, keeps_promises
+from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
@@ -19,7 +20,6 @@ from duramen.queues.names import Queue
 from duramen.queues.operations import Operation
 from duramen.queues.rows import HistoryRange, Overlay, state_key, state_of, state_value, with_range
 from duramen.queues.runs import Run
-from duramen.sim.cluster.world import ClusterWorld
 from duramen.storage.store import AppendDone
 
 Original = Callable[..., Any]
@@ -113,25 +113,15 @@ FOUND_BY: Final = {
 }  # fmt: skip
 
 
-def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
-    """The first seed with which the queues are not what they should be."""
-    with planted(bug):
-        for seed in seeds:
-            if ClusterWorld(seed, queues=True).run().broken:
-                return seed
-    return None
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_queues_keep_their_promises(seed: int) -> None:
-    outcome = ClusterWorld(seed, queues=True).run()
-    assert not outcome.broken, outcome.trace
+    keeps_promises(seed, queues=True)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
-    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY)) is not None
+    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY), queues=True) is not None
 
 
 @pytest.mark.long

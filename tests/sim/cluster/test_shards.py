@@ -1,18 +1,18 @@
 """Simulated clusters with coordinators of two kinds beside the broker's keep their promises, and find planted bugs."""
 
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Sized
 from itertools import chain
 from typing import Any, Final
 
 import pytest
-from tests.sim.planted import Bug, Place, planted
+from tests.sim.cluster.modes import hunt, keeps_promises
+from tests.sim.planted import Bug, Place
 
 from duramen.coordinators.runtime import runtime
 from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.replication.machine import ReplicaMachine
 from duramen.replication.replica import ANY_CHECKPOINT
-from duramen.sim.cluster.world import ClusterWorld
 
 Original = Callable[..., Any]
 
@@ -60,24 +60,14 @@ BUGS: Final = (
 FOUND_BY: Final = {"cut-early": 1, "answer-stored": 1, "count-lacking": 4}
 
 
-def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
-    """The first seed with which the shards are not what they should be; a state that stands still is not, either."""
-    with planted(bug):
-        for seed in seeds:
-            if ClusterWorld(seed, shards=True).run().broken:
-                return seed
-    return None
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_shards_keep_their_promises(seed: int) -> None:
-    outcome = ClusterWorld(seed, shards=True).run()
-    assert not outcome.broken, outcome.trace
+    keeps_promises(seed, shards=True)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
-    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY)) is not None
+    assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY), shards=True) is not None
 
 
 @pytest.mark.long
