@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from tests.clients import until
 from tests.raw import connect
 from tests.untyped import untyped
 
@@ -122,7 +123,10 @@ def test_consume_transform_produce(node: NodeProcess, stream_name: str) -> None:
         {"bootstrap.servers": node.kafka, "group.id": group, "auto.offset.reset": "earliest",
          "enable.auto.commit": False, "isolation.level": "read_committed"}
     )  # fmt: skip
-    consumer.subscribe([source])
+    joined: list[TopicPartition] = []
+    consumer.subscribe([source], on_assign=lambda _, partitions: joined.extend(partitions))
+    # A member that commits with the generation from before its join ends is refused, as in Kafka.
+    until(lambda: consumer.poll(0.1) is not None or joined)
     producer = transactional(node, stream_name)
     for end in (producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
