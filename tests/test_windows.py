@@ -52,6 +52,7 @@ def test_every_module_of_users_can_be_imported() -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("arguments", [("serve",), ("serve", "--data-dir", "x")])
 def test_serve_says_what_to_do(arguments: tuple[str, ...]) -> None:
     ended = on_windows("from duramen.cli.main import main\nmain()\n", *arguments)

@@ -71,6 +71,7 @@ def _whole(doubles: StoreOnDoubles, appended: list[AppendOutcome]) -> None:
         assert (append.base_offset or 0) < log.high_watermark
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("survives", SURVIVALS)
 def test_between_any_two_calls_of_a_roll(survives: str) -> None:
     def roll(doubles: StoreOnDoubles) -> None:
@@ -87,6 +88,7 @@ def test_between_any_two_calls_of_a_roll(survives: str) -> None:
     assert _between_any_two_calls(roll, survives, check) > 10
 
 
+@pytest.mark.variants(len(SURVIVALS))
 @pytest.mark.parametrize("survives", SURVIVALS)
 @pytest.mark.parametrize("durability", ["sync", "os"])
 def test_between_any_two_calls_of_retention(survives: str, durability: str) -> None:
@@ -115,6 +117,7 @@ def test_between_any_two_calls_of_retention(survives: str, durability: str) -> N
     assert _between_any_two_calls(retain, survives, check) > 5
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("survives", SURVIVALS)
 def test_a_start_that_was_told_to_be_durable_never_goes_back(survives: str) -> None:
     """What DeleteRecords was answered holds over a crash: nothing that was deleted comes back."""

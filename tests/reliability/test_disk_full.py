@@ -50,6 +50,7 @@ def _check(doubles: StoreOnDoubles, appends: list[AppendOutcome]) -> None:
     keeps_the_promise(doubles, appends)
 
 
+@pytest.mark.variants(len(_CALLS))
 @pytest.mark.parametrize("kind", _CALLS)
 @pytest.mark.parametrize("times", [1, None], ids=["once", "for a while"])
 def test_the_disk_is_full_at_every(kind: str, times: int | None) -> None:

@@ -43,6 +43,7 @@ def _nothing_is_written_any_more(doubles: StoreOnDoubles) -> None:
     assert [(log.start_offset, log.high_watermark) for log in map(doubles.log, range(LOGS))] == ends
 
 
+@pytest.mark.variants(len(_CODES))
 @pytest.mark.parametrize("code", _CODES)
 @pytest.mark.parametrize("survives", ["nothing unsynced", "every write"])
 def test_a_sync_of_the_wal_fails_once(code: str, survives: str) -> None:

@@ -41,6 +41,7 @@ def test_what_is_proposed_on_any_node_is_known_to_all_of_one_cluster(tmp_path: P
             node.stop()
 
 
+@pytest.mark.long
 def test_a_killed_leader_is_followed_by_another_that_has_what_was_answered(tmp_path: Path) -> None:
     with place(tmp_path) as here:
         nodes = here.nodes(1, 2, 3)
@@ -98,6 +99,7 @@ def test_all_killed_and_started_again_are_the_same_cluster_with_the_same_state(t
         assert [applied_by(node, name) for node in nodes] == [stream_id] * 3
 
 
+@pytest.mark.long
 def test_a_fourth_node_comes_by_naming_one_that_does_not_lead(tmp_path: Path) -> None:
     with place(tmp_path) as here:
         nodes = here.nodes(1, 2, 3)

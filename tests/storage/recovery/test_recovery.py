@@ -54,6 +54,7 @@ def calls_of_a_history() -> int:
 CALLS = calls_of_a_history()
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("survives", ["nothing unsynced", "a part", "every write"])
 def test_a_crash_in_every_call_that_reaches_the_disk(survives: str) -> None:
     for call in range(1, CALLS + 1):

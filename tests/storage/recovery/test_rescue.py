@@ -297,6 +297,7 @@ def test_the_newest_file_of_the_write_ahead_log_alone_is_missed() -> None:
     check(doubles, appends)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("prefixes", [("checkpoint-",), ("wal/",), ("checkpoint-", "wal/")])
 def test_a_crash_in_every_call_of_a_rescue(prefixes: tuple[str, ...]) -> None:
     doubles, _ = written()
