@@ -94,6 +94,7 @@ class StreamRules(Protocol):
     compacted: bool
     keyed: bool
     shards: int  # of a queue space; 0: it is none
+    owned: bool  # whether queues have owners
     log_retention_ms: int  # of a queue space
     kept: str  # why records are not deleted by request; empty where they are
     takes_as_is: bool  # batches, by what their headers say
@@ -360,7 +361,9 @@ class Partition:
             raise self._too_large(batch)
         newest = head.max_timestamp
         if stream.shards:
-            newest = check_entries(batch, stream.name, self.index, stream.shards, stream.decoded_limit_bytes)
+            newest = check_entries(
+                batch, stream.name, self.index, stream.shards, stream.decoded_limit_bytes, owned=stream.owned
+            )  # fmt: skip
         elif stream.compacted:
             newest = self._check_keys(batch)
         elif head.records == 1 and not head.attributes & CODEC_MASK:

@@ -5,7 +5,7 @@ from typing import Final
 from duramen.base.errors import BatchInvalid
 from duramen.codec.batch import DecodedRecord, records
 from duramen.codec.partitioner import partition_of
-from duramen.codec.queue_entries import KEY_HEADER, RESERVED_PREFIX
+from duramen.codec.queue_entries import KEY_HEADER, OWNER_HEADER, RESERVED_PREFIX
 from duramen.queues.names import name_problem
 from duramen.queues.splitting import newest_entry
 
@@ -15,8 +15,13 @@ _NO_TIMESTAMP: Final = -1
 _SHOWN_RECORDS: Final = 1000
 
 
-def check_entries(batch: bytearray | memoryview, space: str, shard: int, shards: int, decoded_limit_bytes: int) -> int:
-    """The largest timestamp of a batch whose records are all entries of queues of the shard. Raises BatchInvalid."""
+def check_entries(
+    batch: bytearray | memoryview, space: str, shard: int, shards: int, decoded_limit_bytes: int, *, owned: bool = False
+) -> int:
+    """The largest timestamp of a batch whose records are all entries of queues of the shard. Raises BatchInvalid.
+
+    Where the space is `owned`, an entry may say the owner of its queue.
+    """
     plain = newest_entry(batch, shard, shards, decoded_limit_bytes)
     if plain is not None:
         return plain
@@ -26,7 +31,7 @@ def check_entries(batch: bytearray | memoryview, space: str, shard: int, shards:
         problem = known.get(record.key)
         if problem is None:
             problem = known[record.key] = _problem(record.key, shard, shards)
-        problem = problem or (_reserved(record) if record.headers else "")
+        problem = problem or (_reserved(record, owned=owned) if record.headers else "")
         if problem:
             wrong.append((place, problem))
     if wrong:
@@ -50,7 +55,8 @@ def _problem(key: bytes | None, shard: int, shards: int) -> str:
     )
 
 
-def _reserved(record: DecodedRecord) -> str:
-    reserved = (name for name, _ in record.headers if name.startswith(RESERVED_PREFIX) and name != KEY_HEADER)
+def _reserved(record: DecodedRecord, *, owned: bool) -> str:
+    allowed = (KEY_HEADER, OWNER_HEADER) if owned else (KEY_HEADER,)
+    reserved = (name for name, _ in record.headers if name.startswith(RESERVED_PREFIX) and name not in allowed)
     name = next(reserved, None)
     return "" if name is None else f"the header {name[:40]!r} is for operations on queues"

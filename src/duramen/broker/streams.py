@@ -51,6 +51,7 @@ class Stream:
         "log_retention_ms",
         "max_message_bytes",
         "name",
+        "owned",
         "partitions",
         "recompressing",
         "records_in",
@@ -102,6 +103,7 @@ class Stream:
         self.kind = config.text(KIND)
         self.log_retention_ms = config.integer(LOG_RETENTION_MS)
         self.shards = state.partitions if self.kind == QUEUES else 0
+        self.owned = bool(self.shards) and state.internal
         self.kept = ""
         if self.shards:
             self.kept = f"{self.name} is a queue space: its entries are deleted one by one"

@@ -19,6 +19,7 @@ __all__ = [
     "LONGEST_NAME_BYTES",
     "MOST_QUEUES",
     "NEXT_HEADER",
+    "OWNER_HEADER",
     "RESERVED_PREFIX",
     "VERSION_HEADER",
     "EntryFields",
@@ -31,6 +32,7 @@ __all__ = [
 RESERVED_PREFIX: Final = b"duramen-queue-"
 KEY_HEADER: Final = RESERVED_PREFIX + b"key"
 VERSION_HEADER: Final = RESERVED_PREFIX + b"version"
+OWNER_HEADER: Final = RESERVED_PREFIX + b"owner"
 LONGEST_NAME_BYTES: Final = 255
 LONGEST_LEASE_MS: Final = 12 * 3_600_000
 LONGEST_DELAY_MS: Final = 366 * 24 * 3_600_000

@@ -20,6 +20,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import StateRows
 from duramen.inventory.events import (
+    DirectoryEvent,
     InventoryEvent,
     Labels,
     NamespacePut,
@@ -178,6 +179,8 @@ class Directory:
         """What is set on accounts, tenants and namespaces."""
         self.removed: dict[int, None] = {}
         """Namespaces of which shards may still have rows."""
+        self.version = 0
+        """Counts what has happened to tenants, namespaces and their policies."""
 
     def load(self, rows: StateRows) -> None:
         """Take in all that rows have."""
@@ -353,6 +356,7 @@ class Directory:
 
     def apply(self, event: InventoryEvent) -> None:
         """Take in an event; those of topics change nothing here."""
+        self.version += isinstance(event, DirectoryEvent)
         self.policies.apply(event)
         match event:
             case TenantPut():

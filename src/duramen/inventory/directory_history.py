@@ -81,6 +81,11 @@ class DirectoryCopy:
         self.state = DIRECTORY_UNKNOWN
         self.directory = Directory()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all is there that this node was told of."""
+        return self.state != DIRECTORY_UNKNOWN and self.state.taken < 0
+
     def take(self, asked: DirectoryState, page: DirectoryPage) -> bool:
         """Take in an answer to a question asked in a state; whether the copy is whole, and as new as the answer."""
         if asked != self.state:

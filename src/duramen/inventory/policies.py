@@ -3,7 +3,7 @@
 Shard 0 has those of accounts, tenants and namespaces, in memory too; a topic's own are a row of the shard that made it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -23,7 +23,7 @@ from duramen.inventory.ids import TopicKey
 
 __all__ = [
     "DEFAULT", "Effective", "Limit", "PolicyChange", "PolicyScope", "PolicyTable", "changed_policies",
-    "check_policies", "effective", "limits", "read_policies",
+    "check_policies", "effective", "inherited", "limits", "read_policies",
 ]  # fmt: skip
 
 DEFAULT: Final = "default"
@@ -106,6 +106,11 @@ def effective(level: str, chain: Sequence[tuple[str, Policies]]) -> dict[str, Ef
             there = (Effective(own[name], source) for source, own in chain if name in own)
             found[name] = next(there, Effective(default, DEFAULT))
     return found
+
+
+def inherited(name: str, chain: Iterable[Policies]) -> Value | None:
+    """The value of a policy in what is set on a chain, the nearest first; None: nobody has set it."""
+    return next((own[name] for own in chain if name in own), None)
 
 
 def limits(name: str, chain: Sequence[tuple[PolicyScope, Policies]]) -> Iterator[Limit]:

@@ -70,6 +70,7 @@ __all__ = [
     "policies_key",
     "read_block",
     "read_next_ids",
+    "sequence_of_policies",
     "split_name",
     "tenant_key",
     "topic_policies_key",
@@ -290,3 +291,8 @@ def policies_key(level: str, account: str = "", number: int = 0) -> bytes:
 def topic_policies_key(sequence: int) -> bytes:
     """The key of a topic's own policies."""
     return b"o" + sequence.to_bytes(SEQUENCE_BYTES, "big")
+
+
+def sequence_of_policies(key: bytes) -> int:
+    """The topic whose own policies a row has."""
+    return int.from_bytes(key[1:], "big")

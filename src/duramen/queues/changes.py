@@ -13,7 +13,8 @@ from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord, header, records
 from duramen.queues.acknowledged import acknowledge, drop_runs, remove_rows
 from duramen.queues.names import HashName, name_problem
-from duramen.queues.operations import Operation, entry_parts, entry_times, operation_of, request_of
+from duramen.queues.operations import Operation, entry_owner, entry_parts, entry_times, operation_of, request_of
+from duramen.queues.owners import Said, account
 from duramen.queues.pending_rows import PendingRows
 from duramen.queues.requests import remember
 from duramen.queues.rows import (
@@ -70,7 +71,10 @@ class _Step:
     """Records that are applied at once."""
 
     def __init__(self, rows: StateRows, hash_name: HashName) -> None:
+        self._before = rows
         self._rows = PendingRows(rows)
+        self._new: dict[bytes, int] = {}  # owners of queues that may have had none
+        self._said: dict[bytes, Said] = {}
         self._hash = hash_name
         self._queues: dict[bytes, _Pending] = {}
         self._requests: list[tuple[bytes, RequestRow]] = []
@@ -118,6 +122,7 @@ class _Step:
             return
         try:
             operation, times, request = operation_of(record), entry_times(record), request_of(record)
+            owner = entry_owner(record)
         except ValueError:
             return
         if request is not None:
@@ -128,6 +133,8 @@ class _Step:
         if operation is not None:
             self._operate(pending, operation, record)
             return
+        if owner is not None:
+            self._new[pending.queue] = owner
         key, headers = entry_parts(record)
         pending.entries.append((record.offset, body_of(record.timestamp, record.value, key, headers, times)))
         if any(times):
@@ -148,6 +155,9 @@ class _Step:
             case "trim":
                 self._flush(pending)
                 self._trim(queue, at)
+            case "own":
+                own = self._said.get(queue, (0, None))[1] if operation.own is None else operation.own
+                self._said[queue] = operation.owner, own
             case "ack":
                 pending.acks[at] = record.offset
             case "nack":
@@ -183,6 +193,7 @@ class _Step:
         """What becomes of the rows."""
         self._flush_all()
         remember(self._rows, self._requests)
+        account(self._rows, self._before, self._new, self._said)
         self._rows.put(POSITION_KEY, position_value(Position(max(0, self._epoch), next_offset)))
         return self._rows.changes
 

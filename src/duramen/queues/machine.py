@@ -19,10 +19,12 @@ from duramen.queues.operations import (
     delete_record,
     edit_record,
     entry_record,
+    own_record,
     queue_record,
     replace_record,
     with_request,
 )
+from duramen.queues.owners import OwnRetention, owned_queue
 from duramen.queues.positions import position_text
 from duramen.queues.reading import EntryFinder, Where, resolve_replaced
 from duramen.queues.requests import RequestId, digest_of, made_before
@@ -38,12 +40,14 @@ __all__ = [
     "Enqueue",
     "Expire",
     "Nack",
+    "Own",
     "Queue",
     "QueueCommand",
     "Replace",
     "Trim",
     "check_size",
     "identified",
+    "own_records",
     "records_for",
     "repeated",
 ]
@@ -131,7 +135,15 @@ class Trim(NamedTuple):
     kept: Retention
 
 
-QueueCommand = Enqueue | Edit | Delete | Replace | Empty | Ack | Nack | Expire | Due | Trim
+class Own(NamedTuple):
+    """A queue has this owner, and says this itself of its retention; None: what it said before."""
+
+    queue: Queue
+    owner: int
+    own: OwnRetention | None = None
+
+
+QueueCommand = Enqueue | Edit | Delete | Replace | Empty | Ack | Nack | Expire | Due | Trim | Own
 _Decided = Enqueue | Edit | Delete | Replace | Empty
 _Identified = _Decided | Ack | Nack
 
@@ -197,6 +209,15 @@ def _records(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput
     for at, version in command.entries:
         _check(entries, at, version)
     return [delete_record(queue, at, now_ms) for at, _ in command.entries]
+
+
+def own_records(command: Own, rows: StateRows, now_ms: int) -> list[BatchInput]:
+    """The record of an owner, where a queue may have another one: its first entry may not be in the rows yet."""
+    name, hashed = command.queue
+    found = owned_queue(rows, hashed)
+    if found is not None and found.owner == command.owner and command.own in (None, found.own):
+        return []
+    return [own_record(name, command.owner, command.own, now_ms)]
 
 
 def _check(entries: EntryFinder, at: Position, version: int | None) -> None:

@@ -9,7 +9,10 @@ Producers may not write these headers:
     duramen-queue-visible     of an entry: when it is shown; of a nack: when the entry may be leased again
     duramen-queue-expires     when an entry expires
 
-    duramen-queue-op          edit, delete, replace, ack, nack, purge, drop, trim or due
+    duramen-queue-owner       of the first entry of a queue that has an owner, and of `own`: the number of that
+    duramen-queue-keep        of `own`: MS BYTES ENTRIES, what the queue says of its retention; -2: its owner says it
+
+    duramen-queue-op          edit, delete, replace, ack, nack, purge, drop, trim, own or due
     duramen-queue-at          EPOCH.OFFSET: of the entry that is operated on, from which on entries are taken back, or
                               before which a trim removes all
     duramen-queue-by          the client that replaced, where that was said
@@ -23,6 +26,7 @@ Producers may not write these headers:
 
 The value of an edit is the entry's new value. The entries that a replace puts in the place of others are the entries
 behind it in its batch. Times are milliseconds since 1970. `purge` removes every entry of a queue, `drop` the queue.
+`own` changes the owner of a queue.
 """
 
 from collections.abc import Mapping
@@ -31,7 +35,8 @@ from typing import Final, Literal, NamedTuple
 from duramen.base.errors import RequestInvalid
 from duramen.base.ids import Position
 from duramen.codec.batch import BatchInput, DecodedRecord
-from duramen.codec.queue_entries import KEY_HEADER, RESERVED_PREFIX
+from duramen.codec.queue_entries import KEY_HEADER, OWNER_HEADER, RESERVED_PREFIX
+from duramen.queues.owners import OwnRetention
 from duramen.queues.positions import parse_position, position_text
 
 __all__ = [
@@ -44,11 +49,13 @@ __all__ = [
     "delete_record",
     "due_record",
     "edit_record",
+    "entry_owner",
     "entry_parts",
     "entry_record",
     "entry_times",
     "nack_record",
     "operation_of",
+    "own_record",
     "queue_record",
     "replace_record",
     "request_of",
@@ -58,6 +65,7 @@ __all__ = [
 
 _OP: Final = RESERVED_PREFIX + b"op"
 _AT: Final = RESERVED_PREFIX + b"at"
+_KEEP: Final = RESERVED_PREFIX + b"keep"
 _BY: Final = RESERVED_PREFIX + b"by"
 _REASON: Final = RESERVED_PREFIX + b"reason"
 _VISIBLE: Final = RESERVED_PREFIX + b"visible"
@@ -67,14 +75,15 @@ _SINCE: Final = RESERVED_PREFIX + b"since"
 _UNTIL: Final = RESERVED_PREFIX + b"until"
 _REQUEST: Final = RESERVED_PREFIX + b"request"
 _LATEST_MS: Final = (1 << 63) - 1
+_LARGEST_OWNER: Final = (1 << 32) - 1
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
-Kind = Literal["edit", "delete", "replace", "ack", "nack", "purge", "drop", "trim", "due"]
+Kind = Literal["edit", "delete", "replace", "ack", "nack", "purge", "drop", "trim", "own", "due"]
 _KINDS: Final[dict[bytes, Kind]] = {
     b"edit": "edit", b"delete": "delete", b"replace": "replace", b"ack": "ack", b"nack": "nack", b"purge": "purge",
-    b"drop": "drop", b"trim": "trim", b"due": "due",
+    b"drop": "drop", b"trim": "trim", b"own": "own", b"due": "due",
 }  # fmt: skip
-_PLACELESS: Final[frozenset[Kind]] = frozenset(("purge", "drop", "due"))
+_PLACELESS: Final[frozenset[Kind]] = frozenset(("purge", "drop", "own", "due"))
 _NOWHERE: Final = Position(0, 0)
 
 
@@ -103,6 +112,8 @@ class Operation(NamedTuple):
     until_ms: int = 0
     """Of a nack: when the entry may be leased again; of `due`: up to when."""
     since_ms: int = 0
+    owner: int = 0
+    own: OwnRetention | None = None
 
 
 class Request(NamedTuple):
@@ -133,7 +144,27 @@ def operation_of(record: DecodedRecord) -> Operation | None:
     until_ms = _time(said, _UNTIL if kind == "due" else _VISIBLE)
     deliveries = min(_time(said, _DELIVERIES), (1 << 32) - 1)
     by, reason = said.get(_BY, b"").decode(), said.get(_REASON, b"").decode()
+    if kind == "own":
+        return Operation(kind, owner=_owner(said.get(OWNER_HEADER)) or 0, own=_own_retention(said.get(_KEEP)))
     return Operation(kind, at, by, reason, deliveries, until_ms, _time(said, _SINCE))
+
+
+def _owner(value: bytes | None) -> int | None:
+    if value is None:
+        return None
+    owner = int(value)
+    if not 0 < owner <= _LARGEST_OWNER:
+        raise ValueError(f"{owner} is out of range")
+    return owner
+
+
+def _own_retention(value: bytes | None) -> OwnRetention | None:
+    if value is None:
+        return None
+    kept = OwnRetention(*map(int, value.split()))
+    if any(not -2 <= one <= _LATEST_MS for one in kept):
+        raise ValueError(f"{value[:80]!r} is out of range")
+    return kept
 
 
 def _time(said: Mapping[bytes, bytes], name: bytes) -> int:
@@ -156,6 +187,11 @@ def entry_parts(record: DecodedRecord) -> tuple[bytes | None, Headers]:
     """The key of an entry, and its headers."""
     key = next((value for name, value in record.headers if name == KEY_HEADER), None)
     return key, tuple(one for one in record.headers if not one[0].startswith(RESERVED_PREFIX))
+
+
+def entry_owner(record: DecodedRecord) -> int | None:
+    """The owner of the queue that an entry is in, where it says one. Raises ValueError."""
+    return _owner(next((value for name, value in record.headers if name == OWNER_HEADER), None))
 
 
 def entry_times(record: DecodedRecord) -> tuple[int, int]:
@@ -219,6 +255,12 @@ def queue_record(queue: bytes, kind: Literal["purge", "drop"], now_ms: int) -> B
 def trim_record(queue: bytes, at: Position, now_ms: int) -> BatchInput:
     """Entries of a queue before a position are out of retention, and gone from here on."""
     return BatchInput(now_ms, queue, None, _headers(b"trim", at))
+
+
+def own_record(queue: bytes, owner: int, own: OwnRetention | None, now_ms: int) -> BatchInput:
+    """A queue has another owner from here on, and says this itself of its retention; None: what it said before."""
+    said = ((_OP, b"own"), (OWNER_HEADER, b"%d" % owner))
+    return BatchInput(now_ms, queue, None, said if own is None else (*said, (_KEEP, b"%d %d %d" % own)))
 
 
 def due_record(since_ms: int, until_ms: int, now_ms: int) -> BatchInput:

@@ -66,7 +66,7 @@ from duramen.rpc.caller import Caller
 from duramen.rpc.retry import KnownLeader
 from duramen.rpc.server import RpcServer
 from duramen.service.internal_streams import InternalStreams
-from duramen.service.inventory_names import drop_topic, tenant_problem
+from duramen.service.inventory_names import drop_topic, own_records, submit_here, tenant_problem
 from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
 from duramen.service.queue_retention import QueueRetention, RetentionParts
@@ -213,7 +213,7 @@ class BrokerParts(ABC):
         return QueueRetention(
             RetentionParts(
                 self.streams, self.coordinators, self.store, self.clock, self.deadlines, lambda: self.metadata_state,
-                self.alone,
+                self.alone, self.inventory.policies.retention,
             )
         )  # fmt: skip
 
@@ -253,6 +253,7 @@ class BrokerParts(ABC):
         if self.alone:
             shards = InventoryShards(*parts)
             self.internal_streams = self._internal_streams(shards)
+            shards.own_records = partial(own_records, self.streams, partial(submit_here, self.coordinators))
             return Inventory(
                 shards, self.clock, self.internal_streams.ensure_inventory, partial(tenant_problem, self.streams),
                 partial(drop_topic, self.streams, self.coordinators, self.groups), kit=kit,

@@ -1,14 +1,15 @@
 """Kafka names of the inventory's topics, `tenant.namespace.topic`: they hide no other topic and none hides them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from duramen.base.catalogue_keyed import LIVE_TOPIC
 from duramen.base.catalogue_queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid, StreamNotFound
 from duramen.broker.partition import Partition
-from duramen.broker.streams import BrokerStreams
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.topics import LASTING
@@ -19,10 +20,17 @@ from duramen.coordinators.queue.shard import hash_of
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.inventory.names import kafka_path
 from duramen.metadata.decisions import Definition, check_name
-from duramen.queues.machine import Empty, QueueCommand
+from duramen.queues.machine import Empty, Own, QueueCommand
 from duramen.queues.names import Queue
+from duramen.queues.owners import OwnRetention
 
-__all__ = ["auto_create", "check_config", "check_wish", "drop_records", "drop_topic", "tenant_problem"]
+__all__ = [
+    "auto_create", "check_config", "check_wish", "drop_records", "drop_topic", "own_records", "submit_here",
+    "tenant_problem",
+]  # fmt: skip
+
+Submit: TypeAlias = Callable[[Partition, QueueCommand, Callable[[object], None]], None]
+"""Brings a command to the leader of a shard of queues."""
 
 
 def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
@@ -88,25 +96,40 @@ def drop_topic(
 ) -> None:
     """The records of a topic that is gone go too, and so do offsets of groups. What stays is not reached any more."""
     groups.forget_light_topic(LASTING + lasting_id.hex)
-
-    def submit(partition: Partition, command: QueueCommand, told: Callable[[object], None]) -> None:
-        runtime.submit(INVENTORY_QUEUES, partition.index, command, told)
-
-    drop_records(streams, submit, lasting_id, done)
+    drop_records(streams, partial(submit_here, runtime), lasting_id, done)
 
 
-def drop_records(
-    streams: BrokerStreams, submit: Callable[[Partition, QueueCommand, Callable[[object], None]], None],
-    lasting_id: UUID, done: Callable[[], None],
-) -> None:  # fmt: skip
-    """Drop the records of a topic; `submit` brings a command to the leader of a shard of queues."""
+def submit_here(runtime: Runtime, partition: Partition, command: QueueCommand, done: Callable[[object], None]) -> None:
+    """Bring a command to a shard of queues of a node that is alone."""
+    runtime.submit(INVENTORY_QUEUES, partition.index, command, done)
+
+
+def drop_records(streams: BrokerStreams, submit: Submit, lasting_id: UUID, done: Callable[[], None]) -> None:
+    """Drop the records of a topic."""
     space = streams.find(INVENTORY_QUEUES)
     if space is None:
         done()
     else:
-        name = lasting_id.hex.encode()
-        command = Empty(Queue(name, hash_of(space.id)(name)), "drop")
-        submit(space.partition(partition_of(name, space.shards)), command, lambda _: done())
+        queue, partition = _queue(space, lasting_id)
+        submit(partition, Empty(queue, "drop"), lambda _: done())
+
+
+def own_records(
+    streams: BrokerStreams, submit: Submit, lasting_id: UUID, namespace: int, own: OwnRetention | None,
+    done: Callable[[object], None],
+) -> None:  # fmt: skip
+    """Tell the records of a topic its namespace, and what the topic says itself of its retention."""
+    space = streams.find(INVENTORY_QUEUES)
+    if space is None:
+        done(None)
+    else:
+        queue, partition = _queue(space, lasting_id)
+        submit(partition, Own(queue, namespace, own), done)
+
+
+def _queue(space: Stream, lasting_id: UUID) -> tuple[Queue, Partition]:
+    name = lasting_id.hex.encode()
+    return Queue(name, hash_of(space.id)(name)), space.partition(partition_of(name, space.shards))
 
 
 def auto_create(

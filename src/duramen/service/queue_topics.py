@@ -29,7 +29,7 @@ from duramen.broker.partition import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TI
 from duramen.broker.streams import Stream
 from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_record, near, records, seal
 from duramen.codec.partitioner import partition_of
-from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, RESERVED_PREFIX
+from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, OWNER_HEADER, RESERVED_PREFIX
 from duramen.coordinators.inventory.inventory import FoundTopic, Inventory
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import QueueShard, hash_of
@@ -37,6 +37,7 @@ from duramen.inventory.names import TopicPath, kafka_path
 from duramen.metadata.decisions import check_name
 from duramen.metadata.partitions import PartitionId
 from duramen.queues.names import Queue
+from duramen.queues.owners import owned_queue
 from duramen.queues.producers import TopicProducers
 from duramen.queues.topics import (
     behind,
@@ -255,7 +256,7 @@ class QueueTopic(LightTopic):
             if head.attributes & TRANSACTIONAL:
                 raise QueueTransactionRefused(f"{self.name} is a queue's topic and takes no transactions")
             found = list(records(batch, verify=False, limit_bytes=limit))
-            sealed = _entries(self.name, self._queue.name, found)
+            sealed = _entries(self.name, self._queue.name, found, self._new_owner())
         except DuramenError as error:
             done(-1, error)
             return
@@ -264,6 +265,13 @@ class QueueTopic(LightTopic):
             self.partition.append(sealed, stored, all_replicas=all_replicas)
 
         self._topics.producers.take((space.id, self.id), head, store, done)  # it counts sequences by the name
+
+    def _new_owner(self) -> int | None:
+        """The namespace of a topic of the inventory whose records do not know it yet. Raises NotLeader."""
+        if self.entry is None:
+            return None
+        _, rows = self.view()
+        return self.entry.namespace if owned_queue(rows, self._queue.hash) is None else None
 
     def source(self, leader_epoch: int) -> "QueueSource":
         """As of `LightTopic`."""
@@ -407,8 +415,8 @@ def _remember(known: OrderedDict[UUID, _T], id_: UUID, what: _T) -> None:
         known.popitem(last=False)
 
 
-def _entries(topic: str, queue: bytes, found: list[DecodedRecord]) -> bytearray:
-    """The entries that a producer's records are, as a batch. Raises BatchInvalid."""
+def _entries(topic: str, queue: bytes, found: list[DecodedRecord], owner: int | None) -> bytearray:
+    """The entries that a producer's records are, as a batch; the first says the owner. Raises BatchInvalid."""
     if not found:
         raise BatchInvalid("there are no records in the batch")
     wrong = [
@@ -429,7 +437,11 @@ def _entries(topic: str, queue: bytes, found: list[DecodedRecord]) -> bytearray:
     encoded = [
         encode_record(
             record.timestamp - base_ms, place, queue, record.value,
-            record.headers if record.key is None else ((KEY_HEADER, record.key), *record.headers),
+            (
+                *(((OWNER_HEADER, b"%d" % owner),) if owner is not None and not place else ()),
+                *(() if record.key is None else ((KEY_HEADER, record.key),)),
+                *record.headers,
+            ),
         )
         for place, record in enumerate(found)
     ]  # fmt: skip

@@ -228,7 +228,9 @@ class Checked:
     def check(self) -> None:
         assert self.found() == self.all
         for path, lasting_id in self.topics.items():
-            assert self.node.find(path) == FoundTopic(at(path), lasting_id, alias=False)
+            assert self.node.find(path) == FoundTopic(
+                at(path), lasting_id, alias=False, namespace=self.node.namespace("/".join(path.split("/", 2)[:2])).id
+            )
             assert str(self.node.inventory.by_id(lasting_id).path) == path
         for path in self.aliases:
             assert self.node.find(path).alias
@@ -291,9 +293,11 @@ def test_a_topic_moves_with_its_id_and_leaves_an_alias_where_one_is_wanted(node:
     with pytest.raises(TopicNotFound):
         node.find("acme/dev/a")
     node.move("bolt/prod/b", "acme/dev/a", keep_alias=True)
-    assert node.find("bolt/prod/b") == FoundTopic(at("bolt/prod/b"), lasting_id, alias=True)
+    assert node.find("bolt/prod/b") == FoundTopic(
+        at("bolt/prod/b"), lasting_id, alias=True, namespace=node.namespace("acme/dev").id
+    )
     found = node.find("acme/dev/a")
-    assert found == FoundTopic(at("acme/dev/a"), lasting_id, alias=False)
+    assert found == FoundTopic(at("acme/dev/a"), lasting_id, alias=False, namespace=node.namespace("acme/dev").id)
     assert [str(path) for path in node.inventory.aliases(found)] == ["bolt/prod/b"]
     with pytest.raises(TopicHasAliases):
         node.delete("acme/dev/a")

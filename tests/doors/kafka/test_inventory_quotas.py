@@ -44,6 +44,21 @@ def test_topics_are_made_where_the_namespace_says_so(node: NodeProcess, tenant: 
         assert metadata(asking, *names) == [unknown, ErrorCode.POLICY_VIOLATION, unknown]
 
 
+def test_a_policy_says_how_many_records_are_kept(node: NodeProcess, tenant: str, library: Library) -> None:
+    with duramen.connect(node.http) as client:
+        client.inventory.create_topics(f"{tenant}/prod", ["a", "b"])
+        client.inventory.policies.set(f"{tenant}/prod", {"retention.records": 2})
+        client.inventory.policies.set(f"{tenant}/prod/b", {"retention.records": 3, "retention.ms": -1})
+        for name in "ab":
+            records = [Record(b"%d" % number, None) for number in range(5)]
+            library.produce(node.kafka, f"{tenant}.prod.{name}", records)
+        for name, values in (("a", [b"3", b"4"]), ("b", [b"2", b"3", b"4"])):
+            read = library.consume(node.kafka, f"{tenant}.prod.{name}", 1, len(values))
+            assert [one.value for one in read] == values
+        found = client.inventory.policies.describe(f"{tenant}/prod/b").effective
+        assert (found["retention.records"].value, found["retention.records"].source) == (3, "topic")
+
+
 class Quotas:
     """A door with topics of the inventory, acme.prod.a and acme.dev.b, while time stands still."""
 

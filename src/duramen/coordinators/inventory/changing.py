@@ -28,6 +28,7 @@ from duramen.inventory.machine import (
 )
 from duramen.inventory.name_rows import value_of_name
 from duramen.inventory.rows import ALIAS, ARRIVED, LEAVING, NameRow, Place, name_row, split_name
+from duramen.queues.owners import OwnRetention
 
 __all__ = ["UNKNOWN", "Change", "Changes", "Ended", "LeftChange", "Steps", "changes_left"]
 
@@ -125,6 +126,9 @@ class Steps(Protocol):
     def submit(self, shard: int, command: ChangeStep, done: Callable[[Any], None]) -> None:
         """`done` gets the response, or an error."""
 
+    def own(self, key: TopicKey, namespace: int, own: OwnRetention | None, done: Callable[[Any], None]) -> None:
+        """As of `InventoryShards`."""
+
 
 class Change:
     """One change whose name is marked; `row` is that of the name before."""
@@ -170,6 +174,20 @@ class Change:
         self._submit(home, command, self._arrive, self._unbind)
 
     def _arrive(self) -> None:
+        """It has come to pass: the records of the topic belong to its new namespace."""
+
+        def told(answer: object) -> None:
+            if isinstance(answer, DuramenError):
+                self._done(OutcomeUnknown(f"the topic has moved, its records follow when that is possible: {answer}"))
+            else:
+                self._end_arrival()
+
+        if self._target.namespace == self._origin.namespace:
+            self._end_arrival()
+        else:
+            self._shards.own(self._pending.key, self._target.namespace, None, told)
+
+    def _end_arrival(self) -> None:
         row, kept = NameRow(ARRIVED, self._pending.key), None
         if self._pending.keep_alias:
             kept = NameRow(ALIAS, self._pending.key)

@@ -21,7 +21,7 @@ from duramen.coordinators.inventory.feed import InventoryFeed
 from duramen.coordinators.inventory.policies import InventoryPolicies
 from duramen.coordinators.inventory.quotas import CreatedNames, InventoryQuotas
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
-from duramen.coordinators.inventory.shards import Done, InventoryShards
+from duramen.coordinators.inventory.shards import Done, InventoryShards, OwnRecords
 from duramen.inventory.directory import (
     CreateNamespace,
     CreateTenant,
@@ -46,7 +46,7 @@ from duramen.inventory.machine import (
 )
 from duramen.inventory.names import NamedProblem, TopicPath, check_topic_name, kafka_path
 from duramen.inventory.packing import NAMES_OF_A_BLOCK, SortedNames, sort_names, unpack_names
-from duramen.inventory.reading import InventoryRows
+from duramen.inventory.reading import InventoryRows, TopicName
 from duramen.inventory.rows import Place
 from duramen.inventory.search import PageToken, TopicQuery, after
 from duramen.storage.store import Store
@@ -63,11 +63,15 @@ _ALIASES_FORGOTTEN: Final = 1000
 
 
 class FoundTopic(NamedTuple):
-    """A name that counts: its path, the topic's lasting id, and whether it is an alias."""
+    """A name that counts: its path, the topic's lasting id, and whether it is an alias.
+
+    `namespace` is that of the topic, which is another than the alias's.
+    """
 
     path: TopicPath
     id: UUID
     alias: bool
+    namespace: int
 
 
 class BoundNamespace(NamedTuple):
@@ -144,8 +148,13 @@ class Inventory:
             try:
                 self._changes.resume()
                 self._sweep()
+                self.policies.retention.resume()
             except DuramenError:
                 return  # they are being loaded: it is tried again
+
+    def tell_records_by(self, own_records: OwnRecords) -> None:
+        """`own_records` tells the records of a topic where they belong, and what the topic says of its retention."""
+        self._shards.own_records = own_records
 
     @property
     def position(self) -> str:
@@ -336,28 +345,32 @@ class Inventory:
         found = self._shards.rows().find(namespace.id, path.topic.encode(errors="replace"))
         if found is None:
             raise TopicNotFound(f"there is no topic {path}")
-        return FoundTopic(path, topic_id(self._shards.inventory_id, found.key), found.alias)
+        return self._found(path, namespace.id, found)
 
     def lookup(self, account: str, tenant: str, namespace: str, names: Sequence[str]) -> list[FoundTopic | None]:
         """What names of a namespace lead to. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
         where, rows = self.namespace(account, tenant, namespace), self._shards.rows()
-        inventory_id = self._shards.inventory_id
         encoded = [name.encode(errors="replace") for name in names]
         found = rows.find_many(where.id, encoded) if len(names) > 1 else [rows.find(where.id, *encoded)]
         return [
-            None if one is None
-            else FoundTopic(TopicPath(tenant, namespace, name), topic_id(inventory_id, one.key), one.alias)
+            None if one is None else self._found(TopicPath(tenant, namespace, name), where.id, one)
             for name, one in zip(names, found, strict=True)
         ]  # fmt: skip
+
+    def _found(self, path: TopicPath, namespace: int, found: TopicName) -> FoundTopic:
+        lasting_id = topic_id(self._shards.inventory_id, found.key)
+        own = self._shards.rows().place(found.key).namespace if found.alias else namespace
+        return FoundTopic(path, lasting_id, found.alias, own)
 
     def by_id(self, lasting_id: UUID) -> FoundTopic:
         """The topic that has an id, under the name that it has now. Raises TopicNotFound, CoordinatorLoading."""
         rows = self._shards.rows()
         if self._shards.count:
             key = topic_key(self._shards.inventory_id, lasting_id, self._shards.count)
-            path = self._path(rows.place(key))
+            place = rows.place(key)
+            path = self._path(place)
             if path is not None:
-                return FoundTopic(path, lasting_id, alias=False)
+                return FoundTopic(path, lasting_id, alias=False, namespace=place.namespace)
         raise TopicNotFound(f"there is no topic with the id {lasting_id}")
 
     def aliases(self, found: FoundTopic) -> list[TopicPath]:
@@ -555,7 +568,8 @@ class _Scan:
                 topic = self._rows.counted(number, name, value, shard)
                 if topic is not None:
                     lasting_id = topic_id(self._inventory_id, topic.key)  # type: ignore[arg-type]
-                    self.found.append(FoundTopic(TopicPath(tenant, namespace, text), lasting_id, topic.alias))
+                    own = self._rows.place(topic.key).namespace if topic.alias else number
+                    self.found.append(FoundTopic(TopicPath(tenant, namespace, text), lasting_id, topic.alias, own))
             self._left -= 1
             if len(self.found) == self._limit or self._left <= 0:
                 return text

@@ -14,6 +14,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.quotas import InventoryQuotas, TopicOwner
+from duramen.coordinators.inventory.retention import InventoryRetention, says_retention
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.inventory.shards import Done, InventoryShards
 from duramen.inventory.directory import SetPolicies
@@ -64,6 +65,7 @@ class InventoryPolicies:
         self._quotas = quotas
         self._ensure = ensure
         self._node_id = node_id
+        self.retention = InventoryRetention(shards)
 
     # -- what there is ------------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class InventoryPolicies:
             if isinstance(answer, DuramenError):
                 done(answer)
             elif answer.topic is not None:
-                self._submit(answer.topic.shard, SetTopicPolicies(answer.topic.sequence, changes), done)
+                self._submit(answer.topic.shard, SetTopicPolicies(answer.topic.sequence, changes), done, answer.topic)
             else:
                 self._submit(DIRECTORY_SHARD, SetPolicies(answer, changes), done)
 
@@ -142,9 +144,19 @@ class InventoryPolicies:
         else:
             self._ensure(ensured)
 
-    def _submit(self, shard: int, command: SetPolicies | SetTopicPolicies, done: Done) -> None:
-        def answered(answer: object) -> None:
-            done(answer if isinstance(answer, DuramenError) else (shard, self._shards.place(shard)))
+    def _submit(
+        self, shard: int, command: SetPolicies | SetTopicPolicies, done: Done, topic: TopicKey | None = None
+    ) -> None:
+        def answered(answer: Policies | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+            elif topic is not None and says_retention(command.changes):
+                self.retention.tell(topic, answer, told)
+            else:
+                told(None)
+
+        def told(error: DuramenError | None) -> None:
+            done((shard, self._shards.place(shard)) if error is None else error)
 
         self._shards.submit(shard, command, answered)
 

@@ -37,7 +37,7 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
     """Names of topics; shard 0 has the directory of tenants and namespaces and their policies too."""
 
     def __init__(self, index: int) -> None:
-        self._index = index
+        self.index = self._index = index
         self._topics = TopicShardState(index)
         self.directory = Directory()
         self.told: Callable[[int, int, InventoryEvent], None] | None = None

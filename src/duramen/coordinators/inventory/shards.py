@@ -21,15 +21,20 @@ from duramen.coordinators.inventory.shard import (
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
+from duramen.inventory.ids import TopicKey, topic_id
 from duramen.inventory.machine import StepsTogether, subject_of
 from duramen.inventory.names import shard_of
 from duramen.inventory.positions import split_position
 from duramen.inventory.reading import InventoryRows
+from duramen.queues.owners import OwnRetention
 from duramen.storage.log.log import Log
 
-__all__ = ["Done", "InventoryQueues", "InventoryShards"]
+__all__ = ["Done", "InventoryQueues", "InventoryShards", "OwnRecords"]
 
 T = TypeVar("T")
+
+OwnRecords = Callable[[UUID, int, OwnRetention | None, Callable[[Any], None]], None]
+"""Tells the records of a topic, by its lasting id, its namespace, and what the topic says itself of its retention."""
 
 Done = Callable[[Any], None]
 """Gets the response, or why there is none."""
@@ -88,6 +93,7 @@ class InventoryShards:
         self._deadlines = deadlines
         self._steps: defaultdict[int, list[_WaitingStep]] = defaultdict(list)
         self._busy = set[int]()
+        self.own_records: OwnRecords = lambda _, __, ___, done: done(None)
 
     alone = True
     """Whether no other node has any."""
@@ -207,6 +213,17 @@ class InventoryShards:
             shard: InventoryShard | None = self._runtime.loaded(INVENTORY_STREAM, index)
             if shard is not None:
                 yield shard
+
+    def known_directory(self) -> Directory | None:
+        """Tenants and namespaces as this node knows them, without asking; None: it does not."""
+        try:
+            return self.directory()
+        except DuramenError:
+            return None
+
+    def own(self, key: TopicKey, namespace: int, own: OwnRetention | None, done: Done) -> None:
+        """Tell the records of a topic where it belongs; `done` gets an error where that is not known to be done."""
+        self.own_records(topic_id(self.inventory_id, key), namespace, own, done)
 
     def log(self, shard: int) -> Log:
         """The log with the events of a shard."""

@@ -20,14 +20,17 @@ from duramen.queues.machine import (
     Enqueue,
     Expire,
     Nack,
+    Own,
     QueueCommand,
     Trim,
     identified,
+    own_records,
     records_for,
     repeated,
 )
 from duramen.queues.names import HashName, Queue, hash_by
 from duramen.queues.operations import due_record, trim_record
+from duramen.queues.owned_sweep import OwnedSweep
 from duramen.queues.retention import RetentionCounts, RetentionSweep
 from duramen.queues.rows import due_entries, due_of, is_due_key, name_key, state_key
 from duramen.storage.log.log import LogKey
@@ -67,13 +70,16 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.leases = ShardLeases()
         self.counts = RetentionCounts()
         self.sweep = RetentionSweep()
+        self.owned = OwnedSweep()
         self._waiting: dict[bytes, dict[int, Callable[[], None]]] = {}  # by row: that of the name, that of the state
         self._numbers = 0
         self._due_ms: int | None = None  # when the time index has something
         self._due_since_ms = 0  # nothing older is in it
 
     def keys_of(self, command: QueueCommand) -> Collection[Hashable]:
-        request = () if isinstance(command, Expire | Due | Trim) or command.request is None else (command.request,)
+        request = (
+            () if isinstance(command, Expire | Due | Trim | Own) or command.request is None else (command.request,)
+        )
         match command:
             case Enqueue():
                 return request
@@ -93,6 +99,8 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         if isinstance(command, Trim):
             at = self.counts.trim(rows, command.queue.hash, command.kept, now_ms)
             return Decision((), QueueOutcome(), [] if at is None else [trim_record(command.queue.name, at, now_ms)])
+        if isinstance(command, Own):
+            return Decision((), QueueOutcome(), own_records(command, rows, now_ms))
         if isinstance(command, Expire):
             return Decision((), QueueOutcome(), self.leases.expire(rows, command.queue, now_ms))
         if isinstance(command, Ack | Nack):
@@ -115,7 +123,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
         self.leases.loaded()
-        self.counts = RetentionCounts()
+        self.counts, self.owned = RetentionCounts(), OwnedSweep()
         first = next(due_entries(rows, 0, _FOREVER_MS), None)
         self._due_ms = None if first is None else first[1].time_ms
         return iter(())
@@ -169,6 +177,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         """Rows were written: what was decided with them is so, and those waiting for one of them are called."""
         self.counts.written(keys)
         self.sweep.put()
+        self.owned.written(keys)
         released = self.leases.written(keys)
         for time_ms, queue, offset, _ in [due_of(key) for key in keys if is_due_key(key)]:
             self.leases.due(queue, offset)

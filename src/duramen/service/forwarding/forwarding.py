@@ -29,7 +29,7 @@ from duramen.service.forwarding.memory import Room
 from duramen.service.forwarding.partition_requests import Deleting, Managing, ReadRequest, Snapshotting
 from duramen.service.forwarding.queues import RoutedShards
 from duramen.service.forwarding.router import Router
-from duramen.service.inventory_names import drop_records
+from duramen.service.inventory_names import drop_records, own_records
 from duramen.service.queues import LocalShards, QueueRequests
 
 __all__ = ["WITHIN_MS", "Forwarding", "Nowhere"]
@@ -64,6 +64,7 @@ class Forwarding:
         """The queues of spaces."""
         if isinstance(broker.inventory, ClusterInventory):
             broker.inventory.delete_records_by(partial(drop_records, broker.streams, routed.submit))
+            broker.inventory.tell_records_by(partial(own_records, broker.streams, routed.submit))
 
     def append(
         self, batches: Sequence[PartitionBatch], within_ms: int, done: Callable[[list[AppendResult]], None]

@@ -12,7 +12,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import entry_fields
-from duramen.queues.machine import Ack, Delete, Edit, Empty, Enqueue, Nack, QueueCommand, Replace
+from duramen.queues.machine import Ack, Delete, Edit, Empty, Enqueue, Nack, Own, QueueCommand, Replace
 from duramen.queues.positions import parse_position
 from duramen.queues.reading import Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import QueueEntry
@@ -49,7 +49,7 @@ from duramen.service.shard_queries import QueryDone, ShardQuery, Waiter, WaitQue
 
 __all__ = ["RoutedShards", "answer_queues"]
 
-_COMMANDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Enqueue, Edit, Delete, Replace, Empty)}
+_COMMANDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Enqueue, Edit, Delete, Replace, Empty, Own)}
 _WITHIN_MS = 10_000
 _QUERY_MS = 5_000
 """How long the leader of one of several shards is looked for."""

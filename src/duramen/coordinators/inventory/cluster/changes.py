@@ -14,8 +14,10 @@ from duramen.base.ports import Clock
 from duramen.coordinators.inventory.changing import UNKNOWN, Change, Changes, Ended, LeftChange, changes_left
 from duramen.coordinators.inventory.cluster.shards import RoutedShards
 from duramen.inventory.events import PendingChange
+from duramen.inventory.ids import TopicKey
 from duramen.inventory.machine import BeginChange, BindName, ChangeStep, Fence, Fenced
 from duramen.inventory.rows import NameRow, Place
+from duramen.queues.owners import OwnRetention
 
 __all__ = ["FencedChanges"]
 
@@ -66,6 +68,10 @@ class _TokenSteps:
     def submit(self, shard: int, command: ChangeStep, done: Callable[[Any], None]) -> None:
         """As of `Steps`."""
         self._changes.step(self._run, shard, command, done)
+
+    def own(self, key: TopicKey, namespace: int, own: OwnRetention | None, done: Callable[[Any], None]) -> None:
+        """As of `Steps`."""
+        self._changes.own(self._run, key, namespace, own, done)
 
 
 class FencedChanges(Changes):
@@ -127,6 +133,22 @@ class FencedChanges(Changes):
                 done(answer)
 
         self.shards.submit(shard, Fenced(self._token, command), answered)
+
+    def own(
+        self, run: _Run, key: TopicKey, namespace: int, own: OwnRetention | None, done: Callable[[Any], None]
+    ) -> None:
+        """As of `Steps`: where it fails the change is taken up again."""
+        life = run.life
+
+        def answered(answer: Any) -> None:
+            if life != run.life:
+                return
+            if isinstance(answer, DuramenError):
+                self._fence()
+            else:
+                done(answer)
+
+        self.shards.own(key, namespace, own, answered)
 
     def _ended_run(self, run: _Run, error: DuramenError | None) -> None:
         run.life += 1

@@ -69,6 +69,7 @@ class ClusterInventory(Inventory):
     def _look_after(self) -> None:
         self._shards.later(_LOOKED_AFTER_MS, self._look_after)
         self.resume()
+        self.policies.retention.resume()
         if self._routed.directory_epoch is not None:
             self._compare_names()
 

@@ -178,6 +178,12 @@ class RoutedShards(InventoryShards):
         self._round.wants_directory = True
         return self._copy.directory
 
+    def known_directory(self) -> Directory | None:
+        """As of `InventoryShards`: what was asked last, where others lead it."""
+        if self.ready and self._is_led(DIRECTORY_SHARD):
+            return super().directory()
+        return self._copy.directory if self._copy.is_whole else None
+
     def each_rows(self) -> list[StateRows]:
         """As of `InventoryShards`, for a query. Raises CoordinatorLoading outside of one."""
         return [self._rows_of(shard) for shard in range(self.count)]

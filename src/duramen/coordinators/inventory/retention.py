@@ -1,0 +1,133 @@
+"""Retention of the inventory's topics: what namespaces say, and what topics say, which their records are told."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from duramen.base.catalogue_queues import QUEUE_RETENTION
+from duramen.base.errors import DuramenError
+from duramen.coordinators.inventory.shards import Done, InventoryShards
+from duramen.inventory.directory import Directory
+from duramen.inventory.events import Policies
+from duramen.inventory.ids import TopicKey
+from duramen.inventory.policies import inherited, read_policies
+from duramen.inventory.rows import sequence_of_policies, topic_policies_key
+from duramen.queues.owned_sweep import OwnedKept
+from duramen.queues.owners import NOT_SAID, OwnRetention
+from duramen.queues.retention import ALL, Retention
+
+__all__ = ["InventoryRetention", "own_retention", "says_retention"]
+
+_AT_ONCE: Final = 100
+_BOUNDS: Final = QUEUE_RETENTION[1:]
+
+
+def own_retention(policies: Policies) -> OwnRetention:
+    """What the policies of a topic itself say."""
+    return OwnRetention(*(int(policies.get(name, NOT_SAID)) for name in QUEUE_RETENTION))
+
+
+def says_retention(names: Iterable[str]) -> bool:
+    """Whether some of these policies are of retention."""
+    return any(name in QUEUE_RETENTION for name in names)
+
+
+class InventoryRetention:
+    """What is kept of topics by the policies of their namespaces. Topics tell their records what differs from that."""
+
+    def __init__(self, shards: InventoryShards) -> None:
+        self._shards = shards
+        self._kept: OwnedKept | None = None
+        self._loads: dict[int, int] = {}
+
+    # -- what namespaces say ------------------------------------------------------------------------
+
+    def kept(self) -> OwnedKept | None:
+        """What is kept of the topics of each namespace, as far as this node knows; None: it does not know yet."""
+        directory = self._shards.known_directory()
+        if directory is None:
+            return None
+        version = directory, directory.version
+        if self._kept is None or self._kept.version != version:
+            counts = any(name in one.policies for one in directory.policies.every() for name in _BOUNDS)
+            self._kept = OwnedKept(version, _Namespaces(directory).kept, counts)
+        return self._kept
+
+    def refresh(self, done: Done) -> None:
+        """Know the policies of namespaces as they are now; `done` gets an error where that cannot be."""
+        self._shards.read(self._shards.directory, done)
+
+    # -- what topics say ----------------------------------------------------------------------------
+
+    def tell(self, key: TopicKey, policies: Policies, done: Done) -> None:
+        """Tell the records of a topic what its own policies say. `done` gets None or an error."""
+
+        def found(namespace: int | DuramenError) -> None:
+            if isinstance(namespace, DuramenError):
+                done(namespace)
+            elif not namespace:
+                done(None)  # it is gone
+            else:
+                self._shards.own(key, namespace, own_retention(policies), told)
+
+        def told(answer: object) -> None:
+            done(answer if isinstance(answer, DuramenError) else None)
+
+        self._shards.read(lambda: self._shards.rows().place(key).namespace, found)
+
+    def resume(self) -> None:
+        """Tell again what topics of shards say that were loaded since: a stop may have come before it was told."""
+        for shard in self._shards.loaded():
+            if self._loads.get(shard.index) != shard.loads:
+                self._loads[shard.index] = shard.loads
+                self._tell_some(shard.index, shard.loads, 0)
+
+    def _tell_some(self, shard: int, loads: int, first: int) -> None:
+        """Tell what topics say from a sequence on, some of them; then of others."""
+        found = list[tuple[TopicKey, Policies]]()
+        try:
+            rows = self._shards.each_rows()[shard]
+        except DuramenError:
+            self._loads.pop(shard, None)  # it is taken up again
+            return
+        for number, (key, value) in enumerate(rows.scan(topic_policies_key(first), b"p")):
+            if number == _AT_ONCE:
+                break
+            first = sequence_of_policies(key) + 1
+            found.append((TopicKey(shard, first - 1), read_policies(value)))
+        self._tell_each(shard, loads, first, [one for one in found if says_retention(one[1])], len(found) == _AT_ONCE)
+
+    def _tell_each(
+        self, shard: int, loads: int, first: int, told: Sequence[tuple[TopicKey, Policies]], more: bool
+    ) -> None:
+        left = len(told) + 1
+
+        def one(answer: object) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(answer, DuramenError):
+                self._loads.pop(shard, None)
+            if not left and more and self._loads.get(shard) == loads:
+                self._shards.later(0, partial(self._tell_some, shard, loads, first))
+
+        for key, policies in told:
+            self.tell(key, policies, one)
+        one(None)
+
+
+class _Namespaces:
+    """What is kept of the topics of namespaces, by a directory that is as it was."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._kept: dict[int, Retention] = {}
+
+    def kept(self, namespace: int) -> Retention:
+        """Of one that is gone all is kept: nobody reads it."""
+        found = self._kept.get(namespace)
+        if found is None:
+            chain = [own for _, own in self._directory.policies_of(namespace)]
+            said = [inherited(name, chain) for name in QUEUE_RETENTION]
+            found = Retention(*(-1 if value is None else int(value) for value in said))
+            self._kept[namespace] = found = ALL if found == ALL else found
+        return found

@@ -1,0 +1,263 @@
+"""Queues that have an owner: the bytes of all queues of an owner, and when the first entry of each was written. Pure.
+
+The owner of a queue is a number, for those of the inventory that of the namespace. A queue may say itself what is kept
+of it; then it is in the time index of no owner, by the time at which its first entry is too old.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from duramen.base.ports import StateRows
+from duramen.queues.names import HASH_BYTES
+from duramen.queues.pending_rows import PendingRows
+from duramen.queues.reading import entries_from
+from duramen.queues.rows import name_key, queue_end, state_of
+
+__all__ = [
+    "NOT_SAID",
+    "NO_OWNER",
+    "OwnRetention",
+    "OwnedQueue",
+    "Said",
+    "account",
+    "aged_queues",
+    "is_owned_key",
+    "owned_bytes",
+    "owned_queue",
+    "owned_queues",
+    "owner_key",
+    "owner_of_key",
+    "owners",
+]
+
+NO_OWNER: Final = 0
+NOT_SAID: Final = -2
+"""A queue says nothing of its own retention: its owner does."""
+ENTRY_BYTES: Final = 17
+"""What an entry takes in a run beside its key, value and headers."""
+
+_NEVER: Final = -1
+_HAS_OWNERS: Final = b"w"
+_OWNED: Final = struct.Struct(">IQQqqqq")
+_U32: Final = struct.Struct(">I")
+_U64: Final = struct.Struct(">Q")
+_AGE: Final = struct.Struct(">IQ16s")
+_COUNT: Final = struct.Struct("<I")
+_COUNT_AT: Final = 12  # in a run
+
+
+class OwnRetention(NamedTuple):
+    """What a queue says itself of what is kept of it: as `Retention`, each NOT_SAID where its owner says it."""
+
+    ms: int = NOT_SAID
+    bytes: int = NOT_SAID
+    entries: int = NOT_SAID
+
+
+Said: TypeAlias = tuple[int, OwnRetention | None]
+"""The owner of a queue, and what the queue says of its own retention; None: what it said before."""
+
+
+class OwnedQueue(NamedTuple):
+    """A queue with an owner: what its rows take, how many entries they have at most, and when the first was written.
+
+    `first_ms` is -1 where the queue is empty.
+    """
+
+    owner: int
+    bytes: int = 0
+    entries: int = 0
+    first_ms: int = _NEVER
+    own: OwnRetention = OwnRetention()
+
+
+def owned_key(queue: bytes) -> bytes:
+    """The key of a queue with an owner."""
+    return b"w" + queue
+
+
+def owner_key(owner: int) -> bytes:
+    """The key of what the queues of an owner have."""
+    return b"g" + _U32.pack(owner)
+
+
+def owner_of_key(key: bytes) -> int:
+    """The owner whose queues' bytes, or whose time index, a key is of."""
+    found: int = _U32.unpack_from(key, 1)[0]
+    return found
+
+
+def is_owned_key(key: bytes) -> bool:
+    """Whether it is the key of a queue with an owner."""
+    return key[:1] == b"w" and len(key) > 1
+
+
+def _age_key(queue: bytes, owned: OwnedQueue) -> bytes | None:
+    """Where a queue is in the time index; None: nothing in it grows too old."""
+    own_ms = owned.own.ms
+    if owned.first_ms == _NEVER or own_ms == -1:
+        return None
+    if own_ms == NOT_SAID:
+        return b"a" + _AGE.pack(owned.owner, owned.first_ms, queue)
+    return b"a" + _AGE.pack(NO_OWNER, owned.first_ms + own_ms, queue)
+
+
+def owned_queue(rows: StateRows | PendingRows, queue: bytes) -> OwnedQueue | None:
+    """The queue of that hash, where it has an owner."""
+    return _read(rows.get(owned_key(queue)))
+
+
+def _read(value: bytes | None) -> OwnedQueue | None:
+    if value is None:
+        return None
+    owner, size, entries, first_ms, *own = _OWNED.unpack(value)
+    return OwnedQueue(owner, size, entries, first_ms, OwnRetention(*own))
+
+
+def _value(owned: OwnedQueue) -> bytes:
+    return _OWNED.pack(*owned[:4], *owned.own)
+
+
+def owned_bytes(rows: StateRows | PendingRows, owner: int) -> int:
+    """What the queues of an owner take in this shard."""
+    return int.from_bytes(rows.get(owner_key(owner)) or b"", "big")
+
+
+def owners(rows: StateRows, after: int) -> Iterator[tuple[int, int]]:
+    """Owners behind a number, in order, and what the queues of each take."""
+    for key, value in rows.scan(owner_key(after + 1), b"h"):
+        yield owner_of_key(key), int.from_bytes(value, "big")
+
+
+def owned_queues(rows: StateRows, after: bytes) -> Iterator[tuple[bytes, OwnedQueue]]:
+    """Queues with an owner behind a hash, in order."""
+    for key, value in rows.scan(owned_key(after) + b"\x00", b"x"):
+        found = _read(value)
+        assert found is not None
+        yield key[1:], found
+
+
+def aged_queues(rows: StateRows, owner: int) -> Iterator[tuple[int, bytes]]:
+    """Queues of an owner by the time at which their first entries were written; of NO_OWNER, by when these are due."""
+    for key, _ in rows.scan(b"a" + _U32.pack(owner), b"a" + _U32.pack(owner + 1)):
+        _, time_ms, queue = _AGE.unpack_from(key, 1)
+        yield time_ms, queue
+
+
+class _Touched:
+    """Rows of a queue that a step has changed: the keys of runs and overlays, and whether its state has changed."""
+
+    __slots__ = ("keys", "state")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.state = False
+
+
+def account(rows: PendingRows, before: StateRows, new: Mapping[bytes, int], said: Mapping[bytes, Said]) -> None:
+    """Bring the rows of owners to what a step has made of the others.
+
+    `new` are the owners of queues that have none yet, `said` what `own` has said of queues. `before` are the rows
+    before the step.
+    """
+    if not new and not said and rows.get(_HAS_OWNERS) is None:
+        return
+    totals = dict[int, int]()
+    for queue, change in _touched(rows, said).items():
+        old = owned_queue(rows, queue)
+        found = _accounted(rows, before, queue, change, old, new.get(queue), said.get(queue))
+        if found != old:
+            _put(rows, queue, old, found)
+            for one, sign in ((old, -1), (found, 1)):
+                if one is not None:
+                    totals[one.owner] = totals.get(one.owner, 0) + sign * one.bytes
+    if totals and rows.get(_HAS_OWNERS) is None:
+        rows.put(_HAS_OWNERS, b"")
+    for owner, more in totals.items():
+        if more:
+            total = owned_bytes(rows, owner) + more
+            rows.put(owner_key(owner), _U64.pack(total) if total else None)
+
+
+def _touched(rows: PendingRows, said: Iterable[bytes]) -> dict[bytes, _Touched]:
+    found = dict[bytes, _Touched]()
+    for key in rows.changes:
+        kind = key[:1]
+        if kind in (b"r", b"o", b"s", b"n"):
+            one = found.setdefault(key[1 : 1 + HASH_BYTES], _Touched())
+            if kind in (b"r", b"o"):
+                one.keys.append(key)
+            one.state |= kind == b"s"
+    for queue in said:
+        found.setdefault(queue, _Touched())
+    return found
+
+
+def _put(rows: PendingRows, queue: bytes, old: OwnedQueue | None, new: OwnedQueue | None) -> None:
+    old_age, new_age = (None if one is None else _age_key(queue, one) for one in (old, new))
+    if old_age != new_age:
+        if old_age is not None:
+            rows.put(old_age, None)
+        if new_age is not None:
+            rows.put(new_age, b"")
+    rows.put(owned_key(queue), None if new is None else _value(new))
+
+
+def _accounted(
+    rows: PendingRows, before: StateRows, queue: bytes, change: _Touched, old: OwnedQueue | None, new: int | None,
+    said: Said | None,
+) -> OwnedQueue | None:  # fmt: skip
+    """What a queue with an owner has behind a step; None: it has none, or is gone."""
+    if old is not None and rows.get(name_key(queue)) is None and name_key(queue) in rows.changes:
+        return None  # it was dropped
+    if old is None:
+        if new is None and (said is None or said[1] is None):
+            return None  # its first entry says the owner
+        size, entries = _measured(rows, queue)
+        found = OwnedQueue(NO_OWNER if new is None else new, size, entries, _first_ms(rows, queue))
+    else:
+        found = old
+        if change.keys:
+            size, entries, rewritten = _difference(rows, before, change.keys)
+            found = old._replace(bytes=old.bytes + size, entries=old.entries + entries)
+            if rewritten or change.state or old.first_ms == _NEVER:
+                found = found._replace(first_ms=_first_ms(rows, queue))
+        elif change.state:
+            found = found._replace(first_ms=_first_ms(rows, queue))
+    if said is not None:
+        owner, own = said
+        found = found._replace(owner=owner, own=found.own if own is None else own)
+    return found
+
+
+def _size(key: bytes, value: bytes | None) -> tuple[int, int]:
+    """The bytes and the number of entries of a run; an overlay has no entries."""
+    if value is None:
+        return 0, 0
+    return len(value), int(_COUNT.unpack_from(value, _COUNT_AT)[0]) if key[:1] == b"r" else 0
+
+
+def _difference(rows: PendingRows, before: StateRows, keys: Sequence[bytes]) -> tuple[int, int, bool]:
+    """By how much rows are more than before, and whether one that was there is another, or an overlay is new."""
+    size, entries, rewritten = 0, 0, False
+    for key, old in zip(keys, before.get_many(keys), strict=True):
+        now, then = _size(key, rows.changes[key]), _size(key, old)
+        size, entries = size + now[0] - then[0], entries + now[1] - then[1]
+        rewritten = rewritten or old is not None or key[:1] == b"o"
+    return size, entries, rewritten
+
+
+def _measured(rows: PendingRows, queue: bytes) -> tuple[int, int]:
+    found = [
+        _size(key, value)
+        for kind in (b"r", b"o")
+        for key, value in rows.scan(kind + queue, queue_end(kind, queue))
+    ]  # fmt: skip
+    return sum(size for size, _ in found), sum(entries for _, entries in found)
+
+
+def _first_ms(rows: PendingRows, queue: bytes) -> int:
+    """When the first entry was written; -1: there is none."""
+    first = next(entries_from(rows, queue, state_of(rows, queue), 0), None)
+    return _NEVER if first is None else max(0, first.timestamp)
