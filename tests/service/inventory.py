@@ -74,12 +74,17 @@ class InventoryTopics:
         assert isinstance(found, QueueTopic)
         return found
 
-    def put(self, path: str, *values: bytes) -> DuramenError | None:
-        """Records of now; why they are not taken."""
+    def send(self, path: str, *values: bytes) -> CallbackResult[Any]:
+        """Records of now, of which nothing is done yet."""
         now_ms = self.hand.clock.wall_ms()
         answer: CallbackResult[Any] = CallbackResult()
         batch = encode([BatchInput(now_ms, None, value) for value in values])
         self.topic(path).append(memoryview(batch), answer, all_replicas=True)
+        return answer
+
+    def put(self, path: str, *values: bytes) -> DuramenError | None:
+        """Records of now; why they are not taken."""
+        answer = self.send(path, *values)
         self.hand.settle()
         (_, error) = answer.calls[0]
         return error  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ from duramen.base.settings import Setting
 __all__ = [
     "ACCOUNT",
     "AUTO_CREATION",
+    "BYTES_QUOTA",
     "CONSUMER_RATE",
     "DEFAULT_ACCOUNT",
     "LEVELS",
@@ -33,6 +34,7 @@ LEVELS: Final = (ACCOUNT, TENANT, NAMESPACE, TOPIC)
 _NOT_TOPIC: Final = LEVELS[:-1]
 
 TOPIC_QUOTA: Final = "quota.topics"
+BYTES_QUOTA: Final = "quota.bytes"
 PRODUCER_RATE: Final = "producer_byte_rate"
 CONSUMER_RATE: Final = "consumer_byte_rate"
 AUTO_CREATION: Final = "auto.create.topics.enable"
@@ -85,6 +87,9 @@ _POLICIES: Final = (
     Policy(Setting("retention.records", "integer", -1,
                    "The number of records that a topic keeps, the newest; without a bound if it is -1.",
                    scope="stream", minimum=-1)),
+    Policy(Setting(BYTES_QUOTA, "integer", _NO_BOUND,
+                   "The bytes of records that the topics may store.", scope="stream", unit="bytes", minimum=0),
+           _NOT_TOPIC, quota=True),
     Policy(Setting(TOPIC_QUOTA, "integer", _NO_BOUND,
                    "The maximum number of topics; aliases do not count.", scope="stream", minimum=0),
            _NOT_TOPIC, quota=True),

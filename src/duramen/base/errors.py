@@ -17,6 +17,7 @@ __all__ = [
     "BodyTooLarge",
     "BodyTypeUnsupported",
     "BugFound",
+    "BytesQuotaExceeded",
     "CheckpointInvalid",
     "ClientClosed",
     "ClusterDiffers",
@@ -1269,6 +1270,16 @@ class TopicNotFound(DuramenError):
     id = "topic-not-found"
     safe = "Nothing was done; a retry gives the same answer."
     remedy = "Search the namespace with `duramen topic search`, or look the topic up by its id."
+
+
+class BytesQuotaExceeded(DuramenError):
+    """The topics of a namespace, its tenant or its account store as many bytes as the policy `quota.bytes` allows."""
+
+    id = "bytes-quota-exceeded"
+    safe = "Nothing was stored; a retry is safe, and fails until there is room."
+    remedy = (
+        "Raise `quota.bytes` of what the message names with `duramen policy set`, lower retention, or delete topics."
+    )
 
 
 class TopicQuotaExceeded(DuramenError):

@@ -310,6 +310,12 @@ CATALOGUE: tuple[Metric, ...] = (
         "counter",
         "Topics that were not created or moved because of a quota of the inventory.",
     ),
+    Metric(
+        "duramen_inventory_batches_refused_total",
+        "counter",
+        "Batches of records that were not stored because of a quota of the inventory.",
+        ("quota",),
+    ),
     Metric("duramen_nats_connected", "gauge", "1 while the NATS door is connected to its server."),
     Metric("duramen_nats_messages_total", "counter", "Messages received from NATS.", ("stream",)),
     Metric("duramen_nats_duplicates_total", "counter", "Messages with a known Nats-Msg-Id.", ("stream",)),

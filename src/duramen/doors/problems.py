@@ -112,6 +112,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.TopicHasAliases: 409,
     errors.TopicIsAlias: 409,
     errors.TopicQuotaExceeded: 403,
+    errors.BytesQuotaExceeded: 403,
     errors.TopicNotAuthorized: 403,
     errors.TopicNotFound: 404,
     errors.TransactionalIdNotAuthorized: 403,

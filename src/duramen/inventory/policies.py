@@ -3,6 +3,7 @@
 Shard 0 has those of accounts, tenants and namespaces, in memory too; a topic's own are a row of the shard that made it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -126,6 +127,11 @@ class PolicyTable:
 
     def __init__(self) -> None:
         self._own: dict[PolicyScope, Policies] = {}
+        self._set = Counter[str]()
+
+    def sets(self, name: str) -> bool:
+        """Whether a policy is set on something."""
+        return self._set[name] > 0
 
     def own(self, scope: PolicyScope) -> Policies:
         """What is set on this itself."""
@@ -154,6 +160,8 @@ class PolicyTable:
                 pass
 
     def _put(self, scope: PolicyScope, policies: Policies) -> None:
+        self._set.subtract(self.own(scope).keys())
+        self._set.update(policies.keys())
         if policies:
             self._own[scope] = policies
         else:

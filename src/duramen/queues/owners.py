@@ -2,6 +2,12 @@
 
 The owner of a queue is a number, for those of the inventory that of the namespace. A queue may say itself what is kept
 of it; then it is in the time index of no owner, by the time at which its first entry is too old.
+
+    w, hash                       uint32 owner, uint64 bytes of its runs and overlays, uint64 entries, int64 when the
+                                  first one was written, three int64: what the queue says itself (`OwnRetention`)
+    w                             there: some queue has an owner
+    g, uint32 owner               uint64: the bytes of all its queues
+    a, uint32 owner, uint64 time, hash   nothing: the time index
 """
 
 import struct
@@ -29,6 +35,7 @@ __all__ = [
     "owner_key",
     "owner_of_key",
     "owners",
+    "stored_bytes",
 ]
 
 NO_OWNER: Final = 0
@@ -37,6 +44,8 @@ NOT_SAID: Final = -2
 ENTRY_BYTES: Final = 17
 """What an entry takes in a run beside its key, value and headers."""
 
+_RUN_BYTES: Final = 16
+_FIELD_BYTES: Final = 4
 _NEVER: Final = -1
 _HAS_OWNERS: Final = b"w"
 _OWNED: Final = struct.Struct(">IQQqqqq")
@@ -45,6 +54,18 @@ _U64: Final = struct.Struct(">Q")
 _AGE: Final = struct.Struct(">IQ16s")
 _COUNT: Final = struct.Struct("<I")
 _COUNT_AT: Final = 12  # in a run
+
+
+def stored_bytes(entries: Iterable[tuple[bytes | None, bytes | None, Sequence[tuple[bytes, bytes | None]]]]) -> int:
+    """What new entries take, each a key, a value and headers, where they lie in one run."""
+    size = _RUN_BYTES
+    for key, value, headers in entries:
+        size += ENTRY_BYTES + len(value or b"")
+        if key is not None:
+            size += _FIELD_BYTES + len(key)
+        if headers:
+            size += _FIELD_BYTES + sum(2 * _FIELD_BYTES + len(name) + len(said or b"") for name, said in headers)
+    return size
 
 
 class OwnRetention(NamedTuple):

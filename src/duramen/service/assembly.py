@@ -67,6 +67,7 @@ from duramen.rpc.retry import KnownLeader
 from duramen.rpc.server import RpcServer
 from duramen.service.internal_streams import InternalStreams
 from duramen.service.inventory_names import drop_topic, own_records, submit_here, tenant_problem
+from duramen.service.inventory_usage import InventoryUsage
 from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
 from duramen.service.queue_retention import QueueRetention, RetentionParts
@@ -138,6 +139,7 @@ class BrokerParts(ABC):
         self.views = self._keyed_views(view_limits)
         self.transaction_log = TransactionLog()
         self.inventory = self._make_inventory()
+        self.usage = self._inventory_usage()
         self.retention = self._queue_retention()
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         if not self.alone:
@@ -208,6 +210,11 @@ class BrokerParts(ABC):
             self.offsets, self.streams, self.clock, self.deadlines, self.ports.randomness, self.settings,
             self.group_configs.get, self.metrics, self.report, alone=self.alone,
         )  # fmt: skip
+
+    def _inventory_usage(self) -> InventoryUsage:
+        usage = InventoryUsage(self.streams, self.coordinators, self.inventory.shards, self.clock.monotonic_ms)
+        self.inventory.quotas.stored = usage
+        return usage
 
     def _queue_retention(self) -> QueueRetention:
         return QueueRetention(

@@ -37,7 +37,7 @@ from duramen.inventory.names import TopicPath, kafka_path
 from duramen.metadata.decisions import check_name
 from duramen.metadata.partitions import PartitionId
 from duramen.queues.names import Queue
-from duramen.queues.owners import owned_queue
+from duramen.queues.owners import owned_queue, stored_bytes
 from duramen.queues.producers import TopicProducers
 from duramen.queues.topics import (
     behind,
@@ -262,9 +262,26 @@ class QueueTopic(LightTopic):
             return
 
         def store(stored: Appended) -> None:
-            self.partition.append(sealed, stored, all_replicas=all_replicas)
+            try:
+                counted = self._count(found)
+            except DuramenError as error:
+                stored(-1, error)
+                return
+
+            def appended(offset: int, error: DuramenError | None) -> None:
+                counted()
+                stored(offset, error)
+
+            self.partition.append(sealed, appended, all_replicas=all_replicas)
 
         self._topics.producers.take((space.id, self.id), head, store, done)  # it counts sequences by the name
+
+    def _count(self, found: list[DecodedRecord]) -> Callable[[], None]:
+        """Count records by the quota of bytes, until what is returned is called. Raises BytesQuotaExceeded."""
+        if self.entry is None:
+            return _nothing
+        size = stored_bytes((record.key, record.value, record.headers) for record in found)
+        return self._broker.inventory.quotas.store(self._topics.account, self.entry, size)
 
     def _new_owner(self) -> int | None:
         """The namespace of a topic of the inventory whose records do not know it yet. Raises NotLeader."""

@@ -11,6 +11,7 @@ from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.queues.leases import Leased, LeasedEntry, LeaseWish
 from duramen.queues.names import Queue
 from duramen.queues.reading import Counted, Names, count_entries, names
+from duramen.queues.usage import UsagePage
 from duramen.service.broker import Broker
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "QueryDone",
     "Refused",
     "ShardQuery",
+    "UsageQuery",
     "WaitQuery",
     "Waiter",
     "queues_in",
@@ -80,7 +82,14 @@ class CountQuery(NamedTuple):
     start: int
 
 
-ShardQuery = LeaseQuery | ExtendQuery | NamesQuery | CountQuery
+class UsageQuery(NamedTuple):
+    """What the queues of owners take that have changed behind a version of a life."""
+
+    life: tuple[int, int]
+    version: int
+
+
+ShardQuery = LeaseQuery | ExtendQuery | NamesQuery | CountQuery | UsageQuery
 
 
 class Waiter(Protocol):
@@ -126,7 +135,8 @@ def run_query(
     """The answer to a query at the leader of the shard.
 
     Of a LeaseQuery it is a list of Leased; where nothing is there, `waiter` watches from the same turn on. Of an
-    ExtendQuery it is `Refused`, of a NamesQuery `Names`, of a CountQuery `Counted` and the number of leased entries.
+    ExtendQuery it is `Refused`, of a NamesQuery `Names`, of a CountQuery `Counted` and the number of leased entries, of
+    a UsageQuery a `UsagePage`.
     """
     now_ms = broker.now_ms()
     match query:
@@ -141,6 +151,9 @@ def run_query(
             hashed = hash_of(space.id)(queue)
             counted: Counted = count_entries(rows, hashed, start, _LOOKED_AT, now_ms)
             return counted, shard.leases.count(hashed)
+        case UsageQuery(life, version):
+            usage: UsagePage = shard.usage.since(rows, space.partition(index).leader_epoch, life, version)
+            return usage
 
 
 def _lease(

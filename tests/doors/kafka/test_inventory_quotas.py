@@ -3,6 +3,8 @@
 import struct
 from typing import Any
 
+import pytest
+from confluent_kafka import Producer
 from tests.clients import Library, Record
 from tests.doors.kafka.asking import Asking
 from tests.doors.kafka.by_hand import ByHand, ManualConnection
@@ -57,6 +59,28 @@ def test_a_policy_says_how_many_records_are_kept(node: NodeProcess, tenant: str,
             assert [one.value for one in read] == values
         found = client.inventory.policies.describe(f"{tenant}/prod/b").effective
         assert (found["retention.records"].value, found["retention.records"].source) == (3, "topic")
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_namespace_that_is_full_refuses_records_at_once(node: NodeProcess, tenant: str, *, idempotent: bool) -> None:
+    topic = f"{tenant}.prod.full-{idempotent}"
+    with duramen.connect(node.http) as client:
+        policies = client.inventory.policies
+        client.inventory.create_topics(f"{tenant}/prod", [f"full-{idempotent}"])
+        policies.set(f"{tenant}/prod", {"quota.bytes": 3_000})
+        producer = Producer({"bootstrap.servers": node.kafka, "enable.idempotence": idempotent, "linger.ms": 0})
+
+        def send(value: bytes) -> int:
+            answers = list[Any]()
+            producer.produce(topic, value, on_delivery=lambda error, _: answers.append(error))
+            assert producer.flush(20) == 0
+            return 0 if answers[0] is None else int(answers[0].code())
+
+        assert [send(bytes(2_000)), send(bytes(2_000))] == [0, ErrorCode.POLICY_VIOLATION]
+        (quota,) = [one for one in policies.describe(f"{tenant}/prod").quotas if one.policy == "quota.bytes"]
+        assert (quota.limit, 2_000 < quota.used < 2_100) == (3_000, True)
+        policies.set(f"{tenant}/prod", {"quota.bytes": 10_000})
+        assert send(bytes(2_000)) == 0
 
 
 class Quotas:

@@ -152,6 +152,11 @@ class Inventory:
             except DuramenError:
                 return  # they are being loaded: it is tried again
 
+    @property
+    def shards(self) -> InventoryShards:
+        """Its metadata shards."""
+        return self._shards
+
     def tell_records_by(self, own_records: OwnRecords) -> None:
         """`own_records` tells the records of a topic where they belong, and what the topic says of its retention."""
         self._shards.own_records = own_records

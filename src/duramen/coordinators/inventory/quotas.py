@@ -1,4 +1,4 @@
-"""Quotas of the inventory: how many topics there may be, and how fast they may be written and read."""
+"""Quotas of the inventory: how many topics there may be, what they may store, how fast they are written and read."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
@@ -7,6 +7,7 @@ from uuid import UUID
 
 from duramen.base.catalogue_inventory import (
     ACCOUNT,
+    BYTES_QUOTA,
     CONSUMER_RATE,
     NAMESPACE,
     PRODUCER_RATE,
@@ -14,17 +15,18 @@ from duramen.base.catalogue_inventory import (
     TOPIC,
     TOPIC_QUOTA,
 )
-from duramen.base.errors import DuramenError, TopicQuotaExceeded
+from duramen.base.errors import BytesQuotaExceeded, DuramenError, TopicQuotaExceeded
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.quotas import RateTable
 from duramen.coordinators.inventory.shards import Done, InventoryShards
+from duramen.inventory.directory import Directory
 from duramen.inventory.events import Policies
 from duramen.inventory.ids import TopicKey, topic_key
 from duramen.inventory.names import NamedProblem, TopicPath, sorted_names
 from duramen.inventory.policies import Limit, PolicyScope, limits
 
-__all__ = ["CreatedNames", "InventoryQuotas", "TopicOwner"]
+__all__ = ["CreatedNames", "InventoryQuotas", "StoredBytes", "TopicOwner"]
 
 _AGAIN_MS: Final = 20
 _LOOKED_UP_AT_ONCE: Final = 1000
@@ -50,7 +52,7 @@ class TopicOwner(NamedTuple):
 
 
 class EntryName(Protocol):
-    """A name of a topic that was found: its path, the topic's lasting id, and whether it is an alias."""
+    """A name of a topic that was found: its path, the topic's lasting id, is it an alias, the topic's own namespace."""
 
     @property
     def path(self) -> TopicPath: ...
@@ -60,6 +62,22 @@ class EntryName(Protocol):
 
     @property
     def alias(self) -> bool: ...
+
+    @property
+    def namespace(self) -> int: ...
+
+
+class StoredBytes(Protocol):
+    """What the topics of namespaces store."""
+
+    def bytes(self, scope: PolicyScope) -> int:
+        """Of an account, a tenant or a namespace, as far as this node knows."""
+
+    def add(self, namespace: int, more: int) -> None:
+        """So many bytes of a namespace are on their way; less than 0: they have come, or do not come."""
+
+    def refresh(self, done: Callable[[], None]) -> None:
+        """Know what other nodes have stored."""
 
 
 class _Bound(NamedTuple):
@@ -84,6 +102,10 @@ class InventoryQuotas:
             name: metrics.counter("duramen_inventory_throttled_total", name) for name in (PRODUCER_RATE, CONSUMER_RATE)
         }
         self._refused = metrics.counter("duramen_inventory_topics_refused_total")
+        self._full = metrics.counter("duramen_inventory_batches_refused_total", BYTES_QUOTA)
+        self.stored: StoredBytes | None = None
+        """Who counts bytes sets it."""
+
         self._most: dict[PolicyScope, int] = {}  # no more topics are there or under way; fewer where some were deleted
         self._under_way: dict[PolicyScope, int] = {}
         self._chains: dict[Hashable, _Chain] = {}  # as they were when others were asked for them
@@ -221,7 +243,7 @@ class InventoryQuotas:
         return self._shards.directory().policies_of(namespace)
 
     def _described(self, scope: PolicyScope) -> str:
-        directory = self._shards.directory()
+        directory = self._shards.known_directory() or Directory()
         if scope.level == ACCOUNT:
             return f"the account {scope.account}"
         if scope.level == TENANT:
@@ -263,6 +285,32 @@ class InventoryQuotas:
             return rows.count(scope.id)
         tenants = [scope.id] if scope.level == TENANT else [one.id for one in directory.tenants(scope.account)]
         return sum(rows.count(one.id) for tenant in tenants for one in directory.namespaces(tenant))
+
+    # -- how many bytes -----------------------------------------------------------------------------
+
+    def store(self, account: str, topic: EntryName, size: int) -> Callable[[], None]:
+        """Count bytes that a topic is to store; what is returned is called once they are there, or will not be.
+
+        Raises BytesQuotaExceeded.
+        """
+        directory, stored = self._shards.known_directory(), self.stored
+        if stored is None or (directory is not None and not directory.policies.sets(BYTES_QUOTA)):
+            return _nothing
+        for limit in limits(BYTES_QUOTA, self._known(account, topic)):
+            if stored.bytes(limit.scope) + size > limit.value:
+                self._full.value += 1
+                raise BytesQuotaExceeded(
+                    f"{self._described(limit.scope)} may store {limit.value:,} bytes in all ({BYTES_QUOTA})"
+                )
+        stored.add(topic.namespace, size)
+        return partial(stored.add, topic.namespace, -size)
+
+    def refresh(self, done: Done) -> None:
+        """Have `used` say what all nodes have stored; `done` gets None."""
+        if self.stored is None:
+            done(None)
+        else:
+            self.stored.refresh(partial(done, None))
 
     # -- how fast -----------------------------------------------------------------------------------
 
@@ -328,7 +376,13 @@ class InventoryQuotas:
         """How much of a quota is used now."""
         if name == TOPIC_QUOTA:
             return self.count(scope)
+        if name == BYTES_QUOTA:
+            return 0 if self.stored is None else self.stored.bytes(scope)
         return round(self._rates.rate((name, scope), self._clock.monotonic_ms()))
+
+
+def _nothing() -> None:
+    """Nothing was counted."""
 
 
 def _room(bounds: Iterable[_Bound]) -> int:

@@ -49,7 +49,7 @@ class InventoryRetention:
             return None
         version = directory, directory.version
         if self._kept is None or self._kept.version != version:
-            counts = any(name in one.policies for one in directory.policies.every() for name in _BOUNDS)
+            counts = any(map(directory.policies.sets, _BOUNDS))
             self._kept = OwnedKept(version, _Namespaces(directory).kept, counts)
         return self._kept
 

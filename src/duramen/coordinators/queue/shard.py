@@ -33,6 +33,7 @@ from duramen.queues.operations import due_record, trim_record
 from duramen.queues.owned_sweep import OwnedSweep
 from duramen.queues.retention import RetentionCounts, RetentionSweep
 from duramen.queues.rows import due_entries, due_of, is_due_key, name_key, state_key
+from duramen.queues.usage import OwnerChanges
 from duramen.storage.log.log import LogKey
 
 __all__ = ["QueueOutcome", "QueueShard", "hash_of", "queue_kind"]
@@ -71,6 +72,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.counts = RetentionCounts()
         self.sweep = RetentionSweep()
         self.owned = OwnedSweep()
+        self.usage = OwnerChanges()
         self._waiting: dict[bytes, dict[int, Callable[[], None]]] = {}  # by row: that of the name, that of the state
         self._numbers = 0
         self._due_ms: int | None = None  # when the time index has something
@@ -124,6 +126,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
     def loaded(self, rows: StateRows) -> Iterator[None]:
         self.leases.loaded()
         self.counts, self.owned = RetentionCounts(), OwnedSweep()
+        self.usage.load(rows)
         first = next(due_entries(rows, 0, _FOREVER_MS), None)
         self._due_ms = None if first is None else first[1].time_ms
         return iter(())
@@ -178,6 +181,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.counts.written(keys)
         self.sweep.put()
         self.owned.written(keys)
+        self.usage.written(keys)
         released = self.leases.written(keys)
         for time_ms, queue, offset, _ in [due_of(key) for key in keys if is_due_key(key)]:
             self.leases.due(queue, offset)

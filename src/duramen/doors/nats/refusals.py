@@ -13,6 +13,7 @@ __all__ = ["api_error"]
 _API_ERRORS: Final[Mapping[type[DuramenError], ApiError]] = {
     errors.BatchInvalid: jetstream.BAD_REQUEST,
     errors.BatchTooLarge: jetstream.MESSAGE_TOO_LARGE,
+    errors.BytesQuotaExceeded: jetstream.STORAGE_FULL,
     errors.DuplicateTableFull: jetstream.INSUFFICIENT_RESOURCES,
     errors.ExpectedStreamDiffers: jetstream.WRONG_STREAM,
     errors.NameNotResolved: jetstream.NOT_AVAILABLE,

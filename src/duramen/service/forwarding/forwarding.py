@@ -8,7 +8,9 @@ from duramen.base.errors import DuramenError, NodeStopping
 from duramen.base.ports import Buffer
 from duramen.base.positions import Position
 from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
 from duramen.coordinators.inventory.cluster.inventory import ClusterInventory
+from duramen.queues.usage import UsagePage
 from duramen.rpc.caller import Way
 from duramen.rpc.retry import Retrying
 from duramen.rpc.server import Handler
@@ -31,6 +33,7 @@ from duramen.service.forwarding.queues import RoutedShards
 from duramen.service.forwarding.router import Router
 from duramen.service.inventory_names import drop_records, own_records
 from duramen.service.queues import LocalShards, QueueRequests
+from duramen.service.shard_queries import UsageQuery
 
 __all__ = ["WITHIN_MS", "Forwarding", "Nowhere"]
 
@@ -38,6 +41,12 @@ T = TypeVar("T")
 
 WITHIN_MS: Final = 10_000
 """How long a leader is looked for, where nothing else is said."""
+
+
+def _ask_usage(
+    shards: RoutedShards, space: Stream, shard: int, known: UsagePage, done: Callable[[UsagePage | DuramenError], None]
+) -> None:
+    shards.ask(space, shard, UsageQuery(known.life, known.version), done)
 
 
 class Nowhere:
@@ -65,6 +74,7 @@ class Forwarding:
         if isinstance(broker.inventory, ClusterInventory):
             broker.inventory.delete_records_by(partial(drop_records, broker.streams, routed.submit))
             broker.inventory.tell_records_by(partial(own_records, broker.streams, routed.submit))
+            broker.usage.ask_by(partial(_ask_usage, routed))
 
     def append(
         self, batches: Sequence[PartitionBatch], within_ms: int, done: Callable[[list[AppendResult]], None]

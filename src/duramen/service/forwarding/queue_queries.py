@@ -9,10 +9,19 @@ from duramen.base.errors import DuramenError, OutcomeUnknown, QueueHistoryRewrit
 from duramen.queues.leases import Leased
 from duramen.queues.machine import Ack, Nack
 from duramen.queues.reading import Counted, Names
+from duramen.queues.usage import UsagePage
 from duramen.rpc.errors import Refused
 from duramen.rpc.methods import UNREADABLE
 from duramen.service import shard_queries
-from duramen.service.shard_queries import CountQuery, ExtendQuery, LeaseQuery, NamesQuery, ShardQuery, WaitQuery
+from duramen.service.shard_queries import (
+    CountQuery,
+    ExtendQuery,
+    LeaseQuery,
+    NamesQuery,
+    ShardQuery,
+    UsageQuery,
+    WaitQuery,
+)
 
 __all__ = [
     "Rewritten",
@@ -34,11 +43,11 @@ Rewritten = tuple[str, str, str, str]
 _RefusedEntry = tuple[int, Refused, Rewritten | None]
 
 _QUERIES: Final[Mapping[str, type[Any]]] = {
-    kind.__name__: kind for kind in (LeaseQuery, ExtendQuery, NamesQuery, CountQuery)
+    kind.__name__: kind for kind in (LeaseQuery, ExtendQuery, NamesQuery, CountQuery, UsageQuery)
 }
 _SETTLING: Final[Mapping[str, type[Any]]] = {kind.__name__: kind for kind in (Ack, Nack)}
 _ANSWERS: Final[Mapping[type[Any], Any]] = {
-    LeaseQuery: list[Leased], NamesQuery: Names, CountQuery: tuple[Counted, int],
+    LeaseQuery: list[Leased], NamesQuery: Names, CountQuery: tuple[Counted, int], UsageQuery: UsagePage,
 }  # fmt: skip
 
 

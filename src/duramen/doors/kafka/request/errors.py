@@ -86,6 +86,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.TimestampInvalid: ErrorCode.INVALID_TIMESTAMP,
     errors.TopicNotAuthorized: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     errors.TopicQuotaExceeded: ErrorCode.POLICY_VIOLATION,
+    errors.BytesQuotaExceeded: ErrorCode.POLICY_VIOLATION,
     errors.TransactionAbortable: ErrorCode.TRANSACTION_ABORTABLE,
     errors.TransactionStateInvalid: ErrorCode.INVALID_TXN_STATE,
     errors.TransactionTimeoutInvalid: ErrorCode.INVALID_TRANSACTION_TIMEOUT,

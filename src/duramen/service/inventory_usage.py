@@ -1,0 +1,136 @@
+"""The bytes that topics of the inventory store, by namespace, tenant and account, as the shards of queues count them.
+
+Shards that are led here are looked at whenever somebody asks. Those of other nodes are asked about once a second while
+quotas of bytes are looked at.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from duramen.base.catalogue_inventory import NAMESPACE, TENANT
+from duramen.base.errors import DuramenError
+from duramen.base.ports import StateRows
+from duramen.broker.partition import Partition
+from duramen.broker.streams import BrokerStreams, Stream
+from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.coordinators.inventory.shards import InventoryShards
+from duramen.coordinators.queue.shard import QueueShard
+from duramen.coordinators.runtime.runtime import Runtime
+from duramen.inventory.directory import Directory
+from duramen.inventory.policies import PolicyScope
+from duramen.queues.usage import OwnerTotals, UsagePage
+
+__all__ = ["AskUsage", "InventoryUsage"]
+
+_POLL_MS: Final = 1_000
+_POLLED_FOR_MS: Final = 10_000
+"""For so long shards of other nodes are asked after somebody has looked."""
+
+AskUsage = Callable[[Stream, int, UsagePage, Callable[[UsagePage | DuramenError], None]], None]
+"""Asks the leader of a shard what has changed since a page of it."""
+
+
+class InventoryUsage:
+    """Bytes stored, by what may have a quota of them."""
+
+    def __init__(
+        self, streams: BrokerStreams, runtime: Runtime, shards: InventoryShards, now_ms: Callable[[], int]
+    ) -> None:
+        self._streams = streams
+        self._runtime = runtime
+        self._shards = shards
+        self._now_ms = now_ms
+        self._totals = OwnerTotals(self._changed)
+        self._scopes: dict[PolicyScope, int] = {}
+        self._of: tuple[Directory, int] | None = None
+        self._ask: AskUsage | None = None
+        self._until_ms = 0
+        self._polls = False
+
+    def ask_by(self, ask: AskUsage) -> None:
+        """Shards that are led elsewhere are asked so."""
+        self._ask = ask
+
+    def add(self, namespace: int, more: int) -> None:
+        """So many bytes of a namespace are on their way; less than 0: they have come."""
+        self._totals.add(namespace, more)
+
+    def bytes(self, scope: PolicyScope) -> int:
+        """What the topics of an account, a tenant or a namespace store, as far as this node knows."""
+        self._look_here()
+        if self._ask is not None:
+            self._until_ms = self._now_ms() + _POLLED_FOR_MS
+            if not self._polls:
+                self._poll()
+        directory = self._shards.known_directory()
+        if directory is None or scope.level == NAMESPACE:
+            return self._totals.bytes(scope.id)
+        version = directory, directory.version
+        if version != self._of:
+            self._of = version
+            self._scopes.clear()
+        found = self._scopes.get(scope)
+        if found is None:
+            found = self._scopes[scope] = self._sum(directory, scope)
+        return found
+
+    def _sum(self, directory: Directory, scope: PolicyScope) -> int:
+        tenants = [scope.id] if scope.level == TENANT else [one.id for one in directory.tenants(scope.account)]
+        return sum(self._totals.bytes(one.id) for tenant in tenants for one in directory.namespaces(tenant))
+
+    def _changed(self, namespace: int, more: int) -> None:
+        """Bring sums to what they are now."""
+        if self._scopes and self._of is not None:
+            for scope, _ in self._of[0].policies_of(namespace):
+                if scope in self._scopes:
+                    self._scopes[scope] += more
+
+    def _look_here(self) -> None:
+        space = self._streams.find(INVENTORY_QUEUES)
+        for partition in () if space is None else space.partitions:
+            shard: QueueShard | None = self._runtime.loaded(INVENTORY_QUEUES, partition.index)
+            if shard is not None and partition.leads:
+                rows = self._runtime.rows(INVENTORY_QUEUES, partition.index)
+                self._take_here(partition, shard, rows)
+
+    def _take_here(self, partition: Partition, shard: QueueShard, rows: StateRows) -> None:
+        place, more = partition.index, True
+        while more:
+            known = self._totals.known(place)
+            page = shard.usage.since(rows, partition.leader_epoch, known.life, known.version)
+            more = page.more
+            if page.bytes or page.life != known.life:
+                self._totals.take(place, page)
+
+    # -- shards of other nodes ----------------------------------------------------------------------
+
+    def refresh(self, done: Callable[[], None]) -> None:
+        """Know what shards of other nodes have now; those that do not answer are left as they were."""
+        space = self._streams.find(INVENTORY_QUEUES)
+        ask = self._ask
+        if ask is None or space is None:
+            done()
+            return
+        others = [partition for partition in space.partitions if not partition.leads]
+        left = len(others) + 1
+
+        def answered(partition: Partition | None, page: UsagePage | DuramenError | None) -> None:
+            nonlocal left
+            if partition is not None and isinstance(page, UsagePage) and not partition.leads:
+                self._totals.take(partition.index, page)
+                if page.more:
+                    ask(space, partition.index, page, partial(answered, partition))
+                    return
+            left -= 1
+            if not left:
+                done()
+
+        for partition in others:
+            ask(space, partition.index, self._totals.known(partition.index), partial(answered, partition))
+        answered(None, None)
+
+    def _poll(self) -> None:
+        self._polls = self._now_ms() < self._until_ms
+        if self._polls:
+            self.refresh(lambda: self._shards.later(_POLL_MS, self._poll))
