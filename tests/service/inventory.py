@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from duramen.base.catalogue_inventory import POLICIES
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import BatchInput, encode
 from duramen.coordinators.inventory.inventory import Inventory
@@ -61,7 +62,7 @@ class InventoryTopics:
         self.do(self.inventory.delete_topic, ACCOUNT, at(path))
 
     def set(self, path: str, **changes: Any) -> None:
-        named = {name.replace("_", "."): value for name, value in changes.items()}
+        named = {name if name in POLICIES else name.replace("_", "."): value for name, value in changes.items()}
         self.do(self.inventory.policies.change, ACCOUNT, path.split("/", 2) if path else [], named)
 
     def used(self, path: str) -> dict[tuple[str, str], int]:

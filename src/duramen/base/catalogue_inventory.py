@@ -76,7 +76,8 @@ _POLICIES: Final = (
                    "The bytes a second that Kafka clients may fetch, on average over the quota windows.",
                    scope="stream", minimum=1), quota=True),
     Policy(Setting(PRODUCER_RATE, "integer", _NO_BOUND,
-                   "The bytes a second that Kafka clients may produce, on average over the quota windows.",
+                   "The bytes a second that Kafka clients and NATS publishers may write, on average over the quota "
+                   "windows.",
                    scope="stream", minimum=1), quota=True),
     Policy(Setting("retention.ms", "integer", -1,
                    "The time for which a topic keeps its records; without a bound if it is -1.",

@@ -88,6 +88,7 @@ __all__ = [
     "PipelineInvalid",
     "PolicyInvalid",
     "PolicyNotEffective",
+    "ProduceRateExceeded",
     "ProducerFenced",
     "ProducerIdUnknown",
     "QueueBatchTooLarge",
@@ -746,6 +747,14 @@ class OutOfOrderSequence(DuramenError):
     id = "out-of-order-sequence"
     safe = "This node did not store the batch; a later leader may have it."
     remedy = "Create a new producer, or get a new producer id, and send unacknowledged records again."
+
+
+class ProduceRateExceeded(DuramenError):
+    """NATS publishers send much more than the policy `producer_byte_rate` of the topic or what it is in allows."""
+
+    id = "produce-rate-exceeded"
+    safe = "The message was not stored; a retry is safe, after a pause."
+    remedy = "Publish slower and wait for acknowledgements, or raise `producer_byte_rate` with `duramen policy set`."
 
 
 class ProducerFenced(DuramenError):

@@ -302,7 +302,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "duramen_inventory_throttled_total",
         "counter",
-        "Requests of Kafka clients that were delayed by a quota of the inventory.",
+        "Requests of Kafka clients and batches of NATS messages that were delayed by a quota of the inventory.",
         ("quota",),
     ),
     Metric(

@@ -87,6 +87,11 @@ class RateTable:
         rates.record(now_ms, size)
         return rates.wait_ms(now_ms, bound)
 
+    def wait_ms(self, scope: Hashable, bound: float, now_ms: int) -> int:
+        """How many ms to wait until the rate is `bound` a second, where nothing more comes."""
+        rates = self._rates.get(scope)
+        return 0 if rates is None else rates.wait_ms(now_ms, bound)
+
     def take_back(self, scope: Hashable, size: int, now_ms: int) -> bool:
         """What was recorded last did not happen; False, and it stays, where it is the only one in all windows."""
         rates = self._rates[scope]

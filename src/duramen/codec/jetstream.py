@@ -20,6 +20,7 @@ __all__ = [
     "STORAGE_FULL",
     "STORE_FAILED",
     "STREAM_NOT_FOUND",
+    "TOO_MANY_REQUESTS",
     "WRONG_STREAM",
     "AckEncoder",
     "ApiError",
@@ -44,6 +45,7 @@ MESSAGE_TOO_LARGE: Final = ApiError(400, 10054, "message size exceeds maximum al
 STREAM_NOT_FOUND: Final = ApiError(404, 10059, "stream not found")
 WRONG_STREAM: Final = ApiError(400, 10060, "expected stream does not match")
 STORE_FAILED: Final = ApiError(503, 10077, "message could not be stored")
+TOO_MANY_REQUESTS: Final = ApiError(429, 10167, "too many requests")
 
 
 class AckEncoder:

@@ -113,6 +113,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.TopicIsAlias: 409,
     errors.TopicQuotaExceeded: 403,
     errors.BytesQuotaExceeded: 403,
+    errors.ProduceRateExceeded: 429,
     errors.TopicNotAuthorized: 403,
     errors.TopicNotFound: 404,
     errors.TransactionalIdNotAuthorized: 403,

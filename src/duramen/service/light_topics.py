@@ -44,6 +44,10 @@ class LightTopic(ABC):
         del size
         return 0
 
+    def produce_wait_ms(self) -> int:
+        """How many ms who sends to it is to wait before more is taken, because a quota is exceeded."""
+        return 0
+
     @abstractmethod
     def append(self, batch: memoryview, done: Appended, *, all_replicas: bool) -> None:
         """Store a producer's batch. `done` may be called at once."""

@@ -242,6 +242,11 @@ class QueueTopic(LightTopic):
         quotas, account = self._broker.inventory.quotas, self._topics.account
         return 0 if self.entry is None else quotas.produced(account, self.entry, size)
 
+    def produce_wait_ms(self) -> int:
+        """As of `LightTopic`, by the quotas of the namespace."""
+        quotas, account = self._broker.inventory.quotas, self._topics.account
+        return 0 if self.entry is None else quotas.produce_wait_ms(account, self.entry)
+
     def given(self, size: int) -> int:
         """Count bytes that go to a client; how many ms it is to wait, by the quotas of the namespace."""
         quotas, account = self._broker.inventory.quotas, self._topics.account

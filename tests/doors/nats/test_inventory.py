@@ -5,7 +5,7 @@ import json
 import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
-from nats.js.errors import NotFoundError
+from nats.js.errors import APIError, NotFoundError
 from tests.clients import CONFLUENT
 from tests.doors.nats.conftest import Api, run, until
 
@@ -71,6 +71,40 @@ def test_what_is_not_taken_is_answered_with_the_reason(
     run(test, nats_node.nats)
     refused = "duramen_nats_refused_total"
     until(lambda: api.metric(refused, stream=f"{tenant}/prod", cause="topic-not-found") == 2)
+
+
+def test_publishers_are_slowed_down_by_the_quota_of_their_rate(
+    nats_node: NodeProcess, api: Api, prefix: str, tenant: str
+) -> None:
+    with duramen.connect(nats_node.http) as client:
+        client.inventory.policies.set(f"{tenant}/prod", {"producer_byte_rate": 10_000})
+
+    async def test(client: Client) -> None:
+        await client.publish(f"{prefix}.a", bytes(150_000))
+        await client.flush()
+        until(lambda: api.metric("duramen_nats_messages_total", stream=f"{tenant}/prod") == 1)
+        with pytest.raises(APIError) as refused:
+            await client.jetstream(timeout=60).publish(f"{prefix}.a", b"x")
+        assert (refused.value.code, refused.value.err_code) == (429, 10167)
+        assert f"{tenant}/prod/a" in (refused.value.description or "")
+
+    run(test, nats_node.nats)
+    assert api.metric("duramen_inventory_throttled_total", quota="producer_byte_rate") > 0
+
+
+def test_a_full_namespace_is_said_to_publishers(nats_node: NodeProcess, prefix: str, tenant: str) -> None:
+    with duramen.connect(nats_node.http) as client:
+        client.inventory.policies.set(f"{tenant}/prod", {"quota.bytes": 1_000})
+
+    async def test(client: Client) -> None:
+        js = client.jetstream(timeout=60)
+        await js.publish(f"{prefix}.a", bytes(500))
+        with pytest.raises(APIError) as refused:
+            await js.publish(f"{prefix}.a", bytes(500))
+        assert refused.value.err_code == 10047
+        assert f"{tenant}/prod may store 1,000 bytes" in (refused.value.description or "")
+
+    run(test, nats_node.nats)
 
 
 def test_bindings_follow_the_namespace(nats_node: NodeProcess, prefix: str, tenant: str) -> None:

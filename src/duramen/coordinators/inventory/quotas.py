@@ -318,6 +318,12 @@ class InventoryQuotas:
         """Count bytes that a topic was sent; how many ms their client is to wait before it goes on."""
         return self._count_bytes(PRODUCER_RATE, account, topic, size)
 
+    def produce_wait_ms(self, account: str, topic: EntryName) -> int:
+        """How many ms who writes to a topic is to wait before more is taken."""
+        now_ms, bounds = self._clock.monotonic_ms(), limits(PRODUCER_RATE, self._known(account, topic))
+        waits = (self._rates.wait_ms((PRODUCER_RATE, limit.scope), limit.value, now_ms) for limit in bounds)
+        return max(waits, default=0)
+
     def consumed(self, account: str, topic: EntryName, size: int) -> int:
         """Count bytes of a topic that go out; how many ms their client is to wait before it asks again."""
         return self._count_bytes(CONSUMER_RATE, account, topic, size)

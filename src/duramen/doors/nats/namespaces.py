@@ -1,18 +1,21 @@
 """Messages to subjects that namespaces of the inventory are bound to become records of their light topics.
 
 What the wildcard of the subject stands for is the name of the topic. Bytes under way are bounded: what is beyond that
-is refused.
+is refused. Above a quota of their rate acknowledgements come later; where they would come too late, messages are
+refused.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from duramen.base.catalogue_inventory import PRODUCER_RATE
 from duramen.base.errors import (
     BatchTooLarge,
     DuramenError,
     ExpectedStreamDiffers,
     NodeBusy,
+    ProduceRateExceeded,
     StreamNotFound,
     TopicNotFound,
     UnsupportedFeature,
@@ -34,6 +37,8 @@ from duramen.service.broker import Broker
 __all__ = ["NamespaceCapture"]
 
 _MESSAGE_OVERHEAD_BYTES: Final = 200  # what a message under way takes beside its bytes
+_LONGEST_DELAY_MS: Final = 2_000
+"""Of an acknowledgement. Clients of JetStream wait for five seconds."""
 
 
 class _Binding(NamedTuple):
@@ -145,8 +150,24 @@ class NamespaceCapture:
             missing = isinstance(error, StreamNotFound)
             self._stored(batch, -1, TopicNotFound(f"there is no topic {batch.path}") if missing else error)
             return
+        if topic.produce_wait_ms() > _LONGEST_DELAY_MS:
+            quota = f"more is sent to {batch.path} than its quota allows ({PRODUCER_RATE})"
+            self._stored(batch, -1, ProduceRateExceeded(quota))
+            return
         sealed = batch.builder.seal(self._broker.now_ms())
-        topic.append(memoryview(sealed), partial(self._stored, batch), all_replicas=True)
+        until_ms = self._broker.monotonic_ms() + min(topic.produced(len(sealed)), _LONGEST_DELAY_MS)
+        topic.append(memoryview(sealed), partial(self._taken, batch, until_ms), all_replicas=True)
+
+    def _taken(self, batch: _TopicBatch, until_ms: int, base_offset: int, error: DuramenError | None) -> None:
+        """A batch is stored, or is not: its publishers are told, not before a time where it is."""
+        delay_ms = until_ms - self._broker.monotonic_ms()
+        if error is not None or delay_ms <= 0:
+            self._stored(batch, base_offset, error)
+        else:
+            size = _MESSAGE_OVERHEAD_BYTES * len(batch.replies)
+            self._held_bytes -= batch.size - size
+            batch.size = size
+            self._broker.later(delay_ms, partial(self._stored, batch, base_offset, None))
 
     def _stored(self, batch: _TopicBatch, base_offset: int, error: DuramenError | None) -> None:
         self._held_bytes -= batch.size

@@ -23,6 +23,7 @@ _API_ERRORS: Final[Mapping[type[DuramenError], ApiError]] = {
     errors.NotEnoughReplicasAfterAppend: jetstream.NOT_AVAILABLE,
     errors.NotLeader: jetstream.NOT_AVAILABLE,
     errors.OffsetNotAvailable: jetstream.NOT_AVAILABLE,
+    errors.ProduceRateExceeded: jetstream.TOO_MANY_REQUESTS,
     errors.StorageFull: jetstream.STORAGE_FULL,
     errors.StreamNotFound: jetstream.STREAM_NOT_FOUND,
     errors.TimestampInvalid: jetstream.BAD_REQUEST,
