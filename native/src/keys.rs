@@ -1,4 +1,5 @@
-//! The key scan: of each key the last of its offsets, which is what a keyed snapshot and compaction ask.
+//! The key scan: of each key the last of its offsets, which is what a keyed snapshot and compaction ask; and whether
+//! every record of a producer's batch has a key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use crate::binary::Binary;
 use crate::portions::Portion;
 use crate::records::{Field, Records};
 use crate::refused::{Refused, corrupt};
+use crate::runs::unchecked;
 
 struct Last {
     offset: i64,
@@ -41,6 +43,29 @@ pub fn scan(buffer: &[u8], position: usize, first: i64, end: i64) -> Result<(usi
         Ok(())
     })? {}
     Ok((portion.position, rows(found)?))
+}
+
+/// The largest timestamp of a batch whose records all have a key; None where one has none, or the batch is not sound.
+///
+/// Its CRC is not looked at.
+pub fn newest(batch: &[u8], limit: usize) -> Result<Option<i64>, Refused> {
+    let mut scratch = Vec::new();
+    let Some((head, body)) = unchecked(batch, limit, &mut scratch)? else { return Ok(None) };
+    let (mut records, mut next, mut newest) = (Records::new(&head, body), head.base_offset, None);
+    loop {
+        match records.advance() {
+            Ok(Some(one)) => {
+                if one.key.size < 0 || one.offset < next || !one.headers.each(body, |_, _| {}) {
+                    return Ok(None);
+                }
+                next = one.offset + 1;
+                newest = newest.max(Some(one.timestamp_ms));
+            }
+            Ok(None) => return Ok(newest),
+            Err(Refused::Corrupt(_)) => return Ok(None),
+            Err(refused) => return Err(refused),
+        }
+    }
 }
 
 fn rows(found: HashMap<Box<[u8]>, Last>) -> Result<StructArray, Refused> {

@@ -134,10 +134,18 @@ fn encode_(
     Ok((Batches { bytes: UInt8Array::from(done.bytes) }, done.batches))
 }
 
+/// The largest timestamp of a batch whose records all have a key; None where one has none, or the batch is not sound.
+#[pyfunction]
+fn newest_keyed(py: Python<'_>, batch: &Bound<'_, PyAny>, limit: usize) -> PyResult<Option<i64>> {
+    let batch = Bytes::of(batch)?;
+    let buffer = batch.get();
+    apart(py, || keys::newest(buffer, limit))
+}
+
 #[pymodule]
 mod duramen_native {
     #[pymodule_export]
-    use super::{Batches, Rows, decode_, encode_, scan_keys};
+    use super::{Batches, Rows, decode_, encode_, newest_keyed, scan_keys};
     #[pymodule_export]
     use crate::inventory::{find_name, pack_names, unpack_names};
     #[pymodule_export]
@@ -149,7 +157,7 @@ mod duramen_native {
 
     /// Which signatures the functions have: `duramen.base.native` takes only the one it knows.
     #[pymodule_export]
-    const INTERFACE: u32 = 10;
+    const INTERFACE: u32 = 11;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -194,7 +194,7 @@ fn place_of(name: &[u8], queues: &mut Vec<Building>, places: &mut HashMap<Vec<u8
 }
 
 /// The records of a batch, decompressed to at most `limit` bytes; None where it is not sound. Its CRC is not looked at.
-fn unchecked<'a>(
+pub fn unchecked<'a>(
     batch: &'a [u8],
     limit: usize,
     scratch: &'a mut Vec<u8>,

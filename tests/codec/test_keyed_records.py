@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from duramen.base.errors import BatchCorrupt
-from duramen.codec.batch import BatchInput, encode, header, records
-from duramen.codec.plain import keyed_records
+from duramen.codec.batch import APPEND_TIME, BatchInput, encode, header, records
+from duramen.codec.plain import keyed_records, newest_keyed, plain_newest_keyed
 
 fields = st.none() | st.binary(max_size=200)
 inputs = st.builds(
@@ -40,6 +40,27 @@ def test_what_is_read_at_once_is_what_records_are(
     read = list(records(data, verify=verify))
     assert found == [(one.offset, one.timestamp, one.key, one.value) for one in read]
     assert not any(one.headers for one in read)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    st.lists(inputs, min_size=1, max_size=8),
+    st.sampled_from((0, 0, 1, 3)),
+    st.sampled_from((0, 0, APPEND_TIME)),
+    st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=3),
+    st.sampled_from((0, 50, 1 << 20)),
+)
+def test_both_ways_to_look_at_keys_say_the_same(
+    new: list[BatchInput], codec: int, attributes: int, flips: list[tuple[int, int]], limit_bytes: int
+) -> None:
+    data = encode(new, codec=codec, attributes=attributes)
+    for at, byte in flips:
+        data[at % len(data)] ^= byte
+    found = newest_keyed(data, limit_bytes)
+    assert found == plain_newest_keyed(data, limit_bytes)
+    if not flips and limit_bytes > len(data):
+        newest = max(one.timestamp for one in records(data))
+        assert found == (newest if all(one.key is not None for one in new) else None)
 
 
 def test_a_batch_that_says_more_records_than_it_has_is_not_read() -> None:

@@ -37,6 +37,7 @@ from duramen.codec.batch import (
     set_append_time,
     set_max_timestamp,
 )
+from duramen.codec.plain import newest_keyed
 from duramen.keyed.floors import SnapshotFloor
 from duramen.metadata.partitions import PartitionId
 from duramen.replication.replication_wait import ReplicationWaitOutcome
@@ -381,6 +382,9 @@ class Partition:
 
     def _check_keys(self, batch: bytearray | memoryview) -> int:
         """The largest timestamp of a batch whose records all have a key. Raises BatchInvalid."""
+        found = newest_keyed(batch, self.stream.decoded_limit_bytes)
+        if found is not None:
+            return max(found, _NO_TIMESTAMP)
         newest, wrong = _NO_TIMESTAMP, []
         for place, record in enumerate(records(batch, verify=False, limit_bytes=self.stream.decoded_limit_bytes)):
             newest = max(newest, record.timestamp)

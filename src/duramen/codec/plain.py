@@ -7,6 +7,7 @@ of which a start reads tens of thousands. Those of a key and a value are what mo
 from typing import Final
 
 from duramen.base.errors import BatchCorrupt
+from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
 from duramen.codec.batch import (
     APPEND_TIME,
@@ -22,7 +23,14 @@ from duramen.codec.batch import (
 from duramen.codec.crc import crc32c
 from duramen.codec.varint import read_varint
 
-__all__ = ["KeyedRecord", "keyed_records", "plain_entries", "plain_values"]
+__all__ = [
+    "KeyedRecord",
+    "keyed_records",
+    "newest_keyed",
+    "plain_entries",
+    "plain_newest_keyed",
+    "plain_values",
+]
 
 KeyedRecord = tuple[int, int, bytes, bytes | None]
 """Offset, timestamp, key and value."""
@@ -119,3 +127,33 @@ def plain_entries(
     except BatchCorrupt:
         return None
     return rows
+
+
+def newest_keyed(batch: Buffer, limit_bytes: int) -> int | None:
+    """The largest timestamp of a batch whose records all have a key; None where one has none, or it is not sound.
+
+    It is decompressed to so many bytes at most, and its CRC is not looked at.
+    """
+    if not is_installed():
+        return plain_newest_keyed(batch, limit_bytes)
+    import duramen_native
+
+    return duramen_native.newest_keyed(batch, limit_bytes)
+
+
+def plain_newest_keyed(batch: Buffer, limit_bytes: int) -> int | None:
+    """`newest_keyed` in plain Python."""
+    newest = _NO_TIME
+    try:
+        head = header(batch)
+        if head.size != len(batch) or head.attributes & CONTROL or head.records <= 0:
+            return None
+        if not 0 <= head.base_offset < LARGEST_BASE_OFFSET:
+            return None
+        for record in records(batch, verify=False, limit_bytes=limit_bytes):
+            if record.key is None or record.timestamp == _NO_TIME:
+                return None
+            newest = max(newest, record.timestamp)
+    except BatchCorrupt:
+        return None
+    return newest
