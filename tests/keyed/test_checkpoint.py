@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from duramen.codec.batch import BatchInput, encode
 from duramen.host.files import HostFileSystem
 from duramen.keyed import checkpoint
 from duramen.keyed.checkpoint import LogPositions
-from duramen.keyed.pagefiles import PageFiles, read_checkpoints, write_checkpoint
+from duramen.keyed.pagefiles import PageFiles, begin_checkpoint, end_checkpoint, read_checkpoints
 from duramen.keyed.plain import PLAIN
 from duramen.keyed.prev import MemoryPages
 from duramen.keyed.view import KeyedView
@@ -36,13 +37,22 @@ def small_view() -> KeyedView:
     return view
 
 
+def encoded(view: KeyedView, log: LogPositions, generation: int) -> bytes:
+    return b"".join(checkpoint.encode(view, log, generation))
+
+
+def save(files: FileSystem, view: KeyedView, generation: int) -> None:
+    file = begin_checkpoint(files, "view", checkpoint.encode(view, log_facts(), generation), generation)
+    end_checkpoint(files, "view", file, generation)
+
+
 def taken(content: bytes, log: LogPositions, hash_id: int = HASH) -> tuple[bool, str]:
-    found, wrong = checkpoint.newest([content, None], log, hash_id)
+    found, wrong = checkpoint.newest([content], log, hash_id)
     return found is not None, "".join(wrong)
 
 
 def test_a_checkpoint_beside_its_log_is_taken() -> None:
-    content = checkpoint.encode(small_view(), log_facts(), 1)
+    content = encoded(small_view(), log_facts(), 1)
     assert taken(content, log_facts()) == (True, "")
     assert taken(content, log_facts(end=10)) == (True, "")
     assert taken(content, log_facts(start=10, epoch_at=lambda _: 9)) == (True, "")
@@ -59,32 +69,50 @@ def test_a_checkpoint_beside_its_log_is_taken() -> None:
     ],
 )
 def test_a_checkpoint_of_another_log_is_discarded(log: LogPositions, why: str) -> None:
-    content = checkpoint.encode(small_view(), log_facts(), 1)
+    content = encoded(small_view(), log_facts(), 1)
     assert taken(content, log) == (False, f"the checkpoint of a view is not used: {why}")
 
 
 def test_a_checkpoint_with_another_hash_is_discarded() -> None:
-    content = checkpoint.encode(small_view(), log_facts(), 1)
+    content = encoded(small_view(), log_facts(), 1)
     assert taken(content, log_facts(), HASH + 1)[1].endswith("it was made with another hash")
 
 
 def test_of_two_generations_the_newer_one_that_is_sound_is_taken() -> None:
-    old, new = (checkpoint.encode(small_view(), log_facts(), generation) for generation in (6, 7))
-    log = log_facts()
-    for contents in ([old, new], [new, old]):
-        found, wrong = checkpoint.newest(contents, log, HASH)
+    files, view, log = MemoryFileSystem(), small_view(), log_facts()
+    files.make_directory("view")
+    for generation in (6, 7):
+        save(files, view, generation)
+        found, wrong = checkpoint.newest(read_checkpoints(files, "view"), log, HASH)
         assert found is not None
-        assert (found.generation, wrong) == (7, [])
-    found, wrong = checkpoint.newest([old, new[:-1]], log, HASH)
+        assert (found.generation, wrong) == (generation, [])
+    files.open("view/view.1").truncate(100)
+    found, wrong = checkpoint.newest(read_checkpoints(files, "view"), log, HASH)
     assert found is not None
     assert (found.generation, wrong) == (6, ["the checkpoint of a view does not match its checksum"])
-    assert checkpoint.newest([None, b"DURKEY01"], log, HASH)[0] is None
+    files.open("view/view.0").truncate(8)
+    assert checkpoint.newest(read_checkpoints(files, "view"), log, HASH)[0] is None
+
+
+@pytest.mark.parametrize("generation", [0, 1, 127, 128, 255, 256, 65_535, 65_536, (1 << 32) - 1, 1 << 32])
+def test_the_start_of_a_checkpoint_says_its_generation(generation: int) -> None:
+    content = encoded(small_view(), log_facts(), generation)
+    assert checkpoint.generation_of(content[: checkpoint.HEAD_BYTES]) == generation
+    assert checkpoint.decode(content).generation == generation
+    assert checkpoint.generation_of(b"DURKEY01") == -1
+
+
+def test_pieces_are_what_an_encoder_makes_of_the_whole() -> None:
+    content = encoded(small_view(), log_facts(), 3)
+    found = checkpoint.decode(content)
+    whole = msgspec.msgpack.encode(found)
+    assert msgspec.msgpack.decode(content[checkpoint.CRC_END :]) == msgspec.msgpack.decode(whole)
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 7), st.booleans())
 @settings(max_examples=examples(60))
 def test_damage_is_found(at: int, bit: int, cut: bool) -> None:
-    content = bytearray(checkpoint.encode(small_view(), log_facts(), 1))
+    content = bytearray(encoded(small_view(), log_facts(), 1))
     at %= len(content)
     if cut:
         del content[at:]
@@ -103,7 +131,7 @@ def test_what_goes_on_from_a_checkpoint_is_the_same() -> None:
     ]
     for batch in batches[:20]:
         view.apply(batch)
-    found = checkpoint.decode(checkpoint.encode(view, log_facts(), 1))
+    found = checkpoint.decode(encoded(view, log_facts(), 1))
     other = checkpoint.restore(found, PLAIN, pages, page_records=4)
     for batch in batches[20:]:
         view.apply(batch)
@@ -119,7 +147,7 @@ def files(request: pytest.FixtureRequest, tmp_path: object) -> FileSystem:
 
 
 def test_a_view_lies_in_files(files: FileSystem) -> None:
-    assert read_checkpoints(files, "view") == [None, None]
+    assert list(read_checkpoints(files, "view")) == []
     store = PageFiles(files, "view")
     view = KeyedView(PLAIN, 0, SECRET, store, page_records=4)
     for generation in range(1, 4):
@@ -127,7 +155,7 @@ def test_a_view_lies_in_files(files: FileSystem) -> None:
             at = view.position
             view.apply(bytes(encode([BatchInput(1, b"%d" % (at % 3), b"v")], base_offset=at)))
         store.write()
-        write_checkpoint(files, "view", checkpoint.encode(view, log_facts(), generation), generation)
+        save(files, view, generation)
     view.raise_s0(9)
     found, wrong = checkpoint.newest(read_checkpoints(files, "view"), log_facts(), HASH)
     assert found is not None

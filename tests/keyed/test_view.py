@@ -32,7 +32,7 @@ def run(chance: Random, kernel: Kernel, steps: int, *, filed: bool = False) -> N
     for step in range(steps):
         match chance.randrange(20 if filed else 17):
             case 12 if world.view.filed is None or world.view.filed.parts:
-                saved = checkpoint.encode(world.view, log, step), world.store, world.parts
+                saved = b"".join(checkpoint.encode(world.view, log, step)), world.store, world.parts
             case 17 | 18 | 19:
                 world.step()
             case 13 if chance.random() < 0.6:
@@ -68,7 +68,7 @@ def take_step(world: World, kind: int, step: int) -> None:
 
 def restored(world: World, log: LogPositions, content: bytes, store: PageStore, parts: PartStore) -> KeyedView:
     """The view of a checkpoint."""
-    found, wrong = checkpoint.newest([None, content], log, world.kernel.hash_id)
+    found, wrong = checkpoint.newest([content], log, world.kernel.hash_id)
     assert found is not None
     assert wrong == []
     return checkpoint.restore(found, world.kernel, store, page_records=world.page_records, parts=parts)

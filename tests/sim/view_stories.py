@@ -69,7 +69,7 @@ def changes_are_read_to_their_end() -> None:
 
 
 def the_log_is_shorter_than_its_view() -> None:
-    content = checkpoint.encode(_view(b"a", b"b"), _log(2), 1)
+    content = b"".join(checkpoint.encode(_view(b"a", b"b"), _log(2), 1))
     assert checkpoint.newest([content], _log(2), PLAIN.hash_id)[0] is not None
     assert checkpoint.newest([content], _log(1), PLAIN.hash_id)[0] is None
 

@@ -161,7 +161,7 @@ def _measure(kernel: Kernel, codec: str, keys: int, filling: Sequence[bytes], up
     snapshot_s = _time_s(lambda: view.snapshot((s0 + end) // 2, 0, end))
     open_s = _time_s(lambda: [view.bounds.check_snapshot(end) for _ in range(1000)]) / 1000
     began_s = time.perf_counter()
-    content = checkpoint.encode(view, _LOG, 1)
+    content = b"".join(checkpoint.encode(view, _LOG, 1))
     written_s = time.perf_counter() - began_s
     began_s = time.perf_counter()
     checkpoint.restore(checkpoint.decode(content), kernel, MemoryPages())

@@ -6,8 +6,9 @@ samples, open transactions, pages written, the page that is not, partitions of t
 `delete.retention.ms` as it was, partitions of the table that lie in files: then those that are here are empty
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, cast
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,7 +23,18 @@ from duramen.keyed.prev import PAGE_RECORDS, PageFacts, PageStore
 from duramen.keyed.samples import PositionSample
 from duramen.keyed.view import KeyedView
 
-__all__ = ["CRC_END", "LogPositions", "ViewCheckpoint", "decode", "encode", "newest", "problem", "restore"]
+__all__ = [
+    "CRC_END",
+    "HEAD_BYTES",
+    "LogPositions",
+    "ViewCheckpoint",
+    "decode",
+    "encode",
+    "generation_of",
+    "newest",
+    "problem",
+    "restore",
+]
 
 _MAGIC: Final = b"DURKEY01"
 _FILED_MAGIC: Final = b"DURKEY02"
@@ -30,6 +42,13 @@ _FILED_MAGIC: Final = b"DURKEY02"
 CRC_END: Final = 12
 """Where the checksum ends, which is of all that follows."""
 _PIECE_BYTES: Final = 1 << 20
+_ARRAY: Final = struct.Struct(">BH")
+_LONG_ARRAY: Final = struct.Struct(">BI")
+_BINARY: Final = struct.Struct(">BI")
+_PAIR: Final = b"\x92"
+_INTEGERS: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
+HEAD_BYTES: Final = CRC_END + _ARRAY.size + 9
+"""So many bytes at its start say which generation a checkpoint is."""
 
 _Range = tuple[int, int]
 
@@ -52,8 +71,8 @@ class ViewCheckpoint(NamedTuple):
     next_page: int
     pages: list[PageFacts]
     page: bytes
-    table: list[tuple[int, bytes]]
-    live: list[tuple[int, bytes]]
+    table: list[tuple[int, memoryview]]
+    live: list[tuple[int, memoryview]]
     tombstones_kept_ms: int = 0
     filed: list[TablePart] = []  # noqa: RUF012 - a tuple's default, which nobody changes
 
@@ -72,34 +91,51 @@ _decoder = msgspec.msgpack.Decoder(ViewCheckpoint)
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encode(view: KeyedView, log: LogPositions, generation: int) -> bytes:
-    """A checkpoint of the view as it is; of two, the one with the larger generation counts."""
+def encode(view: KeyedView, log: LogPositions, generation: int) -> list[Buffer]:
+    """A checkpoint of the view as it is, in pieces, of which large ones are the view's own memory, not copies of it.
+
+    Of two, the one with the larger generation counts.
+    """
     next_page, pages, page = view.prev.state()
-    content = _encoder.encode(
-        ViewCheckpoint(
-            generation=generation,
-            stream_id=log.stream_id,
-            partition=log.partition,
-            hash_id=view.kernel.hash_id,
-            secret=view.latest.secret,
-            base=view.base,
-            position=view.position,
-            epoch=_epoch_before(log, view.position),
-            s0=view.s0,
-            horizon=view.horizon,
-            samples=view.samples.rows(),
-            open=view.counting.open,
-            next_page=next_page,
-            pages=pages,
-            page=page,
-            # As they are, without a copy of the table.
-            table=[(count, cast("bytes", words.cast("B"))) for count, words in view.latest.parts()],
-            live=[(number, cast("bytes", piece)) for number, piece in view.live.pieces()],
-            tombstones_kept_ms=view.tombstones_kept_ms,
-            filed=[] if view.filed is None else view.filed.parts,
-        )
+    table = [(count, words.cast("B")) for count, words in view.latest.parts()]
+    live = [(number, memoryview(piece)) for number, piece in view.live.pieces()]
+    large = {"table": table, "live": live}
+    shape = ViewCheckpoint(
+        generation=generation,
+        stream_id=log.stream_id,
+        partition=log.partition,
+        hash_id=view.kernel.hash_id,
+        secret=view.latest.secret,
+        base=view.base,
+        position=view.position,
+        epoch=_epoch_before(log, view.position),
+        s0=view.s0,
+        horizon=view.horizon,
+        samples=view.samples.rows(),
+        open=view.counting.open,
+        next_page=next_page,
+        pages=pages,
+        page=page,
+        table=table,
+        live=live,
+        tombstones_kept_ms=view.tombstones_kept_ms,
+        filed=[] if view.filed is None else view.filed.parts,
     )
-    return (_MAGIC if view.filed is None else _FILED_MAGIC) + crc32c(content).to_bytes(4, "little") + content
+    pieces: list[Buffer] = [_ARRAY.pack(0xDC, len(shape))]
+    for name, field in zip(shape._fields, shape, strict=True):
+        pieces += _large(large[name]) if name in large else [_encoder.encode(field)]
+    crc = 0
+    for piece in pieces:
+        crc = crc32c(piece, crc)
+    return [(_MAGIC if view.filed is None else _FILED_MAGIC) + crc.to_bytes(4, "little"), *pieces]
+
+
+def _large(field: Sequence[tuple[int, memoryview]]) -> Iterator[Buffer]:
+    """A list of numbers and bytes as msgpack has it, without a copy of the bytes."""
+    yield _LONG_ARRAY.pack(0xDD, len(field))
+    for number, content in field:
+        yield _PAIR + _encoder.encode(number) + _BINARY.pack(0xC6, len(content))
+        yield content
 
 
 def decode(content: Buffer) -> ViewCheckpoint:
@@ -142,26 +178,31 @@ def problem(found: ViewCheckpoint, log: LogPositions, hash_id: int) -> str:
     return ""
 
 
-def newest(
-    contents: Sequence[Buffer | None], log: LogPositions, hash_id: int
-) -> tuple[ViewCheckpoint | None, list[str]]:
-    """The checkpoint to go on from, of two generations, of which some may be absent; and what is wrong with others."""
-    usable: list[ViewCheckpoint] = []
+def generation_of(head: Buffer) -> int:
+    """The generation that a checkpoint with such a start says that it is; -1 where there is none."""
+    number = bytes(head[CRC_END + _ARRAY.size : HEAD_BYTES])
+    if not number or number[0] < 0x80:
+        return number[0] if number else -1
+    return int.from_bytes(number[1 : 1 + _INTEGERS.get(number[0], 0)], "big")
+
+
+def newest(contents: Iterable[Buffer], log: LogPositions, hash_id: int) -> tuple[ViewCheckpoint | None, list[str]]:
+    """The first checkpoint that can be gone on from, of those that are there; and what is wrong with those before.
+
+    Contents are asked for one by one, so that one is in memory at a time: the newest has to be the first.
+    """
     wrong: list[str] = []
     for content in contents:
-        if content is None:
-            continue
         try:
             found = decode(content)
         except CheckpointInvalid as error:
             wrong.append(str(error))
             continue
         reason = problem(found, log, hash_id)
-        if reason:
-            wrong.append(f"the checkpoint of a view is not used: {reason}")
-        else:
-            usable.append(found)
-    return max(usable, key=lambda one: one.generation, default=None), wrong
+        if not reason:
+            return found, wrong
+        wrong.append(f"the checkpoint of a view is not used: {reason}")
+    return None, wrong
 
 
 def restore(

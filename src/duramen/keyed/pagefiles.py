@@ -7,13 +7,14 @@
 Every call is blocking but for `get` of what was just put: they are made in jobs.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import Buffer, File, FileSystem
 from duramen.codec.crc import crc32c
-from duramen.keyed.checkpoint import CRC_END
+from duramen.keyed.checkpoint import CRC_END, HEAD_BYTES, generation_of
 from duramen.keyed.prev import PAGE_CRC_END
 from duramen.storage.io import write_all
 
@@ -22,10 +23,11 @@ __all__ = [
     "CheckedPart",
     "PageFiles",
     "TableFiles",
+    "begin_checkpoint",
     "check_files",
+    "end_checkpoint",
     "read_checkpoints",
     "remove_checkpoints",
-    "write_checkpoint",
 ]
 
 _PREFIX: Final = "prev-"
@@ -33,6 +35,7 @@ _TABLE_PREFIX: Final = "table-"
 _TABLE_CRC_END: Final = 4
 _TABLE_PIECE_BYTES: Final = 1 << 20
 _CHECKPOINTS: Final = ("view.0", "view.1")
+_NEW: Final = ".new"
 _LARGEST_PAGE_BYTES: Final = 64 << 20
 _CHECK_BYTES: Final = 256 << 10
 
@@ -185,17 +188,17 @@ def _gone(number: int) -> str:
     return f"the file {number} of a view's table is gone"
 
 
-def read_checkpoints(files: FileSystem, directory: str) -> list[Buffer | None]:
-    """What lies there of the two generations."""
-    found: list[Buffer | None] = []
+def read_checkpoints(files: FileSystem, directory: str) -> Iterator[Buffer]:
+    """What lies there of the two generations, the newer one first, each read when it is asked for."""
+    found = list[tuple[int, File]]()
     for name in _CHECKPOINTS:
         try:
             file = files.open(f"{directory}/{name}", read_only=True)
         except FileNotFoundError:
-            found.append(None)
-        else:
-            found.append(file.read(0, file.size()))
-    return found
+            continue
+        found.append((generation_of(file.read(0, HEAD_BYTES)), file))
+    for _, file in sorted(found, key=itemgetter(0), reverse=True):
+        yield file.read(0, file.size())
 
 
 def check_files(files: FileSystem, directory: str) -> Iterator[CheckedPart]:
@@ -235,12 +238,28 @@ def remove_checkpoints(files: FileSystem, directory: str) -> None:
         files.sync_directory(directory)
 
 
-def write_checkpoint(files: FileSystem, directory: str, content: bytes, generation: int) -> None:
+def begin_checkpoint(files: FileSystem, directory: str, content: Sequence[Buffer], generation: int) -> File:
+    """Write a checkpoint beside those that there are; `end_checkpoint` makes it one of them."""
+    path = _new_checkpoint(directory, generation)
+    files.unlink(path)
+    file, position = files.open(path, create=True), 0
+    for piece in content:
+        write_all(file, [piece], position)
+        position += len(piece)
+    return file
+
+
+def end_checkpoint(files: FileSystem, directory: str, file: File, generation: int) -> None:
     """Replace the older checkpoint; the other one stays whatever happens meanwhile."""
-    name = f"{directory}/{_CHECKPOINTS[generation % 2]}"
-    _write(files, f"{name}.new", content)
-    files.rename(f"{name}.new", name)
+    file.sync()
+    file.close()
+    name = _new_checkpoint(directory, generation)
+    files.rename(name, name.removesuffix(_NEW))
     files.sync_directory(directory)
+
+
+def _new_checkpoint(directory: str, generation: int) -> str:
+    return f"{directory}/{_CHECKPOINTS[generation % GENERATIONS]}{_NEW}"
 
 
 def _write(files: FileSystem, path: str, content: bytes) -> None:

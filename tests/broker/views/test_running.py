@@ -73,7 +73,7 @@ def test_what_is_committed_while_a_checkpoint_is_written_is_applied() -> None:
     hand, worker, written = keyed.hand, keyed.hand.worker, list[str]()
 
     def interfere(call: str, path: str, size: int) -> int:
-        if call == "write" and path.startswith("keyed/") and path.endswith(".new"):
+        if call == "sync" and path.startswith("keyed/") and path.endswith(".new"):
             written.append(path)
         return size
 

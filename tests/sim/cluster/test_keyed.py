@@ -1,6 +1,6 @@
 """Simulated clusters with a keyed stream: snapshots of all replicas are states, and planted bugs are found."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from tests.sim.cluster.modes import hunt, keeps_promises
 from tests.sim.planted import Bug, Place
 
 from duramen.base.ids import StreamId
+from duramen.base.ports import Buffer
 from duramen.broker.views import applier, live
 from duramen.broker.views import files as view_files
 from duramen.broker.views.floors import ReplicaFloor
@@ -64,10 +65,9 @@ def _compact_to_own(_: Original) -> Original:
 
 
 def _use_any_checkpoint(_: Original) -> Original:
-    def newest(contents: Sequence[Any], log: LogPositions, hash_id: int) -> tuple[ViewCheckpoint | None, list[str]]:
+    def newest(contents: Iterable[Buffer], log: LogPositions, hash_id: int) -> tuple[ViewCheckpoint | None, list[str]]:
         del log, hash_id
-        found = [view_checkpoint.decode(content) for content in contents if content is not None]
-        return max(found, key=lambda one: one.generation, default=None), []
+        return next(map(view_checkpoint.decode, contents), None), []
 
     return newest
 

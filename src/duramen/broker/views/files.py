@@ -4,17 +4,18 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from duramen.base.errors import CheckpointInvalid
-from duramen.base.ports import FileSystem
+from duramen.base.ports import File, FileSystem
 from duramen.keyed.checkpoint import LogPositions, encode, newest, restore
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.pagefiles import (
     CheckedPart,
     PageFiles,
     TableFiles,
+    begin_checkpoint,
     check_files,
+    end_checkpoint,
     read_checkpoints,
     remove_checkpoints,
-    write_checkpoint,
 )
 from duramen.keyed.prev import PAGE_RECORDS
 from duramen.keyed.view import KeyedView
@@ -33,10 +34,10 @@ class LoadedView(NamedTuple):
 
 
 class PreparedCheckpoint(NamedTuple):
-    """What is to be written; of pages it needs those from `first_page` to `next_page`, and of the table these files."""
+    """What is to be synced; of pages it needs those from `first_page` to `next_page`, and of the table these files."""
 
     generation: int
-    content: bytes
+    file: File
     first_page: int
     next_page: int
     tables: frozenset[int]
@@ -90,7 +91,7 @@ class ViewFiles:
             self.write(prepared)
 
     def prepare(self, view: KeyedView, log: LogPositions) -> PreparedCheckpoint | None:
-        """A checkpoint of the view as it is, to be written while the view goes on.
+        """A checkpoint of the view as it is, which is brought to the disk while the view goes on.
 
         None while the table is on its way into files for the first time.
         """
@@ -100,12 +101,11 @@ class ViewFiles:
         next_page, written, _ = view.prev.state()
         named = frozenset() if view.filed is None else frozenset(part.number for part in view.filed.parts)
         content = encode(view, log, self._generation)
-        return PreparedCheckpoint(
-            self._generation, content, written[0].number if written else next_page, next_page, named
-        )
+        file = begin_checkpoint(self._files, self.directory, content, self._generation)
+        return PreparedCheckpoint(self._generation, file, written[0].number if written else next_page, next_page, named)
 
     def write(self, prepared: PreparedCheckpoint) -> None:
-        """Write it, and remove the pages that neither it nor the one before needs; one is written at a time.
+        """End it, and remove the pages that neither it nor the one before needs; one is written at a time.
 
         Of a table in files those stay that this one names: the one before cannot be used any more.
         """
@@ -113,7 +113,7 @@ class ViewFiles:
             raise AssertionError("a view is loaded before it is saved")
         self._pages.write(prepared.next_page)
         self._tables.sync()
-        write_checkpoint(self._files, self.directory, prepared.content, prepared.generation)
+        end_checkpoint(self._files, self.directory, prepared.file, prepared.generation)
         if not self._named:
             # What lies in a directory outlives a loss of power only where its name does.
             self._files.sync_directory(VIEWS_DIRECTORY)
