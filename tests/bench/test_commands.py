@@ -154,11 +154,22 @@ def test_keyed(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     document = _document(tmp_path / "duramen-bench" / "keyed.json")
     figures, targets = document["figures"], document["targets"]
-    assert len(targets) == 14
+    assert len(targets) == 15
     assert all(target["measured"] for target in targets if target["met"] is not None)
     assert any("Python client" in target["target"] for target in targets)
     assert ("native" in {figure["kernel"] for figure in figures}) == native.is_installed()
     assert all(figure["updating"] > 0 for figure in figures)
+
+
+@pytest.mark.long
+def test_keyed_with_many_keys(tmp_path: Path) -> None:
+    ran = _bench(tmp_path, "keyed", "--quick", "--part", "files", "--part", "node")
+    assert ran.returncode == 0, ran.stderr
+    document = _document(tmp_path / "duramen-bench" / "keyed.json")
+    targets = [target["target"] for target in document["targets"]]
+    assert len(targets) == 4 + 7
+    assert "updates/s of a node with 20,000 keys" in targets
+    assert all(target["measured"] for target in document["targets"])
 
 
 @pytest.mark.long

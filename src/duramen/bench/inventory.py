@@ -9,9 +9,8 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Barrier, Event, Thread
+from threading import Barrier, Thread
 from typing import Final
 
 import psutil
@@ -25,6 +24,7 @@ from duramen.bench.report.tables import targets_table
 from duramen.bench.report.targets import TargetOutcome, at_most, told
 from duramen.bench.scenarios.inventory_reads import NAMES, Timed, read_inventory, read_view
 from duramen.bench.scenarios.inventory_use import first_records, use_topics
+from duramen.bench.system import MemoryWatch
 from duramen.client.api.client import Client, connect
 from duramen.node.process import NodeProcess
 
@@ -35,7 +35,6 @@ _CHANGED: Final = 50
 _BATCHES: Final = 5
 _FIRSTS: Final = 300
 _BARE_WRITES: Final = 200
-_SAMPLE_S: Final = 0.1
 _MIB: Final = 1 << 20
 
 _CHANGE_HZ: Final = 15_000
@@ -76,41 +75,22 @@ class _Measured:
         self._used = used
         self._console = console
         self._node = NodeProcess(directory)
-        self._largest_bytes = 0
 
     def outcomes(self) -> list[TargetOutcome]:
         found = list[TargetOutcome]()
-        with self._node, self._memory_seen(), connect(self._node.http) as client:
+        memory = MemoryWatch(lambda: self._node.pid)
+        with self._node, memory, connect(self._node.http) as client:
             for step in self._steps(client):
                 for one in step():
                     # Told at once: a large inventory takes long.
                     load = os.getloadavg()[0]
                     self._console.print(f"{one.target}: {one.measured} (load average {load:.1f})", soft_wrap=True)
                     found.append(one)
-        memory_mib = self._largest_bytes / _MIB
-        return [*found, at_most("memory of the node in all of this", memory_mib, _MEMORY_MIB, "MiB")]
+        return [*found, at_most("memory of the node in all of this", memory.largest_mib, _MEMORY_MIB, "MiB")]
 
     def _steps(self, client: Client) -> list[Callable[[], Iterator[TargetOutcome]]]:
         reads = [lambda: self._read(client), self._first]
         return [lambda: self._load(client), *reads, self._restart, self._change, self._use, self._view]
-
-    @contextmanager
-    def _memory_seen(self) -> Iterator[None]:
-        def see() -> None:
-            while not over.wait(_SAMPLE_S):
-                try:
-                    resident = psutil.Process(self._node.pid).memory_info().rss
-                except psutil.Error:
-                    continue  # it is restarted
-                self._largest_bytes = max(self._largest_bytes, resident)
-
-        over, thread = Event(), Thread(target=see)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
 
     # -- load ---------------------------------------------------------------------------------------
 

@@ -1,28 +1,21 @@
-"""Keyed streams: their views with each way to run them, then a node with a keyed stream (`scenarios.keyed`).
+"""Views of keyed streams with each way to run them, without a node.
 
-Of views: updates a second and core, memory, and how quick snapshots are. Keys of 16 bytes and values of 100, uniform
+Updates a second and core, memory, and how quick snapshots are. Keys of 16 bytes and values of 100, uniform
 updates, a thousand records in a batch, in memory. What counts is the time of the processor; the median of the rounds
 is given.
 """
 
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
+from rich.console import Console
 from rich.table import Table
 
 from duramen.base.native import is_installed
-from duramen.bench.commands import console_for, show
-from duramen.bench.load.worker import LoadWorker
-from duramen.bench.report.documents import targets_document, write_document
-from duramen.bench.report.tables import targets_table
 from duramen.bench.report.targets import TargetOutcome, at_most, not_measured
-from duramen.bench.scenarios.keyed import amounts, measure, steps
-from duramen.bench.scenarios.keyed_files import FILED_STEPS, measure_filed
 from duramen.codec.batch import BatchInput, encode
 from duramen.keyed import checkpoint
 from duramen.keyed.checkpoint import LogPositions
@@ -32,7 +25,7 @@ from duramen.keyed.plain import PLAIN
 from duramen.keyed.prev import MemoryPages
 from duramen.keyed.view import KeyedView
 
-__all__ = ["measure_keyed"]
+__all__ = ["measure_views"]
 
 _BATCH: Final = 1000
 _PIECE: Final = 100
@@ -70,12 +63,10 @@ class _Figures(NamedTuple):
     restore_ms: float
 
 
-def measure_keyed(output: Path, *, rounds: int, scale: float, filed_keys: int = 0, as_json: bool = False) -> None:
-    """Measure every kernel that there is; prints a table, or JSON, writes keyed.json.
-
-    With `filed_keys` also a table with so many keys, in files where they do not fit into memory.
-    """
-    console = console_for(as_json=as_json)
+def measure_views(
+    console: Console, *, rounds: int, scale: float
+) -> tuple[list[TargetOutcome], list[dict[str, object]]]:
+    """Measure every kernel that there is; prints a table, and returns what is wanted and every figure."""
     found: list[_Figures] = []
     for kernel, codec, share in _cases():
         keys = max(_BATCH, int(_KEYS * scale * share))
@@ -84,21 +75,8 @@ def measure_keyed(output: Path, *, rounds: int, scale: float, filed_keys: int = 
         taken = [_measure(kernel, codec, keys, filling, updating) for _ in range(min(rounds, _VIEW_ROUNDS))]
         middle = [median(column) for column in zip(*(one[3:] for one in taken), strict=True)]
         found.append(_Figures(kernel.name, codec, keys, *middle))
-    wanted = amounts(rounds, scale)
-    outcomes = _of_views(found)
-    with (
-        LoadWorker(console, steps(wanted) + (FILED_STEPS if filed_keys else 0)) as worker,
-        tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory,
-    ):
-        outcomes += measure(Path(directory).absolute(), worker, wanted)
-        if filed_keys:
-            outcomes += measure_filed(Path(directory).absolute(), worker, filed_keys)
-    document = output / "keyed.json"
-    settings = {"rounds": rounds, "keys": _KEYS, "records": _RECORDS, "scale": scale}
-    figures = [one._asdict() for one in found]
-    write_document(document, {"settings": settings, "figures": figures, "targets": targets_document(outcomes)})
     console.print(_table(found))
-    show(console, targets_table(outcomes), document, as_json=as_json)
+    return _of_views(found), [one._asdict() for one in found]
 
 
 def _of_views(figures: Sequence[_Figures]) -> list[TargetOutcome]:

@@ -3,19 +3,23 @@
 import ctypes
 import mmap
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import psutil
 
+from duramen.base.errors import ServerUnreachable
 from duramen.base.units import MIB
 
-__all__ = ["Use", "cached_bytes", "cpu_s", "drop_cached", "leave_processor", "use", "written_bytes"]
+__all__ = ["MemoryWatch", "Use", "cached_bytes", "cpu_s", "drop_cached", "leave_processor", "use", "written_bytes"]
 
 
 _LEAST: Final = 19
 _SECTORS_WRITTEN: Final = 6  # the field's place in Linux' Documentation/block/stat.rst
 _SECTOR_BYTES: Final = 512
+_SAMPLE_S: Final = 0.1
 
 
 class Use(NamedTuple):
@@ -28,6 +32,32 @@ class Use(NamedTuple):
 def use(pid: int) -> Use:
     """What the process holds now."""
     return Use(psutil.Process(pid).memory_info().rss / MIB, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+
+
+class MemoryWatch:
+    """Looks at the memory of a process, which may be restarted, again and again while it is entered."""
+
+    def __init__(self, pid: Callable[[], int]) -> None:
+        self.largest_mib = 0.0
+        self._pid = pid
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._see, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _see(self) -> None:
+        while not self._over.wait(_SAMPLE_S):
+            try:
+                resident_mib = psutil.Process(self._pid()).memory_info().rss / MIB
+            except (psutil.Error, ServerUnreachable):
+                continue  # it is restarted
+            self.largest_mib = max(self.largest_mib, resident_mib)
 
 
 def cpu_s(pid: int) -> float:

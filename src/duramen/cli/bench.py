@@ -157,6 +157,7 @@ def _throughput(output: Path, format_: str, **options: Any) -> None:
 
 
 _QUICK: Final = 0.01
+_QUICK_KEYS: Final = 20_000
 _ROUNDS_HELP: Final = "Rounds in which the systems take turns."
 _scale = click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
                       help="Longer or shorter, more or less of it than usual, by this factor.")  # fmt: skip
@@ -322,22 +323,36 @@ def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
 
 
 @command.command("keyed", short_help="Keyed streams and their snapshots.")
+@click.option("--part", "parts", multiple=True, type=click.Choice(["views", "streams", "files", "node"]),
+              default=("views", "streams"), show_default=True,
+              help="What to measure; may be repeated. files: a table of --keys keys in a process of its own, in files"
+              " where they do not fit into memory. node: a whole node with --keys keys and --updates updates of them,"
+              " restarted also with kill -9.")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @click.option("--quick", is_flag=True, help="One round of very little, to see that it runs.")
-@click.option("--keys", type=click.IntRange(0, 1_000_000_000), default=0, show_default=True,
-              help="Also measure a table of so many keys, in files where they do not fit into memory: 50000000 take"
-              " 8 GB of disk.")  # fmt: skip
+@click.option("--keys", type=click.IntRange(1, 1_000_000_000), default=1_000_000, show_default=True,
+              help="How many keys files and node have: 50 million take 8 GB of disk, and 20 with node.")  # fmt: skip
+@click.option("--updates", type=click.IntRange(1), default=10_000_000, show_default=True,
+              help="How many updates node has.")  # fmt: skip
+@click.option("--minutes", type=click.FloatRange(0.1, 10_000), default=8.0, show_default=True,
+              help="After so long node loads no more, and says how many keys it has come to.")  # fmt: skip
 @_scale
 @_output
 @format_option
-def _keyed(output: Path, rounds: int, scale: float, quick: bool, keys: int, format_: str) -> None:
-    """A keyed stream beside the same one unkeyed, its view and its snapshots."""
+def _keyed(
+    output: Path, parts: tuple[Any, ...], rounds: int, scale: float, quick: bool, keys: int, updates: int,
+    minutes: float, format_: str,
+) -> None:  # fmt: skip
+    """A keyed stream beside the same one unkeyed, its view and its snapshots; many keys."""
     _check(output)
-    from duramen.bench.keyed_views import measure_keyed
+    from duramen.bench.keyed import measure_keyed
 
     if quick:
-        rounds, scale = 1, min(scale, _QUICK)
-    measure_keyed(output, rounds=rounds, scale=scale, filed_keys=keys, as_json=format_ == JSON)
+        rounds, scale, keys, updates = 1, min(scale, _QUICK), min(keys, _QUICK_KEYS), min(updates, _QUICK_KEYS)
+    measure_keyed(
+        output, parts=list(dict.fromkeys(parts)), rounds=rounds, scale=scale, keys=keys, updates=updates,
+        minutes=minutes, as_json=format_ == JSON,
+    )  # fmt: skip
 
 
 @command.command("inventory", short_help="An inventory of many topics.")

@@ -2,19 +2,17 @@
 
 import resource
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
 from duramen.base.memory import memory_share_bytes
 from duramen.base.units import MIB
+from duramen.bench.load.keyed_batches import keyed_batches
 from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.targets import TargetOutcome, at_most, told
 from duramen.broker.views.files import ViewFiles
 from duramen.broker.views.rounds import round_bytes
-from duramen.codec.batch import CRC_START, HEADER_BYTES, BatchInput, encode, stamp
-from duramen.codec.crc import crc32c
 from duramen.host.files import HostFileSystem
 from duramen.keyed.checkpoint import LogPositions
 from duramen.keyed.native import kernel
@@ -27,10 +25,6 @@ _BATCH: Final = 10_000
 _SECRET: Final = b"0123456789abcdef"
 _LOG: Final = LogPositions(bytes(16), 0, 0, 1 << 40, lambda _: 0)
 _LIMIT_BYTES: Final = memory_share_bytes(512 * MIB)
-_MARK: Final = b"\xf0key"
-_KEY_BYTES: Final = 16
-_STRIDE: Final = 2_147_483_647
-"""A prime: its multiples come to every key."""
 _ROUNDS: Final = 4
 _UPDATES_HZ: Final = 300_000.0
 _MEMORY_MIB: Final = 512.0
@@ -69,13 +63,13 @@ def _measured(directory: str, keys: int) -> _Figures:
     files = ViewFiles(HostFileSystem(directory), "keyed/view")
     view = files.load(kernel(), _LOG, _SECRET, anew=True).view
     applying = _Applying(view, files)
-    for batch in _batches(0, keys, keys):
+    for batch in keyed_batches(0, keys, keys, records=_BATCH):
         applying.take(batch)
     applying.round()
     filled_hz = keys / applying.took_s
     rounds: list[float] = []
     applying.took_s, first = 0.0, view.position
-    for batch in _batches(keys, 1 << 40, keys):
+    for batch in keyed_batches(keys, 1 << 40, keys, records=_BATCH):
         if applying.take(batch):
             rounds.append(applying.took_s - sum(rounds))
             if len(rounds) == _ROUNDS:
@@ -98,7 +92,7 @@ class _Applying:
         self._view = view
         self._files = files
 
-    def take(self, batch: bytes) -> bool:
+    def take(self, batch: bytearray) -> bool:
         """Apply or gather a batch; True where a round has ended."""
         began_s = time.perf_counter()
         self._view.apply(batch)
@@ -123,19 +117,3 @@ class _Applying:
         self._files.save(self._view, _LOG)
         self._view.raise_s0(before)
         self.took_s += time.perf_counter() - began_s
-
-
-def _batches(first: int, end: int, keys: int) -> Iterator[bytes]:
-    """Batches of which only the keys differ, as they would lie in a log."""
-    batch = encode([BatchInput(1, _MARK + bytes(_KEY_BYTES - len(_MARK)), b"")] * _BATCH)
-    places, at = list[int](), HEADER_BYTES
-    for _ in range(_BATCH):
-        at = batch.index(_MARK, at)
-        places.append(at)
-        at += _KEY_BYTES
-    for offset in range(first, end, _BATCH):
-        for number, at in enumerate(places, offset):
-            batch[at : at + _KEY_BYTES] = b"%016d" % (number * _STRIDE % keys)
-        stamp(batch, offset, 0)
-        batch[17:21] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
-        yield bytes(batch)
