@@ -66,15 +66,16 @@ class _Trimmed(NamedTuple):
 
 
 class _Count:
-    """Entries of a queue up to `end`; there may be fewer where it is `stale`."""
+    """Entries of a queue up to `end`; there may be fewer where it is `stale`, and where some expire from then on."""
 
-    __slots__ = ("bytes", "end", "entries", "stale", "trimmed")
+    __slots__ = ("bytes", "end", "entries", "expires_ms", "stale", "trimmed")
 
     def __init__(self) -> None:
         self.end = 0
         self.entries = 0
         self.bytes = 0
         self.stale = False
+        self.expires_ms = 0
         self.trimmed: _Trimmed | None = None
 
     def over(self, kept: Retention) -> bool:
@@ -88,6 +89,8 @@ class _Count:
             if not entry.expired(now_ms):
                 self.entries += 1
                 self.bytes += entry_size(entry)
+                if entry.expires_ms:
+                    self.expires_ms = min(self.expires_ms or entry.expires_ms, entry.expires_ms)
             self.end = entry.position.offset + 1
         return True
 
@@ -106,6 +109,7 @@ class RetentionCounts:
             count = self._counts.get(queue)
             if count is None or (count.stale and (count.over(kept) or kept.bytes >= 0)):
                 count = self._counts[queue] = _Count()
+            count.stale = count.stale or 0 < count.expires_ms <= now_ms
             self._counts.move_to_end(queue)
             while len(self._counts) > self._most:
                 self._counts.popitem(last=False)

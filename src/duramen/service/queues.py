@@ -177,6 +177,22 @@ def patiently(broker: Broker, ask: Callable[[Callable[[_T], None]], None], done:
     ask(answered)
 
 
+def _read_trimmed(
+    broker: Broker, space: Stream, shard: int, queues: Sequence[Queue],
+    query: Callable[[QueueShard, StateRows], object], done: Callable[[object], None],
+) -> None:  # fmt: skip
+    """What a query finds in a shard that has all that was acknowledged, and from which these queues were trimmed.
+
+    A shard that is being loaded can neither be trimmed nor read: both are tried again.
+    """
+
+    def read() -> None:
+        at_least = space.partition(shard).log.high_watermark
+        broker.coordinators.read(space.name, shard, query, done, at_least=at_least)
+
+    broker.retention.settle(space, shard, queues, read)
+
+
 def _unknown(error: DuramenError) -> DuramenError:
     """Of an operation that may have been done: an error that says so, after which nobody does it again."""
     return error if isinstance(error, UNKNOWN) else OutcomeUnknown(f"whether it was done is not known: {error}")
@@ -275,8 +291,8 @@ class LocalShards:
 
     def ask(self, space: Stream, shard: int, query: ShardQuery, done: QueryDone, waiter: Waiter | None = None) -> None:
         """As `Shards`."""
-        read = partial(self._read, space, shard, partial(run_query, self._broker, space, shard, query, waiter), done)
-        self._broker.retention.settle(space, shard, queues_of(space, queues_in(query)), read)
+        queues, run = queues_of(space, queues_in(query)), partial(run_query, self._broker, space, shard, query, waiter)
+        self._read(space, shard, run, done, queues)
 
     def wait(self, space: Stream, shard: int, query: WaitQuery, done: QueryDone) -> Callable[[], None]:
         """As `Shards`."""
@@ -284,13 +300,10 @@ class LocalShards:
 
     def _read(
         self, space: Stream, shard: int, query: Callable[[QueueShard, StateRows], object],
-        done: Callable[[object], None],
+        done: Callable[[object], None], queues: Sequence[Queue] = (),
     ) -> None:  # fmt: skip
-        """What a query finds in a shard that has all that was acknowledged."""
-        at_least = space.partition(shard).log.high_watermark
-        patiently(
-            self._broker, partial(self._broker.coordinators.read, space.name, shard, query, at_least=at_least), done
-        )  # fmt: skip
+        """What a query finds in a shard that has all that was acknowledged, once these queues were trimmed."""
+        patiently(self._broker, partial(_read_trimmed, self._broker, space, shard, queues, query), done)
 
 
 class QueueRequests:
@@ -433,14 +446,9 @@ class _Poll:
         self._found, self._left = {}, len(self._reads)
         for queue, where in list(self._reads.items()):
             shard = partition_of(queue, self._space.shards)
-            log = self._space.partition(shard).log
-            read = partial(
-                self._broker.coordinators.read, self._space.name, shard, partial(self._query, queue, where),
-                at_least=log.high_watermark,
-            )  # fmt: skip
-            got = partial(self._got, self._round, queue)
-            named = (Queue(queue, self._hash(queue)),)
-            self._broker.retention.settle(self._space, shard, named, partial(patiently, self._broker, read, got))
+            named, query = (Queue(queue, self._hash(queue)),), partial(self._query, queue, where)
+            read = partial(_read_trimmed, self._broker, self._space, shard, named, query)
+            patiently(self._broker, read, partial(self._got, self._round, queue))
 
     def _query(self, queue: bytes, where: Where, shard: QueueShard, rows: StateRows) -> Retrieved | RetrievedBatches:
         hashed = self._hash(queue)

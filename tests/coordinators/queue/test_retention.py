@@ -12,6 +12,7 @@ from duramen.codec.partitioner import partition_of
 from duramen.metadata.decisions import Definition
 from duramen.queues.machine import Delete, Edit, Empty, Replace
 from duramen.queues.operations import NewEntry
+from duramen.service.queues import Read, ReadLimits, queue_of
 from duramen.sim.broker import CallbackResult
 
 ANN, BOB = b"ann", b"bob"
@@ -171,3 +172,47 @@ def test_bounds_are_of_spaces_and_are_none_by_default(name: str) -> None:
     space.hand.broker.create_stream(Definition("other", 1, {"kind": "queues", name: "-2"}), answer)
     space.hand.settle()
     assert isinstance(answer.error, ConfigInvalid)
+
+
+def test_a_read_while_a_shard_is_loaded_has_no_more_than_is_kept() -> None:
+    space = made(retention_records=3)
+    put(space, ANN, b"1", b"2", b"3", b"4", b"5")
+    space.hand.rows.damage(checkpoints=0)  # the shard is loaded anew
+    answer: CallbackResult[dict[bytes, Any]] = CallbackResult()
+    space.requests.retrieve(space.stream, [Read(ANN, "start")], ReadLimits(10, 1 << 20, 0), answer)
+    assert not answer.there
+    space.hand.advance(100)
+    assert [entry.value for entry in answer.value[ANN].entries] == [b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("kind", [Replace, Delete, Empty])
+def test_a_read_at_the_answer_to_an_operation_counts_what_is_left(kind: Any) -> None:
+    space = made(retention_records=3)
+    places = put(space, ANN, b"1", b"2", b"3")
+    assert space.values(ANN) == [b"1", b"2", b"3"]
+    new = [NewEntry(b"4"), NewEntry(b"5")]
+    more: tuple[object, ...] = {
+        Replace: (places[0], new), Delete: ([(at, None) for at in places[:2]],), Empty: ("purge",),
+    }[kind]  # fmt: skip
+    read: CallbackResult[dict[bytes, Any]] = CallbackResult()
+
+    def answered(_: object) -> None:
+        space.requests.retrieve(space.stream, [Read(ANN, "start")], ReadLimits(10, 1 << 20, 0), read)
+
+    queue = queue_of(space.stream, ANN)
+    space.requests.submit(space.stream, queue, kind(queue, *more), answered)
+    if kind is not Replace:
+        space.requests.enqueue(space.stream, [(ANN, entry) for entry in new], lambda _: None)
+    space.hand.settle()
+    left = {Replace: [], Delete: [b"3"], Empty: []}[kind]
+    assert [entry.value for entry in read.value[ANN].entries] == [*left, b"4", b"5"]
+    assert space.values(ANN) == [*left, b"4", b"5"]
+
+
+def test_entries_that_have_expired_do_not_count_before_their_rows_are_gone() -> None:
+    space = made(retention_records=3)
+    space.put((ANN, b"1"), (ANN, NewEntry(b"2", ttl_ms=1_000)), (ANN, b"3"))
+    assert space.values(ANN) == [b"1", b"2", b"3"]
+    space.hand.clock.advance(1_000)  # the deadline has not fired
+    put(space, ANN, b"4")
+    assert space.values(ANN) == [b"1", b"3", b"4"]

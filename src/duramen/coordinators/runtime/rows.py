@@ -280,7 +280,8 @@ class RowStates:
     ) -> None:  # fmt: skip
         """Apply what of these batches `base` does not have; where that is empty, as a new generation.
 
-        `tell` gets the records that are applied before `done` is called, `changed` the keys of rows behind it.
+        Before `done` is called `tell` gets the records that are applied, and `changed` the keys of rows: who decides
+        something then has to know of them.
         """
         log_id, expected = log.id, self._stored.get(log.id, EMPTY)
         epoch = log.takeovers.epoch_at(next_offset - 1)
@@ -314,9 +315,9 @@ class RowStates:
                     self.sweep()  # of the generation before it, or of the log in whose place this one is
                 if tell is not None:
                     tell(new)
+                if changed is not None:
+                    changed(changes.keys())
             done(error)
-            if error is None and changed is not None:
-                changed(changes.keys())
 
         self._write(log_id, job, applied)
 
