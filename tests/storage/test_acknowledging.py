@@ -57,30 +57,58 @@ def lone_append(doubles: StoreOnDoubles) -> AppendOutcome:
     return append
 
 
-def test_after_many_short_syncs_a_lone_append_is_synced_at_once() -> None:
-    doubles = StoreOnDoubles()
-    doubles.worker.at_once = True
-    sync_ms = 0
+class _Disk:
+    """A store on a disk whose syncs take as long as the test says."""
 
-    def sync(call: str, path: str, size: int) -> int:
-        doubles.clock.advance(sync_ms if call == "sync" and "wal" in path else 0)
+    def __init__(self) -> None:
+        self.doubles = StoreOnDoubles()
+        self.doubles.worker.at_once = True
+        self.doubles.files.interfere = self._sync
+        self.sync_ms = 0
+
+    def _sync(self, call: str, path: str, size: int) -> int:
+        self.doubles.clock.advance(self.sync_ms if call == "sync" and "wal" in path else 0)
         return size
 
-    doubles.files.interfere = sync
-    for _ in range(100):
-        assert not lone_append(doubles).decided
-        doubles.settle()
-    assert lone_append(doubles).acknowledged
+    def syncs_at_once(self, sync_ms: int = 0) -> bool:
+        """Whether a lone append is synced at once, by a sync of that length."""
+        self.sync_ms = sync_ms
+        self.doubles.clock.advance(20)
+        outcome = lone_append(self.doubles).acknowledged
+        self.doubles.settle()
+        return outcome
+
+
+def test_once_syncs_are_known_to_be_short_a_lone_append_is_synced_at_once() -> None:
+    disk = _Disk()
+    doubles = disk.doubles
+    assert [disk.syncs_at_once() for _ in range(102)] == [False] * 100 + [True] * 2
     crowd = [doubles.append(doubles.log(number), b"one of two") for number in range(2)]
     doubles.worker.run_soon()
     assert not any(append.decided for append in crowd)
     doubles.settle()
-    sync_ms = 1
-    assert lone_append(doubles).acknowledged  # it was not known to be slow before
-    sync_ms = 0
-    doubles.clock.advance(10)
-    assert not lone_append(doubles).decided
-    doubles.settle()
+    assert [disk.syncs_at_once(sync_ms) for sync_ms in (0, 2, 0, 0)] == [True] * 4, "one of some ms changes nothing"
+    disk.sync_ms = 0
+    assert lone_append(doubles).acknowledged
+    disk.sync_ms = 1
+    assert lone_append(doubles).acknowledged
+    assert not lone_append(doubles).decided, "others have had as much time as the last sync took"
+
+
+@pytest.mark.parametrize(("stall_ms", "rest_ms"), [(10, 2_000), (2_000, 400_000)])
+def test_after_a_sync_that_stalls_the_thread_makes_them_for_a_while(stall_ms: int, rest_ms: int) -> None:
+    disk = _Disk()
+    assert [disk.syncs_at_once() for _ in range(101)][-1]
+    assert disk.syncs_at_once(stall_ms), "nobody knew"
+    assert not any(disk.syncs_at_once() for _ in range(60))
+    disk.doubles.clock.advance(rest_ms - 61 * 20 - 1)
+    assert not disk.syncs_at_once()
+    assert disk.syncs_at_once()
+
+
+def test_a_disk_of_a_millisecond_never_keeps_the_event_loop_waiting() -> None:
+    disk = _Disk()
+    assert not any(disk.syncs_at_once(1) for _ in range(200))
 
 
 @pytest.mark.parametrize(("sync_ms", "crowd", "waits"), [(20, 2, True), (20, 1, False), (1, 2, False), (0, 2, False)])

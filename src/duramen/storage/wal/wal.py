@@ -4,8 +4,8 @@ Frames are staged in memory, written together, and made durable by one sync at a
 lane. Whoever waits for a WAL position is told in the order of positions. Invariants:
 
 - nothing counts as synced but what was written before the sync that covers it *began* (late capture);
-- one sync is under way at a time; where one append waits alone and syncs have been short, the worker may make it at
-  once (`brief`), which spares two wake-ups of threads;
+- one sync is under way at a time; where one append waits alone and syncs are short on average, the worker may make it
+  at once (`brief`), which spares two wake-ups of threads. After one that stalled, the thread makes them for a while;
 - a failed write or sync ends all writing until restart; it is never retried;
 - a file is recycled only after `release` said that nothing in it is needed.
 """
@@ -32,7 +32,9 @@ _ZEROS: Final = memoryview(bytes(_PAGE_BYTES))
 
 _LONG_S: Final = 0.002  # of a sync: then fewer syncs are worth more than earlier ones
 _SHORT_S: Final = 0.0005  # of a sync: then what can be done meanwhile is too little to hurry for
-_TRUSTED: Final = 100  # short syncs in a row: then the next one is taken to be short, too
+_TRUSTED: Final = 100  # syncs after a start: then what they usually take is known
+_STALL_S: Final = 0.005  # of a sync: too long for the event loop
+_STALL_SHARE: Final = 0.005  # of the time that the event loop may spend in syncs that stall
 _CROWD: Final = 8
 _LOOK_S: Final = 0.1
 _PAUSE_SHARE: Final = 0.1
@@ -119,7 +121,7 @@ class Wal:
         self.largest_bytes: Final = self._pool.max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
         """The largest frame payload that can ever be staged: beside the file written to there is room for its own."""
         self._usual_s = 0.0
-        self._short_syncs = 0
+        self._known_syncs = 0
         self._brief_from_s = 0.0
         self._pause_s = 0.0
         self._look_s = 0.0
@@ -276,7 +278,12 @@ class Wal:
 
     def _is_brief(self) -> bool:
         """Whether one append waits alone for a sync that is short, and the last one left time for others."""
-        return len(self._waiting) == 1 and self._short_syncs >= _TRUSTED and self._clock.seconds() >= self._brief_from_s
+        return (
+            len(self._waiting) == 1
+            and self._usual_s < _SHORT_S
+            and self._known_syncs >= _TRUSTED
+            and self._clock.seconds() >= self._brief_from_s
+        )
 
     def flush_early(self) -> None:
         """Between requests that came at once: where many wait for a disk that takes its time, do not let it rest.
@@ -332,15 +339,14 @@ class Wal:
         ended = self._clock.seconds()
         seconds = ended - started
         self._covered = captured
+        if look:
+            # Syncs that follow soon look now and then whether the files have their names yet.
+            self._look_s = ended + _LOOK_S
         again = self._written > captured and seconds < _LONG_S and self.failed is None
         if again:
             # Here and not in `_sync_done`: those whom this sync lets go are answered while the next runs.
             self._pause_s = 0.0
-            # Syncs that follow at once look now and then whether the files have their names yet.
-            self._look_s = ended + _LOOK_S if look else self._look_s
             self._worker.submit("sync", self._sync_job, self._sync_done)
-        else:
-            self._look_s = 0.0
         return Synced(captured, seconds, again)
 
     def _sync_done(self, result: Synced | BaseException) -> None:
@@ -352,14 +358,20 @@ class Wal:
             return
         captured, seconds, _ = result
         self._sync_seconds.observe(seconds)
-        self._usual_s += (seconds - self._usual_s) / 8
-        self._short_syncs = self._short_syncs + 1 if seconds < _SHORT_S else 0
-        self._brief_from_s = self._clock.seconds() + seconds
+        self._rate(seconds)
         self._look_for_crowds()
         self.synced = captured
         self._dirty = tuple(file for file in self._dirty if file.generation >= captured >> 32)
         self.flush()
         self._release_waiting(None)
+
+    def _rate(self, seconds: float) -> None:
+        """Note what a sync took: it says when the next one may be made at once."""
+        # At a low rate syncs begin with cold caches, and single ones take several times as long as usual: no harm.
+        rest_s = seconds if seconds < _STALL_S else seconds / _STALL_SHARE
+        self._usual_s += (seconds - self._usual_s) / 8
+        self._known_syncs += 1
+        self._brief_from_s = max(self._brief_from_s, self._clock.seconds() + rest_s)
 
     def _release_waiting(self, error: DuramenError | None) -> None:
         waiting, synced = self._waiting, self.synced
