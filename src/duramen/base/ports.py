@@ -140,7 +140,7 @@ class Clock(Protocol):
         """Milliseconds since some start; never goes back."""
 
     def seconds(self) -> float:
-        """Seconds since some start with the finest resolution there is; never goes back."""
+        """Seconds since the start of `monotonic_ms` with the finest resolution there is; never goes back."""
 
     def pause(self, duration_s: float) -> None:
         """Blocking: let so much time go by, about; for jobs of a `Worker`."""

@@ -44,7 +44,7 @@ from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.storage.log.log import NEVER, Log
 from duramen.storage.log.refused_batches import SENT_AGAIN
 from duramen.storage.segment.reader import Slice
-from duramen.storage.store import AppendDone, Store
+from duramen.storage.store import AppendDone, Store, TurnAppend
 
 __all__ = [
     "EARLIEST",
@@ -329,14 +329,24 @@ class Partition:
         stream.batch_bytes.observe(size)
         self._store.append(self.log, batch, head, self.leader_epoch, done)
 
-    def takes_as_is(self, size: int, max_timestamp: int) -> bool:
+    def append_all(self, appends: Sequence[TurnAppend], done: Callable[[DuramenError | None], None]) -> None:
+        """As `append_checked` of each; `flush` of the store has to follow, see its `append_all`."""
+        stream = self.stream
+        sizes, counts = [len(one.batch) for one in appends], [one.head.records for one in appends]
+        stream.records_in.value += sum(counts)
+        stream.bytes_in.value += sum(sizes)
+        stream.batch_records.observe_all(counts)
+        stream.batch_bytes.observe_all(sizes)
+        self._store.append_all(self.log, appends, self.leader_epoch, done)
+
+    def takes_as_is(self, size: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether `check` accepts a batch of this size as it is whose header is sound, and nobody else has a say."""
         stream = self.stream
         return (
             self._role is None
             and stream.takes_as_is
             and size <= stream.max_message_bytes
-            and max_timestamp - self._clock.wall_ms() <= stream.timestamp_after_ms
+            and max_timestamp - now_ms <= stream.timestamp_after_ms
         )
 
     def _refuse(self, batch: bytearray | memoryview, done: AppendDone | None, error: DuramenError) -> None:

@@ -3,7 +3,7 @@
 Nothing here waits: completions come back through the worker, times through `Deadlines`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -17,7 +17,7 @@ from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header
 from duramen.storage.append.append import Appends
 from duramen.storage.append.leaderships import drop_empty_leaderships, forget_producers, introduce
-from duramen.storage.append.queue import AppendDone, TogetherDone
+from duramen.storage.append.queue import AppendDone, TogetherDone, TurnAppend
 from duramen.storage.append.reserved_offsets import give_back
 from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.condition import Condition
@@ -38,7 +38,7 @@ from duramen.storage.truncation.removal import Removal
 from duramen.storage.wal.control_frames import FRAME_ROOM
 from duramen.storage.wal.wal import Wal
 
-__all__ = ["AppendDone", "Store", "StoreLimits", "TogetherDone"]
+__all__ = ["AppendDone", "Store", "StoreLimits", "TogetherDone", "TurnAppend"]
 
 Done = Callable[[DuramenError | None], None]
 
@@ -203,6 +203,15 @@ class Store:
         """
         self._appends.append(log, batch, head, epoch, done, patient=patient)
 
+    def append_all(
+        self, log: Log, appends: Sequence[TurnAppend], epoch: int, done: Callable[[DuramenError | None], None]
+    ) -> None:
+        """As `append` of each, one after another; `flush` has to follow.
+
+        Where nothing is to be decided of any of them, `done` is called instead of theirs, once all are acknowledged.
+        """
+        self._appends.append_all(log, appends, epoch, done)
+
     def append_ordered(self, log: Log, batch: bytearray | memoryview, head: Header, done: AppendDone | None) -> None:
         """Append a batch to which another node, as the leader of its epoch, has given its offset: as it is.
 
@@ -309,6 +318,11 @@ class Store:
     def flush(self) -> None:
         """Write what was appended since the last flush, all of it at once, and see to its sync."""
         self._appends.flush()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether many wait for a disk that takes its time: see `flush_early`."""
+        return self._wal.crowded
 
     def after_release(self, action: Callable[[], None]) -> None:
         """Do `action` soon: where those who waited for a sync are being told, as soon as all of them have been."""

@@ -107,6 +107,7 @@ class KafkaDoor:
         self.fed: Callable[[], None] = broker.store.flush_early
         hot = HotPath(broker, service, self.memory, self._measuring, self.largest_request)
         self.take_hot: TakeHot = hot.take if faults is None else _takes_none
+        self._end_turn = hot.end_turn
 
     def context(self, host: str, port: int) -> Context:
         """What handlers are handed for clients that come through this address."""
@@ -191,6 +192,7 @@ class KafkaDoor:
 
     def handle(self, context: Context, exchange: Exchange) -> None:
         """Answer a request, now or later. Raises RequestInvalid where the connection cannot go on."""
+        self._end_turn()  # what came before it is done before it
         header = exchange.header
         api = APIS.get(header.api_key)
         if api is None:

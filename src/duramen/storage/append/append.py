@@ -4,7 +4,7 @@ One that does not fit (the WAL at its bound, memory at its limit, a log that is 
 it; it is refused only when the disk is full or has failed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from duramen.base.deadlines import Deadlines
@@ -29,6 +29,7 @@ from duramen.storage.append.queue import (
     QueuedAppend,
     QueuedGroup,
     TogetherDone,
+    TurnAppend,
     Work,
 )
 from duramen.storage.append.reserved_offsets import is_reserved
@@ -155,6 +156,33 @@ class Appends:
             self._append(append)
         else:
             self._take(append)
+
+    def append_all(
+        self, log: Log, appends: Sequence[TurnAppend], epoch: int, done: Callable[[DuramenError | None], None]
+    ) -> None:
+        """As `append` of each, one after another; the caller sees to the flush.
+
+        Where nothing is to be decided of any of them, `done` is called instead of theirs, once all are acknowledged.
+        """
+        size = sum(len(one.batch) for one in appends)
+        if not (self._takes_all(log, size) and self._writer.write_all(log, appends, size, epoch, done)):
+            for one in appends:
+                self.append(log, one.batch, one.head, epoch, one.done)
+
+    def _takes_all(self, log: Log, size: int) -> bool:
+        """Whether nothing of the node or the log is in the way of batches of so many bytes."""
+        wal, pending_bytes = self._wal, self._copier.pending_bytes
+        return (
+            self._waiting.is_empty
+            and not self.stopping
+            and wal.failed is None
+            and wal.full is None
+            and not self.fullness.refusing
+            and not log.deleted
+            and not log.failed
+            and not log.switches
+            and (not pending_bytes or pending_bytes + size <= self._limits.pending_bytes)
+        )
 
     def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:
         """Append checked batches to logs with durability=sync in one step, in this order, with nothing in between.

@@ -1,5 +1,6 @@
 """How a batch is written: it gets its offset and epoch, and goes into the active segment and the write-ahead log."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -7,10 +8,10 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StorageFull
 from duramen.base.leader_epochs import Takeover
 from duramen.base.ports import Clock, FileSystem, Worker
-from duramen.codec.batch import stamp
+from duramen.codec.batch import Header, stamp
 from duramen.storage.append.bulk import Bulk
 from duramen.storage.append.leaderships import created_frames
-from duramen.storage.append.queue import AppendDone, QueuedAppend, kept
+from duramen.storage.append.queue import AppendDone, QueuedAppend, TurnAppend, kept
 from duramen.storage.append.reserved_offsets import is_reserved, reserve
 from duramen.storage.io import is_full, is_passing
 from duramen.storage.log.log import NEVER, Log
@@ -79,6 +80,51 @@ class BatchWriter:
             self._advance(append, base_offset, next_offset)
             self._written_unlogged(log, base_offset, next_offset, append.done)
         return None
+
+    def write_all(
+        self, log: Log, appends: Sequence[TurnAppend], size: int, epoch: int,
+        done: Callable[[DuramenError | None], None],
+    ) -> bool:  # fmt: skip
+        """Write batches of one log, of `size` bytes in all, in one step where nothing is to be decided of any of them.
+
+        Else nothing is written. `done` once all of them are acknowledged.
+        """
+        heads = [append.head for append in appends]
+        if not self._takes_all(log, epoch, heads, size, log.end_offset + sum(head.records for head in heads)):
+            return False
+        base_offset, offsets, batches = log.end_offset, [], []
+        for append, head in zip(appends, heads, strict=True):
+            stamp(append.batch, base_offset, epoch)
+            batches.append(kept(append.batch))
+            offsets.append(base_offset)
+            append.base_offset = base_offset
+            base_offset += head.records
+        until = self._wal.stage_all(FrameType.APPEND, log.id, batches)
+        if until is None:
+            return False
+        log.segments[-1].append_all(batches, offsets, heads)
+        self._copier.add(log, size)
+        log.end_offset = base_offset
+        log.version += 1
+        self._due.changed[log] = None
+        self._wal.wait(until, done, log, base_offset, len(appends))
+        self._upkeep.copy_later()
+        return True
+
+    def _takes_all(self, log: Log, epoch: int, heads: Sequence[Header], size: int, next_offset: int) -> bool:
+        """Whether batches are written as they are: behind others of their epoch, in the segment and file that are."""
+        active, config = log.segments[-1], log.config
+        newest = max(head.max_timestamp for head in heads)
+        return (
+            log.durability == "sync"
+            and log.replicated is None
+            and log.written
+            and epoch <= log.takeovers.latest_epoch
+            and bool(active.size)
+            and active.fits(size, next_offset, config.segment_bytes)
+            and newest - active.first_timestamp <= config.segment_ms - config.segment_jitter_ms
+            and all(head.producer_id < 0 for head in heads)
+        )
 
     def _write_unlogged(self, append: QueuedAppend, base_offset: int, next_offset: int) -> DuramenError | None:
         log, batch, head = append.log, append.batch, append.head

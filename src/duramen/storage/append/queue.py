@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -11,7 +11,17 @@ from duramen.base.ports import Buffer
 from duramen.codec.batch import Header
 from duramen.storage.log.log import Log
 
-__all__ = ["AppendDone", "AppendQueue", "QueuedAction", "QueuedAppend", "QueuedGroup", "TogetherDone", "Work", "kept"]
+__all__ = [
+    "AppendDone",
+    "AppendQueue",
+    "QueuedAction",
+    "QueuedAppend",
+    "QueuedGroup",
+    "TogetherDone",
+    "TurnAppend",
+    "Work",
+    "kept",
+]
 
 _KEPT_AS_BYTES: Final = 16 * 1024
 
@@ -20,6 +30,23 @@ AppendDone = Callable[[int, DuramenError | None], None]
 
 TogetherDone = Callable[[list[int], DuramenError | None], None]
 """Called with (base offsets, None) once everything of it is durable, or with ([], error) where nothing was taken."""
+
+
+class TurnAppend(Protocol):
+    """A checked batch of a turn of the event loop, which is appended with the others for its log."""
+
+    @property
+    def batch(self) -> bytearray:
+        """The batch, which is the store's from here on."""
+
+    @property
+    def head(self) -> Header:
+        """Its header."""
+
+    base_offset: int  # of the batch, once it is written
+
+    def done(self, base_offset: int, error: DuramenError | None) -> None:
+        """It is acknowledged or refused, where it is not one of those that are told together."""
 
 
 class QueuedAppend(msgspec.Struct, frozen=True, eq=False):

@@ -5,7 +5,7 @@ file, those after it in `pending`. So a reader names a range of positions and ne
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.leader_epochs import LeaderEpochCache
@@ -175,6 +175,24 @@ class Segment:
         self.end_offset = next_offset
         if start >> BLOCK_SHIFT != end >> BLOCK_SHIFT and self.index is not None:
             self.index.add(start, end, next_offset - self.base_offset, self.max_timestamp)
+
+    def append_all(self, buffers: Sequence[Buffer], offsets: Sequence[int], heads: Sequence[Header]) -> None:
+        """As `append` of each, one after another, where there is a batch already."""
+        start, newest = self.size, self.max_timestamp
+        positions, timestamps = self._pending_positions, self._pending_timestamps
+        for buffer, base_offset, head in zip(buffers, offsets, heads, strict=True):
+            positions.append(start)
+            timestamps.append(newest)
+            if head.max_timestamp > newest:
+                newest = head.max_timestamp
+            end = start + len(buffer)
+            if start >> BLOCK_SHIFT != end >> BLOCK_SHIFT and self.index is not None:
+                self.index.add(start, end, base_offset + head.records - self.base_offset, newest)
+            start = end
+        self.pending += buffers
+        self._pending_offsets += offsets
+        self.size, self.max_timestamp = start, newest
+        self.end_offset = offsets[-1] + heads[-1].records
 
     def copied_to(self, position: int, crcs: list[int], tail_crc: int) -> int:
         """The file has everything before `position` now; returns how many bytes of memory that freed."""

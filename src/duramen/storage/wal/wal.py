@@ -12,7 +12,7 @@ lane. Whoever waits for a WAL position is told in the order of positions. Invari
 
 import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -50,8 +50,9 @@ class Syncable(Protocol):
         """Called once after one or more `synced_to`: readers may go on."""
 
 
-_Waiting = tuple[int, Syncable | None, int, Callable[..., None] | None, int | None]
-"""A position, a log to advance up to an offset, and whom to tell: with the error, and with a base offset before it."""
+_Waiting = tuple[int, Syncable | None, int, Callable[..., None] | None, int | None, int]
+"""A position, a log to advance up to an offset, whom to tell (with the error, and with a base offset before it), and
+how many wait for that."""
 
 
 class Synced(NamedTuple):
@@ -111,6 +112,7 @@ class Wal:
         self._staged_bytes = 0
         self._staged_place = 0
         self._waiting: deque[_Waiting] = deque()
+        self._waiting_count = 0
         self._afterwards: list[Callable[[], None]] = []
 
         # Read by the sync job in its own thread: each is replaced as a whole, `_dirty` before `_written`.
@@ -221,6 +223,20 @@ class Wal:
         self._staged_place = end = place + size
         return self._generation << 32 | end
 
+    def stage_all(self, type_: FrameType, log_id: int, payloads: Sequence[Buffer]) -> int | None:
+        """As `stage` of each, where all of them fit into the file that is written to; None where they do not."""
+        place = self._staged_place
+        size = sum(map(len, payloads)) + FRAME_HEADER_BYTES * len(payloads)
+        if place + size > self._used[-1].capacity:
+            return None
+        staged, generation, synced, salt = self._staged, self._generation, self.synced, self._salt
+        for payload in payloads:
+            staged += (encode(type_, log_id, payload, generation, place, synced, salt), payload)
+            place += FRAME_HEADER_BYTES + len(payload)
+        self._staged_bytes += size
+        self._staged_place = place
+        return generation << 32 | place
+
     def _open_next(self, need: int) -> None:
         need += FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
         previous_end = self.end
@@ -241,16 +257,18 @@ class Wal:
         done: Callable[[DuramenError | None], None] | None,
         log: Syncable | None = None,
         end_offset: int = 0,
+        count: int = 1,
     ) -> None:
         """When everything up to the WAL position `until` is synced, advance `log`, then call `done(None)`.
 
-        `until` never lies before that of an earlier call. On failure `done` gets the error.
+        `until` never lies before that of an earlier call. On failure `done` gets the error. It tells `count` waiters.
         """
         if done is not None and (self.failed is not None or until <= self.synced):
             failed = self.failed
             self._worker.soon(lambda: done(failed))
             return
-        self._waiting.append((until, log, end_offset, done, None))
+        self._waiting.append((until, log, end_offset, done, None, count))
+        self._waiting_count += count
 
     def wait_appended(
         self,
@@ -264,7 +282,8 @@ class Wal:
         if done is not None and (self.failed is not None or until <= self.synced):
             self._worker.soon(partial(done, base_offset if self.failed is None else -1, self.failed))
             return
-        self._waiting.append((until, log, end_offset, done, base_offset))
+        self._waiting.append((until, log, end_offset, done, base_offset, 1))
+        self._waiting_count += 1
 
     def flush(self) -> None:
         """Write what is staged, and see to it that it is synced."""
@@ -272,18 +291,23 @@ class Wal:
             self._write()
         if not self._syncing and self._written > self.synced and self.failed is None:
             self._syncing = True
-            crowd = len(self._waiting) > 1 and self._usual_s > _LONG_S
+            crowd = self._waiting_count > 1 and self._usual_s > _LONG_S
             self._pause_s = self._usual_s * _PAUSE_SHARE if crowd else 0.0
             self._worker.submit("sync", self._sync_job, self._sync_done, brief=self._is_brief())
 
     def _is_brief(self) -> bool:
         """Whether one append waits alone for a sync that is short, and the last one left time for others."""
         return (
-            len(self._waiting) == 1
+            self._waiting_count == 1
             and self._usual_s < _SHORT_S
             and self._known_syncs >= _TRUSTED
             and self._clock.seconds() >= self._brief_from_s
         )
+
+    @property
+    def crowded(self) -> bool:
+        """Whether many wait for a disk that takes its time: see `flush_early`."""
+        return self._crowded
 
     def flush_early(self) -> None:
         """Between requests that came at once: where many wait for a disk that takes its time, do not let it rest.
@@ -297,7 +321,7 @@ class Wal:
                 self.flush()
 
     def _look_for_crowds(self) -> None:
-        self._crowded = len(self._waiting) > _CROWD and _SHORT_S < self._usual_s < _LONG_S
+        self._crowded = self._waiting_count > _CROWD and _SHORT_S < self._usual_s < _LONG_S
         self._worker.hurry(crowded=self._crowded)
 
     def _write(self) -> None:
@@ -377,7 +401,8 @@ class Wal:
         waiting, synced = self._waiting, self.synced
         touched: dict[Syncable, None] = {}  # not a set: its order has to follow from what happened
         while waiting and (error is not None or waiting[0][0] <= synced):
-            _, log, end_offset, done, base_offset = waiting.popleft()
+            _, log, end_offset, done, base_offset, count = waiting.popleft()
+            self._waiting_count -= count
             if log is not None and error is None:
                 log.synced_to(end_offset)
                 touched[log] = None

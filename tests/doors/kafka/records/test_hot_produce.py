@@ -12,7 +12,7 @@ from tests.mutation import mutate
 
 from duramen.codec.batch import BatchInput, DecodedRecord, encode
 from duramen.codec.kafka.hot_produce import read_produce
-from duramen.codec.kafka.produce import PartitionResponse, decode_response
+from duramen.codec.kafka.produce import PartitionData, PartitionResponse, ProduceRequest, TopicData, decode_response
 from duramen.codec.kafka.versions import ApiKey
 from duramen.doors.kafka.connection.faults import RequestFaults
 from duramen.doors.kafka.records import hot_produce
@@ -81,8 +81,8 @@ def batch(chance: random.Random, now_ms: int) -> bytearray:
     )  # fmt: skip
 
 
-def pieces(chance: random.Random, now_ms: int, *, hostile: bool) -> list[tuple[int, bytes]]:
-    """What comes through which connection: whole requests, several together, parts of some."""
+def pieces(chance: random.Random, now_ms: int, *, hostile: bool) -> list[tuple[int, bytes, bool]]:
+    """What comes through which connection: whole requests, several together, parts of some; and whether a turn ends."""
     found = []
     for _ in range(chance.randint(1, 12)):
         data = b""
@@ -99,7 +99,7 @@ def pieces(chance: random.Random, now_ms: int, *, hostile: bool) -> list[tuple[i
             data += frame
         cut = chance.randrange(len(data)) if chance.random() < 0.2 else 0
         connection = chance.randrange(2)
-        found += [(connection, part) for part in (data[:cut], data[cut:]) if part]
+        found += [(connection, part, chance.random() < 0.5) for part in (data[:cut], data[cut:]) if part]
     return found
 
 
@@ -114,12 +114,30 @@ def test_it_is_the_ordinary_way(twin: bool, seed: int, hostile: bool) -> None:
                 patch.setattr(hot_produce, "reader", lambda: read_produce)
             by_hand = door(hot=hot)
         connections = [by_hand.connect(f"client-{at}") for at in range(2)]
-        for at, data in pieces(random.Random(seed), by_hand.manual.clock.wall_ms(), hostile=hostile):
+        for at, data, ends_turn in pieces(random.Random(seed), by_hand.manual.clock.wall_ms(), hostile=hostile):
             if connections[at].reads():
-                connections[at].send_raw(data)
+                connections[at].come(data)
+            if ends_turn:
+                by_hand.manual.settle()
         by_hand.advance(2000)
         outcomes.append(outcome(by_hand, connections))
     assert outcomes[0] == outcomes[1]
+
+
+def test_requests_of_one_turn_are_appended_before_what_comes_after_them() -> None:
+    by_hand = door(hot=True)
+    one, other = by_hand.connect(), by_hand.connect()
+    one.come(sound(by_hand, 2))
+    parts = [PartitionData(at, memoryview(values(by_hand, b"b"))) for at in (0, 1)]
+    other.come(framed(12, ProduceRequest(None, -1, 1000, [TopicData("sync", parts)])))
+    one.come(sound(by_hand, 1))
+    by_hand.manual.settle()
+    assert [record.value for record in stored(by_hand, "sync", 0)] == [b"v", b"v", b"b", b"v"]
+
+
+def values(by_hand: ByHand, value: bytes) -> bytearray:
+    """A batch of one record."""
+    return encode([BatchInput(by_hand.manual.clock.wall_ms(), None, value)])
 
 
 def sound(by_hand: ByHand, count: int) -> bytes:

@@ -94,8 +94,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.principal = ANONYMOUS
-        self.last_progress_ms = door.clock.monotonic_ms()
-        self.last_produced_ms = -1
+        self._progress_s = door.clock.seconds()
+        self._produced_s = -1.0
         self.unproven_bytes = 0
         # Receiving: a size and header of up to 12 bytes, then a frame of `_size` bytes.
         self._head = bytearray()
@@ -157,16 +157,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         """Asyncio: so many bytes came."""
-        self.last_progress_ms = self._door.clock.monotonic_ms()
+        door = self._door
+        self._progress_s = now_s = door.clock.seconds()
         try:
             if self._direct:
                 self._filled += count
                 self._frame_progress(_NOTHING)
             else:
-                self._feed(self._door.receive_buffer[:count])
+                data = door.receive_buffer[:count]
+                if not (self._pauses or self._head or self._frame is not None):
+                    # The usual case: one small request that is whole.
+                    taken = door.take_hot(self, self._context, data, now_s)
+                    if taken == count:
+                        return
+                    data = data[taken:]
+                self._feed(data)
         except RequestInvalid as error:
             self._refuse(str(error))
-        self._door.fed()
+        door.fed()
 
     def eof_received(self) -> bool:
         """Asyncio: the client sends no more. Answers that are still to come go nowhere: close."""
@@ -297,7 +305,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is None:
             self._door.memory.release(self._growth())
             return
-        self.last_progress_ms = self._door.clock.monotonic_ms()
+        self._progress_s = self._door.clock.seconds()
         self._grown()
         self._resume("memory")
 
@@ -332,6 +340,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Close once what was answered has gone out."""
         if self._transport is not None:
             self._transport.close()
+
+    @property
+    def last_progress_ms(self) -> int:
+        """When something came last, or reading went on; monotonic."""
+        return round(self._progress_s * 1000)
+
+    @property
+    def last_produced_ms(self) -> int:
+        """When a batch was last acknowledged to it; -1 before the first."""
+        return round(self._produced_s * 1000) if self._produced_s >= 0 else -1
 
     @property
     def idle(self) -> bool:
@@ -399,7 +417,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._feed_rest()
         if not self._pauses and not self._reading and self._transport is not None:
             self._reading = True
-            self.last_progress_ms = self._door.clock.monotonic_ms()  # what did not come until now was not read
+            self._progress_s = self._door.clock.seconds()  # what did not come until now was not read
             self._transport.resume_reading()
 
     def _throttle(self, delay_ms: int) -> None:
@@ -436,7 +454,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def send_ready(self) -> None:
         """Send the answers that are next; those that are ready together leave with one call."""
-        exchanges, streaming = self._exchanges, self._streaming
+        exchanges, streaming, transport = self._exchanges, self._streaming, self._transport
+        if len(exchanges) == 1 and transport is not None and self._writable and not self._pauses:
+            # The usual case: one small answer.
+            exchange = exchanges[0]
+            answer = exchange.answer if exchange.answered else None
+            if isinstance(answer, bytes) and streaming.answer is None and not streaming.waits:
+                exchanges.popleft()
+                transport.write(answer)
+                self._release(exchange.size, produced=exchange.api_key == ApiKey.PRODUCE)
+                return
         while self._transport is not None and self._writable and not streaming.waits:
             if streaming.answer is not None and not streaming.send(self._transport, self._takes_more, self.send_ready):
                 return
@@ -471,8 +498,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             transport.write(answers[0])
         elif answers:
             write_together(transport, answers)
+        self._release(released_bytes, produced=produced)
+
+    def _release(self, size: int, *, produced: bool) -> None:
+        """Answers have gone, of batches among them: give back the memory of their requests."""
         if produced:
-            self.last_produced_ms = self._door.clock.monotonic_ms()
+            self._produced_s = self._door.clock.seconds()
+        self._unanswered_bytes -= size
         # Last: whoever gets this memory may go on at once, this connection too.
-        self._unanswered_bytes -= released_bytes
-        self._door.memory.release(released_bytes)
+        self._door.memory.release(size)

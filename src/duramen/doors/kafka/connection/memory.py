@@ -27,14 +27,17 @@ _SMALL_SHARE: Final = 8  # small requests may hold an eighth more
 
 
 class Holder(Protocol):
-    """A connection. `last_produced_ms` is when a batch was last acknowledged to it, negative before the first.
+    """A connection. `unproven_bytes` belongs to the account: what the unfinished request holds of the half for such."""
 
-    `unproven_bytes` belongs to the account: what the unfinished request holds of the half for such.
-    """
-
-    last_progress_ms: int
-    last_produced_ms: int
     unproven_bytes: int
+
+    @property
+    def last_progress_ms(self) -> int:
+        """When something came last, or reading went on."""
+
+    @property
+    def last_produced_ms(self) -> int:
+        """When a batch was last acknowledged to it; negative before the first."""
 
     def memory_granted(self) -> None:
         """There is room now: go on reading."""
