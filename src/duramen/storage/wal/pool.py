@@ -172,6 +172,8 @@ class WalPool:
                 if start:
                     file.sync()  # bit by bit: syncs of others wait behind what the disk gets at a time
             file.sync()
+            # Written a MiB at a time it lies in memory in folios of that size, and each write looks at all of one.
+            file.forget(0, size)
             self._files.sync_directory(WAL_DIRECTORY)
         except OSError:
             self._files.unlink(path)

@@ -4,13 +4,14 @@ Frames are staged in memory, written together, and made durable by one sync at a
 lane. Whoever waits for a WAL position is told in the order of positions. Invariants:
 
 - nothing counts as synced but what was written before the sync that covers it *began* (late capture);
-- one sync is under way at a time; where one append waits alone and syncs are short on average, the worker may make it
-  at once (`brief`), which spares two wake-ups of threads. After one that stalled, the thread makes them for a while;
+- one sync is under way at a time; where one append waits alone, syncs are short on average and the last one was some
+  time ago, the worker may make it at once (`brief`), which spares two wake-ups of threads;
 - a failed write or sync ends all writing until restart; it is never retried;
 - a file is recycled only after `release` said that nothing in it is needed.
 """
 
 import errno
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,8 +34,8 @@ _ZEROS: Final = memoryview(bytes(_PAGE_BYTES))
 _LONG_S: Final = 0.002  # of a sync: then fewer syncs are worth more than earlier ones
 _SHORT_S: Final = 0.0005  # of a sync: then what can be done meanwhile is too little to hurry for
 _TRUSTED: Final = 100  # syncs after a start: then what they usually take is known
-_STALL_S: Final = 0.005  # of a sync: too long for the event loop
-_STALL_SHARE: Final = 0.005  # of the time that the event loop may spend in syncs that stall
+_RESTS: Final = ((_SHORT_S, 1), (0.005, 10), (0.05, 50), (math.inf, 500))
+"""A sync that is shorter than this many seconds is followed by this many times its length without one at once."""
 _CROWD: Final = 8
 _LOOK_S: Final = 0.1
 _PAUSE_SHARE: Final = 0.1
@@ -299,7 +300,7 @@ class Wal:
         """Whether one append waits alone for a sync that is short, and the last one left time for others."""
         return (
             self._waiting_count == 1
-            and self._usual_s < _SHORT_S
+            and self._usual_s < _LONG_S
             and self._known_syncs >= _TRUSTED
             and self._clock.seconds() >= self._brief_from_s
         )
@@ -391,8 +392,8 @@ class Wal:
 
     def _rate(self, seconds: float) -> None:
         """Note what a sync took: it says when the next one may be made at once."""
-        # At a low rate syncs begin with cold caches, and single ones take several times as long as usual: no harm.
-        rest_s = seconds if seconds < _STALL_S else seconds / _STALL_SHARE
+        # At a low rate syncs begin with cold caches and take several times as long as in a row: there is time for them.
+        rest_s = seconds * next(times for below_s, times in _RESTS if seconds < below_s)
         self._usual_s += (seconds - self._usual_s) / 8
         self._known_syncs += 1
         self._brief_from_s = max(self._brief_from_s, self._clock.seconds() + rest_s)
