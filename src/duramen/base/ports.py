@@ -123,7 +123,8 @@ class Worker(Protocol):
     ) -> None:
         """Run `job` in `lane`; then, on the caller's side and never inside this call, `done(result or exception)`.
 
-        `brief`: the job is known to be short and its lane is empty, so it may run inside this call.
+        `brief`: the job is known to be short and its lane is empty, so it may run inside this call, and `done` too. It
+        raises nothing but OSError.
         """
 
     def hurry(self, *, crowded: bool) -> None:

@@ -330,14 +330,18 @@ class Partition:
         self._store.append(self.log, batch, head, self.leader_epoch, done)
 
     def append_all(self, appends: Sequence[TurnAppend], done: Callable[[DuramenError | None], None]) -> None:
-        """As `append_checked` of each; `flush` of the store has to follow, see its `append_all`."""
-        stream = self.stream
-        sizes, counts = [len(one.batch) for one in appends], [one.head.records for one in appends]
-        stream.records_in.value += sum(counts)
-        stream.bytes_in.value += sum(sizes)
-        stream.batch_records.observe_all(counts)
-        stream.batch_bytes.observe_all(sizes)
+        """As `append_checked` of each; the store's `flush` has to follow (see its `append_all`), and `count_all`."""
         self._store.append_all(self.log, appends, self.leader_epoch, done)
+
+    def count_all(self, appends: Sequence[TurnAppend]) -> None:
+        """Count what `append_all` took, once the disk has it or nobody waits for that: it is not urgent."""
+        stream = self.stream
+        for one in appends:
+            records, size = one.head.records, len(one.batch)
+            stream.records_in.value += records
+            stream.bytes_in.value += size
+            stream.batch_records.observe(records)
+            stream.batch_bytes.observe(size)
 
     def takes_as_is(self, size: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether `check` accepts a batch of this size as it is whose header is sound, and nobody else has a say."""

@@ -53,7 +53,7 @@ class HostWorker:
     """Threads that run jobs and hand results to an event loop. Made and used in that loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, at_once: bool = False) -> None:
-        """`at_once`: brief jobs run in the loop's thread, which saves two wake-ups of threads."""
+        """`at_once`: brief jobs run inside `submit`, and so does what follows: that saves two wake-ups of threads."""
         self._loop = loop
         self._at_once = at_once
         self._switch_s = 0.0
@@ -80,10 +80,12 @@ class HostWorker:
         if not (brief and self._at_once):
             self._queues[lane].put((job, done))
             return
-        outcome = _Outcome()
-        with outcome:
-            outcome.value = job()
-        self._loop.call_soon(done, outcome.value)
+        result: T | BaseException
+        try:
+            result = job()
+        except OSError as error:
+            result = error
+        done(result)
 
     def hurry(self, *, crowded: bool) -> None:
         interval_s = _CROWDED_SWITCH_S if crowded else _SWITCH_S

@@ -73,7 +73,7 @@ class ManualWorker:
     ) -> None:
         self.jobs[lane].append((job, done))
         if brief and self.at_once:
-            self.actions.append(self.start(lane))
+            self.start(lane)()
 
     def hurry(self, *, crowded: bool) -> None:
         pass

@@ -164,24 +164,22 @@ class Appends:
 
         Where nothing is to be decided of any of them, `done` is called instead of theirs, once all are acknowledged.
         """
-        size = sum(len(one.batch) for one in appends)
-        if not (self._takes_all(log, size) and self._writer.write_all(log, appends, size, epoch, done)):
+        if not (self._takes_all(log) and self._writer.write_all(log, appends, epoch, self._limits.pending_bytes, done)):
             for one in appends:
                 self.append(log, one.batch, one.head, epoch, one.done)
 
-    def _takes_all(self, log: Log, size: int) -> bool:
-        """Whether nothing of the node or the log is in the way of batches of so many bytes."""
-        wal, pending_bytes = self._wal, self._copier.pending_bytes
-        return (
-            self._waiting.is_empty
-            and not self.stopping
-            and wal.failed is None
-            and wal.full is None
-            and not self.fullness.refusing
-            and not log.deleted
-            and not log.failed
-            and not log.switches
-            and (not pending_bytes or pending_bytes + size <= self._limits.pending_bytes)
+    def _takes_all(self, log: Log) -> bool:
+        """Whether nothing of the node or the log is in the way of batches."""
+        return not (
+            self._waiting.queue
+            or self._waiting.held
+            or self.stopping
+            or self._wal.failed is not None
+            or self.fullness.refusing
+            or log.deleted
+            or log.failed
+            or log.switches
+            or self._wal.full is not None
         )
 
     def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:

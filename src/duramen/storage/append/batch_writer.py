@@ -7,8 +7,8 @@ from typing import Final
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StorageFull
 from duramen.base.leader_epochs import Takeover
-from duramen.base.ports import Clock, FileSystem, Worker
-from duramen.codec.batch import Header, stamp
+from duramen.base.ports import Buffer, Clock, FileSystem, Worker
+from duramen.codec.batch import stamp
 from duramen.storage.append.bulk import Bulk
 from duramen.storage.append.leaderships import created_frames
 from duramen.storage.append.queue import AppendDone, QueuedAppend, TurnAppend, kept
@@ -82,49 +82,53 @@ class BatchWriter:
         return None
 
     def write_all(
-        self, log: Log, appends: Sequence[TurnAppend], size: int, epoch: int,
+        self, log: Log, appends: Sequence[TurnAppend], epoch: int, pending_bytes: int,
         done: Callable[[DuramenError | None], None],
     ) -> bool:  # fmt: skip
-        """Write batches of one log, of `size` bytes in all, in one step where nothing is to be decided of any of them.
+        """Write batches of one log in one step where nothing is to be decided of any of them, else do nothing.
 
-        Else nothing is written. `done` once all of them are acknowledged.
+        No more than `pending_bytes` wait in memory then. `done` once all of them are acknowledged.
         """
-        heads = [append.head for append in appends]
-        if not self._takes_all(log, epoch, heads, size, log.end_offset + sum(head.records for head in heads)):
-            return False
-        base_offset, offsets, batches = log.end_offset, [], []
-        for append, head in zip(appends, heads, strict=True):
-            stamp(append.batch, base_offset, epoch)
-            batches.append(kept(append.batch))
-            offsets.append(base_offset)
-            append.base_offset = base_offset
-            base_offset += head.records
-        until = self._wal.stage_all(FrameType.APPEND, log.id, batches)
-        if until is None:
-            return False
-        log.segments[-1].append_all(batches, offsets, heads)
-        self._copier.add(log, size)
-        log.end_offset = base_offset
-        log.version += 1
-        self._due.changed[log] = None
-        self._wal.wait(until, done, log, base_offset, len(appends))
-        self._upkeep.copy_later()
-        return True
-
-    def _takes_all(self, log: Log, epoch: int, heads: Sequence[Header], size: int, next_offset: int) -> bool:
-        """Whether batches are written as they are: behind others of their epoch, in the segment and file that are."""
-        active, config = log.segments[-1], log.config
-        newest = max(head.max_timestamp for head in heads)
-        return (
+        # Flat, and in loops: each call of a function counts where a request comes alone and finds cold caches.
+        active, config, wal = log.segments[-1], log.config, self._wal
+        first_offset = next_offset = log.end_offset
+        size, newest = 0, active.first_timestamp
+        for append in appends:
+            head = append.head
+            if head.producer_id >= 0:
+                return False
+            size += len(append.batch)
+            next_offset += head.records
+            newest = max(newest, head.max_timestamp)
+        waiting_bytes = self._copier.pending_bytes
+        if not (
             log.durability == "sync"
             and log.replicated is None
             and log.written
             and epoch <= log.takeovers.latest_epoch
-            and bool(active.size)
+            and active.size
             and active.fits(size, next_offset, config.segment_bytes)
             and newest - active.first_timestamp <= config.segment_ms - config.segment_jitter_ms
-            and all(head.producer_id < 0 for head in heads)
-        )
+            and (not waiting_bytes or waiting_bytes + size <= pending_bytes)
+            and wal.fits(size, len(appends))
+        ):
+            return False
+        batches: list[Buffer] = []
+        for append in appends:
+            batch = append.batch
+            stamp(batch, first_offset, epoch)
+            batches.append(kept(batch))
+            append.base_offset = first_offset
+            first_offset += append.head.records
+        until = wal.stage_all(FrameType.APPEND, log.id, batches)
+        active.append_all(batches, appends)
+        log.end_offset = next_offset
+        log.version += 1
+        wal.wait(until, done, log, next_offset, len(appends))
+        self._copier.add(log, size)
+        self._due.changed[log] = None
+        self._upkeep.copy_later()
+        return True
 
     def _write_unlogged(self, append: QueuedAppend, base_offset: int, next_offset: int) -> DuramenError | None:
         log, batch, head = append.log, append.batch, append.head

@@ -86,27 +86,27 @@ class AppendQueue:
 
     def __init__(self) -> None:
         self.queue: deque[Work] = deque()
-        self._held: dict[Log, deque[Work]] = {}
+        self.held: dict[Log, deque[Work]] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits, and no log is held."""
-        return not self.queue and not self._held
+        return not self.queue and not self.held
 
     def holds(self, log: Log) -> bool:
         """Whether what is for the log waits until it is released."""
-        return log in self._held
+        return log in self.held
 
     def holds_patient(self, log: Log) -> bool:
         """Whether a patient append waits until the log is released."""
-        return any(isinstance(one, QueuedAppend) and one.patient for one in self._held.get(log, ()))
+        return any(isinstance(one, QueuedAppend) and one.patient for one in self.held.get(log, ()))
 
     def held_back(self, work: Work) -> bool:
         """Whether a log has to be released before this can go on; then it waits for that."""
-        if not self._held:
+        if not self.held:
             return False
         logs = (one.log for one in work.appends) if isinstance(work, QueuedGroup) else (work.log,)
-        held = next((self._held[log] for log in logs if log in self._held), None)
+        held = next((self.held[log] for log in logs if log in self.held), None)
         if held is None:
             return False
         held.append(work)
@@ -136,13 +136,13 @@ class AppendQueue:
     def hold(self, log: Log, *first: QueuedAppend | QueuedGroup) -> None:
         """From here on what is for the log waits until it is released; what waits for room goes before what comes."""
         waiting = [one for one in self.queue if _is_for(one, log)]
-        self._held[log] = deque([*first, *waiting])
+        self.held[log] = deque([*first, *waiting])
         if waiting:
             self.queue = deque(one for one in self.queue if not _is_for(one, log))
 
     def release(self, log: Log) -> deque[Work]:
         """The log is held no more; returns what has waited for that."""
-        return self._held.pop(log, deque())
+        return self.held.pop(log, deque())
 
 
 def _is_for(work: Work, log: Log) -> bool:

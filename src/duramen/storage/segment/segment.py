@@ -6,7 +6,7 @@ file, those after it in `pending`. So a reader names a range of positions and ne
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.base.ports import Buffer, File
@@ -17,6 +17,7 @@ from duramen.storage.segment.index import BLOCK_SHIFT, IndexEntry, SegmentIndex
 __all__ = [
     "LARGEST_OFFSET_DELTA",
     "LARGEST_SEGMENT_BYTES",
+    "AppendedBatch",
     "Segment",
     "SegmentState",
     "TailState",
@@ -61,6 +62,18 @@ def parse_segment_name(stem: str) -> tuple[int, int] | None:
     if not (base.isascii() and base.isdigit()) or (dot and not (generation.isascii() and generation.isdigit())):
         return None
     return int(base), int(generation) if dot else 0
+
+
+class AppendedBatch(Protocol):
+    """A batch that has its offset."""
+
+    @property
+    def head(self) -> Header:
+        """Its header as it came."""
+
+    @property
+    def base_offset(self) -> int:
+        """The offset that it has."""
 
 
 class Segment:
@@ -176,13 +189,14 @@ class Segment:
         if start >> BLOCK_SHIFT != end >> BLOCK_SHIFT and self.index is not None:
             self.index.add(start, end, next_offset - self.base_offset, self.max_timestamp)
 
-    def append_all(self, buffers: Sequence[Buffer], offsets: Sequence[int], heads: Sequence[Header]) -> None:
+    def append_all(self, buffers: Sequence[Buffer], appended: Sequence[AppendedBatch]) -> None:
         """As `append` of each, one after another, where there is a batch already."""
         start, newest = self.size, self.max_timestamp
-        positions, timestamps = self._pending_positions, self._pending_timestamps
-        for buffer, base_offset, head in zip(buffers, offsets, heads, strict=True):
-            positions.append(start)
-            timestamps.append(newest)
+        for buffer, append in zip(buffers, appended, strict=True):
+            head, base_offset = append.head, append.base_offset
+            self._pending_positions.append(start)
+            self._pending_offsets.append(base_offset)
+            self._pending_timestamps.append(newest)
             if head.max_timestamp > newest:
                 newest = head.max_timestamp
             end = start + len(buffer)
@@ -190,9 +204,8 @@ class Segment:
                 self.index.add(start, end, base_offset + head.records - self.base_offset, newest)
             start = end
         self.pending += buffers
-        self._pending_offsets += offsets
         self.size, self.max_timestamp = start, newest
-        self.end_offset = offsets[-1] + heads[-1].records
+        self.end_offset = appended[-1].base_offset + appended[-1].head.records
 
     def copied_to(self, position: int, crcs: list[int], tail_crc: int) -> int:
         """The file has everything before `position` now; returns how many bytes of memory that freed."""

@@ -18,14 +18,25 @@ Pure functions on bytes; `scan` and `walk` alone read a file.
 
 import errno
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from duramen.base.ports import Buffer, File
 from duramen.codec.crc import crc32c
 
-__all__ = ["FRAME_HEADER_BYTES", "Bad", "Frame", "FrameType", "encode", "find_generation", "position", "scan", "walk"]
+__all__ = [
+    "FRAME_HEADER_BYTES",
+    "Bad",
+    "Frame",
+    "FrameType",
+    "encode",
+    "encode_all",
+    "find_generation",
+    "position",
+    "scan",
+    "walk",
+]
 
 FRAME_HEADER_BYTES: Final = 33
 
@@ -84,6 +95,19 @@ def encode(type_: int, log_id: int, payload: Buffer, generation: int, place: int
     """The header of a frame; the payload is written behind it."""
     covered = _COVERED.pack(len(payload), generation, place, vouched, type_, log_id)
     return _CRC.pack(crc32c(payload, crc32c(covered, salt))) + covered
+
+
+def encode_all(
+    type_: int, log_id: int, payloads: Iterable[Buffer], generation: int, place: int, vouched: int, salt: int
+) -> tuple[list[Buffer], int]:
+    """Frames from `place` on, as `encode` makes each, with their payloads; and the place behind them."""
+    frames: list[Buffer] = []
+    for payload in payloads:
+        size = len(payload)
+        covered = _COVERED.pack(size, generation, place, vouched, type_, log_id)
+        frames += (_CRC.pack(crc32c(payload, crc32c(covered, salt))) + covered, payload)
+        place += FRAME_HEADER_BYTES + size
+    return frames, place
 
 
 def _decode(buffer: memoryview, place: int, generation: int, salt: int, origin: int = 0) -> Frame | None:

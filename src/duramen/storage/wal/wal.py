@@ -11,7 +11,7 @@ lane. Whoever waits for a WAL position is told in the order of positions. Invari
 """
 
 import errno
-import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, File, FileSystem, Worker
 from duramen.storage.io import write_all
-from duramen.storage.wal.frames import FRAME_HEADER_BYTES, FrameType, encode, position
+from duramen.storage.wal.frames import FRAME_HEADER_BYTES, FrameType, encode, encode_all, position
 from duramen.storage.wal.pool import WAL_DIRECTORY, WalFile, WalPool, wal_path
 
 __all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "HeldFile", "Syncable", "Synced", "Wal", "wal_path"]
@@ -34,8 +34,9 @@ _ZEROS: Final = memoryview(bytes(_PAGE_BYTES))
 _LONG_S: Final = 0.002  # of a sync: then fewer syncs are worth more than earlier ones
 _SHORT_S: Final = 0.0005  # of a sync: then what can be done meanwhile is too little to hurry for
 _TRUSTED: Final = 100  # syncs after a start: then what they usually take is known
-_RESTS: Final = ((_SHORT_S, 1), (0.005, 10), (0.05, 50), (math.inf, 500))
-"""A sync that is shorter than this many seconds is followed by this many times its length without one at once."""
+_LONGER_S: Final = (_SHORT_S, 0.005, 0.05)
+_RESTS: Final = (1, 10, 50, 500)
+"""For so many times the length of a sync there is none at once: of one that is shorter than the first of those, …"""
 _CROWD: Final = 8
 _LOOK_S: Final = 0.1
 _PAUSE_SHARE: Final = 0.1
@@ -114,6 +115,7 @@ class Wal:
         self._staged_place = 0
         self._waiting: deque[_Waiting] = deque()
         self._waiting_count = 0
+        self._releasing = False  # those who waited are being told
         self._afterwards: list[Callable[[], None]] = []
 
         # Read by the sync job in its own thread: each is replaced as a whole, `_dirty` before `_written`.
@@ -224,19 +226,18 @@ class Wal:
         self._staged_place = end = place + size
         return self._generation << 32 | end
 
-    def stage_all(self, type_: FrameType, log_id: int, payloads: Sequence[Buffer]) -> int | None:
-        """As `stage` of each, where all of them fit into the file that is written to; None where they do not."""
-        place = self._staged_place
-        size = sum(map(len, payloads)) + FRAME_HEADER_BYTES * len(payloads)
-        if place + size > self._used[-1].capacity:
-            return None
-        staged, generation, synced, salt = self._staged, self._generation, self.synced, self._salt
-        for payload in payloads:
-            staged += (encode(type_, log_id, payload, generation, place, synced, salt), payload)
-            place += FRAME_HEADER_BYTES + len(payload)
-        self._staged_bytes += size
-        self._staged_place = place
-        return generation << 32 | place
+    def fits(self, size: int, count: int) -> bool:
+        """Whether so many frames with payloads of `size` bytes in all fit into the file that is written to."""
+        return self._staged_place + size + FRAME_HEADER_BYTES * count <= self._used[-1].capacity
+
+    def stage_all(self, type_: FrameType, log_id: int, payloads: Sequence[Buffer]) -> int:
+        """As `stage` of each; `fits` said so."""
+        generation, place = self._generation, self._staged_place
+        frames, end = encode_all(type_, log_id, payloads, generation, place, self.synced, self._salt)
+        self._staged += frames
+        self._staged_bytes += end - place
+        self._staged_place = end
+        return generation << 32 | end
 
     def _open_next(self, need: int) -> None:
         need += FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
@@ -321,10 +322,6 @@ class Wal:
             else:
                 self.flush()
 
-    def _look_for_crowds(self) -> None:
-        self._crowded = self._waiting_count > _CROWD and _SHORT_S < self._usual_s < _LONG_S
-        self._worker.hurry(crowded=self._crowded)
-
     def _write(self) -> None:
         if self.failed is not None:
             self._staged.clear()
@@ -382,44 +379,54 @@ class Wal:
             self._fail(f"syncing the write-ahead log failed ({result})")
             return
         captured, seconds, _ = result
-        self._sync_seconds.observe(seconds)
-        self._rate(seconds)
-        self._look_for_crowds()
         self.synced = captured
-        self._dirty = tuple(file for file in self._dirty if file.generation >= captured >> 32)
-        self.flush()
+        if self._dirty[0].generation < captured >> 32:
+            self._dirty = tuple(file for file in self._dirty if file.generation >= captured >> 32)
+        self._rate(seconds)
+        if self._written > captured or self._staged:
+            self.flush()
         self._release_waiting(None)
+        self._sync_seconds.observe(seconds)
 
     def _rate(self, seconds: float) -> None:
-        """Note what a sync took: it says when the next one may be made at once."""
+        """Note what a sync took: it says when the next one may be made at once, and how much there is to hurry for."""
         # At a low rate syncs begin with cold caches and take several times as long as in a row: there is time for them.
-        rest_s = seconds * next(times for below_s, times in _RESTS if seconds < below_s)
+        rest_s = seconds * _RESTS[bisect_right(_LONGER_S, seconds)]
         self._usual_s += (seconds - self._usual_s) / 8
         self._known_syncs += 1
         self._brief_from_s = max(self._brief_from_s, self._clock.seconds() + rest_s)
+        crowded = self._waiting_count > _CROWD and _SHORT_S < self._usual_s < _LONG_S
+        if crowded != self._crowded:
+            self._crowded = crowded
+            self._worker.hurry(crowded=crowded)
 
     def _release_waiting(self, error: DuramenError | None) -> None:
         waiting, synced = self._waiting, self.synced
         touched: dict[Syncable, None] = {}  # not a set: its order has to follow from what happened
-        while waiting and (error is not None or waiting[0][0] <= synced):
-            _, log, end_offset, done, base_offset, count = waiting.popleft()
-            self._waiting_count -= count
-            if log is not None and error is None:
-                log.synced_to(end_offset)
-                touched[log] = None
-            if done is None:
-                continue
-            if base_offset is None:
-                done(error)
-            else:
-                done(base_offset if error is None else -1, error)
-        self._do_afterwards()
+        self._releasing = True
+        try:
+            while waiting and (error is not None or waiting[0][0] <= synced):
+                _, log, end_offset, done, base_offset, count = waiting.popleft()
+                self._waiting_count -= count
+                if log is not None and error is None:
+                    log.synced_to(end_offset)
+                    touched[log] = None
+                if done is None:
+                    continue
+                if base_offset is None:
+                    done(error)
+                else:
+                    done(base_offset if error is None else -1, error)
+        finally:
+            self._releasing = False
+        if self._afterwards:
+            self._do_afterwards()
         for log in touched:
             log.notify()
 
     def after_release(self, action: Callable[[], None]) -> None:
         """Do `action` soon: where those who waited for a sync are being told, as soon as all of them have been."""
-        if not self._afterwards:
+        if not self._afterwards and not self._releasing:
             self._worker.soon(self._do_afterwards)
         self._afterwards.append(action)
 

@@ -145,6 +145,8 @@ class HotPath:
         for partition, exchanges in groups.items():
             partition.append_all(exchanges, partial(self._done, exchanges))
         self._store.flush()
+        for partition, exchanges in groups.items():
+            partition.count_all(exchanges)
 
     def _done(self, exchanges: Sequence[_HotProduce], error: DuramenError | None) -> None:
         """Batches that were appended together are acknowledged or refused."""
@@ -162,6 +164,8 @@ class HotPath:
 
     def _answer(self) -> None:
         exchanges, self._acknowledged = self._acknowledged, []
+        channels: dict[HotChannel, None] = {}
+        took_s: list[float] = []
         now_s = self._clock.seconds()
         for exchange in exchanges:
             partition = exchange.partition
@@ -170,6 +174,8 @@ class HotPath:
                 exchange.base_offset, partition.log.start_offset,
             )  # fmt: skip
             exchange.answered = True
-        self._measuring.answered_all(ApiKey.PRODUCE, [now_s - exchange.began_s for exchange in exchanges])
-        for channel in dict.fromkeys([exchange.hot_channel for exchange in exchanges]):
+            channels[exchange.hot_channel] = None
+            took_s.append(now_s - exchange.began_s)
+        for channel in channels:
             channel.send_ready()
+        self._measuring.answered_all(ApiKey.PRODUCE, took_s)
